@@ -59,6 +59,14 @@ class Damages:
             place: found for place, found in self._found.items() if place[0] != path or not start <= place[1] < end
         }
 
+    def cut_off(self, tp: TopicPartition, offset: int) -> None:
+        """The partition's log ends with `offset` now: no damage is left behind it."""
+        self._found = {
+            place: found
+            for place, found in self._found.items()
+            if found[0] != tp or found[1].was_cut or found[1].first < offset
+        }
+
     def forget(self, tp: TopicPartition) -> None:
         """The partition was deleted, or has another log."""
         self._found = {place: found for place, found in self._found.items() if found[0] != tp}

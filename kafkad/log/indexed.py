@@ -29,12 +29,16 @@ ASK_FIRST = -2
 
 
 class Hole(NamedTuple):
-    """A damaged stretch: bytes [start, end) that should have held the offsets [first, next)."""
+    """A damaged stretch: bytes [start, end) that should have held the offsets [first, next).
+
+    With `lost` there are fewer bytes than there were: the disk had not taken the end of the file.
+    """
 
     start: int
     end: int
     first: int
     next: int
+    lost: bool = False
 
 
 class IndexedFile:

@@ -244,6 +244,7 @@ def open_log(
     progress: Callable[[int, int], None] | None = None,
 ) -> Log:
     """A log that is in `directory`, from where its checkpoints say."""
+    cleaned_until = directory.checkpointed(CLEANED_OFFSETS, topic_partition)
     log = Log.open(
         path,
         config,
@@ -254,10 +255,11 @@ def open_log(
         start_offset=directory.checkpointed(START_OFFSETS, topic_partition) or 0,
         recovery_point=directory.checkpointed(RECOVERY_POINTS, topic_partition) or 0,
         clean=directory.was_clean,
+        was_compacted=cleaned_until is not None,
         progress=progress,
         producer_expiration_ms=producer_expiration_ms,
     )
-    log.cleaned_until = directory.checkpointed(CLEANED_OFFSETS, topic_partition)
+    log.cleaned_until = cleaned_until
     log.let_go_of_files()
     return log
 

@@ -58,7 +58,7 @@ def _nobody_waits() -> None:
     pass
 
 
-def _nobody_listens(tp: TopicPartition, damage: Damage) -> None:
+def _nobody_listens(tp: TopicPartition, what: object) -> None:
     pass
 
 
@@ -85,6 +85,8 @@ class Log:
         "flushed_ms",
         "flushed_until",
         "found",
+        "lost_until",
+        "on_cut",
         "on_damage",
         "on_flushed",
         "on_start_moved",
@@ -146,8 +148,12 @@ class Log:
         """Its closed segments are being compacted; retention leaves them alone meanwhile."""
         self.found = loaded.damage
         """Damage found when the log was opened."""
+        self.lost_until = loaded.lost_until
+        """Records below this were on the disk once, and some were missing when the log was opened; 0 if none were."""
         self.on_damage: Callable[[TopicPartition, Damage], None] = _nobody_listens
         """Called with damage that a read runs into."""
+        self.on_cut: Callable[[TopicPartition, int], None] = _nobody_listens
+        """Called with the new end of the log when it was cut back."""
         self.retired = False
         """Taken out of the broker: deleted, or replaced by its copy in another log directory."""
 
@@ -164,6 +170,7 @@ class Log:
         start_offset: int = 0,
         recovery_point: int = 0,
         clean: bool = True,
+        was_compacted: bool = False,
         progress: Callable[[int, int], None] | None = None,
         producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
     ) -> Self:
@@ -171,6 +178,7 @@ class Log:
 
         `clean` means that it was closed properly: then only its end is looked at. Otherwise every batch from the
         recovery point on is checked, and `progress(bytes done, bytes to do)` is called now and then.
+        With `was_compacted` offsets may be missing though nothing is compacted now.
         """
         with disk_errors(directory, "opening the log"):
             loaded = recovery.load(
@@ -181,6 +189,7 @@ class Log:
                 start_offset=start_offset,
                 recovery_point=recovery_point,
                 clean=clean,
+                was_compacted=was_compacted,
                 progress=progress,
                 producer_expiration_ms=producer_expiration_ms,
             )
@@ -198,6 +207,13 @@ class Log:
     def damage(self) -> list[tuple[Segment, Hole]]:
         """Damage that recovery found before the tail. Reads of these offsets are refused, all others served."""
         return self._segments.holes
+
+    @property
+    def whole_until(self) -> int:
+        """The end of the log, or the first lost end of a file: nobody knows how many bytes it had, to fill it."""
+        if not self.is_damaged:
+            return self.end_offset
+        return min((hole.first for _, hole in self.damage if hole.lost), default=self.end_offset)
 
     @property
     def is_damaged(self) -> bool:
@@ -629,6 +645,7 @@ class Log:
         self._last_epoch = self.epochs.latest
         self._segments = Segments(segments)
         self._flushed_size = min(self._flushed_size, (self._segments.active.base, self._segments.active.size))
+        self.on_cut(self.topic_partition, end)
 
     # -- deletion and retention ------------------------------------------------------------------------------------
 

@@ -153,7 +153,7 @@ class LogManager:
     def adopt(self, topic_partition: TopicPartition, log: Log, directory: LogDirectory) -> None:
         """Take in an open log of `directory` as the one of its partition."""
         log.producers.expiration_ms = self._producer_expiration_ms
-        log.on_damage = self._damaged
+        log.on_damage, log.on_cut = self._damaged, self.damages.cut_off
         for damage in log.found:
             self._damaged(topic_partition, damage)
         directory.logs[topic_partition] = log
@@ -432,10 +432,13 @@ class LogManager:
         return [directory.collect_cleaned_offsets() for directory in self.live]
 
     def lost_tails(self) -> dict[TopicPartition, TopicId]:
-        """Logs that end below the high watermark of the last checkpoint, with the ids of their topics."""
-        return {
-            tp: log.topic_id for tp, log in self.logs.items() if log.end_offset < self.checkpointed_high_watermark(tp)
-        }
+        """Logs that do not have everything up to `promised`, with the ids of their topics."""
+        return {tp: log.topic_id for tp, log in self.logs.items() if log.whole_until < self.promised(tp, log)}
+
+    def promised(self, topic_partition: TopicPartition, log: Log) -> int:
+        """The end of what this log is known to have had: by its own offsets, and by the last checkpoints of what was
+        committed and of what was on the disk."""
+        return max(self.checkpointed_high_watermark(topic_partition), log.lost_until, log.end_offset)
 
     def checkpointed_high_watermark(self, topic_partition: TopicPartition) -> int:
         """The high watermark in the last checkpoint; 0 when there is none."""

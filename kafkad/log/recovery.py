@@ -6,6 +6,9 @@ of the last segment from the recovery point on, is where a write broke off: the 
 behind it, of which a power cut left the names, are dropped. A bad batch before the tail is damage, and so is a whole
 one at the start of a file whose name says something else. It is kept as a hole (`Segment.holes`) that readers are
 refused, and reported; nothing is cut away in the middle of a log, because what follows may be the only copy.
+
+What the disk had not taken of a segment may also be gone without a trace, while the next segment is there. Offsets that
+are missing between two segments are a hole, too, unless compaction may have removed them.
 """
 
 from __future__ import annotations
@@ -61,6 +64,8 @@ class Loaded:
     end_offset: int
     durable_until: int
     """Everything before it is on the disk."""
+    lost_until: int = 0
+    """Records below this were on the disk once, and the log ends before it."""
     new_names: bool
     """True if the names of some of its files may not be on the disk yet."""
     damage: list[Damage] = field(default_factory=list)
@@ -75,6 +80,7 @@ def load(
     start_offset: int,
     recovery_point: int,
     clean: bool,
+    was_compacted: bool,
     progress: ReportProgress | None,
     producer_expiration_ms: int = DEFAULT_EXPIRATION_MS,
 ) -> Loaded:
@@ -105,7 +111,9 @@ def load(
     if not epochs_known:
         _find_epochs(epochs, segments)
     if not (clean and _load_clean(loaded, now_ms)):
-        _recover(loaded, now_ms, progress, compacted=config.compacted)
+        _recover(loaded, now_ms, progress, compacted=config.compacted or was_compacted)
+    if loaded.end_offset < recovery_point:
+        loaded.lost_until = recovery_point
     _fit_together(loaded, config, now_ms)
     return loaded
 
@@ -183,7 +191,7 @@ def _recover(loaded: Loaded, now_ms: int, progress: ReportProgress | None, *, co
     snapshots = loaded.producers.snapshots
     snapshots.doubt(first)
     reload_producers(loaded.producers, segments[:number], loaded.start_offset, first, now_ms)
-    check = _Check(loaded, progress, checked)
+    check = _Check(loaded, progress, checked, compacted=compacted)
     until = max((place for place, segment in enumerate(checked, start=1) if segment.size), default=1)
     for segment, following in zip(checked[:until], [*checked[1:until], None], strict=True):
         if segment.base > first:
@@ -211,8 +219,11 @@ def _drop_empty(loaded: Loaded, segment: Segment) -> None:
 class _Check:
     """One pass over the segments from the recovery point on."""
 
-    def __init__(self, loaded: Loaded, progress: ReportProgress | None, segments: Sequence[Segment]) -> None:
+    def __init__(
+        self, loaded: Loaded, progress: ReportProgress | None, segments: Sequence[Segment], *, compacted: bool
+    ) -> None:
         self.loaded = loaded
+        self._compacted = compacted
         self.end = segments[0].base
         self.was_cut = False
         """The end of the log was not as it was written."""
@@ -248,6 +259,8 @@ class _Check:
                     size = position = bad.position
                 else:
                     position = self._note_hole(segment, bad, size, limit)
+        if following is not None and not self._compacted and self._lacks(limit):
+            self._note_loss(segment, size, limit)
         segment.size = size
         segment.has_transactions = bool(transactions.entries)
         segment.seal()
@@ -298,13 +311,29 @@ class _Check:
     def _note_hole(self, segment: Segment, bad: BadBatch, size: int, limit: int) -> int:
         """The damage ends where a batch follows that fits, in the worst case with the segment; returns where."""
         end, following = _next_sound(segment, bad.position, size, self.end, limit)
+        is_lost = False
         if following is None:
+            may_be_lost = limit == _NO_LIMIT or self.end >= self.loaded.durable_until
+            is_lost = may_be_lost and not _is_one_batch(segment, bad.position, size)
             following = limit if limit != _NO_LIMIT else max(self.end, self.loaded.durable_until)
-        segment.holes = (*segment.holes, Hole(bad.position, end, self.end, following))
+        segment.holes = (*segment.holes, Hole(bad.position, end, self.end, following, is_lost))
         kept = (end - bad.position, self.end, following, bad.reason, False)
         self.loaded.damage.append(Damage(segment.path(LOG), bad.position, *kept))
         self.end = following
         return end
+
+    def _lacks(self, limit: int) -> bool:
+        """True if records that the disk may not have had are missing before `limit`."""
+        loaded = self.loaded
+        return loaded.durable_until <= self.end < limit and loaded.start_offset < limit
+
+    def _note_loss(self, segment: Segment, size: int, limit: int) -> None:
+        """The end of the segment is gone without a trace."""
+        segment.holes = (*segment.holes, Hole(size, size, self.end, limit, lost=True))
+        reason = f"the file ends with offset {self.end}, and the next segment begins with {limit}"
+        self.loaded.damage.append(Damage(segment.path(LOG), size, 0, self.end, limit, reason, False))
+        self.end = limit
+        self.loaded.producers.forget_past()
 
 
 def _is_misnamed(segment: Segment, bad: BadBatch) -> bool:
@@ -319,6 +348,15 @@ def _is_misnamed(segment: Segment, bad: BadBatch) -> bool:
     except BadBatch:
         return False
     return crc_matches(view, at, header)
+
+
+def _is_one_batch(segment: Segment, position: int, size: int) -> bool:
+    """True if the bytes from `position` on are as many as one batch says it has: it can be written over."""
+    try:
+        [(_, header)] = walk(segment.files.pread, segment.file.fd, position, size)
+    except (BadBatch, ValueError):
+        return False
+    return header[LENGTH] + PREFIX_SIZE == size - position
 
 
 def _next_sound(segment: Segment, position: int, size: int, end_offset: int, limit: int) -> tuple[int, int | None]:

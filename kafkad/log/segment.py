@@ -216,7 +216,7 @@ class Segment(IndexedFile):
         self._times.truncate(offset - self.base)
         self.files.truncate(self.file.fd, position)
         self.size = position
-        self.holes = tuple(hole for hole in self.holes if hole.end <= position)
+        self.holes = tuple(hole for hole in self.holes if hole.next <= offset)
         self.since_index = self.reserved = 0
         self.first_timestamp = UNKNOWN
         self.last_base = NOWHERE

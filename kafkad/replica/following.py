@@ -5,12 +5,16 @@ Driven by whoever fetches from the leader. The high watermark is the leader's, b
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkad.log.epochs import LeaderEpochs
 
 if TYPE_CHECKING:
     from kafkad.replica.partition import Partition
+
+
+_logger = logging.getLogger(__name__)
 
 
 class Position(NamedTuple):
@@ -38,8 +42,16 @@ class Following:
 
     def begin(self) -> None:
         """A leader epoch begins. Where a log has epochs, the leader says what has to be cut off (`truncate`); without
-        them nothing is known of what is behind the high watermark."""
+        them nothing is known of what is behind the high watermark. What a lost end of a file has left behind it is
+        fetched again, with what was lost."""
         partition = self._partition
+        whole, end = partition.log.whole_until, partition.log.end_offset
+        if whole < end:
+            _logger.error(
+                "%s is cut off at offset %d of %d, where the disk lost the end of a file; its leader has the rest",
+                *(partition.tp, whole, end),
+            )
+            self._cut(whole)
         if partition.log.epochs.latest is None and partition.high_watermark < partition.log.end_offset:
             self._cut(partition.high_watermark)
 

@@ -1,7 +1,8 @@
-"""Replicas that have lost committed records: their logs end below the high watermark that was in the checkpoint.
+"""Replicas that have lost records: their logs end below the high watermark that was in the checkpoint, or below what
+had been flushed, or have lost the end of a file before the last one (`Log.whole_until`).
 
-An unclean stop does that when the disk had not taken the tail of a log, or when the last bytes are damaged and were cut
-off at the start. The ISR in the metadata store still has such a replica, so a controller may choose it as leader; its
+An unclean stop does that when the disk had not taken all of a log, or when the last bytes are damaged and were cut off
+at the start. The ISR in the metadata store still has such a replica, so a controller may choose it as leader; its
 followers would cut their logs to its own, and the records would be gone from all of them.
 
 So it refuses to lead by answering KAFKA_STORAGE_ERROR to the LeaderAndIsr, as if its log directory had failed. Every
@@ -29,7 +30,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class LostTail:
-    high_watermark: int
+    promised: int
     left_isr: bool = False
     """The controller has said since that the replica is not in sync."""
 
@@ -42,10 +43,10 @@ class LostTails:
         self._broker = broker
         self._lost: dict[TopicPartition, LostTail] = {}
 
-    def note(self, tp: TopicPartition, end_offset: int, high_watermark: int) -> None:
-        """A log was opened; `high_watermark` is that of the checkpoint."""
-        if end_offset < high_watermark:
-            self._lost[tp] = LostTail(high_watermark)
+    def note(self, tp: TopicPartition, whole_until: int, promised: int) -> None:
+        """A log was opened that is whole up to an offset, and is known to have been up to `promised`."""
+        if whole_until < promised:
+            self._lost[tp] = LostTail(promised)
 
     def forget(self, tp: TopicPartition) -> None:
         self._lost.pop(tp, None)
@@ -53,7 +54,7 @@ class LostTails:
 
     def high_watermark(self, partition: Partition) -> int:
         lost = self._lost.get(partition.tp) if self._lost else None
-        return partition.high_watermark if lost is None else max(lost.high_watermark, partition.high_watermark)
+        return partition.high_watermark if lost is None else max(lost.promised, partition.high_watermark)
 
     def may_take(self, partition: Partition, state: LeaderAndIsrPartitionState) -> bool:
         """False if the controller wants the replica to lead and it must not."""
@@ -61,24 +62,24 @@ class LostTails:
         lost = self._lost.get(tp)
         if lost is None:
             return True
-        if partition.log.end_offset >= lost.high_watermark or (lost.left_isr and self._broker in state.isr):
+        if partition.log.whole_until >= lost.promised or (lost.left_isr and self._broker in state.isr):
             self.forget(tp)
             return True
         lost.left_isr = lost.left_isr or self._broker not in state.isr
         if state.leader != self._broker:
             return True
-        end = partition.log.end_offset
+        end = partition.log.whole_until
         if self._must_lead(partition, state):
-            log.error("%s has lost its records from %d to %d, and leads: nobody else can", tp, end, lost.high_watermark)
+            log.error("%s has lost its records from %d to %d, and leads: nobody else can", tp, end, lost.promised)
             self.forget(tp)
             return True
         self.refused.add(tp)
         log.error(
-            "%s does not lead here: the log ends at %d, and everything below %d was committed before an unclean stop. "
+            "%s does not lead here: the log is whole up to %d, and had everything below %d before an unclean stop. "
             "It waits for another in-sync replica, or for unclean.leader.election.enable",
             tp,
             end,
-            lost.high_watermark,
+            lost.promised,
         )
         return False
 

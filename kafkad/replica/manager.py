@@ -285,7 +285,7 @@ class ReplicaManager:
         if opened.config != config:  # adopted: its settings were decided on after it was opened
             opened.update_config(config)
         high_watermark = self.logs.checkpointed_high_watermark(tp)
-        self.lost_tails.note(tp, opened.end_offset, high_watermark)
+        self.lost_tails.note(tp, opened.whole_until, self.logs.promised(tp, opened))
         partition = Partition(tp, opened, self.parts, self.probes[tp.topic], high_watermark)
         self._partitions.setdefault(tp.topic, {})[tp.partition] = partition
         return partition

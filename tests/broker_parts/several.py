@@ -316,9 +316,9 @@ class Brokers:
         [active] = [broker for broker in self.running.values() if broker.parts.controller.active]
         return active
 
-    def create(self, topic: str, *replicas: tuple[int, ...]) -> None:
+    def create(self, topic: str, *replicas: tuple[int, ...], **configs: str) -> None:
         """Until all brokers know it."""
-        new = NewTopic(name=topic, assignment=dict(enumerate(replicas)))
+        new = NewTopic(name=topic, assignment=dict(enumerate(replicas)), configs=configs)
         [result] = self.run(self.controller.parts.controller.create_topics([new], timeout_ms=5_000))
         assert result.error is None
         self.until(lambda: all(topic in b.parts.replicas.metadata.topics for b in self.running.values()))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from kafkad.errors import ErrorCode
+from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.checkpoint import CLEAN_SHUTDOWN, HIGH_WATERMARKS, RECOVERY_POINTS, read_offsets
 from kafkad.log.files import Files
 from kafkad.meta.znodes import Config, ConfigChange, Partition
@@ -28,12 +28,14 @@ def brokers(tmp_path: Path) -> Iterator[Brokers]:
     brokers.stop()
 
 
-def all_down(brokers: Brokers, tmp_path: Path, *replicas: int, damaged: tuple[int, ...], isr: tuple[int, ...]) -> None:
+def all_down(
+    brokers: Brokers, tmp_path: Path, *replicas: int, damaged: tuple[int, ...], isr: tuple[int, ...], **configs: str
+) -> None:
     """`a` had four records on all replicas when all brokers stopped; 3, which has none, is back."""
     brokers.until(
         lambda: all(len(b.parts.replicas.metadata.brokers) == 3 for b in brokers.running.values()), advance_ms=10
     )
-    brokers.create("a", replicas)
+    brokers.create("a", replicas, **configs)
     for value in VALUES:
         assert brokers.ended(brokers[replicas[0]].produce(A0, value)).error_code == ErrorCode.NONE
     brokers.until(lambda: all(brokers[r].partition(A0).high_watermark == len(VALUES) for r in replicas), advance_ms=10)
@@ -127,6 +129,63 @@ def test_the_only_replica_leads(brokers: Brokers, tmp_path: Path) -> None:
     brokers.start(1)
     brokers.until(lambda: leads(brokers, 1), advance_ms=10)
     assert end(brokers, 1) == KEPT
+
+
+SMALL_SEGMENTS = {"segment.bytes": "160"}
+
+
+def lose_the_end_of_a_segment(directory: Path) -> None:
+    """The disk had taken the later segments, and not the end of this one."""
+    first, second, *_ = sorted((directory / "a-0").glob("*.log"))
+    with first.open("r+b") as file:
+        file.truncate(first.stat().st_size // 2)
+    assert second.stat().st_size
+    (directory / CLEAN_SHUTDOWN).unlink()
+    (directory / RECOVERY_POINTS).write_text("0\n0\n")
+
+
+def lose_what_was_flushed(directory: Path) -> None:
+    """The last segment is shorter than what is known to have been on the disk; nothing is known of its watermark."""
+    last = max((directory / "a-0").glob("*.log"))
+    with last.open("r+b") as file:
+        file.truncate(0)
+    (directory / CLEAN_SHUTDOWN).unlink()
+    (directory / HIGH_WATERMARKS).unlink()
+
+
+@pytest.mark.parametrize("lose", [lose_the_end_of_a_segment, lose_what_was_flushed])
+def test_what_the_disk_lost_of_a_file_is_fetched_again_before_it_leads(
+    brokers: Brokers, tmp_path: Path, lose: Callable[[Path], None]
+) -> None:
+    all_down(brokers, tmp_path, 1, 2, damaged=(), isr=(1, 2), **SMALL_SEGMENTS)
+    lose(tmp_path / "1")
+    before = whole(tmp_path, 2)
+    brokers.start(1)
+    idle(brokers)
+    assert (state(brokers).leader, state(brokers).isr) == (-1, (2,))
+    brokers.start(2)
+    brokers.until(lambda: set(state(brokers).isr) == {1, 2}, advance_ms=10)
+    assert state(brokers).leader == 2
+    assert whole(tmp_path, 1) == whole(tmp_path, 2) == before
+    assert list(brokers[1].parts.platform.logs.damages.kept()) == []
+
+
+def whole(tmp_path: Path, broker: int) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted((tmp_path / str(broker) / "a-0").glob("*.log")))
+
+
+def test_the_only_replica_serves_what_is_left_and_refuses_what_is_lost(brokers: Brokers, tmp_path: Path) -> None:
+    all_down(brokers, tmp_path, 1, damaged=(), isr=(1,), **SMALL_SEGMENTS)
+    lose_the_end_of_a_segment(tmp_path / "1")
+    brokers.start(1)
+    brokers.until(lambda: leads(brokers, 1), advance_ms=10)
+    partition = brokers[1].partition(A0)
+    [(_, hole)] = partition.log.damage
+    with pytest.raises(KafkaError) as refused:
+        partition.read(hole.first, 1, len(VALUES), True)
+    assert refused.value.code == ErrorCode.CORRUPT_MESSAGE
+    assert partition.read(hole.next, 1, len(VALUES), True) is not None
+    assert end(brokers, 1) == len(VALUES)
 
 
 def test_without_a_loss_the_first_one_up_leads(brokers: Brokers, tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ class Home:
     config: LogConfig = SMALL
     log: Log | None = None
     expect_problems: bool = False
+    was_compacted: bool = False
 
     def open(self, *, clean: bool = True, **options: Any) -> Log:
         config = {name: options.pop(name) for name in list(options) if hasattr(SMALL, name)}
@@ -45,6 +46,7 @@ class Home:
             self.clock,
             topic_partition=TopicPartition("t", 0),
             clean=clean,
+            was_compacted=self.was_compacted,
             **options,
         )
         return self.log

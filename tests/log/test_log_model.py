@@ -84,6 +84,7 @@ class Work:
 
     def __init__(self, home: Home, seed: int) -> None:
         self.home = home
+        home.was_compacted = True
         self.random = random.Random(seed)
         self.model = Model()
         self.epoch = 0
@@ -192,6 +193,7 @@ class Work:
             start_offset=self.log.start_offset,
             recovery_point=self.log.recovery_point,
             clean=False,
+            was_compacted=True,
         )
         new = clean(mortal, mortal.segments[: self.random.randint(1, len(mortal.segments) - 1)])
         mortal._files.lives = self.random.randrange(20)

@@ -97,23 +97,12 @@ class SimFiles(Files):
         """Of what was not synced any part may be there, `kept` of it on average."""
         image = Path(self._directory + ".image")
         self._disk.image(image, chance, kept)
-        for partition in sorted(path for path in image.iterdir() if path.is_dir()):
-            self._order_losses(partition)
         shutil.rmtree(self._directory)
         image.rename(self._directory)
         self._disk = Disk(Path(self._directory), [])
         self._read_again(self._directory)
         with suppress(FileNotFoundError):
             self.unlink(os.path.join(self._directory, LOCK))
-
-    def _order_losses(self, partition: Path) -> None:
-        """Disks write out what is older first: behind the first segment that is not whole there is nothing."""
-        whole = True
-        for path in sorted(partition.glob("*.log")):
-            if not whole:
-                path.write_bytes(b"")
-            before = Path(self._directory, partition.name, path.name)
-            whole = whole and before.exists() and before.read_bytes() == path.read_bytes()
 
     def _read_again(self, directory: str) -> None:
         """All that is there is on the disk."""

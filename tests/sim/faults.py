@@ -16,6 +16,7 @@ Mend = Callable[[], None]
 
 _DISK_ONE_IN = 12
 _LOOK_S = 0.1
+_WELL_S = 1.0
 _PATIENCE = 300
 """Looks."""
 
@@ -29,6 +30,7 @@ class Faults:
         self._network = network
         self._store = store
         self._machines = machines
+        self._well_since: float | None = None
         self._mends: dict[object, Mend] = {}
         self._going = False
 
@@ -76,10 +78,20 @@ class Faults:
         )
         if random.randrange(_DISK_ONE_IN) == 0:
             self._mend_all()
-            self._when(lambda: self._invariants.unwell() is None, lambda: self._hurt(machine, random), self._next)
+            self._well_since = None
+            self._when(self._is_well, lambda: self._hurt(machine, random), self._next)
             return
         random.choice(kinds)(machine, random)
         self._next()
+
+    def _is_well(self) -> bool:
+        """For long enough that a new controller has said who is in sync."""
+        now = self._world.now
+        if self._invariants.unwell() is not None:
+            self._well_since = None
+        elif self._well_since is None:
+            self._well_since = now
+        return self._well_since is not None and now - self._well_since >= _WELL_S
 
     def _when(self, holds: Callable[[], bool], then: Mend, otherwise: Mend, patience: int = _PATIENCE) -> None:
         """As soon as something holds; `otherwise` when that takes too long."""
