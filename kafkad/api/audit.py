@@ -261,6 +261,20 @@ def _acl(acl: Any, pattern_type: int) -> str:
     )
 
 
+def _token_created(message: Any, response: Any) -> Lines:
+    if response.error_code:
+        return
+    owner = _shown(f"{response.principal_type}:{response.principal_name}")
+    renewers = [_shown(f"{each.principal_type}:{each.principal_name}") for each in message.renewers]
+    renewed = f", to be renewed by {_some(renewers)}" if renewers else ""
+    yield f"delegation token {response.token_id} of {owner} created{renewed}"
+
+
+def _token_expiry_changed(message: Any, response: Any) -> Lines:
+    """Which one it is the log of `cluster.tokens` says: these requests name it by its secret."""
+    return () if response.error_code else (f"expiry of a delegation token set to {response.expiry_timestamp_ms}",)
+
+
 CHANGES: Mapping[int, Change] = {
     8: _offsets_set,
     13: _members_removed,
@@ -272,6 +286,9 @@ CHANGES: Mapping[int, Change] = {
     33: _settings_replaced,
     34: _replicas_moved,
     37: _partitions_added,
+    38: _token_created,
+    39: _token_expiry_changed,
+    40: _token_expiry_changed,
     42: _groups_deleted,
     43: _leaders_elected,
     44: _settings_altered,

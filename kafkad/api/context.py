@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kafkad.cluster.configs import DynamicConfigs
     from kafkad.cluster.features import FinalizedFeatures
     from kafkad.cluster.producer_ids import ProducerIds
+    from kafkad.cluster.tokens import DelegationTokens
     from kafkad.config import Config
     from kafkad.controller.configs import ConfigAlterer
     from kafkad.controller.controller import Controller
@@ -58,6 +59,8 @@ class Context:
     """None without an authorizer: everybody may do everything."""
     alterer: ConfigAlterer
     entity_alterer: EntityAlterer
+    tokens: DelegationTokens | None
+    """None without `delegation.token.secret.key`."""
     features: FinalizedFeatures
     producer_ids: ProducerIds
     moves: ReplicaMoves

@@ -16,6 +16,7 @@ class Peer:
         "_rests_on",
         "authenticated",
         "authorizer",
+        "by_token",
         "host",
         "identity",
         "listener",
@@ -36,6 +37,8 @@ class Peer:
         """What this principal may do from its address; shared with its other connections."""
         self.authenticated = not must_authenticate
         """Until then it is only told which APIs there are, and may log in."""
+        self.by_token = False
+        """It has logged in by a delegation token."""
         self.software: tuple[str, str] | None = None
         """Name and version of the client, if it has said so (KIP-511)."""
         self.on_close: Callable[[], None] | None = None
@@ -44,10 +47,11 @@ class Peer:
         self._grounds = grounds
         self._rests_on: set[str] | None = None
 
-    def identify(self, principal: Principal) -> None:
+    def identify(self, principal: Principal, *, by_token: bool = False) -> None:
         """It has shown who it is: by its certificate, or by a login. What was prepared for somebody else is dropped."""
         self.principal = principal
         self.identity = self.authorizer.identity(principal, self.host)
+        self.by_token = by_token
         self.authenticated = True
         self.forget()
 

@@ -77,6 +77,11 @@ _ADDING_PARTITIONS = (_WRITE_TRANSACTION, _WRITE_TOPIC, _AS_BROKER)
 _ADDING_OFFSETS = (_IN_TRANSACTION, for_group(Operation.READ))
 _DESCRIBING_TRANSACTIONS = (_DESCRIBE_TRANSACTION, _DESCRIBE_TOPIC)
 _ONLY_BROKERS = (for_cluster(Operation.CLUSTER_ACTION),)
+_CREATE_TOKENS = Permission(Operation.CREATE_TOKENS, ResourceType.USER)
+_DESCRIBING_TOKENS = (
+    Permission(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN),
+    Permission(Operation.DESCRIBE_TOKENS, ResourceType.USER),
+)
 
 ROUTES: tuple[Route, ...] = (
     Route(PRODUCE, "Produce", 3, 13, (_WRITE_TRANSACTION, _WRITE_TOPIC), advertised_from=0),
@@ -111,6 +116,10 @@ ROUTES: tuple[Route, ...] = (
     Route(34, "AlterReplicaLogDirs", 0, 2, _ALTERING_CLUSTER, "kafkad.api.alter_replica_log_dirs:handle"),
     Route(35, "DescribeLogDirs", 0, 5, _DESCRIBING_CLUSTER, "kafkad.api.describe_log_dirs:handle"),
     Route(37, "CreatePartitions", 0, 3, (_ALTER_TOPIC,), "kafkad.api.create_partitions:handle"),
+    Route(38, "CreateDelegationToken", 0, 3, (_CREATE_TOKENS,), "kafkad.api.create_delegation_token:handle"),
+    Route(39, "RenewDelegationToken", 0, 2, NONE, "kafkad.api.renew_delegation_token:handle"),
+    Route(40, "ExpireDelegationToken", 0, 2, NONE, "kafkad.api.expire_delegation_token:handle"),
+    Route(41, "DescribeDelegationToken", 0, 3, _DESCRIBING_TOKENS, "kafkad.api.describe_delegation_token:handle"),
     Route(42, "DeleteGroups", 0, 2, (_DELETE_GROUP,), "kafkad.api.delete_groups:handle", _MANY),
     Route(43, "ElectLeaders", 0, 2, _ALTERING_CLUSTER, "kafkad.api.elect_leaders:handle"),
     Route(44, "IncrementalAlterConfigs", 0, 1, _ALTERING_CONFIGS, "kafkad.api.incremental_alter_configs:handle"),

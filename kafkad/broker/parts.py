@@ -72,6 +72,7 @@ from kafkad.upkeep.upkeep import Upkeep
 if TYPE_CHECKING:
     from kafkad.broker.replication import Replication
     from kafkad.broker.rights import Rights
+    from kafkad.cluster.tokens import DelegationTokens
     from kafkad.net.client import Link
 
 LinkFactory = Callable[[BrokerInfo], "Link"]
@@ -173,6 +174,8 @@ class Parts:
     """None where there can be no other broker."""
     membership: Membership
     features: FinalizedFeatures
+    tokens: DelegationTokens | None
+    """None without `delegation.token.secret.key`."""
     durable: Durable
     moves: ReplicaMoves
     coordinators: Coordinators
@@ -199,6 +202,8 @@ class Parts:
         await self.membership.join()
         await self.controller.start()
         await self.features.start()
+        if self.tokens is not None:
+            await self.tokens.start()
         self.upkeep.start()
         self.cleaner.start()
         self.moves.resume()
@@ -247,6 +252,8 @@ class Parts:
         await self.moves.stop()
         await self.membership.stop()
         await self.features.stop()
+        if self.tokens is not None:
+            await self.tokens.stop()
         await self.loaded.configs.stop()
         if self.loaded.rights is not None:
             await self.loaded.rights.acls.stop()
@@ -308,6 +315,7 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
         alone=platform.links is None,
         wanted_transaction_version=settings.config.int("kafkad.transaction.version"),
     )
+    tokens = _tokens(platform, settings.static)
     moves = ReplicaMoves(replicas, durable)
     producer_ids = ProducerIds(link.allocate_producer_ids)
     coordinators = Coordinators(
@@ -348,6 +356,7 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
             topic_exists=lambda topic: topic in replicas.metadata.topics,
         ),
         entity_alterer=EntityAlterer(platform.store),
+        tokens=tokens,
         features=features,
         producer_ids=producer_ids,
         moves=moves,
@@ -372,6 +381,8 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
     if rights is not None:
         rights.acls.on_change += [dispatcher.permissions_changed, fetch.sessions.rights_changed]
         followers.insert(0, rights.acls)
+    if tokens is not None:
+        followers.append(tokens)
     parts = Parts(
         platform=platform,
         loaded=loaded,
@@ -381,6 +392,7 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
         replication=_replication(platform, settings, replicas, link),
         membership=_membership(platform, loaded, replicas, followers),
         features=features,
+        tokens=tokens,
         durable=durable,
         moves=moves,
         coordinators=coordinators,
@@ -501,6 +513,14 @@ def _replication(
         clock=platform.clock,
         timers=platform.timers,
     )
+
+
+def _tokens(platform: Platform, config: Config) -> DelegationTokens | None:
+    if not config.value("delegation.token.secret.key") and not config.value("delegation.token.master.key"):
+        return None
+    from kafkad.cluster.tokens import DelegationTokens, TokenSettings
+
+    return DelegationTokens(platform.store, TokenSettings.of(config), platform.clock, platform.timers)
 
 
 def _topic_defaults(config: Config) -> TopicDefaults:

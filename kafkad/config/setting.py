@@ -176,7 +176,6 @@ AUTHORIZERS = (
     "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
 )
 """Kafka's, which decide by the same rules. Here they are one."""
-TOKENS = "kafkad has no delegation tokens; leave it out"
 JAVA = "it names a Java class, and kafkad runs no Java; leave it out"
 KRAFT = (
     "it belongs to KRaft, and kafkad keeps its metadata as a ZooKeeper-based Kafka 3.9 does; leave it out, as a single "

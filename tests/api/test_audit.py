@@ -90,6 +90,7 @@ CHANGES_NOTHING = frozenset(
         "ListTransactions",
         "OffsetForLeaderEpoch",
         "DescribeConfigs",
+        "DescribeDelegationToken",
         "DescribeClientQuotas",
         "DescribeLogDirs",
         "ListPartitionReassignments",

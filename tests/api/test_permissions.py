@@ -56,6 +56,10 @@ DOCUMENTED = """
     AlterReplicaLogDirs: Alter Cluster
     DescribeLogDirs: Describe Cluster
     CreatePartitions: Alter Topic
+    CreateDelegationToken: CreateTokens User
+    RenewDelegationToken:
+    ExpireDelegationToken:
+    DescribeDelegationToken: Describe DelegationToken, DescribeTokens User
     DescribeAcls: Describe Cluster
     CreateAcls: Alter Cluster
     DeleteAcls: Alter Cluster

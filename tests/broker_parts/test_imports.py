@@ -11,6 +11,7 @@ LATER = {
     "kafkad.cleaner.compact": "a worker process compacts",
     "kafkad.cleaner.worker": "a worker process compacts",
     "kafkad.broker.replication": "there is no other broker",
+    "kafkad.cluster.tokens": "there are no delegation tokens",
     "kafkad.controller.remote": "there is no other broker",
     "kafkad.meta.zookeeper": "there is no ZooKeeper",
     "kafkad.net.client": "there is no other broker",

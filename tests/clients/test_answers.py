@@ -14,6 +14,17 @@ from tests.oracle.kafka import VERSIONS, missing
 from tests.txn.questions import QUESTIONS
 
 EXPECTED = answers.load()
+WITH_SECURITY = {
+    f"{verb}{what}"
+    for what, verbs in {
+        "DelegationToken": ("Create", "Renew", "Expire", "Describe"),
+        "ClientQuotas": ("Describe", "Alter"),
+        "Acls": ("Describe", "Create", "Delete"),
+        "UserScramCredentials": ("Describe", "Alter"),
+    }.items()
+    for verb in verbs
+}
+"""Asked with the frames in tests/golden/security, which a Kafka with users, rights and tokens answered."""
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +51,7 @@ def test_answers_are_kafkas(asker: Asker, api: str, version: int) -> None:
 
 def test_every_version_served_is_asked(asker: Asker) -> None:
     assert set(answers.served(asker)) <= set(EXPECTED)
-    elsewhere = {question.api for question in QUESTIONS}
+    elsewhere = {question.api for question in QUESTIONS} | WITH_SECURITY
     assert {api for api in KEYS if KEYS[api] in asker.served} <= set(probes.PROBES) | elsewhere
 
 

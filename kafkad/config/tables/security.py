@@ -9,7 +9,6 @@ from kafkad.config.setting import (
     MEDIUM,
     PER_BROKER,
     SECURITY,
-    TOKENS,
     Setting,
     at_least,
     authorizer_class,
@@ -64,16 +63,18 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     string("security.providers", None, LOW, "Java classes that provide algorithms.", refused=JAVA),
     password(
-        "delegation.token.master.key", None, MEDIUM, "The former name of delegation.token.secret.key.", refused=TOKENS
+        "delegation.token.master.key",
+        None,
+        MEDIUM,
+        "The former name of delegation.token.secret.key.",
     ),
-    password("delegation.token.secret.key", None, MEDIUM, "The secret behind delegation tokens.", refused=TOKENS),
+    password("delegation.token.secret.key", None, MEDIUM, "The secret behind delegation tokens."),
     long(
         "delegation.token.expiry.time.ms",
         86_400_000,
         MEDIUM,
         "How long a token lives without renewal.",
         valid=at_least(1),
-        refused=TOKENS,
     ),
     long(
         "delegation.token.max.lifetime.ms",
@@ -81,7 +82,6 @@ SETTINGS: tuple[Setting, ...] = (
         MEDIUM,
         "How long a token lives at the most.",
         valid=at_least(1),
-        refused=TOKENS,
     ),
     long(
         "delegation.token.expiry.check.interval.ms",
@@ -89,7 +89,6 @@ SETTINGS: tuple[Setting, ...] = (
         LOW,
         "How often dead tokens are removed.",
         valid=at_least(1),
-        refused=TOKENS,
     ),
     password(
         "password.encoder.secret",

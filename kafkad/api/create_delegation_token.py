@@ -1,0 +1,42 @@
+"""CreateDelegationToken, 0 to 3: a token that logs in as its owner: whoever asks, or another (KIP-48, KIP-373)."""
+
+from __future__ import annotations
+
+from kafkad.api.context import Context, Request
+from kafkad.api.token_requests import NEVER, check_asker, tokens_of
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.security.authorizer import Operation, Principal, ResourceType
+from kafkad.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+
+
+async def handle(
+    context: Context, request: Request, message: CreateDelegationTokenRequest
+) -> CreateDelegationTokenResponse:
+    asker = request.peer.principal
+    named = Principal(message.owner_principal_type or "", message.owner_principal_name or "")
+    owner = named if named.name else asker
+    answer = CreateDelegationTokenResponse(
+        principal_type=owner.type,
+        principal_name=owner.name,
+        token_requester_principal_type=asker.type,
+        token_requester_principal_name=asker.name,
+        issue_timestamp_ms=NEVER,
+        expiry_timestamp_ms=NEVER,
+        max_timestamp_ms=NEVER,
+    )
+    renewers = [Principal(each.principal_type, each.principal_name) for each in message.renewers]
+    try:
+        check_asker(request)
+        if owner != asker and not request.allowed(Operation.CREATE_TOKENS, ResourceType.USER, str(owner)):
+            raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
+        if any(renewer.type != "User" for renewer in renewers):
+            raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE)
+        tokens = tokens_of(context)
+        token = await tokens.create(str(owner), str(asker), map(str, renewers), message.max_lifetime_ms)
+    except KafkaError as error:
+        answer.error_code = error.code
+        return answer
+    answer.issue_timestamp_ms, answer.expiry_timestamp_ms = token.issued_ms, token.expires_ms
+    answer.max_timestamp_ms, answer.token_id = token.max_ms, token.token_id
+    answer.hmac = tokens.secret(token.token_id)
+    return answer

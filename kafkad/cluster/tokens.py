@@ -1,0 +1,291 @@
+"""Delegation tokens, as the metadata store has them, in memory: read at the start, changed there, followed by notes.
+
+Who has a token may log in as its owner until it expires. Its secret is the HMAC of its id by
+`delegation.token.secret.key`, and never stored: brokers with the same key work it out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import logging
+import re
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import NamedTuple
+from uuid import uuid4
+
+from kafkad.clock import Clock
+from kafkad.cluster.configs import NOTES_EXPIRE_MS
+from kafkad.config import Config
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.meta.readable import readable
+from kafkad.meta.retrying import until_answered
+from kafkad.meta.security_znodes import DelegationToken
+from kafkad.meta.security_znodes import DelegationTokenChange as Note
+from kafkad.meta.store import (
+    BadVersion,
+    ConnectionLoss,
+    Create,
+    Delete,
+    MetaStore,
+    MultiFailed,
+    NoNode,
+    Operation,
+    SessionExpired,
+    Set,
+    WatchEvent,
+    ensure_path,
+)
+from kafkad.names import id_text
+from kafkad.timers import Timers, sleep
+
+log = logging.getLogger(__name__)
+
+_PARENT = "/delegation_token/tokens"
+_NOTE = re.compile(r"token_change_\d{10}")
+_NEVER = -1
+
+
+class TokenSettings(NamedTuple):
+    secret_key: bytes
+    max_lifetime_ms: int
+    expiry_ms: int
+    sweep_ms: int
+
+    @classmethod
+    def of(cls, config: Config) -> TokenSettings:
+        secret = config.value("delegation.token.secret.key") or config.value("delegation.token.master.key")
+        return cls(
+            str(secret).encode(),
+            config.long("delegation.token.max.lifetime.ms"),
+            config.long("delegation.token.expiry.time.ms"),
+            config.long("delegation.token.expiry.check.interval.ms"),
+        )
+
+
+Decision = Callable[[DelegationToken], DelegationToken | None]
+"""What becomes of a token; None: it goes. Raises KafkaError."""
+
+
+class DelegationTokens:
+    """Any broker may change tokens, be it the controller or not: writers are told apart by the node's version."""
+
+    def __init__(self, store: MetaStore, settings: TokenSettings, clock: Clock, timers: Timers) -> None:
+        self._store = store
+        self._settings = settings
+        self._clock = clock
+        self._timers = timers
+        self._tokens: dict[str, DelegationToken] = {}
+        self._ids: dict[bytes, str] = {}
+        """By secret."""
+        self._last = _NEVER
+        self._news = asyncio.Event()
+        self._reading = asyncio.Lock()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        for path in (_PARENT, Note.PARENT):
+            await ensure_path(self._store, path)
+        await self._read_all()
+        self._tasks = [asyncio.create_task(work) for work in (self._follow(), self._sweep_now_and_then())]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def session_renewed(self) -> None:
+        """Reads all there is again: notes may have come and gone while there was no session."""
+        async with self._reading:
+            await self._read_all()
+
+    @property
+    def all(self) -> Iterable[DelegationToken]:
+        return self._tokens.values()
+
+    def secret(self, token_id: str) -> bytes:
+        return hmac.digest(self._settings.secret_key, token_id.encode(), "sha512")
+
+    def usable(self, token_id: str) -> DelegationToken | None:
+        """The token of that id, unless it has expired."""
+        token = self._tokens.get(token_id)
+        return token if token is not None and not self._has_expired(token) else None
+
+    async def create(
+        self, owner: str, requester: str, renewers: Iterable[str], max_lifetime_ms: int
+    ) -> DelegationToken:
+        now, longest = self._clock.now_ms(), self._settings.max_lifetime_ms
+        max_ms = now + (min(max_lifetime_ms, longest) if max_lifetime_ms > 0 else longest)
+        token = DelegationToken(
+            token_id=id_text(uuid4().bytes),
+            owner=owner,
+            requester=requester,
+            renewers=tuple(renewers),
+            issued_ms=now,
+            expires_ms=min(max_ms, now + self._settings.expiry_ms),
+            max_ms=max_ms,
+        )
+        async with self._reading:
+            await self._write(token.token_id, Create(DelegationToken.path(token.token_id), token.encode()))
+            self._keep(token.token_id, token)
+        return token
+
+    async def renew(self, secret: bytes, asker: str, period_ms: int) -> int:
+        """The new time of expiry; a negative period stands for the default one. Raises KafkaError."""
+        now = self._clock.now_ms()
+        until_ms = now + (self._settings.expiry_ms if period_ms < 0 else period_ms)
+
+        def renewed(token: DelegationToken) -> DelegationToken:
+            self._refuse_expired(token)
+            return token._replace(expires_ms=min(token.max_ms, until_ms))
+
+        return await self._change(secret, asker, renewed)
+
+    async def expire(self, secret: bytes, asker: str, period_ms: int) -> int:
+        """The time at which it expires; a negative period means now. Raises KafkaError."""
+        now = self._clock.now_ms()
+
+        def expiring(token: DelegationToken) -> DelegationToken | None:
+            if period_ms < 0:
+                return None
+            self._refuse_expired(token)
+            return token._replace(expires_ms=min(token.max_ms, now + period_ms))
+
+        return await self._change(secret, asker, expiring)
+
+    async def _change(self, secret: bytes, asker: str, decide: Decision) -> int:
+        """By whoever may do so: the owner and the renewers."""
+        token_id = self._ids.get(secret)
+        if token_id is None:
+            raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
+        async with self._reading:
+            while True:
+                token, version = await self._found(token_id)
+                if token is None:
+                    raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
+                if asker != token.owner and asker not in token.renewers:
+                    raise KafkaError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
+                after = decide(token)
+                if await self._replaced(token_id, after, version):
+                    break
+        until_ms = self._clock.now_ms() if after is None else after.expires_ms
+        log.info("delegation token %s of %s expires at %d, says %s", token_id, token.owner, until_ms, asker)
+        return until_ms
+
+    async def _found(self, token_id: str) -> tuple[DelegationToken | None, int]:
+        path = DelegationToken.path(token_id)
+        try:
+            data, stat = await self._store.get(path)
+        except NoNode:
+            return None, _NEVER
+        except (ConnectionLoss, SessionExpired) as error:
+            raise _out_of_reach(error) from error
+        return readable(path, partial(DelegationToken.decode, data)), stat.version
+
+    async def _replaced(self, token_id: str, after: DelegationToken | None, version: int) -> bool:
+        """False if somebody else was quicker."""
+        path = DelegationToken.path(token_id)
+        try:
+            await self._write(token_id, Delete(path, version) if after is None else Set(path, after.encode(), version))
+        except MultiFailed as error:
+            if isinstance(error.cause, BadVersion | NoNode):
+                return False
+            raise
+        self._keep(token_id, after)
+        return True
+
+    async def _write(self, token_id: str, write: Operation) -> None:
+        note = Create(Note.PREFIX, Note.encode(token_id), sequential=True)
+        try:
+            await self._store.multi([write, note])
+        except (ConnectionLoss, SessionExpired) as error:
+            raise _out_of_reach(error) from error
+
+    def _refuse_expired(self, token: DelegationToken) -> None:
+        if self._has_expired(token):
+            raise KafkaError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
+
+    def _has_expired(self, token: DelegationToken) -> bool:
+        return min(token.max_ms, token.expires_ms) < self._clock.now_ms()
+
+    # -- expired ones ----------------------------------------------------------------------------------------------
+
+    async def _sweep_now_and_then(self) -> None:
+        while True:
+            await sleep(self._settings.sweep_ms, self._clock, self._timers)
+            await until_answered(self.sweep, "remove delegation tokens that have expired", self._clock, self._timers)
+
+    async def sweep(self) -> None:
+        """Removes what has expired, as every broker does."""
+        async with self._reading:
+            for expired in list(filter(self._has_expired, self._tokens.values())):
+                token, version = await self._found(expired.token_id)
+                if (
+                    token is not None
+                    and self._has_expired(token)
+                    and await self._replaced(token.token_id, None, version)
+                ):
+                    log.info("delegation token %s of %s has expired", token.token_id, token.owner)
+
+    # -- the store -------------------------------------------------------------------------------------------------
+
+    async def catch_up(self) -> None:
+        """Takes in all changes written before this call."""
+        async with self._reading:
+            names = await self._notes()
+            paths = [f"{Note.PARENT}/{name}" for name in names]
+            notes = [
+                (path, node)
+                for path, node in zip(paths, await self._store.get_many(paths), strict=True)
+                if node is not None
+            ]
+            new = [Note.decode(data) for path, (data, _) in notes if _sequence(path) > self._last]
+            await self._read(dict.fromkeys(new))
+            self._last = max(map(_sequence, names), default=self._last)
+            for path, (_, stat) in notes:
+                if stat.ctime_ms < self._clock.now_ms() - NOTES_EXPIRE_MS:
+                    with contextlib.suppress(NoNode):
+                        await self._store.delete(path)
+
+    async def _read_all(self) -> None:
+        last = max(map(_sequence, await self._notes()), default=_NEVER)
+        there = await self._store.children(_PARENT)
+        await self._read({**self._tokens, **dict.fromkeys(there)})
+        self._last = last
+
+    async def _read(self, token_ids: Iterable[str]) -> None:
+        wanted = list(token_ids)
+        nodes = await self._store.get_many([DelegationToken.path(token_id) for token_id in wanted])
+        for token_id, node in zip(wanted, nodes, strict=True):
+            decode = partial(DelegationToken.decode, node[0]) if node is not None else lambda: None
+            self._keep(token_id, readable(DelegationToken.path(token_id), decode))
+
+    def _keep(self, token_id: str, token: DelegationToken | None) -> None:
+        if token is not None:
+            self._tokens[token_id] = token
+            self._ids[self.secret(token_id)] = token_id
+        elif self._tokens.pop(token_id, None) is not None:
+            del self._ids[self.secret(token_id)]
+
+    async def _notes(self) -> list[str]:
+        return [name for name in await self._store.children(Note.PARENT, self._noted) if _NOTE.fullmatch(name)]
+
+    def _noted(self, event: WatchEvent) -> None:
+        self._news.set()
+
+    async def _follow(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            await until_answered(self.catch_up, "read changes of delegation tokens", self._clock, self._timers)
+
+
+def _sequence(name: str) -> int:
+    return int(name[-10:])
+
+
+def _out_of_reach(error: Exception) -> KafkaError:
+    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The metadata store cannot be changed: {error}")

@@ -1,0 +1,209 @@
+"""Delegation tokens: their rules, their nodes, and that all brokers follow them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from base64 import b64encode
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from kafkad.cluster.configs import NOTES_EXPIRE_MS
+from kafkad.cluster.tokens import DelegationTokens, TokenSettings
+from kafkad.config import load
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.meta.embedded import EmbeddedStore
+from kafkad.meta.security_znodes import DelegationToken
+from kafkad.timers import Timers
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "security"
+VECTORS = json.loads((GOLDEN / "vectors.json").read_text())["delegation_token"]
+HOUR = 3_600_000
+DAY = 24 * HOUR
+ALICE, BOB, CAROL = "User:alice", "User:bob", "User:carol"
+
+
+class Moved:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000
+
+    def now_ms(self) -> int:
+        return self.now
+
+    def monotonic_ms(self) -> float:
+        return float(self.now)
+
+
+class Place:
+    """Two brokers over one store."""
+
+    def __init__(self, *settings: str) -> None:
+        self.clock = Moved()
+        self.timers = Timers()
+        tree = EmbeddedStore.in_memory(self.clock)
+        self.store = tree.session()
+        config = load(None, ["delegation.token.secret.key=lab-master-key", *settings], {})
+        self.one, self.other = (
+            DelegationTokens(session, TokenSettings.of(config), self.clock, self.timers)
+            for session in (self.store, tree.session())
+        )
+
+    async def node(self, token_id: str) -> DelegationToken:
+        return DelegationToken.decode((await self.store.get(DelegationToken.path(token_id)))[0])
+
+    async def create(self, *renewers: str, lifetime_ms: int = -1) -> DelegationToken:
+        return await self.one.create(ALICE, CAROL, renewers, lifetime_ms)
+
+
+def at_a_place(test: Callable[[Place], Awaitable[None]]) -> Callable[[], None]:
+    def run() -> None:
+        async def whole() -> None:
+            place = Place()
+            await place.one.start()
+            await place.other.start()
+            try:
+                await test(place)
+            finally:
+                await place.one.stop()
+                await place.other.stop()
+
+        asyncio.run(whole())
+
+    return run
+
+
+async def refusal(asked: Awaitable[object]) -> ErrorCode:
+    with pytest.raises(KafkaError) as caught:
+        await asked
+    return ErrorCode(caught.value.code)
+
+
+async def turns() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@at_a_place
+async def test_secrets_are_kafkas(place: Place) -> None:
+    for vector in VECTORS:
+        assert b64encode(place.one.secret(vector["token_id"])).decode() == vector["hmac"]
+
+
+@at_a_place
+async def test_a_new_token_is_in_the_store_and_at_all_brokers(place: Place) -> None:
+    token = await place.create(BOB)
+    assert token == DelegationToken(
+        token.token_id, ALICE, CAROL, (BOB,), 1_000_000, 1_000_000 + DAY, 1_000_000 + 7 * DAY
+    )
+    assert len(token.token_id) == 22
+    assert await place.node(token.token_id) == token
+    note, _ = await place.store.get("/delegation_token/token_changes/token_change_0000000000")
+    assert note.decode() == token.token_id
+    assert list(place.one.all) == [token]
+    await turns()
+    assert list(place.other.all) == [token]
+    assert place.other.usable(token.token_id) == token
+    assert place.other.usable("another") is None
+
+
+@at_a_place
+async def test_a_lifetime_is_no_longer_than_it_may_be(place: Place) -> None:
+    assert (await place.create(lifetime_ms=HOUR)).expires_ms == place.clock.now + HOUR
+    assert (await place.create(lifetime_ms=30 * DAY)).max_ms == place.clock.now + 7 * DAY
+    assert (await place.create(lifetime_ms=0)).max_ms == place.clock.now + 7 * DAY
+
+
+@at_a_place
+async def test_renewing(place: Place) -> None:
+    token = await place.create(BOB)
+    secret = place.one.secret(token.token_id)
+    place.clock.now += HOUR
+    assert await place.one.renew(secret, ALICE, -1) == place.clock.now + DAY
+    assert await place.one.renew(secret, BOB, 5) == place.clock.now + 5
+    assert await place.one.renew(secret, BOB, 30 * DAY) == token.max_ms
+    assert (await place.node(token.token_id)).expires_ms == token.max_ms
+    assert await refusal(place.one.renew(secret, CAROL, -1)) is ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+    assert await refusal(place.one.renew(b"x", ALICE, -1)) is ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+    await turns()
+    await place.other.renew(secret, ALICE, 10)
+    place.clock.now += 11
+    assert await refusal(place.one.renew(secret, ALICE, -1)) is ErrorCode.DELEGATION_TOKEN_EXPIRED
+
+
+@at_a_place
+async def test_expiring(place: Place) -> None:
+    token = await place.create(BOB)
+    secret = place.one.secret(token.token_id)
+    assert await refusal(place.one.expire(secret, CAROL, -1)) is ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+    assert await place.one.expire(secret, ALICE, 100) == place.clock.now + 100
+    assert await place.one.expire(secret, ALICE, 30 * DAY) == token.max_ms
+    await place.one.expire(secret, ALICE, 0)
+    place.clock.now += 1
+    assert place.one.usable(token.token_id) is None
+    assert await refusal(place.one.expire(secret, ALICE, 5)) is ErrorCode.DELEGATION_TOKEN_EXPIRED
+    assert await place.one.expire(secret, BOB, -1) == place.clock.now
+    assert list(place.one.all) == []
+    assert await refusal(place.one.expire(secret, ALICE, -1)) is ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+    assert await place.store.children("/delegation_token/tokens") == []
+    await turns()
+    assert list(place.other.all) == []
+
+
+@at_a_place
+async def test_two_brokers_change_a_token_at_the_same_time(place: Place) -> None:
+    token = await place.create(BOB)
+    await turns()
+    secret = place.one.secret(token.token_id)
+    await asyncio.gather(place.one.renew(secret, ALICE, HOUR), place.other.renew(secret, BOB, 2 * HOUR))
+    await turns()
+    assert list(place.one.all) == list(place.other.all) == [await place.node(token.token_id)]
+
+
+@at_a_place
+async def test_expired_tokens_are_swept_away_each_hour(place: Place) -> None:
+    short, long = await place.create(lifetime_ms=10), await place.create()
+    await turns()
+    place.clock.now += HOUR - 1
+    place.timers.expire(place.clock.now)
+    await turns()
+    assert await place.store.children("/delegation_token/tokens") == sorted([short.token_id, long.token_id])
+    place.clock.now += 1
+    place.timers.expire(place.clock.now)
+    await turns()
+    assert await place.store.children("/delegation_token/tokens") == [long.token_id]
+    assert list(place.one.all) == list(place.other.all) == [long]
+
+
+@at_a_place
+async def test_a_token_that_cannot_be_read_is_left_out(place: Place) -> None:
+    good = await place.create()
+    await place.store.create(DelegationToken.path("damaged"), b"{")
+    await place.one.session_renewed()
+    assert list(place.one.all) == [good]
+    assert await refusal(place.one.renew(place.one.secret("damaged"), ALICE, 1)) is ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+
+
+@at_a_place
+async def test_a_token_that_went_while_there_was_no_session(place: Place) -> None:
+    token = await place.create()
+    await place.store.delete(DelegationToken.path(token.token_id))
+    await place.one.session_renewed()
+    assert list(place.one.all) == []
+
+
+@at_a_place
+async def test_old_notes_are_removed(place: Place) -> None:
+    await place.create()
+    place.clock.now += NOTES_EXPIRE_MS + 1
+    await place.create()
+    await turns()
+    assert await place.store.children("/delegation_token/token_changes") == ["token_change_0000000001"]
+
+
+def test_the_former_name_of_the_secret_key() -> None:
+    config = load(None, ["delegation.token.master.key=old", "delegation.token.max.lifetime.ms=5"], {})
+    assert TokenSettings.of(config) == TokenSettings(b"old", 5, DAY, HOUR)
