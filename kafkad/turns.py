@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from time import monotonic
 from typing import Final, TypeVar
+
+log = logging.getLogger(__name__)
 
 TURN_S: Final = 0.005
 LEAST_S: Final = 0.0003
@@ -105,6 +108,35 @@ def at_once(pieces: Pieces[T]) -> T:
         except StopIteration as end:
             result: T = end.value
             return result
+
+
+class Backlog:
+    """Many small things to do, one after the other in the lane."""
+
+    __slots__ = ("_lane", "_waiting")
+
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def add(self, action: Callable[[], None]) -> None:
+        """It is done in a later turn of the loop."""
+        self._waiting.append(action)
+        if len(self._waiting) == 1:
+            self._lane.add(self._work)
+
+    def _work(self, until: float) -> None:
+        waiting, clock = self._waiting, self._lane.clock
+        while True:
+            try:
+                waiting[0]()
+            except Exception:
+                log.exception("internal error in work that was put off")
+            waiting.popleft()
+            if not waiting or clock() >= until:
+                break
+        if waiting:
+            self._lane.add(self._work)
 
 
 class Jobs:

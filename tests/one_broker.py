@@ -235,6 +235,8 @@ async def handled(context: Context, message: Any, version: int, connection: obje
             response = at_once(response)
         if isinstance(response, Coroutine | asyncio.Future):
             response = await response
+        if isinstance(response, Generator):
+            response = at_once(response)
     except KafkaError as error:
         if not hasattr(module, "refused"):
             raise

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from kafkad.turns import TURN_S, Jobs, Lane, Pieces
+import pytest
+
+from kafkad.turns import TURN_S, Backlog, Jobs, Lane, Pieces
 
 
 class Loop:
@@ -104,3 +106,33 @@ def test_large_jobs_that_begin_in_one_turn_share_it_and_a_small_one_is_done_all_
         assert loop.now - begin > 0.0009  # the turns since have given new time
 
     asyncio.run(scenario())
+
+
+def test_a_backlog_is_worked_off_in_its_order_a_turn_at_a_time() -> None:
+    loop = Loop()
+    backlog, done = Backlog(loop.lane), list[int]()
+
+    def work(number: int) -> None:
+        loop.now += 0.001
+        done.append(number)
+        if number == 3:
+            backlog.add(lambda: work(20))
+
+    for number in range(20):
+        backlog.add(lambda number=number: work(number))  # type: ignore[misc]
+    assert done == []
+    while not loop.idle:
+        assert loop.turn() <= TURN_S + 0.001
+    assert done == list(range(21))
+
+
+def test_a_backlog_goes_on_behind_what_fails(caplog: pytest.LogCaptureFixture) -> None:
+    loop = Loop()
+    backlog, done = Backlog(loop.lane), list[str]()
+    backlog.add(lambda: done.append("first"))
+    backlog.add(lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+    backlog.add(lambda: done.append("last"))
+    while not loop.idle:
+        loop.turn()
+    assert done == ["first", "last"]
+    assert "ZeroDivisionError" in caplog.text

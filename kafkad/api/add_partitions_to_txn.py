@@ -86,7 +86,7 @@ def _add(context: Context, request: Request, asked: AddPartitionsToTxnTransactio
     """All of the partitions, or none."""
     partitions = _partitions(asked.topics)
     by_broker = request.version >= _FIRST_OF_BROKERS
-    refusals = _refusals(context, request, asked.transactional_id, partitions, by_broker)
+    refusals = _refusals(context, request, asked, by_broker)
     if refusals:
         done({tp: refusals.get(tp, ErrorCode.OPERATION_NOT_ATTEMPTED) for tp in partitions})
         return
@@ -102,19 +102,21 @@ def _add(context: Context, request: Request, asked: AddPartitionsToTxnTransactio
     )
 
 
-def _refusals(
-    context: Context, request: Request, name: str, partitions: Sequence[TopicPartition], by_broker: bool
-) -> Codes:
+def _refusals(context: Context, request: Request, asked: AddPartitionsToTxnTransaction, by_broker: bool) -> Codes:
+    name = asked.transactional_id
     if not by_broker and not request.allowed(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
-        return dict.fromkeys(partitions, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-    topics = context.replicas.metadata.topics
+        return dict.fromkeys(_partitions(asked.topics), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     refusals: Codes = {}
-    for tp in partitions:
-        topic = topics.get(tp.topic)
-        if not by_broker and not _may_write(request, tp.topic):
-            refusals[tp] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        elif topic is None or tp.partition not in topic.partitions:
-            refusals[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for topic in asked.topics:
+        if not by_broker and not _may_write(request, topic.name):
+            refused, error = topic.partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        else:
+            known = context.replicas.metadata.topics.get(topic.name)
+            there = known.partitions if known is not None else {}
+            refused = [partition for partition in topic.partitions if partition not in there]
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        for partition in refused:
+            refusals[TopicPartition(topic.name, partition)] = error
     return refusals
 
 

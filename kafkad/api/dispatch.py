@@ -213,14 +213,14 @@ class Dispatcher:
     # -- answers that come later ---------------------------------------------------------------------------------------
 
     def _handled(self, asked: _Asked, done: asyncio.Future[Any]) -> None:
-        """A handler has what it waited for."""
+        """A handler has what it waited for: its response, or the rest of its work in pieces."""
 
         def reply() -> None:
             try:
                 response = done.result()
             except KafkaError as error:
                 response = _refusal(asked, error)
-            answer = self._in_pieces(asked, _told(response))
+            answer = self._in_pieces(asked, response if isinstance(response, Generator) else _told(response))
             if not isinstance(answer, Pending):
                 asked.request.connection.reply(answer)
 

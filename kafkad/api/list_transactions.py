@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from kafkad.api.context import Context, Request
 from kafkad.api.patterns import Pattern, PatternError
@@ -30,14 +30,20 @@ def handle(context: Context, request: Request, message: ListTransactionsRequest)
     transactions = context.transactions()
     if transactions.coordination.loading:
         return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    matches = _matcher(message.transactional_id_pattern)
+    pattern = _pattern(message.transactional_id_pattern)
     asked = message.state_filters
     states = {_STATES[name] for name in asked if name in _STATES}
     found: list[TransactionState] = []
     if states or not asked:
         listed = transactions.list(states, set(message.producer_id_filters), message.duration_filter)
         for number, known in enumerate(listed):
-            if matches(known.id) and request.allowed(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, known.id):
+            if not number % _AT_ONCE:
+                yield
+            if known is None:
+                continue
+            if pattern is not None and not (yield from pattern.matches_in_pieces(known.id)):
+                continue
+            if request.allowed(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, known.id):
                 found.append(
                     TransactionState(
                         transactional_id=known.id,
@@ -45,8 +51,6 @@ def handle(context: Context, request: Request, message: ListTransactionsRequest)
                         transaction_state=known.state.label,
                     )
                 )
-            if not number % _AT_ONCE:
-                yield
     return ListTransactionsResponse(unknown_state_filters=_unknown(asked), transaction_states=found)
 
 
@@ -54,11 +58,11 @@ def _unknown(names: Sequence[str]) -> list[str]:
     return [name for name in names if name not in _STATES and name not in _NEVER_RECORDED]
 
 
-def _matcher(pattern: str | None) -> Callable[[str], bool]:
+def _pattern(text: str | None) -> Pattern | None:
     """Without a pattern, or with an empty one, every id will do."""
-    if not pattern:
-        return lambda name: True
+    if not text:
+        return None
     try:
-        return Pattern(pattern).matches
+        return Pattern(text)
     except PatternError as error:
         raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, str(error)) from error

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from kafkad.turns import Pieces, at_once
+
 _MOST_STATES = 2_000
 _MOST_STEPS_KEPT = 5_000
 _LONGEST = 1_000
+_CHARACTERS_AT_ONCE = 500
 
 Accepts = Callable[[str], bool]
 """Whether a character will do."""
@@ -60,6 +63,10 @@ class Pattern:
 
     def matches(self, text: str) -> bool:
         """The text as a whole."""
+        return at_once(self.matches_in_pieces(text))
+
+    def matches_in_pieces(self, text: str) -> Pieces[bool]:
+        """The same, where texts may be long."""
         steps = self._steps
         now = self._closure({self._begin}, at_start=True, at_end=not text)
         last = len(text) - 1
@@ -69,10 +76,13 @@ class Pattern:
             key = now, character
             following = steps.get(key)
             if following is None:
+                yield
                 following = self._step(now, character, at_end=False)
                 if len(steps) >= _MOST_STEPS_KEPT:
                     steps.clear()
                 steps[key] = following
+            elif not place % _CHARACTERS_AT_ONCE:
+                yield
             now = following
             if not now:
                 return False

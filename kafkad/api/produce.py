@@ -24,7 +24,7 @@ from kafkad.api.produce_repeat import LONGEST_KNOWN, RepeatedProduce
 from kafkad.api.produce_work import Outcome, Work, after, within
 from kafkad.api.routes import PRODUCE
 from kafkad.api.transaction import Transaction, is_transactional
-from kafkad.api.verifier import Claim, Verdict, Verifier
+from kafkad.api.verifier import Verdict, Verifier
 from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.producers import DuplicateBatch
@@ -47,7 +47,7 @@ from kafkad.net.reply import PENDING, Pending, Reply
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
 from kafkad.timers import Timers
-from kafkad.turns import Jobs, Pieces, Turns
+from kafkad.turns import Jobs, Pieces, at_once
 from kafkad.wire.frames import read_request_header
 from kafkad.wire.produce import (
     Answer,
@@ -61,10 +61,12 @@ from kafkad.wire.produce import (
 )
 from kafkad.wire.records import (
     ATTRIBUTES,
+    ATTRIBUTES_AT,
     BATCH_HEADER,
     HEADER_SIZE,
     LAST_OFFSET_DELTA,
     MAGIC,
+    MAGIC_AT,
     PRODUCER_AT,
     TRANSACTIONAL,
     Header,
@@ -83,6 +85,7 @@ _LARGE_REQUEST: Final = 4 * 1024
 _MANY_PARTITIONS: Final = 500
 _PIECE: Final = 50
 """Requests for more partitions than many are worked on in pieces of so many."""
+_FLAGS_AT: Final = ATTRIBUTES_AT + 1
 _ACKS_ALL, _ACKS_NONE = -1, 0
 _VALID_ACKS = (0, 1, -1)
 _SUCCESS: Final = {version: Success(version) for version in range(3, 14)}
@@ -185,17 +188,24 @@ class ProduceApi:
         request = read_produce(frame, body_at, version)
         work = Work(request, version, correlation_id, allow_internal=header.client_id == _ADMIN_CLIENT)
         if request.transactional_id is not None:
-            claim = self._claimed(work, request.transactional_id, frame)
-            if claim is not None and (asked := self._verify(work, claim)) is not None:
+            work.transaction = Transaction(request.transactional_id, version)
+            if _is_long(request, frame):
+                self._begin(asyncio.ensure_future(self._long_in_transaction(connection, work, connection.own(frame))))
+                return PENDING
+            at_once(self._meet(work, work.transaction, frame))
+            asked = self._verify(work.transaction)
+            if asked is not None:
                 self._begin(asyncio.ensure_future(self._when_verified(connection, work, connection.own(frame), asked)))
                 return PENDING
+        elif _lacks_transactional_id(request, frame):
+            work.error = _without_id()
         return self._append_all(connection, work, frame)
 
     def _append_all(
         self, connection: Connection, work: Work, frame: memoryview
     ) -> Reply | DeferredReply | Pending | None:
         request = work.request
-        if len(frame) > _LARGE_REQUEST and sum(len(topic.partitions) for topic in request.topics) > _MANY_PARTITIONS:
+        if _is_long(request, frame):
             return self._in_pieces(connection, work, connection.own(frame))
         for topic in request.topics:
             self._append_topic(work, topic, frame)
@@ -210,12 +220,13 @@ class ProduceApi:
             else self._when_committed(connection, work.commit, work)
         )
 
-    def _claimed(self, work: Work, transactional_id: str, frame: memoryview) -> Claim | None:
-        """What the coordinator of this transaction has to be asked, if anything."""
-        transaction = work.transaction = Transaction(transactional_id, work.version)
+    def _meet(self, work: Work, transaction: Transaction, frame: memoryview) -> Pieces[None]:
+        """Show the transaction all batches that may be its own."""
         now_ms = self._clock.now_ms()
         for topic in work.request.topics:
-            for index, at, end in topic.partitions:
+            for number, (index, at, end) in enumerate(topic.partitions, 1):
+                if not number % _PIECE:
+                    yield
                 if end - at < HEADER_SIZE:
                     continue
                 header = BATCH_HEADER.unpack_from(frame, at)
@@ -227,15 +238,15 @@ class ProduceApi:
                     transaction.meets(None, header, now_ms)
                 else:
                     transaction.meets(partition, header, now_ms)
-        if transaction.adds or self.verifies:
-            return transaction.claim()
-        transaction.trusted()
-        return None
 
-    def _verify(self, work: Work, claim: Claim) -> asyncio.Future[None] | None:
-        """None if the answer was there at once."""
-        transaction = work.transaction
-        assert transaction is not None
+    def _verify(self, transaction: Transaction) -> asyncio.Future[None] | None:
+        """Ask the coordinator, if it has to be asked; None if the answer was there at once."""
+        if not transaction.adds and not self.verifies:
+            transaction.trusted()
+            return None
+        claim = transaction.claim()
+        if claim is None:
+            return None
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def told(verdict: Verdict) -> None:
@@ -245,16 +256,24 @@ class ProduceApi:
         self._verifier.ask(claim, told)
         return None if answered.done() else answered
 
-    async def _when_verified(
-        self, connection: Connection, work: Work, frame: memoryview, asked: asyncio.Future[None]
-    ) -> None:
-        await asked
-        turns = Turns()
+    async def _long_in_transaction(self, connection: Connection, work: Work, frame: memoryview) -> None:
+        transaction = work.transaction
+        assert transaction is not None
         try:
-            for topic in work.request.topics:
-                for at in range(0, len(topic.partitions), _PIECE):
-                    self._append_topic(work, topic._replace(partitions=topic.partitions[at : at + _PIECE]), frame)
-                    await turns.give_way()
+            await self._jobs.do(self._meet(work, transaction, frame), alone=False)
+            asked = self._verify(transaction)
+        except Exception:
+            close_for_internal_error(connection, "Produce")
+        else:
+            await self._when_verified(connection, work, frame, asked)
+
+    async def _when_verified(
+        self, connection: Connection, work: Work, frame: memoryview, asked: asyncio.Future[None] | None
+    ) -> None:
+        try:
+            if asked is not None:
+                await asked
+            await self._jobs.do(self._append_in_pieces(work, frame), alone=False)
             await self._finish(connection, work)
         except Exception:
             close_for_internal_error(connection, "Produce")
@@ -264,22 +283,26 @@ class ProduceApi:
         task.add_done_callback(self._tasks.discard)
 
     def _in_pieces(self, connection: Connection, work: Work, frame: memoryview) -> Pending:
-        def append() -> Pieces[None]:
-            for topic in work.request.topics:
-                for at in range(0, len(topic.partitions), _PIECE):
-                    self._append_topic(work, topic._replace(partitions=topic.partitions[at : at + _PIECE]), frame)
-                    yield
-
         def finish(_: None) -> None:
             self._begin(asyncio.ensure_future(self._finish(connection, work)))
 
-        job = self._jobs.do(append(), alone=False)
+        job = self._jobs.do(self._append_in_pieces(work, frame), alone=False)
         self._begin(job)
         reply_later(connection, "Produce", job, finish)
         return PENDING
 
+    def _append_in_pieces(self, work: Work, frame: memoryview) -> Pieces[None]:
+        for topic in work.request.topics:
+            for at in range(0, len(topic.partitions), _PIECE):
+                self._append_topic(work, topic._replace(partitions=topic.partitions[at : at + _PIECE]), frame)
+                yield
+
     def _append_topic(self, work: Work, topic: TopicData, frame: memoryview) -> None:
         """HOT. Append at once what can be; the rest goes the long way, partition by partition."""
+        if work.error is not None:
+            for index, _, _ in topic.partitions:
+                work.take(self._refusal(index, work.error))
+            return
         version, acks, packed = work.version, work.request.acks, work.packed
         held = self._writable(work, topic)
         unusual = TRANSACTIONAL if work.transaction is None else 0
@@ -493,11 +516,32 @@ def _belongs(work: Work, partition: Partition, frame: memoryview, at: int, end: 
     return not is_transactional(header) or work.transaction.refusal(partition, header) is None
 
 
+def _is_long(request: ProduceFrame, frame: memoryview) -> bool:
+    """True for what is worked on in pieces."""
+    return len(frame) > _LARGE_REQUEST and sum(len(topic.partitions) for topic in request.topics) > _MANY_PARTITIONS
+
+
+def _lacks_transactional_id(request: ProduceFrame, frame: memoryview) -> bool:
+    """True for several partitions of which one has a batch of a transaction: none of them is written to, as in Kafka.
+    One alone is refused where it is appended."""
+    if len(request.topics) == 1 and len(request.topics[0].partitions) == 1:
+        return False
+    return any(
+        end - at >= HEADER_SIZE and frame[at + _FLAGS_AT] & TRANSACTIONAL and frame[at + MAGIC_AT] == 2
+        for topic in request.topics
+        for _, at, end in topic.partitions
+    )
+
+
+def _without_id() -> KafkaError:
+    return KafkaError(
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a batch of a transaction, and no transactional id"
+    )
+
+
 def _check_belongs(work: Work, partition: Partition, header: Header) -> None:
     if work.transaction is None:
-        raise KafkaError(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "a batch of a transaction, and no transactional id"
-        )
+        raise _without_id()
     refusal = work.transaction.refusal(partition, header)
     if refusal is not None:
         raise refusal

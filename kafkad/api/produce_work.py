@@ -8,6 +8,7 @@ from typing import Any
 
 from kafkad.api.commits import Commit
 from kafkad.api.transaction import Transaction
+from kafkad.errors import KafkaError
 from kafkad.wire.produce import Answer, ProduceFrame, pack_answer
 from kafkad.wire.records import ATTRIBUTES, CODEC_MASK, RECORD_COUNT, Header
 
@@ -29,6 +30,7 @@ class Work:
         "allow_internal",
         "commit",
         "correlation_id",
+        "error",
         "failed",
         "packed",
         "request",
@@ -47,6 +49,8 @@ class Work:
         self.commit: Commit | None = None
         """The coroutine that its answers have to wait for, if any."""
         self.failed = False
+        self.error: KafkaError | None = None
+        """Given where the request as a whole is refused."""
         self.transaction: Transaction | None = None
         self._left = _MOST_RECORDS
 

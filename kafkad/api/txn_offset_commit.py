@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Coroutine, Sequence
+from itertools import chain
+from typing import Any
 
 from kafkad.api.context import Context, Request
 from kafkad.api.verifier import Claim, Verdict
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.committing import Codes, Committer, OffsetToCommit
 from kafkad.log.producers import Verification
+from kafkad.model import NO_EPOCH
 from kafkad.replica.partition import Partition
 from kafkad.shard import TransactionalProducer
+from kafkad.turns import Pieces, at_once
 from kafkad.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -23,6 +27,9 @@ from kafkad.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 
+_LARGE_FRAME = 4 * 1024
+_AT_ONCE = 100
+_OFFSETS_A_BATCH = 500
 _FIRST_ADDING = 5
 _FIRST_ABORTABLE = 4
 _FIRST_LOADING = 2
@@ -31,20 +38,26 @@ _FIRST_LOADING = 2
 Answers = list[TxnOffsetCommitResponsePartition]
 
 
-def handle(
-    context: Context, request: Request, message: TxnOffsetCommitRequest
-) -> TxnOffsetCommitResponse | Coroutine[None, None, TxnOffsetCommitResponse]:
+Response = TxnOffsetCommitResponse | Coroutine[None, None, Any]
+
+
+def handle(context: Context, request: Request, message: TxnOffsetCommitRequest) -> Response | Pieces[Response]:
     """Without a coroutine when nothing has to be waited for."""
     if not message.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "offsets of no group")
-    response, asked, answers = _sorted_out(context, message)
+    committed = _commit(context, request.version, message)
+    return committed if len(request.frame) > _LARGE_FRAME else at_once(committed)
+
+
+def _commit(context: Context, version: int, message: TxnOffsetCommitRequest) -> Pieces[Response]:
+    response, asked, answers = yield from _sorted_out(context, message)
     if not asked:
         return response
-    commit = _Commit(context, request.version, message, asked)
-    codes = commit.run()
-    if isinstance(codes, list):
-        return _answered(response, answers, codes, request.version)
-    return _later(codes, response, answers, request.version)
+    commit = _Commit(context, version, message, asked, response, answers)
+    code = commit.verified()
+    if isinstance(code, ErrorCode):
+        return (yield from commit.write(code))
+    return commit.when_verified(code)
 
 
 def refused(request: Request, message: TxnOffsetCommitRequest, error: KafkaError) -> TxnOffsetCommitResponse:
@@ -62,43 +75,52 @@ def refused(request: Request, message: TxnOffsetCommitRequest, error: KafkaError
     return TxnOffsetCommitResponse(topics=topics)
 
 
-_Asked = tuple[Verification, int]
-"""What the coordinator is asked, and in which leader epoch."""
-
-
 class _Commit:
     """One request under way: who commits is verified first, then the group is asked."""
 
     def __init__(
-        self, context: Context, version: int, message: TxnOffsetCommitRequest, asked: Sequence[OffsetToCommit]
+        self,
+        context: Context,
+        version: int,
+        message: TxnOffsetCommitRequest,
+        asked: Sequence[OffsetToCommit],
+        response: TxnOffsetCommitResponse,
+        answers: Answers,
     ) -> None:
         self._context = context
         self._version = version
         self._message = message
         self._asked = asked
+        self._response = response
+        self._answers = answers
+        self._asked_with: Verification | None = None
+        self._leader_epoch = NO_EPOCH
         self._producer = TransactionalProducer(message.producer_id, message.producer_epoch)
 
-    def run(self) -> Codes | Awaitable[Codes]:
+    def verified(self) -> ErrorCode | asyncio.Future[ErrorCode]:
+        """Whether the offsets belong to an open transaction of this producer; later, if somebody has to be asked."""
         try:
             home = self._context.offsets.home(self._message.group_id)
             producers = home.log.producers
             producers.check_epoch(*self._producer)
         except KafkaError as error:
-            return self._refused(error.code)
+            return error.code
+        self._leader_epoch = home.leader_epoch
         if producers.is_open(*self._producer):
-            return self._commit()
-        asked = producers.verify(*self._producer, 0, self._context.clock.now_ms()), home.leader_epoch
+            return ErrorCode.NONE
+        asked = self._asked_with = producers.verify(*self._producer, 0, self._context.clock.now_ms())
         if not self._adds and not self._context.config.bool("transaction.partition.verification.enable"):
-            return self._commit()
+            return ErrorCode.NONE
         answered: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
 
         def told(verdict: Verdict) -> None:
-            answered.set_result(verdict[home.tp])
+            code = verdict[home.tp]
+            if code:
+                producers.forget_verification(self._producer.id, asked)
+            answered.set_result(_NOT_NOW if code is ErrorCode.NOT_ENOUGH_REPLICAS else code)
 
         self._context.verifier.ask(self._claim(home), told)
-        if answered.done():
-            return self._verified(home, asked, answered.result())
-        return self._when_verified(home, asked, answered)
+        return answered.result() if answered.done() else answered
 
     @property
     def _adds(self) -> bool:
@@ -113,29 +135,52 @@ class _Commit:
             knows_abortable=self._version >= _FIRST_ABORTABLE,
         )
 
-    async def _when_verified(self, home: Partition, asked: _Asked, answered: asyncio.Future[ErrorCode]) -> Codes:
-        codes = self._verified(home, asked, await answered)
-        return codes if isinstance(codes, list) else await codes
+    async def when_verified(self, code: asyncio.Future[ErrorCode]) -> Pieces[Response]:
+        """The rest of the work, when it is known."""
+        return self.write(await code)
 
-    def _verified(self, home: Partition, asked: _Asked, code: ErrorCode) -> Codes | Awaitable[Codes]:
-        producers = home.log.producers
-        verification, epoch = asked
-        if code:
-            producers.forget_verification(self._producer.id, verification)
-            return self._refused(_NOT_NOW if code is ErrorCode.NOT_ENOUGH_REPLICAS else code)
-        if home.leader_epoch != epoch:
-            return self._refused(ErrorCode.NOT_COORDINATOR)  # it was one elsewhere meanwhile
-        if not producers.is_verified(self._producer.id, verification) and not producers.is_open(*self._producer):
-            return self._refused(ErrorCode.INVALID_TXN_STATE)  # it has ended meanwhile
-        return self._commit()
+    def write(self, code: ErrorCode) -> Pieces[Response]:
+        """A few hundred offsets in each batch, as long as the transaction that they belong to goes on."""
+        codes: list[Codes | Awaitable[Codes]] = []
+        for at in range(0, len(self._asked), _OFFSETS_A_BATCH):
+            some = self._asked[at : at + _OFFSETS_A_BATCH]
+            if at:
+                yield
+            code = code or self._goes_on()
+            codes.append([code] * len(some) if code else self._write(some))
+        yield
+        if all(isinstance(each, list) for each in codes):
+            return self._answered(codes)
+        return self._when_committed(codes)
 
-    def _commit(self) -> Codes | Awaitable[Codes]:
+    def _goes_on(self) -> ErrorCode:
+        """The transaction is open, or what its coordinator said of it still holds."""
+        try:
+            home = self._context.offsets.home(self._message.group_id)
+        except KafkaError as error:
+            return error.code
+        if home.leader_epoch != self._leader_epoch:
+            return ErrorCode.NOT_COORDINATOR  # it was one elsewhere meanwhile
+        asked, producers = self._asked_with, home.log.producers
+        if producers.is_open(*self._producer) or (
+            asked is not None and producers.is_verified(self._producer.id, asked)
+        ):
+            return ErrorCode.NONE
+        return ErrorCode.INVALID_TXN_STATE  # it has ended meanwhile
+
+    def _write(self, offsets: Sequence[OffsetToCommit]) -> Codes | Awaitable[Codes]:
         message = self._message
         who = Committer(message.group_id, message.member_id, message.group_instance_id, message.generation_id)
-        return self._context.offsets.commit_in_transaction(who, self._producer, self._asked)
+        return self._context.offsets.commit_in_transaction(who, self._producer, offsets)
 
-    def _refused(self, code: ErrorCode) -> Codes:
-        return [code] * len(self._asked)
+    async def _when_committed(self, codes: Sequence[Codes | Awaitable[Codes]]) -> TxnOffsetCommitResponse:
+        return self._answered([each if isinstance(each, list) else await each for each in codes])
+
+    def _answered(self, codes: Sequence[Any]) -> TxnOffsetCommitResponse:
+        for answer, code in zip(self._answers, chain.from_iterable(codes), strict=True):
+            loading = code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and self._version < _FIRST_LOADING
+            answer.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE if loading else code
+        return self._response
 
 
 _NOT_NOW = ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -143,14 +188,16 @@ _NOT_NOW = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 def _sorted_out(
     context: Context, message: TxnOffsetCommitRequest
-) -> tuple[TxnOffsetCommitResponse, list[OffsetToCommit], Answers]:
+) -> Pieces[tuple[TxnOffsetCommitResponse, list[OffsetToCommit], Answers]]:
     """The offsets to commit, with their places in the response; unknown topics already have their answer."""
     topics = context.replicas.metadata.topics
     response, asked, answers = TxnOffsetCommitResponse(), [], []
     for topic in message.topics:
         known = topics.get(topic.name)
         partitions = []
-        for one in topic.partitions:
+        for number, one in enumerate(topic.partitions, 1):
+            if not number % _AT_ONCE:
+                yield
             answer = TxnOffsetCommitResponsePartition(partition_index=one.partition_index)
             partitions.append(answer)
             if known is None or one.partition_index not in known.partitions:
@@ -167,19 +214,5 @@ def _sorted_out(
                 )
             )
         response.topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=partitions))
+        yield
     return response, asked, answers
-
-
-def _answered(
-    response: TxnOffsetCommitResponse, answers: Answers, codes: Codes, version: int
-) -> TxnOffsetCommitResponse:
-    for answer, code in zip(answers, codes, strict=True):
-        loading = code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < _FIRST_LOADING
-        answer.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE if loading else code
-    return response
-
-
-async def _later(
-    codes: Awaitable[Codes], response: TxnOffsetCommitResponse, answers: Answers, version: int
-) -> TxnOffsetCommitResponse:
-    return _answered(response, answers, await codes, version)

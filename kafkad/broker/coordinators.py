@@ -27,6 +27,7 @@ from kafkad.replica.markers import Markers
 from kafkad.shard import Coordination, Shard
 from kafkad.shard.shard import CoordinatorParts
 from kafkad.timers import Timers
+from kafkad.turns import Backlog, Jobs, Lane
 
 if TYPE_CHECKING:
     from kafkad.net.client import Link
@@ -50,6 +51,7 @@ class Coordinators:
         connect: Callable[[BrokerInfo], Link] | None = None,
         take_producer_id: Callable[[], Awaitable[int]],
         level: Callable[[], int],
+        lane: Lane,
     ) -> None:
         """`connect` is None where there can be no other broker; `level` is the cluster's transaction version."""
         self._controller = controller
@@ -61,6 +63,7 @@ class Coordinators:
         self._connect = connect
         self._take_producer_id = take_producer_id
         self._level = level
+        self._lane = lane
         self._transactions: TransactionCoordinator | None = None
         self._started = False
         self._refusal = ""
@@ -79,7 +82,7 @@ class Coordinators:
         self.stored_offsets = StoredOffsets(store, offsets.max_metadata_size)
         self._expiry = OffsetExpiry(self.groups, self.offsets, clock, timers)
         replicas.on_topics_deleted.append(self._expiry.topics_deleted)
-        self.markers = Markers(replicas, clock, {GROUPS_TOPIC: self.groups.end_transaction})
+        self.markers = Markers(replicas, clock, {GROUPS_TOPIC: self.groups.end_transaction}, Jobs(lane))
 
     def start(self) -> None:
         self._started = True
@@ -95,6 +98,7 @@ class Coordinators:
     async def stop(self) -> None:
         self._started = False
         await self._expiry.stop()
+        self.markers.close()
         if self._transactions is not None:
             await self._transactions.stop()
         await self.groups.stop()
@@ -129,6 +133,7 @@ class Coordinators:
             connect=self._connect,
             take_producer_id=self._take_producer_id,
             level=self._level,
+            later=Backlog(self._lane).add,
         )
 
     def _make_group_machine(self, shard: Shard[GroupMachine]) -> GroupMachine:

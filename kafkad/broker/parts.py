@@ -328,6 +328,7 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
         connect=platform.links,
         take_producer_id=producer_ids.take,
         level=lambda: features.transaction_version,
+        lane=platform.server.lane,
     )
     verifier = Verifier(
         coordinators.transactions,

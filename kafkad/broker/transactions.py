@@ -33,6 +33,7 @@ def make_transactions(
     connect: Callable[[BrokerInfo], Link] | None,
     take_producer_id: Callable[[], Awaitable[int]],
     level: Callable[[], int],
+    later: Callable[[Callable[[], None]], None],
 ) -> TransactionCoordinator:
     probe = TransactionProbe()
     queues = MarkerQueues(
@@ -54,6 +55,7 @@ def make_transactions(
             level=level,
             clock=clock,
             timers=timers,
+            later=later,
             probe=probe,
         )
 

@@ -17,6 +17,7 @@ from kafkad.log.validate import stamp
 from kafkad.names import TopicPartition
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
+from kafkad.turns import Jobs, Pieces
 from kafkad.wire.control import ControlRecord, build_marker
 from kafkad.wire.records import BATCH_HEADER
 
@@ -70,29 +71,53 @@ class MarkerBatch:
         log.producers.ended(marker.producer_id, marker.producer_epoch, marker.version)
 
 
+_AT_ONCE = 50
+"""Markers that are written without giving way to other work."""
+
+
 class Markers:
     """`in_shards` are the topics of coordinators that run here."""
 
-    def __init__(self, replicas: ReplicaManager, clock: Clock, in_shards: Mapping[str, EndInShard]) -> None:
+    def __init__(self, replicas: ReplicaManager, clock: Clock, in_shards: Mapping[str, EndInShard], jobs: Jobs) -> None:
         self._replicas = replicas
         self._clock = clock
         self._in_shards = in_shards
+        self._jobs = jobs
+        self._closed = False
+
+    def close(self) -> None:
+        """Nothing more is written; who waits for that is not answered."""
+        self._closed = True
 
     def append(self, markers: Sequence[Marker], done: Callable[[Codes], None]) -> None:
-        """HOT. Append all; `done` is called once, when each is committed or refused: before this returns, if nothing
-        has to be waited for."""
+        """HOT. Append all; `done` is called once, when each is committed or refused: before this returns, if they are
+        few and nothing has to be waited for."""
         codes = [[ErrorCode.NONE] * len(marker.partitions) for marker in markers]
         ending = _Ending(codes, done)
+        if sum(map(len, codes)) > _AT_ONCE:
+            # one such call after the other, so that no marker comes behind a later one of its producer
+            self._jobs.do(self._append_in_pieces(markers, codes, ending), alone=True)
+            return
         for marker, of_marker in zip(markers, codes, strict=True):
-            if marker.producer_id < 0 or marker.producer_epoch < 0:
-                of_marker[:] = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(of_marker)
-            else:
-                self._append_to_all(marker, of_marker, ending)
+            self._append_to(marker, 0, len(of_marker), of_marker, ending)
         ending.settled()
 
-    def _append_to_all(self, marker: Marker, codes: list[ErrorCode], ending: _Ending) -> None:
+    def _append_in_pieces(self, markers: Sequence[Marker], codes: Codes, ending: _Ending) -> Pieces[None]:
+        for marker, of_marker in zip(markers, codes, strict=True):
+            for at in range(0, len(of_marker), _AT_ONCE):
+                if self._closed:
+                    return
+                self._append_to(marker, at, at + _AT_ONCE, of_marker, ending)
+                yield
+        ending.settled()
+
+    def _append_to(self, marker: Marker, begin: int, end: int, codes: list[ErrorCode], ending: _Ending) -> None:
+        """To these of its partitions."""
+        if marker.producer_id < 0 or marker.producer_epoch < 0:
+            codes[begin:end] = [ErrorCode.UNKNOWN_SERVER_ERROR] * len(codes[begin:end])
+            return
         batch = MarkerBatch(marker, self._clock.now_ms())
-        for place, (topic, index) in enumerate(marker.partitions):
+        for place, (topic, index) in enumerate(marker.partitions[begin:end], begin):
             try:
                 partition = self._replicas.leader(topic, index)
                 in_shard = self._in_shards.get(topic)

@@ -180,18 +180,20 @@ class TransactionCoordinator:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"there is no transactional id {transactional_id}")
         return Described(known, machine.lacking(transactional_id))
 
-    def list(self, states: Collection[State], producer_ids: Collection[int], open_for_ms: int) -> Iterator[Transaction]:
+    def list(
+        self, states: Collection[State], producer_ids: Collection[int], open_for_ms: int
+    ) -> Iterator[Transaction | None]:
         """Those in one of the states and with one of the producer ids (empty: any), whose transaction is open for
-        longer than that (-1: whether it is open or not)."""
+        longer than that (-1: whether it is open or not); None for each of the others."""
         now_ms = self._clock.now_ms()
         for machine in self._machines():
             for known in list(machine.transactions.values()):
-                if (
+                wanted = (
                     (not states or known.state in states)
                     and (not producer_ids or known.producer_id in producer_ids)
                     and (open_for_ms < 0 or (known.state in _OPEN and now_ms - known.started_ms > open_for_ms))
-                ):
-                    yield known
+                )
+                yield known if wanted else None
 
     def _ask(self, transactional_id: str, asked: Asked, done: OnAnswer, asker: str) -> None:
         """HOT."""

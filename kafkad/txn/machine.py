@@ -104,9 +104,10 @@ class TransactionMachine:
         level: Callable[[], int],
         clock: Clock,
         timers: Timers,
+        later: Callable[[Callable[[], None]], None],
         probe: TransactionProbe,
     ) -> None:
-        """`level` is the cluster's transaction version."""
+        """`level` is the cluster's transaction version; `later` does what thousands of ids may need in one moment."""
         self.transactions: dict[str, Transaction] = {}
         self.damaged: dict[str, str] = {}
         """Ids whose last record cannot be read, and why."""
@@ -119,6 +120,7 @@ class TransactionMachine:
         self._level = level
         self._clock = clock
         self._timers = timers
+        self._later = later
         self._probe = probe
         self._live = False
         self._busy: set[str] = set()
@@ -160,7 +162,7 @@ class TransactionMachine:
             log.error("transactional id %s cannot be used: its last record cannot be read: %s", name, why)
         for known in list(self.transactions.values()):
             if known.state in PREPARED:
-                self._bring_out(known)
+                self._later(partial(self._bring_out_loaded, known))
             elif known.state is State.ONGOING:
                 self._set_alarm(known)
 
@@ -363,6 +365,10 @@ class TransactionMachine:
         self._endings[prepared.id] = ending
         self._queues.send(ending)
 
+    def _bring_out_loaded(self, prepared: Transaction) -> None:
+        if self.transactions.get(prepared.id) is prepared:
+            self._bring_out(prepared)
+
     def _complete(self, ending: Ending, record: Transaction) -> None:
         """All markers are written."""
         if self._endings.get(record.id) is ending:
@@ -407,6 +413,10 @@ class TransactionMachine:
         if left_ms(known, self._clock.now_ms()) >= 0:
             self._set_alarm(known)
         else:
+            self._later(partial(self._time_out, name))
+
+    def _time_out(self, name: str) -> None:
+        if self._live:
             self.ask(name, TimeOut(), partial(self._timed_out, name))
 
     def _timed_out(self, name: str, answer: Answer) -> None:

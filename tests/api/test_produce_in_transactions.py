@@ -333,3 +333,26 @@ def test_without_verification_nobody_is_asked_but_for_new_clients(frames: Frames
     assert not frames.transactions.asked
     assert produce(frames, 12, batch(), partition=1) == (0, 0)
     assert frames.transactions.asked == [(TXN, [T1], False)]
+
+
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.parametrize("version", [9, 12])
+def test_without_an_id_one_batch_of_a_transaction_has_the_whole_request_refused(
+    frames: Frames, version: int, many: bool
+) -> None:
+    plain = batch(pid=-1, epoch=-1, sequence=-1, transactional=False)
+    more = dict.fromkeys(range(2, 600), plain) if many else {}
+    refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    found = answers(frames, version, {0: plain, 1: batch(), **more}, txn=None)
+    assert found == [(refused, -1)] * (2 + len(more))
+    assert (end_offset(frames), end_offset(frames, 1)) == (0, 0)
+
+
+@pytest.mark.parametrize("version", [9, 12])
+def test_many_partitions_in_one_request(frames: Frames, version: int) -> None:
+    """It is worked on in pieces: those that are there are written to."""
+    frames.transactions.begin(TXN, PID, EPOCH, T0, T1)
+    found = answers(frames, version, dict.fromkeys(range(600), batch()))
+    assert found[:2] == [(0, 0), (0, 0)]
+    assert {error for error, _ in found[2:]} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    assert answers(frames, version, {0: batch(1)}) == [(0, 1)]

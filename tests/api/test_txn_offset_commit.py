@@ -6,16 +6,22 @@ The answers are Kafka's: 4.3.1's, recorded from raw requests.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from itertools import count
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from kafkad.api.context import Request
+from kafkad.api.txn_offset_commit import handle
 from kafkad.api.verifier import Verifier
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.names import GROUPS_TOPIC, TopicPartition
+from kafkad.net.connection import Connection
 from kafkad.replica.markers import Marker
+from kafkad.turns import at_once
+from kafkad.wire.frames import RequestHeader
 from kafkad.wire.messages.delete_groups import DeleteGroupsRequest
 from kafkad.wire.messages.delete_topics import DeleteTopicsRequest
 from kafkad.wire.messages.incremental_alter_configs import (
@@ -38,6 +44,7 @@ from kafkad.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
+    TxnOffsetCommitResponse,
 )
 from tests.fakes import FakeTransactions
 from tests.one_broker import OneBroker
@@ -301,3 +308,36 @@ def test_verification_can_be_switched_off_while_the_broker_runs(client: Client) 
     switch("true")
     assert client.commit(3) == [NONE]
     assert len(client.transactions.asked) == 1
+
+
+def test_thousands_of_offsets_are_written_in_several_batches(client: Client) -> None:
+    home = client.broker.replicas.leader(*HOME).log
+    before = home.end_offset
+    assert set(client.commit(3, *(("t", 0, offset) for offset in range(1_200)))) == {NONE}
+    assert home.end_offset == before + 1_200
+    client.end()
+    assert client.fetch() == (NONE, 1_199)
+
+
+def test_a_transaction_that_ends_between_two_batches(client: Client) -> None:
+    """What is left does not open another one."""
+    request = client.request(*(("t", 0, offset) for offset in range(1_200)))
+    context = client.broker.context
+    connection = cast(Connection, client.broker.connection)
+    asked = Request(RequestHeader(28, 3, 1, "test"), connection, memoryview(bytes(5_000)))
+    home = client.broker.replicas.leader(*HOME).log
+    end = home.end_offset + 500
+
+    async def scenario() -> object:
+        pieces = handle(context, asked, request)
+        assert isinstance(pieces, Generator)
+        while home.end_offset < end:
+            next(pieces)
+        client.end()
+        return at_once(pieces)
+
+    response = client.broker.run(scenario())
+    assert isinstance(response, TxnOffsetCommitResponse)
+    codes = [one.error_code for topic in response.topics for one in topic.partitions]
+    assert codes == [NONE] * 500 + [ErrorCode.INVALID_TXN_STATE] * 700
+    assert client.fetch() == (NONE, 499)

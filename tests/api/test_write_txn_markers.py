@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from kafkad.errors import ErrorCode
-from kafkad.names import GROUPS_TOPIC
+from kafkad.names import GROUPS_TOPIC, TopicPartition
+from kafkad.replica.markers import Marker
 from kafkad.wire.messages.find_coordinator import FindCoordinatorRequest
 from kafkad.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -132,3 +135,28 @@ def test_an_abort_under_a_living_transaction_tears_it_in_two_as_in_kafka(broker:
     assert write(broker, 1, marker(commit=True)) == [[0]]
     log = broker.replicas.leader("t", 0).log
     assert log.aborted_transactions(0, 4) == [(PID, 0)]
+
+
+def test_hundreds_are_written_in_pieces_in_their_order(broker: OneBroker) -> None:
+    """All of one request before any of the next, so that no marker comes behind a later one of its producer."""
+    begun(broker)
+    markers = broker.coordinators.markers
+    ended: list[str] = []
+
+    def append(name: str, commit: bool) -> None:
+        asked = Marker(PID, EPOCH, commit, 0, 0, [TopicPartition("t", 0)] * 300)
+        markers.append([asked], lambda codes: ended.append(name))
+
+    async def both() -> int:
+        append("first", True)
+        append("second", False)
+        at_first = broker.replicas.leader("t", 0).log.end_offset
+        while len(ended) < 2:
+            await asyncio.sleep(0)
+        return at_first
+
+    assert broker.run(both()) < 601
+    assert ended == ["first", "second"]
+    log = broker.replicas.leader("t", 0).log
+    assert log.end_offset == 601
+    assert log.aborted_transactions(0, 601) == []

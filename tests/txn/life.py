@@ -84,6 +84,7 @@ class Life:
             level=lambda: self.level,
             clock=self.clock,
             timers=self.timers,
+            later=lambda action: action(),
             probe=self.probe,
         )
         self.disk.load(self)
