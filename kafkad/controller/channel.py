@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol
@@ -24,6 +25,9 @@ Response = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
 OnResponse = Callable[[Response], None]
 
 RETRY_MS = 100
+MS_PER_PARTITION = 2
+"""The time a request is given for each partition that it names, beyond what a broker has to answer any request: on a
+slow disk, under load."""
 
 
 class Channel(Protocol):
@@ -95,6 +99,8 @@ class BrokerQueue:
         self._now_ms = now_ms
         self._since_ms = now_ms()
         """When the request in flight became the first in the queue, or the last one was answered."""
+        self._heard_of_replicas = False
+        """It has been sent a LeaderAndIsr."""
         self._queue: deque[tuple[Request, OnResponse | None, asyncio.Future[None]]] = deque()
         self._wake = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run())
@@ -114,9 +120,18 @@ class BrokerQueue:
         return len(self._queue)
 
     @property
-    def unanswered_ms(self) -> float:
-        """How long the request in flight has waited for its answer."""
-        return self._now_ms() - self._since_ms if self._queue else 0
+    def silent_ms(self) -> float:
+        """How long the request in flight has waited for its answer, beyond what its size explains."""
+        if not self._queue:
+            return 0
+        request, _, _ = self._queue[0]
+        return max(self._now_ms() - self._since_ms - MS_PER_PARTITION * _partitions(request), 0)
+
+    def replicas_at_once(self, wanted: int) -> int:
+        """How many replicas a LeaderAndIsr may name: `wanted`, but the first one has all. With it Kafka begins to write
+        high watermarks into a file, and has to know of each by then."""
+        first, self._heard_of_replicas = not self._heard_of_replicas, True
+        return sys.maxsize if first else wanted
 
     @property
     def idle_ms(self) -> float:
@@ -160,3 +175,7 @@ class BrokerQueue:
                     log.warning("broker %d did not answer %s; resending until it does: %s", self._broker, name, e)
                     told = True
                 await self._sleep(RETRY_MS)
+
+
+def _partitions(request: Request) -> int:
+    return sum(len(topic.partition_states) for topic in request.topic_states)

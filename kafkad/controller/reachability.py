@@ -60,7 +60,7 @@ class Reachability:
             self._awake_since_ms = now_ms  # this process did not run: answers may have come that were not read
         self._checked_ms = now_ms
         for broker, info in list(self._state.unreachable.items()):
-            if self._lead.unanswered_ms(broker) >= self._patience_ms:
+            if self._lead.silent_ms(broker) >= self._patience_ms:
                 await self._lead.probe(info, self._on_return)  # over a new connection
         others = self._state.brokers.keys() - {self._lead.parts.broker}
         silent = sorted(broker for broker in others if self._is_silent(broker, now_ms))
@@ -72,8 +72,8 @@ class Reachability:
             await self._give_up(silent)
 
     def _is_silent(self, broker: int, now_ms: float) -> bool:
-        unanswered_ms = self._lead.unanswered_ms(broker)
-        return min(unanswered_ms, now_ms - self._awake_since_ms) >= self._patience_ms
+        silent_ms = self._lead.silent_ms(broker)
+        return min(silent_ms, now_ms - self._awake_since_ms) >= self._patience_ms
 
     async def _give_up(self, silent: list[int]) -> None:
         for broker in silent:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 from kafkad.controller.channel import BrokerQueue, OnResponse, Request, Response
@@ -34,6 +35,10 @@ EPOCH_DURING_DELETE = -2
 """The leader epoch in a StopReplica that deletes with its topic: brokers do not compare it with theirs."""
 
 _PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+
+
+_REPLICAS_AT_ONCE = 1_000
+"""Replicas in one LeaderAndIsr: who makes thousands of logs answers now and then, and serves others in between."""
 
 
 class Sender(NamedTuple):
@@ -86,7 +91,8 @@ class RequestBatch:
         """For each request the broker, and a future that is done when it has answered."""
         answers: list[tuple[int, asyncio.Future[None]]] = []
         for broker, replicas in self._replicas.items():
-            answers += self._put(sender, broker, self._leader_and_isr(sender, broker, replicas))
+            for part in _parts(replicas, sender.queues.get(broker)):
+                answers += self._put(sender, broker, self._leader_and_isr(sender, broker, part))
         live = self._live_brokers()
         for broker, partitions in self._metadata.items():
             request = self._update_metadata(sender, self._state.brokers[broker], partitions, live)
@@ -234,6 +240,15 @@ def _replica_state(
         is_new=is_new,
         leader_recovery_state=int(state.recovering),
     )
+
+
+def _parts(
+    replicas: Mapping[TopicPartition, bool], queue: BrokerQueue | None
+) -> Iterator[Mapping[TopicPartition, bool]]:
+    size = _REPLICAS_AT_ONCE if queue is None else queue.replicas_at_once(_REPLICAS_AT_ONCE)
+    named = iter(replicas.items())
+    while part := dict(islice(named, size)):
+        yield part
 
 
 def _endpoint(broker: BrokerInfo, listener: str | None) -> Endpoint | None:
