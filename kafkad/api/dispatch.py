@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections.abc import Awaitable, Callable, Container, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
 from importlib import import_module
 from time import perf_counter_ns
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkad.api.answering import or_close
 from kafkad.api.context import Context, Request
@@ -35,6 +35,9 @@ from kafkad.wire.schema import (
     decode_in_pieces,
 )
 
+if TYPE_CHECKING:
+    from kafkad.api.logins import Logins
+
 log = logging.getLogger(__name__)
 
 _START = struct.Struct(">hhi")
@@ -46,8 +49,6 @@ _SMALL_IN_MEMORY = 64 * 1024
 T = TypeVar("T")
 
 _Answer = Reply | DeferredReply | Pending | None
-LOGIN: Final = frozenset({API_VERSIONS, 17, 36})
-"""ApiVersions, SaslHandshake and SaslAuthenticate: the only requests accepted before authentication."""
 
 
 class Dispatcher:
@@ -61,9 +62,9 @@ class Dispatcher:
         probes: dict[int, RequestProbe],
         jobs: Jobs,
         authorizer: Authorizer = ALLOW_ALL,
-        must_authenticate: Container[str] = (),
+        logins: Logins | None = None,
     ) -> None:
-        """`probes` has one for every route; `must_authenticate` are listeners."""
+        """`probes` has one for every route; `logins` are for the listeners that ask for one."""
         self._context = context
         self._between_brokers = {route.key: route for route in context.between_brokers}
         self._produce = produce
@@ -73,15 +74,17 @@ class Dispatcher:
         self._probes = probes
         self._jobs = jobs
         self._authorizer = authorizer
-        self._must_authenticate = must_authenticate
+        self._logins = logins
         self._grounds = Grounds()
         context.replicas.on_topic_changed.append(self._grounds.topic_changed)
 
     def peer(self, connection: Connection) -> Peer:
-        name = connection.listener.name
-        must_authenticate = name in self._must_authenticate
+        name, logins = connection.listener.name, self._logins
+        must_authenticate = logins is not None and name in logins
         peer = Peer(name, connection.host, self._authorizer, self._grounds, must_authenticate=must_authenticate)
-        if connection.subject is not None and not must_authenticate:
+        if logins is not None and must_authenticate:
+            logins.welcome(connection, self)
+        elif connection.subject is not None:
             peer.identify(Principal("User", connection.subject))
         return peer
 
@@ -107,7 +110,7 @@ class Dispatcher:
             route = BY_KEY.get(key) or self._between_brokers.get(key)
             if route is None:
                 raise MalformedError(f"there is no API {key}")
-            if not peer.authenticated and key not in LOGIN:
+            if not peer.authenticated and key != API_VERSIONS:
                 raise MalformedError(f"{route.name} comes before its sender has authenticated itself")
             if key == PRODUCE and version >= route.first:
                 reply = self._produce.serve(connection, view[at:end], version, correlation_id)

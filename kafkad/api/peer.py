@@ -20,6 +20,7 @@ class Peer:
         "host",
         "identity",
         "listener",
+        "mechanism",
         "on_close",
         "prepared",
         "principal",
@@ -39,6 +40,8 @@ class Peer:
         """Until then it is only told which APIs there are, and may log in."""
         self.by_token = False
         """It has logged in by a delegation token."""
+        self.mechanism: str | None = None
+        """The SASL mechanism by which it has logged in."""
         self.software: tuple[str, str] | None = None
         """Name and version of the client, if it has said so (KIP-511)."""
         self.on_close: Callable[[], None] | None = None
@@ -47,10 +50,11 @@ class Peer:
         self._grounds = grounds
         self._rests_on: set[str] | None = None
 
-    def identify(self, principal: Principal, *, by_token: bool = False) -> None:
+    def identify(self, principal: Principal, *, mechanism: str | None = None, by_token: bool = False) -> None:
         """It has shown who it is: by its certificate, or by a login. What was prepared for somebody else is dropped."""
         self.principal = principal
         self.identity = self.authorizer.identity(principal, self.host)
+        self.mechanism = mechanism
         self.by_token = by_token
         self.authenticated = True
         self.forget()

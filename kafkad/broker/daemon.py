@@ -154,7 +154,11 @@ class Daemon:
         for endpoint in config.listeners:
             try:
                 apart = endpoint.listener == config.control_plane_listener
-                self._server.listen(endpoint.listener, endpoint.host, endpoint.port, apart=apart)
+                self._server.listen(
+                    *(endpoint.listener, endpoint.host, endpoint.port),
+                    apart=apart,
+                    login=endpoint.listener in config.login_listeners,
+                )
             except OSError as error:
                 where = f"{endpoint.listener}://{endpoint.host}:{endpoint.port}"
                 raise StartError(f"cannot listen on {where}: {error.strerror}; see the setting listeners") from error

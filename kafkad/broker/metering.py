@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from time import monotonic, thread_time
+from typing import TYPE_CHECKING
 
 from kafkad.api.fetch_session import FetchSessions
 from kafkad.api.verifier import Verifier
@@ -38,6 +39,9 @@ from kafkad.model import NO_LEADER
 from kafkad.net.server import Server
 from kafkad.replica.manager import ReplicaManager
 
+if TYPE_CHECKING:
+    from kafkad.api.logins import Logins
+
 
 def starting(lifecycle: Lifecycle) -> Registry:
     """The metrics of a broker that is still starting."""
@@ -63,6 +67,7 @@ def registry(
     verifier: Verifier,
     transactions: Collector,
     config: Callable[[], Config],
+    logins: Logins | None = None,
 ) -> Registry:
     """Made and asked by the event loop's thread, whose time it measures."""
 
@@ -93,6 +98,8 @@ def registry(
     )
     for collector in collectors:
         made.add(collector)
+    if logins is not None:
+        made.add(logins.collect)
     return made
 
 

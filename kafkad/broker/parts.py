@@ -70,6 +70,7 @@ from kafkad.upkeep.moves import ReplicaMoves
 from kafkad.upkeep.upkeep import Upkeep
 
 if TYPE_CHECKING:
+    from kafkad.api.logins import Logins
     from kafkad.broker.replication import Replication
     from kafkad.broker.rights import Rights
     from kafkad.cluster.tokens import DelegationTokens
@@ -186,6 +187,7 @@ class Parts:
     probes: dict[int, RequestProbe]
     context: Context
     dispatcher: Dispatcher
+    logins: Logins | None
     upkeep: Upkeep
     cleaner: Cleaner
 
@@ -279,6 +281,8 @@ class Parts:
         self.controller.configs_changed(None)
         if self.replication is not None:
             self.replication.settings_changed(config)
+        if self.logins is not None:
+            self.logins.settings_changed()
 
     def metrics(self, lifecycle: Lifecycle) -> Registry:
         return metering.registry(
@@ -295,6 +299,7 @@ class Parts:
             verifier=self.verifier,
             transactions=self.coordinators.transaction_families,
             config=lambda: self.settings.config,
+            logins=self.logins,
         )
 
 
@@ -375,9 +380,10 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
     produce = ProduceApi(replicas, platform.clock, platform.timers, slow_path, probes[PRODUCE], jobs, verifier)
     produce.verifies = settings.config.bool("transaction.partition.verification.enable")
     fetch = _fetch(platform, settings, replicas, probes[FETCH], jobs)
+    logins = _logins(platform, loaded)
     rights = loaded.rights
     authorizer = ALLOW_ALL if rights is None else rights.authorizer
-    dispatcher = Dispatcher(context, produce, fetch, probes, jobs, authorizer)
+    dispatcher = Dispatcher(context, produce, fetch, probes, jobs, authorizer, logins)
     followers: list[Follower] = [loaded.configs, features, controller]
     if rights is not None:
         rights.acls.on_change += [dispatcher.permissions_changed, fetch.sessions.rights_changed]
@@ -404,6 +410,7 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
         probes=probes,
         context=context,
         dispatcher=dispatcher,
+        logins=logins,
         upkeep=Upkeep(platform.logs, replicas, durable, config, threads, platform.timers),
         cleaner=Cleaner(replicas, config, threads, platform.timers),
     )
@@ -427,6 +434,17 @@ def _replicas(platform: Platform, loaded: Loaded, durable: Durable) -> ReplicaMa
     replicas.on_replicas_changed = reporter(loop, platform.store, loaded.broker_id, platform.clock, platform.timers)
     replicas.on_topics_deleted.append(configs.forget_topics)
     return replicas
+
+
+def _logins(platform: Platform, loaded: Loaded) -> Logins | None:
+    """None where no listener asks for one."""
+    if not loaded.settings.config.login_listeners:
+        return None
+    from kafkad.broker.logins import logins
+
+    return logins(
+        loaded.settings, loaded.cluster_id, loaded.configs.entities, platform.server.connections, platform.clock
+    )
 
 
 def _lag_limits(config: Config) -> LagLimits:

@@ -13,6 +13,13 @@ from kafkad.config.several import contradictions_of_several
 if TYPE_CHECKING:
     from kafkad.config.config import Config
 
+_KAFKAS = "org.apache.kafka.common.security"
+LOGIN_MODULES = {
+    "PLAIN": f"{_KAFKAS}.plain.PlainLoginModule",
+    "SCRAM-SHA-256": f"{_KAFKAS}.scram.ScramLoginModule",
+    "SCRAM-SHA-512": f"{_KAFKAS}.scram.ScramLoginModule",
+}
+"""The mechanisms that kafkad has, with the class that names each in a JAAS line."""
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _LEAST_DEDUPE_BUFFER = 1 << 20
 
@@ -42,13 +49,14 @@ def _listeners(config: Config) -> list[str]:
     problems = [
         f"listener {endpoint.listener} needs {endpoint.protocol}: {SECURITY}"
         for endpoint in bound
-        if endpoint.protocol != "PLAINTEXT"
+        if endpoint.protocol not in ("PLAINTEXT", "SASL_PLAINTEXT")
     ]
     problems += [
         f"advertised.listeners cannot use the nonroutable meta-address {endpoint.host}. Use a routable IP address."
         for endpoint in advertised
         if endpoint.host in WILDCARDS
     ]
+    problems += [problem for listener in sorted(config.login_listeners) for problem in _mechanisms(config, listener)]
     names = {endpoint.listener for endpoint in bound}
     unknown = sorted({endpoint.listener for endpoint in advertised} - names)
     if unknown:
@@ -69,6 +77,37 @@ def _rights(config: Config) -> list[str]:
             f"{AUTHORIZERS[0]}, or leave super.users out"
         )
     return problems
+
+
+def _mechanisms(config: Config, listener: str) -> list[str]:
+    """Of a listener at which peers log in."""
+    own = f"listener.name.{listener.lower()}"
+    if not config.mechanisms(listener):
+        return [f"listener {listener} has SASL and no mechanism: set {own}.sasl.enabled.mechanisms"]
+    problems = []
+    for mechanism in config.mechanisms(listener):
+        if mechanism not in LOGIN_MODULES:
+            known = ", ".join(LOGIN_MODULES)
+            problems.append(
+                f"sasl.enabled.mechanisms of listener {listener}: kafkad does not have {mechanism}, only {known}"
+            )
+            continue
+        problem = _jaas(config, listener, mechanism)
+        if problem is not None:
+            problems.append(f"{own}.{mechanism.lower()}.sasl.jaas.config: {problem}")
+    return problems
+
+
+def _jaas(config: Config, listener: str, mechanism: str) -> str | None:
+    """What is wrong with what JAAS says of a mechanism."""
+    try:
+        module = config.jaas(listener, mechanism)
+    except ValueError as error:
+        return str(error)
+    wanted = LOGIN_MODULES[mechanism]
+    if module is None:
+        return f'PLAIN has no users: {wanted} required user_NAME="PASSWORD";' if mechanism == "PLAIN" else None
+    return None if module.module == wanted else f"{module.module} does not belong to {mechanism}, {wanted} does"
 
 
 def _inter_broker(config: Config, advertised: set[str]) -> list[str]:

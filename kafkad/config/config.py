@@ -8,6 +8,7 @@ from enum import IntEnum
 from functools import cache
 from typing import NamedTuple
 
+from kafkad.config.jaas import LoginModule, parse_jaas
 from kafkad.config.listeners import ZooKeeperAddress, parse_listeners, parse_zookeeper, protocol_map
 from kafkad.config.passwords import decrypted
 from kafkad.config.protocol import Protocol
@@ -118,6 +119,27 @@ class Config:
         """`listener.name.LISTENER.NAME` where it is set, else NAME."""
         own = f"listener.name.{listener.lower()}.{name}"
         return self._values[own] if own in self._values else self.value(name)
+
+    def for_mechanism(self, listener: _Str, mechanism: _Str, name: _Str) -> Value:
+        """`listener.name.LISTENER.MECHANISM.NAME` where it is set, else as `for_listener`."""
+        own = f"listener.name.{listener.lower()}.{mechanism.lower()}.{name}"
+        return self._values[own] if own in self._values else self.for_listener(listener, name)
+
+    def jaas(self, listener: _Str, mechanism: _Str) -> LoginModule | None:
+        """What JAAS says of a mechanism, which Kafka has by listener only. Raises ValueError."""
+        text = self._values.get(f"listener.name.{listener.lower()}.{mechanism.lower()}.{JAAS}")
+        return parse_jaas(str(text)) if text else None
+
+    def mechanisms(self, listener: _Str) -> tuple[_Str, ...]:
+        """The SASL mechanisms that clients may use there."""
+        value = self.for_listener(listener, "sasl.enabled.mechanisms")
+        assert isinstance(value, tuple)
+        return value
+
+    @property
+    def login_listeners(self) -> frozenset[_Str]:
+        """The listeners at which a peer is nobody before it has logged in."""
+        return frozenset(each.listener for each in self.listeners if each.protocol.startswith("SASL_"))
 
     @property
     def broker_id(self) -> _Int:
@@ -267,10 +289,19 @@ def find_setting(name: str) -> Setting | None:
     setting = BROKER_SETTINGS.get(base) or BROKER_SETTINGS.get(base.partition(".")[2])
     if setting is None or not (setting.refused or setting.name in _PER_LISTENER):
         return None
+    if setting.name == JAAS:
+        return setting._replace(name=name, unused=None) if base != JAAS else None
     return setting._replace(name=name)
 
 
-_PER_LISTENER = ("max.connections",)
+JAAS = "sasl.jaas.config"
+_PER_LISTENER = (
+    JAAS,
+    "sasl.enabled.mechanisms",
+    "connections.max.reauth.ms",
+    "sasl.server.max.receive.size",
+    "max.connections",
+)
 _FIXED_HERE = ("listeners", "advertised.listeners", "listener.security.protocol.map")
 """Kafka opens and closes listeners while it runs; kafkad does not."""
 

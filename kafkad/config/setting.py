@@ -176,6 +176,10 @@ AUTHORIZERS = (
     "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
 )
 """Kafka's, which decide by the same rules. Here they are one."""
+UNPREFIXED_JAAS = (
+    "users belong to a listener and a mechanism, both in small letters, as in "
+    "listener.name.LISTENER.plain.sasl.jaas.config"
+)
 JAVA = "it names a Java class, and kafkad runs no Java; leave it out"
 KRAFT = (
     "it belongs to KRaft, and kafkad keeps its metadata as a ZooKeeper-based Kafka 3.9 does; leave it out, as a single "

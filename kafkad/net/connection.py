@@ -10,6 +10,8 @@ Rules:
   have a bound (`queued`).
 - A peer that trickles wakes nobody: the kernel keeps what arrives until a frame is there, or much more of it.
 - Of a peer that is muted nothing is read or answered for a while; what has been answered leaves.
+- Before a login a door stands where the dispatcher would: it says which frames are read, and may end the connection
+  with an answer that waits. Until then nothing of the peer is kept.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ import logging
 import struct
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkad.net.awake import NEVER
 from kafkad.net.reply import (
@@ -28,6 +31,7 @@ from kafkad.net.reply import (
     Bytes,
     FileRange,
     Part,
+    Pending,
     Reply,
     UnsentRange,
     cut_off,
@@ -54,6 +58,7 @@ _SMALL_FRAME = 64 * 1024
 _MOST_REPLIED = 256 * 1024
 """Replies to requests that arrived together are sent once they have so many bytes, before the next is answered."""
 _WORTH_WAKING = 256 * 1024
+_MOST_READ_AT_END = 4
 
 
 class DeferredReply:
@@ -75,6 +80,30 @@ class DeferredReply:
 
 
 _NO_REPLIES: Final[list[Reply | DeferredReply]] = []
+Answer = Reply | DeferredReply | Pending | None
+Serve = Callable[["Connection", memoryview, int, int], Answer]
+"""What one frame is handed to: the dispatcher, or what stands before it."""
+
+
+class Ending(Exception):
+    """Raised where a frame is looked at: nothing more is read, the reply leaves after so long, and the connection
+    closes with it."""
+
+    def __init__(self, after_ms: float, reply: bytes | None) -> None:
+        super().__init__(after_ms)
+        self.after_ms = after_ms
+        self.reply = reply
+
+
+class Door(Protocol):
+    """What frames are handed to instead of the dispatcher, until it lets the connection in."""
+
+    def __call__(self, connection: Connection, view: memoryview, at: int, end: int) -> Answer: ...
+    def check_size(self, connection: Connection, size: int) -> None:
+        """Of each frame that is not whole yet, or too small for a request. Raises Ending."""
+
+    def closed(self, connection: Connection) -> None:
+        """The connection has ended at the door."""
 
 
 class Connection:
@@ -83,6 +112,8 @@ class Connection:
     __slots__ = (
         "_awaited",
         "_busy",
+        "_dispatch",
+        "_door",
         "_have",
         "_keeps",
         "_large",
@@ -121,6 +152,8 @@ class Connection:
         """The peer, created by the dispatcher and kept for it."""
         self.on_reply: Callable[[], None] | None = None
         """Called when the answer to a PENDING request is there."""
+        self._dispatch: Serve = listener.dispatch
+        self._door: Door | None = None
         self._transport = transport
         self._partial: bytes | None = None
         self._large: memoryview | None = None
@@ -231,6 +264,20 @@ class Connection:
         self._muted = self.listener.timers.at(until_ms, self._unmute)
         self._pause()
 
+    def unmute(self) -> None:
+        """Read and answer on, before its time is up."""
+        if self._muted is not None and not self.closed:
+            self._muted.cancel()
+            self._unmute()
+
+    def guard(self, door: Door) -> None:
+        """The door decides what is done with frames from now on."""
+        self._dispatch = self._door = door
+
+    def let_in(self, dispatch: Serve) -> None:
+        """Through the door: frames go to `dispatch` from now on."""
+        self._dispatch, self._door = dispatch, None
+
     def _unmute(self) -> None:
         self._muted = None
         self.last_active = self.listener.tick
@@ -252,6 +299,8 @@ class Connection:
         self._out = self._partial = self._rest = None
         self._give_back()
         self._hold(0)
+        if self._door is not None:
+            self._door.closed(self)
         self.peer.closed()
         self.listener.forget(self)
 
@@ -288,6 +337,10 @@ class Connection:
             log.warning("closing %s: its request cannot be read: %s", self.address, error)
             self.close()
             return False
+        except Ending as ending:
+            self._send_together(replies)
+            self._end(ending)
+            return False
         except MemoryError:
             log.error("closing %s: not enough memory for its request", self.address)
             self.close()
@@ -308,19 +361,19 @@ class Connection:
 
     def _hand_over(self, view: memoryview, have: int, replies: list[Reply | DeferredReply], until: float) -> int:
         """Dispatch frame after frame; returns where the first one starts that is partial or has to wait."""
-        dispatch = self.listener.dispatch
         at = replied = 0
         while have - at >= 4:
             size = _SIZE.unpack_from(view, at)[0]
             end = at + 4 + size
             if end > have or size < _SMALLEST_FRAME:
                 self._check_size(size)
-                break
+                if end > have:
+                    break
             if at and (
                 self.closed or replied > _MOST_REPLIED or self._muted is not None or self.listener.lane.clock() >= until
             ):
                 break
-            reply = dispatch(self, view, at + 4, end)
+            reply = self._dispatch(self, view, at + 4, end)
             at = end
             if reply is PENDING:
                 self._busy = True
@@ -348,6 +401,9 @@ class Connection:
             self.on_readable()
 
     def _check_size(self, size: int) -> None:
+        if self._door is not None:
+            self._door.check_size(self, size)
+            return
         if size < _SMALLEST_FRAME:
             raise MalformedError(f"a frame of {size} bytes cannot hold a request header")
         if size > self.listener.max_request_bytes:
@@ -441,6 +497,32 @@ class Connection:
         if not self._paused:
             self._paused = True
             self.listener.loop.remove_reader(self.fd)
+
+    def _end(self, ending: Ending) -> None:
+        """Until the reply leaves, the connection holds nothing but that."""
+        if self.closed:
+            return
+        self._partial = self._rest = None
+        self._give_back()
+        self._hold(0)
+
+        def end() -> None:
+            if ending.reply is not None:
+                self._send(ending.reply)
+            self._read_what_came()
+            self.close()
+
+        if self._muted is not None:
+            self._muted.cancel()
+        self._muted = self.listener.timers.at(self.listener.clock.monotonic_ms() + ending.after_ms, end)
+        self._pause()
+
+    def _read_what_came(self) -> None:
+        """A socket that is closed with bytes unread takes back what was sent last."""
+        with suppress(OSError):
+            for _ in range(_MOST_READ_AT_END):
+                if self.closed or not self._transport.recv_into(self.listener.shared):
+                    return
 
     # -- replies ---------------------------------------------------------------------------------------------------
 

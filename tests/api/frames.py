@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Container
 from random import Random
 from typing import Any, cast
 
 from kafkad.api.dispatch import Dispatcher
 from kafkad.api.fetch import FetchApi
 from kafkad.api.fetch_session import FetchSessions
+from kafkad.api.logins import Logins
 from kafkad.api.peer import Peer
 from kafkad.api.produce import ProduceApi
 from kafkad.api.routes import FETCH, PRODUCE, ROUTES
@@ -68,9 +68,7 @@ def jobs() -> Jobs:
 class Frames:
     """One client's connection to a broker."""
 
-    def __init__(
-        self, broker: OneBroker, authorizer: Authorizer = ALLOW_ALL, must_authenticate: Container[str] = ()
-    ) -> None:
+    def __init__(self, broker: OneBroker, authorizer: Authorizer = ALLOW_ALL, logins: Logins | None = None) -> None:
         self.broker = broker
         self.probes = {route.key: RequestProbe(route.name) for route in ROUTES}
         self.slow_path = SlowPath()
@@ -88,7 +86,7 @@ class Frames:
             self.probes,
             jobs(),
             authorizer=authorizer,
-            must_authenticate=must_authenticate,
+            logins=logins,
         )
         self.connection = self.connect()
 

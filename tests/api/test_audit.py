@@ -80,6 +80,8 @@ CHANGES_NOTHING = frozenset(
         "DescribeGroups",
         "ListGroups",
         "ApiVersions",
+        "SaslAuthenticate",
+        "SaslHandshake",
         "InitProducerId",
         "AddPartitionsToTxn",
         "AddOffsetsToTxn",

@@ -10,10 +10,12 @@ from typing import Any, cast
 import pytest
 
 from kafkad.api.context import Request
+from kafkad.api.peer import Peer
 from kafkad.api.permissions import NONE
+from kafkad.api.prepared import Grounds
 from kafkad.api.routes import BETWEEN_BROKERS, BY_KEY, ROUTES, Route
 from kafkad.net.connection import Connection
-from kafkad.security.authorizer import ANONYMOUS, Operation, Principal, ResourceType
+from kafkad.security.authorizer import ALLOW_ALL, ANONYMOUS, Operation, Principal, ResourceType
 from kafkad.wire.apis import request_class, response_class
 from kafkad.wire.frames import RequestHeader, read_request_header, read_response_header
 from kafkad.wire.messages.api_versions import ApiVersionsRequest
@@ -40,7 +42,9 @@ DOCUMENTED = """
     SyncGroup: Read Group
     DescribeGroups: Describe Group
     ListGroups: Describe Cluster, Describe Group
+    SaslHandshake:
     ApiVersions:
+    SaslAuthenticate:
     CreateTopics: Create Cluster, Create Topic
     DeleteTopics: Delete Topic
     DeleteRecords: Delete Topic
@@ -236,7 +240,8 @@ def test_a_handler_asks_for_what_is_named(frames: Frames, authorizer: Refusing) 
 
 
 def test_who_must_authenticate_is_told_the_versions_and_nothing_else(broker: OneBroker) -> None:
-    frames = Frames(broker, must_authenticate=["PLAINTEXT"])
+    frames = Frames(broker)
+    frames.connection.peer = Peer("PLAINTEXT", "host", ALLOW_ALL, Grounds(), must_authenticate=True)
     try:
         versions = ApiVersionsRequest(client_software_name="c", client_software_version="1")
         assert frames.ask(versions, 3).api_keys

@@ -31,7 +31,7 @@ def test_users_and_the_broker_itself() -> None:
     assert (module.users, module.username, module.password) == ({"admin": "x", "b": "y"}, "admin", "x")
 
 
-@pytest.mark.parametrize("text", ["m required a='never ends", "m required a='x\\", "m required a=\"x\\400\";", "/", "m/"])
+@pytest.mark.parametrize("text", ["m required a='never ends", "m required a='x\\", 'm required a="x\\400";', "/", "m/"])
 def test_what_breaks_off_is_an_error_or_ends_the_text(text: str) -> None:
     try:
         parse_jaas(text)

@@ -11,7 +11,6 @@ from kafkad.config.setting import (
     MEDIUM,
     PER_BROKER,
     RATES,
-    SECURITY,
     TELEMETRY,
     THREADS,
     Setting,
@@ -112,7 +111,6 @@ SETTINGS: tuple[Setting, ...] = (
         LOW,
         "How long a failed authentication waits before its connection is closed.",
         valid=at_least(0),
-        unused=SECURITY,
     ),
     integer(
         "queued.max.requests", 500, HIGH, "How many requests may wait for a thread.", valid=at_least(1), unused=THREADS
@@ -176,7 +174,6 @@ SETTINGS: tuple[Setting, ...] = (
         0,
         MEDIUM,
         "How long an authenticated connection lives without authenticating again; 0: for ever.",
-        unused=SECURITY,
     ),
     integer(
         "fetch.max.bytes",

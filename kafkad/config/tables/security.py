@@ -9,6 +9,7 @@ from kafkad.config.setting import (
     MEDIUM,
     PER_BROKER,
     SECURITY,
+    UNPREFIXED_JAAS,
     Setting,
     at_least,
     authorizer_class,
@@ -116,9 +117,10 @@ SETTINGS: tuple[Setting, ...] = (
         MEDIUM,
         "SASL mechanisms clients may use.",
         dynamic=PER_BROKER,
-        refused=SECURITY,
     ),
-    password("sasl.jaas.config", None, MEDIUM, "The JAAS line with the users.", dynamic=PER_BROKER, refused=SECURITY),
+    password(
+        "sasl.jaas.config", None, MEDIUM, "The JAAS line with the users.", dynamic=PER_BROKER, unused=UNPREFIXED_JAAS
+    ),
     string(
         "sasl.kerberos.kinit.cmd", "/usr/bin/kinit", MEDIUM, "Where kinit is.", dynamic=PER_BROKER, refused=SECURITY
     ),
@@ -259,7 +261,6 @@ SETTINGS: tuple[Setting, ...] = (
         524_288,
         MEDIUM,
         "The largest SASL message before authentication.",
-        refused=SECURITY,
     ),
     boolean(
         "ssl.allow.dn.changes", False, LOW, "Whether a reloaded certificate may have another name.", refused=SECURITY

@@ -1,0 +1,266 @@
+"""Logins at the listeners that ask for one: a door for each connection, and its session when it has come through.
+
+Before it has, nothing of a connection reaches the router but ApiVersions, asked once. `security/sasl` decides what is
+said; here it is carried out: answers wait after a failure, longer after many, and sessions end.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final
+
+from kafkad.clock import Clock
+from kafkad.metrics import COUNTER, Family, Labels
+from kafkad.net.connection import Answer, Connection, Ending, Serve
+from kafkad.security.attempts import Attempts
+from kafkad.security.authorizer import Principal
+from kafkad.security.offer import Offer, ScramUsers
+from kafkad.security.sasl import SASL_HANDSHAKE, Before, Conversation, LoggedIn, Refused, Versions
+from kafkad.wire.primitives import MalformedError
+
+log = logging.getLogger(__name__)
+
+_LARGEST_VERSIONS: Final = 4096
+"""Bytes of an ApiVersions request: it names the client's software, and nothing else."""
+_SUSPECTS_AT_ONCE: Final = 10
+_LONGEST_WAIT_MS: Final = 60_000
+_LEAST_BETWEEN_MS: Final = 1_000
+"""From one authentication of a session to the next."""
+
+MakeOffer = Callable[[str], Offer]
+"""From the name of a listener."""
+
+
+class LoginProbe:
+    """Counters of one listener, by mechanism; `expired` are sessions that were closed."""
+
+    def __init__(self) -> None:
+        self.succeeded: Counter[str] = Counter()
+        self.failed: Counter[str] = Counter()
+        self.succeeded_again: Counter[str] = Counter()
+        self.failed_again: Counter[str] = Counter()
+        self.expired = 0
+
+
+class Logins:
+    """`connections` are all that are open, at whichever listener."""
+
+    def __init__(
+        self,
+        listeners: Iterable[str],
+        make_offer: MakeOffer,
+        users: ScramUsers,
+        connections: Callable[[], list[Connection]],
+        clock: Clock,
+    ) -> None:
+        self.users = users
+        self.clock = clock
+        self.attempts = Attempts(clock)
+        self.offers: Mapping[str, Offer] = {}
+        self.probes = {listener: LoginProbe() for listener in listeners}
+        self._make_offer = make_offer
+        self._connections = connections
+        self._strangers: Counter[str] = Counter()
+        """Connections by address that are at the door and do not wait before it."""
+        self._waiting: dict[str, dict[_Door, Connection]] = {}
+        self.settings_changed()
+
+    def __contains__(self, listener: str) -> bool:
+        return listener in self.probes
+
+    def settings_changed(self) -> None:
+        """Who has lost his password by that is not served any longer."""
+        self.offers = {listener: self._make_offer(listener) for listener in self.probes}
+        self._close_strangers()
+
+    def user_changed(self, user: str, overrides: Mapping[str, str]) -> None:
+        self.users.changed(user, overrides)
+        self._close_strangers(user)
+
+    def welcome(self, connection: Connection, dispatch: Serve) -> None:
+        """A connection has been opened at one of the listeners."""
+        door = _Door(self, connection, dispatch)
+        connection.guard(door)
+        host = connection.host
+        if self._strangers[host] >= _SUSPECTS_AT_ONCE and self.attempts.suspects(host):
+            self._waiting.setdefault(host, {})[door] = connection
+            connection.mute(_LONGEST_WAIT_MS)
+        else:
+            self._strangers[host] += 1
+
+    def left(self, door: _Door, host: str) -> None:
+        """It is through the door, or closed: the next that waits for that may come to it."""
+        waiting = self._waiting.get(host)
+        if waiting is not None and waiting.pop(door, None) is not None:
+            return
+        self._strangers[host] -= 1
+        if waiting:
+            following, connection = next(iter(waiting.items()))
+            del waiting[following]
+            self._strangers[host] += 1
+            connection.unmute()
+        if not waiting:
+            self._waiting.pop(host, None)
+        if not self._strangers[host]:
+            del self._strangers[host]
+
+    def _close_strangers(self, user: str | None = None) -> None:
+        for connection in self._connections():
+            peer = connection.peer
+            if peer.mechanism is None or user not in (None, peer.principal.name) or self._is_known(connection):
+                continue
+            log.info(
+                "closing %s: user %s can no longer log in with %s",
+                connection.address,
+                peer.principal.name,
+                peer.mechanism,
+            )
+            connection.close()
+
+    def _is_known(self, connection: Connection) -> bool:
+        peer, listener = connection.peer, connection.listener.name
+        mechanism = peer.mechanism
+        if peer.by_token or listener not in self.offers:
+            return True
+        offered = self.offers[listener]
+        if mechanism == "PLAIN":
+            return peer.principal.name in offered.plain_users
+        if mechanism.startswith("SCRAM-"):
+            return self.users.find(mechanism, peer.principal.name) is not None
+        return True
+
+    def collect(self) -> Iterator[Family]:
+        prefix = "kafka_server_socketservermetrics"
+        for metric, text, which in (
+            ("successful_authentication", "Logins.", "succeeded"),
+            ("failed_authentication", "Logins that failed.", "failed"),
+            ("successful_reauthentication", "Sessions that authenticated again.", "succeeded_again"),
+            ("failed_reauthentication", "Sessions that failed to.", "failed_again"),
+        ):
+            samples: list[tuple[Labels | str, float]] = [
+                ((("listener", listener), ("mechanism", mechanism)), count)
+                for listener, probe in self.probes.items()
+                for mechanism, count in getattr(probe, which).items()
+            ]
+            yield Family(f"{prefix}_{metric}_total", COUNTER, text, samples)
+        expired: list[tuple[Labels | str, float]] = [
+            ((("listener", listener),), probe.expired) for listener, probe in self.probes.items()
+        ]
+        yield Family(
+            f"{prefix}_expired_connections_killed_count", COUNTER, "Closed for not authenticating again.", expired
+        )
+
+
+class _Door:
+    """Of one connection; `session` while it authenticates again."""
+
+    __slots__ = ("_conversation", "_dispatch", "_logins", "_session")
+
+    def __init__(
+        self, logins: Logins, connection: Connection, dispatch: Serve, session: _Session | None = None
+    ) -> None:
+        self._logins = logins
+        self._dispatch = dispatch
+        self._session = session
+        offer = logins.offers[connection.listener.name]
+        before = None
+        if session is not None:
+            peer = connection.peer
+            before = Before(peer.principal.name, peer.mechanism)
+        self._conversation = Conversation(
+            offer.mechanisms, lambda mechanism: offer.lifetimes_ms.get(mechanism, 0), logins.clock.now_ms, before
+        )
+
+    def check_size(self, connection: Connection, size: int) -> None:
+        largest = self._logins.offers[connection.listener.name].largest_frame
+        if not 0 <= size <= largest:
+            raise self._ending(
+                connection, None, f"a frame of {size} bytes, not 0 to sasl.server.max.receive.size={largest}"
+            )
+
+    def __call__(self, connection: Connection, view: memoryview, at: int, end: int) -> Answer:
+        self.check_size(connection, end - at)
+        try:
+            outcome = self._conversation.take(view[at:end])
+            if outcome is Versions.ASKED:
+                return self._tell_versions(connection, view, at, end)
+        except MalformedError:
+            self._count(connection, succeeded=False)
+            raise
+        if isinstance(outcome, Refused):
+            raise self._ending(connection, outcome.answer, outcome.reason)
+        if isinstance(outcome, LoggedIn):
+            self._let_in(connection, outcome)
+            return outcome.answer
+        return outcome
+
+    def closed(self, connection: Connection) -> None:
+        if self._session is None:
+            self._logins.left(self, connection.host)
+
+    def _tell_versions(self, connection: Connection, view: memoryview, at: int, end: int) -> Answer:
+        if end - at > _LARGEST_VERSIONS:
+            raise self._ending(connection, None, f"an ApiVersions of {end - at} bytes")
+        reply = self._dispatch(connection, view, at, end)
+        if isinstance(reply, (bytes, bytearray)) and reply[8:10] == b"\0\0":  # its error code
+            self._conversation.versions_told()
+        return reply
+
+    def _let_in(self, connection: Connection, outcome: LoggedIn) -> None:
+        self._count(connection, succeeded=True)
+        login = outcome.login
+        connection.peer.identify(Principal("User", login.user), mechanism=outcome.mechanism, by_token=login.by_token)
+        session = None
+        if outcome.lifetime_ms:
+            session = self._session or _Session(self._logins, self._dispatch)
+            session.ends_ms = self._logins.clock.monotonic_ms() + outcome.lifetime_ms
+        connection.let_in(session or self._dispatch)
+        if self._session is None:
+            self._logins.left(self, connection.host)
+            connection.listener.logged_in(connection)
+
+    def _ending(self, connection: Connection, answer: bytes | None, reason: str) -> Ending:
+        self._count(connection, succeeded=False)
+        logins, user = self._logins, self._conversation.user
+        usual_ms = logins.offers[connection.listener.name].failure_delay_ms
+        after_ms = logins.attempts.failed(connection.host, user, usual_ms)
+        as_whom = f" as {user[:200]!r}" if user else ""
+        log.info("%s cannot log in at %s%s: %s", connection.address, connection.listener.name, as_whom, reason)
+        return Ending(after_ms, answer)
+
+    def _count(self, connection: Connection, *, succeeded: bool) -> None:
+        probe = self._logins.probes[connection.listener.name]
+        if self._session is None:
+            counted = probe.succeeded if succeeded else probe.failed
+        else:
+            counted = probe.succeeded_again if succeeded else probe.failed_again
+        counted[self._conversation.mechanism or "none"] += 1
+
+
+class _Session:
+    """Stands between a connection and the router where logins are for a time only."""
+
+    __slots__ = ("_began_ms", "_dispatch", "_logins", "ends_ms")
+
+    def __init__(self, logins: Logins, dispatch: Serve) -> None:
+        self.ends_ms = 0.0
+        self._logins = logins
+        self._dispatch = dispatch
+        self._began_ms: float | None = None
+        """The last time it began to authenticate again."""
+
+    def __call__(self, connection: Connection, view: memoryview, at: int, end: int) -> Answer:
+        now_ms = self._logins.clock.monotonic_ms()
+        begins = int.from_bytes(view[at : at + 2]) == SASL_HANDSHAKE
+        if begins and (self._began_ms is None or now_ms - self._began_ms >= _LEAST_BETWEEN_MS):
+            self._began_ms = now_ms
+            door = _Door(self._logins, connection, self._dispatch, self)
+            connection.guard(door)
+            return door(connection, view, at, end)
+        if now_ms >= self.ends_ms:
+            self._logins.probes[connection.listener.name].expired += 1
+            log.info("closing %s: its session has ended, and it did not authenticate again", connection.address)
+            raise Ending(0, None)
+        return self._dispatch(connection, view, at, end)

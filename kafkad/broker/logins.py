@@ -1,0 +1,36 @@
+"""Builds what logs peers in, where a listener asks for that: by the settings in force, and the users in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from kafkad.api.logins import Logins
+from kafkad.broker.settings import Settings
+from kafkad.clock import Clock
+from kafkad.cluster.entities import EntityConfigs
+from kafkad.model import Entity
+from kafkad.net.connection import Connection
+from kafkad.security.offer import Offer, ScramUsers, offer
+
+
+def logins(
+    settings: Settings,
+    cluster_id: str,
+    entities: EntityConfigs,
+    connections: Callable[[], list[Connection]],
+    clock: Clock,
+) -> Logins:
+    users = ScramUsers()
+
+    def make_offer(listener: str) -> Offer:
+        return offer(settings.config, listener, cluster_id, users)
+
+    def changed(entity: Entity, overrides: Mapping[str, str]) -> None:
+        if isinstance(entity.user, str) and entity.client is None:
+            made.user_changed(entity.user, overrides)
+
+    made = Logins(settings.config.login_listeners, make_offer, users, connections, clock)
+    for entity, overrides in entities.all.items():
+        changed(entity, overrides)
+    entities.listen(changed)
+    return made

@@ -1,0 +1,60 @@
+"""Failed logins by address and by name, and how long the next one that fails is made to wait for that.
+
+Names never keep anybody out: who has the right password is let in at once, whatever others have tried.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from typing import Final
+
+from kafkad.clock import Clock
+
+_WINDOW_MS: Final = 60_000
+_FREE: Final = 9
+"""Failures in the window that cost nothing but the usual delay."""
+_FIRST_MS: Final = 100
+_LONGEST_MS: Final = 10_000
+_MOST_KEPT: Final = 32
+"""Failures of one address or name that are remembered: with these the delay is the longest long since."""
+_MOST_SOURCES: Final = 20_000
+
+
+class Attempts:
+    """Of all listeners together."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._failures: OrderedDict[str, deque[float]] = OrderedDict()
+        """The times by address, and by name after an `@`; those that failed last at the end."""
+
+    def failed(self, address: str, name: str | None, usual_ms: int) -> int:
+        """Notes a failure; the milliseconds for which its answer waits."""
+        count = self._note(address)
+        if name is not None:
+            count = max(count, self._note(f"@{name[:256]}"))
+        if count <= _FREE:
+            return usual_ms
+        return min(max(usual_ms, _FIRST_MS) << min(count - _FREE, 16), _LONGEST_MS)
+
+    def suspects(self, address: str) -> bool:
+        """True if so much has failed from there that its connections are let in a few at a time."""
+        return bool(self._failures) and len(self._recent(address)) > _FREE
+
+    def _note(self, source: str) -> int:
+        recent = self._recent(source)
+        recent.append(self._clock.monotonic_ms())
+        self._failures[source] = recent
+        self._failures.move_to_end(source)
+        while len(self._failures) > _MOST_SOURCES:
+            self._failures.popitem(last=False)
+        return len(recent)
+
+    def _recent(self, source: str) -> deque[float]:
+        times = self._failures.get(source)
+        if times is None:
+            return deque(maxlen=_MOST_KEPT)
+        after = self._clock.monotonic_ms() - _WINDOW_MS
+        while times and times[0] <= after:
+            times.popleft()
+        return times

@@ -1,0 +1,86 @@
+"""What a listener offers to those who log in: its mechanisms with their users, and its limits."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from kafkad.config import Config
+from kafkad.security.mechanism import Mechanism, Mechanisms
+from kafkad.security.plain import Plain
+from kafkad.security.scram import HASHES, MadeUp, ScramAccount, ScramCredential, ScramServer, new_nonce
+
+log = logging.getLogger(__name__)
+
+_NO_USERS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class ScramUsers:
+    """Credentials by user and mechanism, as they stand in the metadata store."""
+
+    def __init__(self) -> None:
+        self._credentials: dict[str, dict[str, ScramCredential]] = {}
+
+    def changed(self, user: str, overrides: Mapping[str, str]) -> None:
+        """All that is set for this user now."""
+        found: dict[str, ScramCredential] = {}
+        for mechanism in HASHES.keys() & overrides.keys():
+            try:
+                found[mechanism] = ScramCredential.parse(overrides[mechanism])
+            except ValueError as error:
+                log.error("user %r cannot log in with %s: in /config/users: %s", user, mechanism, error)
+        if found:
+            self._credentials[user] = found
+        else:
+            self._credentials.pop(user, None)
+
+    def find(self, mechanism: str, user: str) -> ScramCredential | None:
+        return self._credentials.get(user, {}).get(mechanism)
+
+    def account(self, mechanism: str, name: str, by_token: bool) -> ScramAccount | None:
+        if by_token:
+            return None
+        credential = self.find(mechanism, name)
+        return None if credential is None else ScramAccount(credential, name)
+
+
+class Offer(NamedTuple):
+    """Of one listener, by the settings in force."""
+
+    mechanisms: Mechanisms
+    lifetimes_ms: Mapping[str, int]
+    """The longest session by mechanism, 0 for any."""
+    largest_frame: int
+    failure_delay_ms: int
+    plain_users: Mapping[str, str]
+
+
+def offer(config: Config, listener: str, cluster_id: str, scram: ScramUsers) -> Offer:
+    enabled = config.mechanisms(listener)
+    lines = {mechanism: config.jaas(listener, mechanism) for mechanism in enabled}
+    plain = lines.get("PLAIN")
+    users = plain.users if plain is not None else _NO_USERS
+    secret = repr([cluster_id, *((name, line and sorted(line.options.items())) for name, line in lines.items())])
+    made_up = MadeUp(hashlib.sha256(secret.encode()).digest())
+    mechanisms: dict[str, Callable[[], Mechanism]] = {}
+    for mechanism in enabled:
+        if mechanism == "PLAIN":
+            mechanisms[mechanism] = partial(Plain, lambda: users)
+        else:
+            find = partial(scram.account, mechanism)
+            mechanisms[mechanism] = partial(ScramServer, mechanism, find, made_up, new_nonce)
+    return Offer(
+        mechanisms,
+        {mechanism: _lifetime_ms(config, listener, mechanism) for mechanism in enabled},
+        int(str(config.for_listener(listener, "sasl.server.max.receive.size"))),
+        config.int("connection.failed.authentication.delay.ms"),
+        users,
+    )
+
+
+def _lifetime_ms(config: Config, listener: str, mechanism: str) -> int:
+    return int(str(config.for_mechanism(listener, mechanism, "connections.max.reauth.ms")))

@@ -1,0 +1,247 @@
+"""SCRAM (RFC 5802, RFC 7677): both sides show that they know the password, and neither sends it.
+
+Like Kafka, it takes names and passwords in UTF-8 as they are (no SASLprep), and no channel binding. Unlike Kafka, it
+does not tell at the first message whether there is such a user: nobody's salt is made up from the name.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from base64 import b64decode, b64encode
+from binascii import Error
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from kafkad.security.mechanism import Login, LoginFailed
+from kafkad.wire.primitives import MalformedError
+
+HASHES: Final[Mapping[str, str]] = MappingProxyType({"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"})
+FEWEST_ITERATIONS: Final = 4096
+MOST_ITERATIONS: Final = 16_384
+_NO_BINDING: Final = "n,"
+_LONGEST_FIRST: Final = 4096
+_LEAST_FIELDS: Final = 4
+_LONGEST_NONCE: Final = 256
+_TOKEN: Final = "tokenauth"
+
+
+class ScramCredential(NamedTuple):
+    """What a server keeps of a password. Text is what stands under the mechanism's name in `/config/users/NAME`."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+    @classmethod
+    def of(cls, hash_name: str, salted_password: bytes, salt: bytes, iterations: int) -> ScramCredential:
+        stored_key = hashlib.new(hash_name, hmac.digest(salted_password, b"Client Key", hash_name)).digest()
+        return cls(salt, stored_key, hmac.digest(salted_password, b"Server Key", hash_name), iterations)
+
+    @classmethod
+    def of_password(cls, hash_name: str, password: str, salt: bytes, iterations: int) -> ScramCredential:
+        return cls.of(hash_name, hashlib.pbkdf2_hmac(hash_name, password.encode(), salt, iterations), salt, iterations)
+
+    @classmethod
+    def parse(cls, text: str) -> ScramCredential:
+        """Raises ValueError, without what stands there."""
+        fields = dict(part.partition("=")[::2] for part in text.split(","))
+        try:
+            salt, stored, server = (b64decode(fields[name], validate=True) for name in _IN_BASE64)
+            return cls(salt, stored, server, int(fields["iterations"]))
+        except (KeyError, ValueError):
+            raise ValueError("not a SCRAM credential: salt=…,stored_key=…,server_key=…,iterations=…") from None
+
+    @property
+    def text(self) -> str:
+        keys = zip(_IN_BASE64, (self.salt, self.stored_key, self.server_key), strict=True)
+        return ",".join([*(f"{name}={_base64(value)}" for name, value in keys), f"iterations={self.iterations}"])
+
+
+_IN_BASE64: Final = ("salt", "stored_key", "server_key")
+
+
+class ScramAccount(NamedTuple):
+    """A credential and whom it is of: the user of that name, or the owner of a delegation token."""
+
+    credential: ScramCredential
+    user: str
+    ends_ms: int | None = None
+
+
+FindAccount = Callable[[str, bool], ScramAccount | None]
+"""From a name, and whether it is that of a delegation token. None where there is no such credential."""
+
+
+class MadeUp:
+    """Credentials of users who do not exist: the same at each asking, at each broker, and after a restart."""
+
+    def __init__(self, secret: bytes) -> None:
+        self._secret = secret
+
+    def credential(self, hash_name: str, name: str) -> ScramCredential:
+        """The salt is a number of 130 bits in letters and digits, as Kafka's own tools make it."""
+        drawn = hmac.digest(self._secret, f"{hash_name} {name}".encode(errors="surrogatepass"), "sha256")
+        number = int.from_bytes(drawn) >> 126
+        salt = bytearray()
+        while number:
+            number, digit = divmod(number, 36)
+            salt.append(_DIGITS[digit])
+        size = hashlib.new(hash_name).digest_size
+        return ScramCredential(bytes(reversed(salt)), drawn[:1] * size, drawn[1:2] * size, FEWEST_ITERATIONS)
+
+
+_DIGITS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+class ScramServer:
+    """One exchange: the client's first message, then its last."""
+
+    def __init__(self, mechanism: str, find: FindAccount, made_up: MadeUp, nonce: Callable[[], str]) -> None:
+        self.user: str | None = None
+        self._hash = HASHES[mechanism]
+        self._find = find
+        self._made_up = made_up
+        self._make_nonce = nonce
+        self._by_token = False
+        self._credential: ScramCredential | None = None
+        self._nonce = ""
+        self._said = b""
+
+    def respond(self, message: bytes) -> bytes | Login:
+        return self._first(message) if self._credential is None else self._last(message, self._credential)
+
+    def _first(self, message: bytes) -> bytes:
+        """`n,[a=AUTHZID],n=NAME,r=NONCE[,EXTENSIONS]`"""
+        if len(message) > _LONGEST_FIRST:
+            raise LoginFailed
+        fields = _text(message).split(",")
+        if len(fields) < _LEAST_FIELDS:
+            raise LoginFailed
+        binding, acts_as, *rest = fields
+        if binding != "n" or acts_as[:2] not in ("", "a=") or (rest[0][:2], rest[1][:2]) != ("n=", "r="):
+            raise LoginFailed
+        name, nonce = _name(rest[0][2:]), rest[1][2:]
+        if not 0 < len(nonce) <= _LONGEST_NONCE or not nonce.isascii() or not nonce.isprintable():
+            raise LoginFailed
+        if acts_as and _name(acts_as[2:]) != name:
+            raise LoginFailed(
+                "Authentication failed: Client requested an authorization id that is different from username"
+            )
+        self.user = name
+        self._by_token = f"{_TOKEN}=true" in [extension.lower() for extension in rest[2:]]
+        made_up = self._made_up.credential(self._hash, name)
+        account = self._find(name, self._by_token)
+        self._credential = credential = made_up if account is None else account.credential
+        self._nonce = nonce + self._make_nonce()
+        answer = f"r={self._nonce},s={_base64(credential.salt)},i={credential.iterations}"
+        self._binding = f"{binding},{acts_as},"
+        self._said = f"{','.join(rest)},{answer}".encode()
+        return answer.encode()
+
+    def _last(self, message: bytes, credential: ScramCredential) -> Login:
+        """`c=BINDING,r=NONCE[,EXTENSIONS],p=PROOF`. Who was deleted or has another password meanwhile fails."""
+        unproved, found, proof_text = _text(message).rpartition(",p=")
+        channel, nonce, *_ = [*unproved.split(","), ""]
+        if not found or nonce != f"r={self._nonce}" or channel != f"c={_base64(self._binding.encode())}":
+            raise LoginFailed
+        try:
+            proof = b64decode(proof_text, validate=True)
+        except Error:
+            raise LoginFailed from None
+        if len(proof) != len(credential.stored_key):
+            raise MalformedError(f"a proof of {len(proof)} bytes for SCRAM with {self._hash}")
+        said = b"%b,%b" % (self._said, unproved.encode())
+        signature = hmac.digest(credential.stored_key, said, self._hash)
+        client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
+        proved = hmac.compare_digest(hashlib.new(self._hash, client_key).digest(), credential.stored_key)
+        account = self._find(self.user or "", self._by_token)
+        if not proved or account is None or account.credential != credential:
+            raise LoginFailed
+        answer = b"v=" + b64encode(hmac.digest(credential.server_key, said, self._hash))
+        return Login(account.user, answer, account.ends_ms, self._by_token)
+
+
+class ScramError(Exception):
+    """The server does not follow the protocol, refuses, or does not know the password."""
+
+
+class ScramClient:
+    """The client's side of one exchange: send `first`, then `last` of what comes back, then `verify` the answer."""
+
+    def __init__(self, mechanism: str, username: str, password: str, nonce: str) -> None:
+        self._hash = HASHES[mechanism]
+        self._password = password.encode()
+        self._nonce = nonce
+        self._bare = f"n={username.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
+        self._signature = b""
+
+    @property
+    def first(self) -> bytes:
+        return f"{_NO_BINDING},{self._bare}".encode()
+
+    def last(self, answer: bytes) -> bytes:
+        fields = _fields(answer)
+        nonce, count = fields.get("r", ""), fields.get("i", "")
+        if not nonce.startswith(self._nonce) or nonce == self._nonce:
+            raise ScramError("its nonce does not continue ours")
+        if not count.isdecimal() or not FEWEST_ITERATIONS <= int(count) <= MOST_ITERATIONS:
+            raise ScramError(f"it asks for {count or 'no'} iterations, not {FEWEST_ITERATIONS} to {MOST_ITERATIONS}")
+        salt = _from_base64(fields, "s")
+        salted = hashlib.pbkdf2_hmac(self._hash, self._password, salt, int(count))
+        unproved = f"c={_base64(f'{_NO_BINDING},'.encode())},r={nonce}"
+        said = ",".join([self._bare, answer.decode(), unproved]).encode()
+        credential = ScramCredential.of(self._hash, salted, salt, int(count))
+        signature = hmac.digest(credential.stored_key, said, self._hash)
+        client_key = hmac.digest(salted, b"Client Key", self._hash)
+        proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+        self._signature = hmac.digest(credential.server_key, said, self._hash)
+        return f"{unproved},p={_base64(proof)}".encode()
+
+    def verify(self, answer: bytes) -> None:
+        """Raises unless the server has shown that it knows the password too."""
+        if not hmac.compare_digest(_from_base64(_fields(answer), "v"), self._signature):
+            raise ScramError("it does not know the password itself")
+
+
+def new_nonce() -> str:
+    return secrets.token_hex(16)
+
+
+def _base64(data: bytes) -> str:
+    return b64encode(data).decode()
+
+
+def _text(message: bytes) -> str:
+    try:
+        return message.decode()
+    except UnicodeDecodeError:
+        raise LoginFailed from None
+
+
+def _name(quoted: str) -> str:
+    """`=2C` stands for a comma, `=3D` for an equals sign, and no other `=` may be there."""
+    parts = quoted.split("=")
+    if not quoted or any(part[:2] not in _QUOTED for part in parts[1:]):
+        raise LoginFailed
+    return parts[0] + "".join(_QUOTED[part[:2]] + part[2:] for part in parts[1:])
+
+
+_QUOTED: Final = {"2C": ",", "3D": "="}
+
+
+def _fields(message: bytes) -> dict[str, str]:
+    try:
+        return dict(part.partition("=")[::2] for part in message.decode().split(","))
+    except UnicodeDecodeError:
+        raise ScramError("its message is not UTF-8") from None
+
+
+def _from_base64(fields: Mapping[str, str], name: str) -> bytes:
+    try:
+        return b64decode(fields[name], validate=True)
+    except (KeyError, ValueError):
+        raise ScramError(f"its message has no {name}= in base64") from None

@@ -1,0 +1,370 @@
+"""Doors and sessions over real sockets: what reaches the router, what waits, and what ends a connection."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import time
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from kafkad.api.logins import Logins
+from kafkad.api.peer import Peer
+from kafkad.api.prepared import Grounds
+from kafkad.config import Config, load
+from kafkad.metrics import Family
+from kafkad.net.connection import Answer, Connection
+from kafkad.net.server import Server
+from kafkad.security.authorizer import ALLOW_ALL
+from kafkad.security.offer import ScramUsers, offer
+from kafkad.security.scram import ScramClient, ScramCredential
+from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
+from kafkad.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from kafkad.wire.messages.sasl_handshake import SaslHandshakeRequest
+from kafkad.wire.schema import decode
+from tests.net.serving import serving
+
+JAAS = "listener.name.sasl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required"
+DELAY_MS = 60
+VERSIONS = b"\0\x12\0\0\0\0\0\x01\xff\xff"
+METADATA = b"\0\x03\0\0\0\0\0\x02\xff\xff\0\0\0\0"
+
+
+class Router:
+    """Says the API key of each frame that reaches it, after the correlation id."""
+
+    def __init__(self, logins: Logins) -> None:
+        self.logins = logins
+        self.served: list[int] = []
+        self.connections: list[Connection] = []
+
+    def peer(self, connection: Connection) -> Peer:
+        self.logins.welcome(connection, self)
+        self.connections.append(connection)
+        return Peer("SASL", connection.host, ALLOW_ALL, Grounds(), must_authenticate=True)
+
+    def __call__(self, connection: Connection, view: memoryview, at: int, end: int) -> Answer:
+        key, version = struct.unpack_from(">hh", view, at)
+        self.served.append(key)
+        return sized(bytes(view[at + 4 : at + 8]) + struct.pack(">h", 35 if key == 18 and version > 4 else 0))
+
+
+class Client:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, *frames: bytes) -> None:
+        self.writer.write(b"".join(map(sized, frames)))
+
+    async def frame(self) -> bytes:
+        return await self.reader.readexactly(int.from_bytes(await self.reader.readexactly(4)))
+
+    async def ask(self, frame: bytes) -> bytes:
+        self.send(frame)
+        return await self.frame()
+
+    async def closed(self) -> bool:
+        """Once nothing more comes."""
+        return await asyncio.wait_for(self.reader.read(), 10) == b""
+
+    async def log_in(self, user: str = "carol", password: str = "pw") -> SaslAuthenticateResponse:
+        return authenticated((await self._handshaken()).send_token(user, password) or await self.frame())
+
+    async def _handshaken(self) -> Client:
+        await self.ask(handshake())
+        return self
+
+    def send_token(self, user: str, password: str) -> None:
+        self.send(token(f"\0{user}\0{password}".encode()))
+
+
+def sized(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def handshake(mechanism: str = "PLAIN", version: int = 1) -> bytes:
+    return bytes(encode_request(RequestHeader(17, version, 7, "c"), SaslHandshakeRequest(mechanism=mechanism)))[4:]
+
+
+def token(data: bytes) -> bytes:
+    return bytes(encode_request(RequestHeader(36, 2, 7, "c"), SaslAuthenticateRequest(auth_bytes=data)))[4:]
+
+
+def authenticated(frame: bytes) -> SaslAuthenticateResponse:
+    _, at = read_response_header(36, 2, frame)
+    return decode(SaslAuthenticateResponse, 2, frame[at:])
+
+
+class House:
+    """A listener at which peers log in."""
+
+    def __init__(self, server: Server, *settings: str) -> None:
+        self.settings = settings
+        self.config = config(*settings)
+        self.users = ScramUsers()
+        self.server = server
+        self.logins = Logins(
+            ["SASL"],
+            lambda listener: offer(self.config, listener, "cluster", self.users),
+            self.users,
+            server.connections,
+            server.clock,
+        )
+        self.router = Router(self.logins)
+        self.listener = server.listen("SASL", "127.0.0.1", 0)
+        self.clients: list[Client] = []
+        server.start(self.router)
+
+    async def connect(self) -> Client:
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.listener.port))
+        self.clients.append(client)
+        return client
+
+    def counted(self, name: str) -> float:
+        families = {family.name: family for family in self.logins.collect() if isinstance(family, Family)}
+        return sum(value for _, value in families[f"kafka_server_socketservermetrics_{name}"].samples)
+
+
+def config(*settings: str) -> Config:
+    return load(
+        None,
+        [
+            "listeners=SASL://127.0.0.1:0",
+            "listener.security.protocol.map=SASL:SASL_PLAINTEXT",
+            "inter.broker.listener.name=SASL",
+            "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256",
+            f"connection.failed.authentication.delay.ms={DELAY_MS}",
+            f'{JAAS} user_carol="pw" user_bob="pw2";',
+            *settings,
+        ],
+        {},
+    )
+
+
+def at_home(scenario: Callable[[House], Awaitable[None]], *settings: str) -> None:
+    async def main() -> None:
+        server = serving()
+        house = House(server, *settings)
+        try:
+            await asyncio.wait_for(scenario(house), 30)
+        finally:
+            server.close()
+            for client in house.clients:
+                client.writer.close()
+
+    asyncio.run(main())
+
+
+def test_everything_in_one_write() -> None:
+    async def scenario(house: House) -> None:
+        client = await house.connect()
+        client.send(VERSIONS, handshake(), token(b"\0carol\0pw"), METADATA)
+        frames = [await client.frame() for _ in range(4)]
+        assert authenticated(frames[2]).error_code == 0
+        assert frames[3][:4] == b"\0\0\0\x02"
+        assert house.router.served == [18, 3]
+        peer = house.router.connections[0].peer
+        assert (str(peer.principal), peer.authenticated, peer.mechanism) == ("User:carol", True, "PLAIN")
+        assert house.counted("successful_authentication_total") == 1
+
+    at_home(scenario)
+
+
+def test_a_refusal_waits_and_then_leaves_whole_and_others_do_not_wait() -> None:
+    async def scenario(house: House) -> None:
+        one, other = await house.connect(), await house.connect()
+        await one.ask(handshake())
+        began = time.monotonic()
+        one.send(token(b"\0carol\0wrong"), *[METADATA] * 1000)
+        assert (await other.log_in()).error_code == 0
+        assert time.monotonic() - began < DELAY_MS / 1000
+        refused = authenticated(await one.frame())
+        assert time.monotonic() - began >= DELAY_MS / 1000
+        assert refused.error_message == "Authentication failed: Invalid username or password"
+        assert await one.closed()
+        assert house.router.served == []
+        assert house.counted("failed_authentication_total") == 1
+
+    at_home(scenario)
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        sized(METADATA),
+        sized(b""),
+        sized(b"\0\x24\0\x02" + bytes(10)),
+        b"\xff\xff\xff\xff",
+        b"\x00\x08\x00\x01",
+        b"GET / HTTP/1.1\r\n",
+        b"\x16\x03\x01\x02\x00\x01",
+        sized(b"\0\x12\0\x03" + bytes(5000)),
+    ],
+)
+def test_whatever_else_comes_first_closes_after_the_delay(first: bytes) -> None:
+    async def scenario(house: House) -> None:
+        client = await house.connect()
+        began = time.monotonic()
+        client.writer.write(first)
+        assert await client.closed()
+        assert time.monotonic() - began >= DELAY_MS / 1000
+        assert house.router.served == []
+
+    at_home(scenario)
+
+
+def test_a_large_frame_is_refused_by_its_length_alone_also_in_the_midst_of_a_login() -> None:
+    async def scenario(house: House) -> None:
+        client = await house.connect()
+        await client.ask(handshake())
+        client.writer.write(struct.pack(">i", 524_289))
+        assert await client.closed()
+        small = await house.connect()
+        small.writer.write(struct.pack(">i", 524_288) + b"\0\x11\0\x01")
+        await asyncio.sleep(2 * DELAY_MS / 1000)
+        assert not house.router.connections[1].closed
+
+    at_home(scenario)
+
+
+def test_versions_once_and_their_refusals_do_not_count() -> None:
+    async def scenario(house: House) -> None:
+        client = await house.connect()
+        assert (await client.ask(b"\0\x12\0\x63" + VERSIONS[4:]))[4:] == b"\0\x23"
+        assert (await client.ask(VERSIONS))[4:] == b"\0\0"
+        client.send(VERSIONS)
+        assert await client.closed()
+
+    at_home(scenario)
+
+
+def test_a_bare_conversation() -> None:
+    async def scenario(house: House) -> None:
+        client = await house.connect()
+        await client.ask(handshake(version=0))
+        assert await client.ask(b"\0carol\0pw") == b""
+        assert (await client.ask(METADATA))[:4] == b"\0\0\0\x02"
+
+    at_home(scenario)
+
+
+def test_scram_and_what_becomes_of_a_user_who_is_deleted() -> None:
+    async def scenario(house: House) -> None:
+        credential = ScramCredential.of_password("sha256", "secret", b"salt", 4096)
+        house.logins.user_changed("dave", {"SCRAM-SHA-256": credential.text})
+        client, other = await house.connect(), await house.connect()
+        await client.ask(handshake("SCRAM-SHA-256"))
+        exchange = ScramClient("SCRAM-SHA-256", "dave", "secret", "abc")
+        answer = authenticated(await client.ask(token(exchange.first)))
+        done = authenticated(await client.ask(token(exchange.last(answer.auth_bytes))))
+        exchange.verify(done.auth_bytes)
+        assert (await other.log_in()).error_code == 0
+        house.logins.user_changed("dave", {"SCRAM-SHA-256": credential.text, "producer_byte_rate": "1"})
+        assert (await client.ask(METADATA))[:4] == b"\0\0\0\x02"
+        house.logins.user_changed("dave", {"producer_byte_rate": "1"})
+        assert await client.closed()
+        assert (await other.ask(METADATA))[:4] == b"\0\0\0\x02"
+
+    at_home(scenario)
+
+
+def test_users_of_plain_change_at_once() -> None:
+    async def scenario(house: House) -> None:
+        carol, bob = await house.connect(), await house.connect()
+        await carol.log_in()
+        await bob.log_in("bob", "pw2")
+        house.config = config(*house.settings, f'{JAAS} user_carol="new";')
+        house.logins.settings_changed()
+        assert await bob.closed()
+        assert (await carol.ask(METADATA))[:4] == b"\0\0\0\x02"
+        again = await house.connect()
+        assert (await again.log_in("carol", "new")).error_code == 0
+
+    at_home(scenario)
+
+
+# -- sessions ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_session_ends_unless_its_user_logs_in_again() -> None:
+    async def scenario(house: House) -> None:
+        client, lazy = await house.connect(), await house.connect()
+        assert (await client.log_in()).session_lifetime_ms == 300
+        await lazy.log_in()
+        assert (await client.log_in()).session_lifetime_ms == 300
+        state = await client.ask(handshake())  # within a second of the last time: the router's
+        assert state == b"\0\0\0\x07\0\0"
+        await asyncio.sleep(0.35)
+        lazy.send(METADATA)
+        assert await lazy.closed()
+        assert house.counted("expired_connections_killed_count") == 1
+        assert house.counted("successful_reauthentication_total") == 1
+        assert house.router.served == [17]
+
+    at_home(scenario, "connections.max.reauth.ms=300")
+
+
+def test_after_its_end_a_session_may_still_begin_anew() -> None:
+    async def scenario(house: House) -> None:
+        client = await house.connect()
+        await client.log_in()
+        await asyncio.sleep(0.1)
+        assert (await client.log_in()).error_code == 0
+        assert (await client.ask(METADATA))[:4] == b"\0\0\0\x02"
+
+    at_home(scenario, "listener.name.sasl.plain.connections.max.reauth.ms=50")
+
+
+def test_nobody_else_may_take_over_a_session() -> None:
+    async def scenario(house: House) -> None:
+        client = await house.connect()
+        await client.log_in()
+        refused = await client.log_in("bob", "pw2")
+        assert refused.error_message == "Cannot change principals during re-authentication from User.carol: User.bob"
+        assert await client.closed()
+        assert house.counted("failed_reauthentication_total") == 1
+
+    at_home(scenario, "connections.max.reauth.ms=5000")
+
+
+# -- many failures -----------------------------------------------------------------------------------------------------
+
+
+def test_from_the_tenth_failure_on_an_address_waits_longer_and_longer_but_who_knows_the_password_does_not() -> None:
+    async def scenario(house: House) -> None:
+        for _ in range(9):
+            client = await house.connect()
+            assert (await client.log_in(password="x")).error_code == 58
+        for factor in (2, 4):
+            client = await house.connect()
+            began = time.monotonic()
+            assert (await client.log_in(password="x")).error_code == 58
+            assert time.monotonic() - began >= factor * 0.1
+        began = time.monotonic()
+        client = await house.connect()
+        assert (await client.log_in()).error_code == 0
+        assert time.monotonic() - began < 0.4
+
+    at_home(scenario, "connection.failed.authentication.delay.ms=1")
+
+
+def test_a_suspect_address_has_few_at_the_door_at_once() -> None:
+    async def scenario(house: House) -> None:
+        for _ in range(10):
+            house.logins.attempts.failed("127.0.0.1", None, 0)
+        idle = [await house.connect() for _ in range(10)]
+        await asyncio.sleep(0.02)
+        late = await house.connect()
+        late.send(handshake())
+        await asyncio.sleep(0.1)
+        assert house.router.connections[-1].muted
+        idle.pop().writer.close()
+        await late.frame()
+        late.send_token("carol", "pw")
+        assert authenticated(await late.frame()).error_code == 0
+        later = await house.connect()  # in the place of the one who is in
+        await later.ask(handshake())
+
+    at_home(scenario)
