@@ -207,6 +207,10 @@ class FakeTransactions:
         else:
             done(codes)
 
+    def lets_in(self, name: str, producer_id: int, epoch: int, partition: TopicPartition, *, adds: bool) -> bool:
+        """Never at once."""
+        return False
+
     def let_go(self) -> None:
         held, self._held = self._held, []
         for answer in held:

@@ -23,7 +23,7 @@ from kafkad.api.peer import Peer
 from kafkad.api.produce_repeat import LONGEST_KNOWN, RepeatedProduce
 from kafkad.api.produce_work import Outcome, Work, after, within
 from kafkad.api.routes import PRODUCE
-from kafkad.api.transaction import Transaction, is_transactional
+from kafkad.api.transaction import Admission, RepeatedTransaction, Transaction, is_transactional
 from kafkad.api.verifier import Verdict, Verifier
 from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError, StorageError
@@ -67,7 +67,6 @@ from kafkad.wire.records import (
     LAST_OFFSET_DELTA,
     MAGIC,
     MAGIC_AT,
-    PRODUCER_AT,
     TRANSACTIONAL,
     Header,
 )
@@ -80,7 +79,6 @@ IsTrue = Callable[[memoryview, int, int, Header], bool]
 
 _I32 = struct.Struct(">i")
 _BASE_OFFSET = struct.Struct(">q")
-_PRODUCER = struct.Struct(">qh")
 _LARGE_REQUEST: Final = 4 * 1024
 _MANY_PARTITIONS: Final = 500
 _PIECE: Final = 50
@@ -146,20 +144,19 @@ class ProduceApi:
         end: int,
         version: int,
         is_true: IsTrue,
-        unusual: int = TRANSACTIONAL,
+        transaction: Admission | None = None,
     ) -> int:
-        """HOT. The base offset of an ordinary batch, appended; -1 for what `_outcome` has to look at, nothing done.
-
-        `unusual` are attributes that no ordinary batch has.
-        """
+        """HOT. The base offset of an ordinary batch, appended; -1 for what `_outcome` has to look at, nothing done."""
         if not partition.appends_as_is or end - at < HEADER_SIZE:
             return -1
         if acks == _ACKS_ALL and not partition.enough_in_sync:
             return -1
         header = BATCH_HEADER.unpack_from(view, at)
-        if header[ATTRIBUTES] & unusual:
-            return -1
         try:
+            if header[ATTRIBUTES] & TRANSACTIONAL and (
+                transaction is None or not transaction.admits(partition, header)
+            ):
+                return -1
             check_batch(view, at, end, header, partition.log.config, version)
             if not is_true(view, at, end, header):
                 return -1
@@ -170,16 +167,10 @@ class ProduceApi:
         except (DuplicateBatch, KafkaError):
             return -1
 
-    def append_in_transaction(
-        self, partition: Partition, acks: int, view: memoryview, at: int, end: int, version: int, is_true: IsTrue
-    ) -> int:
-        """HOT. The same for a batch of a transaction that is open there."""
-        if end - at < HEADER_SIZE:
-            return -1
-        producer_id, epoch = _PRODUCER.unpack_from(view, at + PRODUCER_AT)
-        if not partition.log.producers.is_open(producer_id, epoch):
-            return -1
-        return self.append_ordinary(partition, acks, view, at, end, version, is_true, 0)
+    def repeated_transaction(self, request: ProduceFrame, version: int) -> RepeatedTransaction | None:
+        """That of requests that are like this one."""
+        name = request.transactional_id
+        return None if name is None else RepeatedTransaction(name, version, self._verifier)
 
     def serve(
         self, connection: Connection, frame: memoryview, version: int, correlation_id: int
@@ -224,20 +215,15 @@ class ProduceApi:
         """Show the transaction all batches that may be its own."""
         now_ms = self._clock.now_ms()
         for topic in work.request.topics:
+            held = self._writable(work, topic)
             for number, (index, at, end) in enumerate(topic.partitions, 1):
                 if not number % _PIECE:
                     yield
                 if end - at < HEADER_SIZE:
                     continue
                 header = BATCH_HEADER.unpack_from(frame, at)
-                if header[MAGIC] != 2 or not is_transactional(header):
-                    continue
-                try:
-                    partition = self._find(work, topic, index)
-                except KafkaError:
-                    transaction.meets(None, header, now_ms)
-                else:
-                    transaction.meets(partition, header, now_ms)
+                if header[MAGIC] == 2 and is_transactional(header):
+                    transaction.meets(held.get(index), header, now_ms)
 
     def _verify(self, transaction: Transaction) -> asyncio.Future[None] | None:
         """Ask the coordinator, if it has to be asked; None if the answer was there at once."""
@@ -247,14 +233,17 @@ class ProduceApi:
         claim = transaction.claim()
         if claim is None:
             return None
-        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[None] | None = None
 
         def told(verdict: Verdict) -> None:
             transaction.told(verdict)
-            answered.set_result(None)
+            if answered is not None:
+                answered.set_result(None)
 
         self._verifier.ask(claim, told)
-        return None if answered.done() else answered
+        if not transaction.answered:
+            answered = asyncio.get_running_loop().create_future()
+        return answered
 
     async def _long_in_transaction(self, connection: Connection, work: Work, frame: memoryview) -> None:
         transaction = work.transaction
@@ -305,15 +294,15 @@ class ProduceApi:
             return
         version, acks, packed = work.version, work.request.acks, work.packed
         held = self._writable(work, topic)
-        unusual = TRANSACTIONAL if work.transaction is None else 0
+        transaction = work.transaction
         pack = _SUCCESS[version].pack
         for data in topic.partitions:
             index, at, end = data
             partition = held.get(index)
-            if partition is None or at >= _QUICK_UNTIL or not (unusual or _belongs(work, partition, frame, at, end)):
+            if partition is None or at >= _QUICK_UNTIL:
                 base = -1
             else:
-                base = self.append_ordinary(partition, acks, frame, at, end, version, is_plain_truth, unusual)
+                base = self.append_ordinary(partition, acks, frame, at, end, version, is_plain_truth, transaction)
             if partition is not None and base >= 0:
                 if acks == _ACKS_ALL and not partition.commits_at_once:
                     self._wait_for(work, len(packed), partition, partition.log.end_offset)
@@ -506,14 +495,6 @@ class ProduceApi:
                 repeated = RepeatedProduce(self, connection, version)
             if repeated.remember(frame, request, partition):
                 peer.prepare(PRODUCE, repeated, name)
-
-
-def _belongs(work: Work, partition: Partition, frame: memoryview, at: int, end: int) -> bool:
-    """HOT. True for a batch that the request's transaction takes, and for one of no transaction."""
-    if work.transaction is None or end - at < HEADER_SIZE:
-        return False
-    header = BATCH_HEADER.unpack_from(frame, at)
-    return not is_transactional(header) or work.transaction.refusal(partition, header) is None
 
 
 def _is_long(request: ProduceFrame, frame: memoryview) -> bool:

@@ -18,10 +18,10 @@ from kafkad.net.reply import Reply
 from kafkad.replica.partition import Partition
 from kafkad.wire.primitives import get_uvarint
 from kafkad.wire.produce import FIRST_FLEXIBLE, ProduceFrame, Template
-from kafkad.wire.records import Header
 
 if TYPE_CHECKING:
     from kafkad.api.produce import ProduceApi
+    from kafkad.api.transaction import Admission
 
 _START = Struct(">2xhi")
 """Api key, version, correlation id."""
@@ -34,23 +34,23 @@ _FIRST_WITH_START_OFFSET: Final = 5
 _ACKS_ALL, _ACKS_NONE = -1, 0
 
 
-Append = Callable[[Partition, int, memoryview, int, int, int, Callable[[memoryview, int, int, Header], bool]], int]
-"""Appends an ordinary batch; -1 for what is not."""
-
-
 class Target:
     """The target of a repeated request, and the response to it."""
 
-    __slots__ = ("acks", "append", "fill", "partition", "request")
+    __slots__ = ("acks", "fill", "partition", "request", "transaction")
 
     def __init__(
-        self, partition: Partition, request: ProduceFrame, fill: Callable[[int, int, int], bytes], append: Append
+        self,
+        partition: Partition,
+        request: ProduceFrame,
+        fill: Callable[[int, int, int], bytes],
+        transaction: Admission | None,
     ) -> None:
         self.partition = partition
         self.request = request
         self.acks = request.acks
         self.fill = fill
-        self.append = append
+        self.transaction = transaction
 
 
 class RepeatedProduce:
@@ -76,9 +76,8 @@ class RepeatedProduce:
             self._targets.clear()
         template = Template(request, self.version)
         fill = template.fill if self.version >= _FIRST_WITH_START_OFFSET else template.fill_v2
-        api = self._api
-        append = api.append_ordinary if request.transactional_id is None else api.append_in_transaction
-        self._targets[repeats] = Target(partition, request, fill, append)
+        transaction = self._api.repeated_transaction(request, self.version)
+        self._targets[repeats] = Target(partition, request, fill, transaction)
         return True
 
     def answer(self, view: memoryview, at: int, end: int) -> Reply | DeferredReply | None:
@@ -98,7 +97,7 @@ class RepeatedProduce:
         if batch_at + length != end:
             return None
         partition, acks = target.partition, target.acks
-        base = target.append(partition, acks, view, batch_at, end, version, is_truth)
+        base = self._api.append_ordinary(partition, acks, view, batch_at, end, version, is_truth, target.transaction)
         if base < 0:
             return None
         if acks == _ACKS_NONE:

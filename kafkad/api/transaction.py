@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
-from kafkad.api.verifier import Claim, Verdict
+from kafkad.api.verifier import Claim, Verdict, Verifier
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.producers import ProducerStates, Verification
 from kafkad.names import TopicPartition
@@ -39,11 +39,51 @@ def is_transactional(header: Header) -> bool:
     return bool(header[ATTRIBUTES] & TRANSACTIONAL) and header[PRODUCER_ID] >= 0
 
 
+class Admission(Protocol):
+    """The transaction of a request, as far as its batches are concerned."""
+
+    def admits(self, partition: Partition, header: Header) -> bool:
+        """HOT. True if this batch may be appended now; KafkaError or False for what has to be looked into."""
+
+
+class RepeatedTransaction:
+    """That of requests for one partition which are sent again and again, in one transaction after the other."""
+
+    __slots__ = ("_adds", "_id", "_verifier")
+
+    def __init__(self, transactional_id: str, version: int, verifier: Verifier) -> None:
+        self._id = transactional_id
+        self._adds = version >= FIRST_ADDING
+        self._verifier = verifier
+
+    def admits(self, partition: Partition, header: Header) -> bool:
+        """The first batch of a transaction as well, where its coordinator can answer on the spot: nothing can come
+        between the answer and the append."""
+        producer_id, epoch = header[PRODUCER_ID], header[PRODUCER_EPOCH]
+        producers = partition.log.producers
+        if producer_id < 0 or producers.is_open(producer_id, epoch):
+            return True
+        producers.check_epoch(producer_id, epoch)
+        if self._adds and header[BASE_SEQUENCE] > 0 and not producers.knows(producer_id):
+            return False
+        return self._verifier.lets_in(self._id, producer_id, epoch, partition.tp, adds=self._adds)
+
+
 class Transaction:
     """Made for one request. First it `meets` all batches, then what its `claim` was answered is `told`; after that
     `refusal` says of each batch whether it may be appended."""
 
-    __slots__ = ("_asked", "_conflict", "_epoch", "_id", "_producer_id", "_refused", "_verified", "_version")
+    __slots__ = (
+        "_asked",
+        "_conflict",
+        "_epoch",
+        "_id",
+        "_producer_id",
+        "_refused",
+        "_verified",
+        "_version",
+        "answered",
+    )
 
     def __init__(self, transactional_id: str, version: int) -> None:
         self._id = transactional_id
@@ -53,6 +93,7 @@ class Transaction:
         self._verified: dict[TopicPartition, _Question] = {}
         self._refused: dict[TopicPartition, KafkaError] = {}
         self._conflict: KafkaError | None = None
+        self.answered = False
 
     @property
     def adds(self) -> bool:
@@ -67,7 +108,9 @@ class Transaction:
             self._conflict = KafkaError(
                 ErrorCode.INVALID_PRODUCER_ID_MAPPING, "one transaction, and batches of several producers"
             )
-        if partition is None or partition.log.producers.is_open(producer_id, epoch):
+        if partition is None or not partition.is_leader or partition.failure is not None:
+            return
+        if partition.log.producers.is_open(producer_id, epoch):
             return
         try:
             verification = self._begun(partition, header, now_ms)
@@ -103,6 +146,7 @@ class Transaction:
         )
 
     def told(self, verdict: Verdict) -> None:
+        self.answered = True
         for tp, question in self._asked.items():
             code = verdict[tp]
             if code is ErrorCode.NONE:
@@ -122,6 +166,9 @@ class Transaction:
     def trusted(self) -> None:
         """Nobody is asked."""
         self._verified = self._asked
+
+    def admits(self, partition: Partition, header: Header) -> bool:
+        return header[PRODUCER_ID] < 0 or self.refusal(partition, header) is None
 
     def refusal(self, partition: Partition, header: Header) -> KafkaError | None:
         """HOT. The reason why this batch must not be appended."""

@@ -46,6 +46,11 @@ class Coordinator(Protocol):
     ) -> None:
         """On this broker. `done` is called at once, if nothing has to be waited for."""
 
+    def lets_in(
+        self, transactional_id: str, producer_id: int, epoch: int, partition: TopicPartition, *, adds: bool
+    ) -> bool:
+        """True if the transaction has the partition, or was given it, here and now; if not, nothing was done."""
+
 
 class Claim(NamedTuple):
     """What a client says by writing to these partitions. `knows_abortable`: it knows TRANSACTION_ABORTABLE."""
@@ -76,6 +81,15 @@ class Verifier:
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked = self._failed = 0
         self._total_ms = 0.0
+
+    def lets_in(
+        self, transactional_id: str, producer_id: int, epoch: int, partition: TopicPartition, *, adds: bool
+    ) -> bool:
+        """HOT. True if the coordinator is here and lets this partition be written to at once; if not, `ask`."""
+        if not self._coordinator().lets_in(transactional_id, producer_id, epoch, partition, adds=adds):
+            return False
+        self._asked += 1
+        return True
 
     def ask(self, claim: Claim, done: OnVerdict) -> None:
         """`done` is told the error of each partition as the client is to see it: before this returns, where the

@@ -50,6 +50,7 @@ def make_transactions(
         return TransactionMachine(
             shard.write,
             queues,
+            writes_at_once=lambda: shard.commits_at_once,
             coordinator_epoch=lambda: shard.partition.leader_epoch,
             take_producer_id=take_producer_id,
             level=level,

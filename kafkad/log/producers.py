@@ -191,9 +191,10 @@ class ProducerStates:
             producer is not None
             and header[BASE_SEQUENCE] == producer.next_sequence
             and header[PRODUCER_EPOCH] == producer.epoch
-            and (header[ATTRIBUTES] & (TRANSACTIONAL | CONTROL) == TRANSACTIONAL) == (producer.txn_start >= 0)
+            and not header[ATTRIBUTES] & CONTROL
+            and (producer.txn_start < 0 or header[ATTRIBUTES] & TRANSACTIONAL)
         ):
-            return
+            return  # whatever is held back comes before it, and is in the log
         self._check_thoroughly(producer, header, marker, origin)
 
     def _check_thoroughly(

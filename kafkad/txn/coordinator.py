@@ -24,6 +24,7 @@ from kafkad.turns import Turns
 from kafkad.txn.machine import Codes, OnAnswer, TransactionMachine, TransactionProbe
 from kafkad.txn.markers import MarkerQueues
 from kafkad.txn.transaction import (
+    BUMPS_EPOCH,
     PREPARED,
     AddPartitions,
     Answer,
@@ -152,6 +153,20 @@ class TransactionCoordinator:
             answered(error.code)
         else:
             machine.verify(transactional_id, producer_id, epoch, partitions, answered)
+
+    def lets_in(
+        self, transactional_id: str, producer_id: int, epoch: int, partition: TopicPartition, *, adds: bool
+    ) -> bool:
+        """HOT. True if the transaction of this producer has the partition, or can be given it at once with `adds`.
+        Otherwise nothing is done, and `add_partitions` says why."""
+        try:
+            machine = self._machine(transactional_id)
+        except KafkaError:
+            return False
+        return machine.has(transactional_id, producer_id, epoch, partition) or (
+            adds
+            and machine.adds_at_once(transactional_id, AddPartitions(producer_id, epoch, (partition,), BUMPS_EPOCH))
+        )
 
     def add_offsets(
         self, transactional_id: str, producer_id: int, epoch: int, group: str, done: OnAnswer, asker: str = ""

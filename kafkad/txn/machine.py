@@ -23,6 +23,7 @@ from kafkad.txn.records import Damaged, Forgotten, Record
 from kafkad.txn.transaction import (
     OK,
     PREPARED,
+    AddPartitions,
     Answer,
     Asked,
     Cause,
@@ -99,6 +100,7 @@ class TransactionMachine:
         write: WriteRecords,
         queues: MarkerQueues,
         *,
+        writes_at_once: Callable[[], bool],
         coordinator_epoch: Callable[[], int],
         take_producer_id: Callable[[], Awaitable[int]],
         level: Callable[[], int],
@@ -107,7 +109,8 @@ class TransactionMachine:
         later: Callable[[Callable[[], None]], None],
         probe: TransactionProbe,
     ) -> None:
-        """`level` is the cluster's transaction version; `later` does what thousands of ids may need in one moment."""
+        """`writes_at_once` tells whether a write is committed before it returns; `level` is the cluster's transaction
+        version; `later` does what thousands of ids may need in one moment."""
         self.transactions: dict[str, Transaction] = {}
         self.damaged: dict[str, str] = {}
         """Ids whose last record cannot be read, and why."""
@@ -115,6 +118,7 @@ class TransactionMachine:
         """Transactions whose last record is to be written again."""
         self._write = write
         self._queues = queues
+        self._writes_at_once = writes_at_once
         self._coordinator_epoch = coordinator_epoch
         self._take_producer_id = take_producer_id
         self._level = level
@@ -209,6 +213,29 @@ class TransactionMachine:
             return
         verification = _Verification(producer_id, epoch, partitions)
         self.ask(name, verification, lambda answer: done(answer.error or verification.found))
+
+    def has(self, name: str, producer_id: int, epoch: int, partition: TopicPartition) -> bool:
+        """HOT. True if this producer's transaction is open and has the partition."""
+        known = self.transactions.get(name)
+        return (
+            known is not None
+            and known.producer_id == producer_id
+            and known.epoch == epoch
+            and known.state is State.ONGOING
+            and partition in known.partitions
+        )
+
+    def adds_at_once(self, name: str, asked: AddPartitions) -> bool:
+        """HOT. True if these partitions have been added; False if that is refused, or would have to be waited for, and
+        nothing is done."""
+        known = self.transactions.get(name)
+        if known is None or known.state in PREPARED or name in self._busy or name in self._held:
+            return False
+        if not self._writes_at_once():
+            return False
+        answers: list[Answer] = []
+        self.ask(name, asked, answers.append)
+        return answers == [OK]
 
     def lacking(self, name: str) -> frozenset[TopicPartition]:
         """The partitions of an id's transaction; of an ended one, those that still lack their marker."""

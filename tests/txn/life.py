@@ -79,6 +79,7 @@ class Life:
         self.machine = TransactionMachine(
             self._write,
             self.queues,
+            writes_at_once=lambda: not self.hold,
             coordinator_epoch=lambda: COORDINATOR_EPOCH,
             take_producer_id=self._take_producer_id,
             level=lambda: self.level,
