@@ -179,6 +179,8 @@ class FakeTransactions:
         """Everything, with this error."""
         self.asked: list[tuple[str, list[TopicPartition], bool]] = []
         self.holding = False
+        self.answers_at_once = False
+        self.let_in: list[tuple[TopicPartition, bool]] = []
         self._held: list[Callable[[], None]] = []
 
     def find(self, key: str) -> BrokerInfo:
@@ -208,8 +210,10 @@ class FakeTransactions:
             done(codes)
 
     def lets_in(self, name: str, producer_id: int, epoch: int, partition: TopicPartition, *, adds: bool) -> bool:
-        """Never at once."""
-        return False
+        if not self.answers_at_once or self._code(name, producer_id, epoch, partition, verify_only=not adds):
+            return False
+        self.let_in.append((partition, adds))
+        return True
 
     def let_go(self) -> None:
         held, self._held = self._held, []

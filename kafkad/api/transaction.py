@@ -110,27 +110,27 @@ class Transaction:
             )
         if partition is None or not partition.is_leader or partition.failure is not None:
             return
-        if partition.log.producers.is_open(producer_id, epoch):
+        producers = partition.log.producers
+        if producers.is_open(producer_id, epoch):
             return
         try:
-            verification = self._begun(partition, header, now_ms)
+            self._check(producers, header)
         except KafkaError as error:
             self._refused[partition.tp] = error
         else:
-            self._asked[partition.tp] = _Question(verification, partition.log.producers, partition.leader_epoch)
+            verification = producers.verify(producer_id, epoch, header[BASE_SEQUENCE], now_ms)
+            self._asked[partition.tp] = _Question(verification, producers, partition.leader_epoch)
 
-    def _begun(self, partition: Partition, header: Header, now_ms: int) -> Verification:
-        producers = partition.log.producers
+    def _check(self, producers: ProducerStates, header: Header) -> None:
         producer_id, epoch, sequence = header[PRODUCER_ID], header[PRODUCER_EPOCH], header[BASE_SEQUENCE]
         producers.check_epoch(producer_id, epoch)
         if epoch != self._epoch:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, "one transaction, and batches of several epochs")
-        if self.adds and sequence > 0 and not producers.knows(producer_id):
+        if sequence > 0 and self.adds and not producers.knows(producer_id):
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"sequence {sequence} of producer {producer_id}, whose transaction begins here with 0",
             )
-        return producers.verify(producer_id, epoch, sequence, now_ms)
 
     def claim(self) -> Claim | None:
         """What the coordinator has to be asked, if anything."""
@@ -147,6 +147,9 @@ class Transaction:
 
     def told(self, verdict: Verdict) -> None:
         self.answered = True
+        if not any(verdict.values()):
+            self._verified = self._asked
+            return
         for tp, question in self._asked.items():
             code = verdict[tp]
             if code is ErrorCode.NONE:
@@ -175,16 +178,16 @@ class Transaction:
         if self._conflict is not None:
             return self._conflict
         producers, tp = partition.log.producers, partition.tp
+        asked = self._verified.get(tp)
+        stands = asked is not None and asked.producers is producers and asked.leader_epoch == partition.leader_epoch
+        if asked is not None and stands and producers.is_verified(header[PRODUCER_ID], asked.verification):
+            return None
         if producers.is_open(header[PRODUCER_ID], header[PRODUCER_EPOCH]):
             return None
         if tp in self._refused:
             return self._refused[tp]
-        asked = self._verified.get(tp)
-        if asked is not None:
-            if asked.producers is not producers or asked.leader_epoch != partition.leader_epoch:
-                return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{tp} was led or kept elsewhere meanwhile")
-            if producers.is_verified(header[PRODUCER_ID], asked.verification):
-                return None
+        if asked is not None and not stands:
+            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{tp} was led or kept elsewhere meanwhile")
         return KafkaError(
             ErrorCode.INVALID_TXN_STATE, f"the transaction of producer {header[PRODUCER_ID]} ended before it had {tp}"
         )

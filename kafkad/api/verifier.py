@@ -99,9 +99,10 @@ class Verifier:
 
         def told(verdict: Verdict) -> None:
             self._total_ms += self._clock.monotonic_ms() - begun_ms
-            codes = {tp: _as_client_sees_it(code, claim) for tp, code in verdict.items()}
-            self._failed += any(codes.values())
-            done(codes)
+            if any(verdict.values()):
+                verdict = {tp: _as_client_sees_it(code, claim) for tp, code in verdict.items()}
+                self._failed += 1
+            done(verdict)
 
         try:
             broker = self._coordinator().find(claim.transactional_id)

@@ -208,8 +208,8 @@ class ProducerStates:
             return
         if header[ATTRIBUTES] & CONTROL:
             self._check_epoch(producer, header)
-            if marker is not None:
-                self._check_coordinator(producer, header, marker)
+            if marker is not None and marker.coordinator_epoch < producer.coordinator_epoch:
+                raise _old_coordinator(header, marker, producer)
             return
         if origin is Origin.CLIENT:
             _raise_if_duplicate(producer, header)
@@ -249,14 +249,6 @@ class ProducerStates:
                 raise self._refusal(header, f"a new epoch ({header[PRODUCER_EPOCH]}) counts from 0")
         elif header[BASE_SEQUENCE] != producer.next_sequence:
             raise self._refusal(header, f"expected {producer.next_sequence}")
-
-    def _check_coordinator(self, producer: Producer, header: Header, marker: ControlRecord) -> None:
-        if marker.coordinator_epoch < producer.coordinator_epoch:
-            raise KafkaError(
-                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-                f"marker for producer {header[PRODUCER_ID]} with coordinator epoch {marker.coordinator_epoch}, "
-                f"older than {producer.coordinator_epoch}, the last one seen",
-            )
 
     def _refusal(self, header: Header, why: str) -> KafkaError:
         return KafkaError(
@@ -342,7 +334,8 @@ class ProducerStates:
         verification = self._verifications.get(producer_id)
         if verification is None or verification.epoch != epoch:
             verification = self._verifications[producer_id] = Verification(epoch, sequence, now_ms)
-        verification.lowest_sequence = min(verification.lowest_sequence, sequence)
+        if sequence < verification.lowest_sequence:
+            verification.lowest_sequence = sequence
         return verification
 
     def is_verified(self, producer_id: int, verification: Verification) -> bool:
@@ -468,6 +461,14 @@ def _old_epoch(producer_id: int, epoch: int, producer: Producer) -> KafkaError:
     return KafkaError(
         ErrorCode.INVALID_PRODUCER_EPOCH,
         f"epoch {epoch} of producer {producer_id} is older than {producer.epoch}, the last one seen",
+    )
+
+
+def _old_coordinator(header: Header, marker: ControlRecord, producer: Producer) -> KafkaError:
+    return KafkaError(
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+        f"marker for producer {header[PRODUCER_ID]} with coordinator epoch {marker.coordinator_epoch}, "
+        f"older than {producer.coordinator_epoch}, the last one seen",
     )
 
 

@@ -149,7 +149,8 @@ class Coordination(Generic[M]):
         """The broker that coordinates `key`; COORDINATOR_NOT_AVAILABLE if there is none."""
         metadata = self._replicas.metadata
         topic = metadata.topics.get(self.topic)
-        index = self.partition_for(key)
+        shard = self._by_key.get(key)
+        index = self.partition_for(key) if shard is None else shard.index
         state = topic.partitions.get(index) if topic is not None else None
         broker = metadata.brokers.get(state.leader) if state is not None else None
         if broker is None:

@@ -118,6 +118,39 @@ def test_the_same_request_again_goes_the_quick_way_while_the_transaction_is_open
     assert len(frames.transactions.asked) == 2
 
 
+@pytest.mark.parametrize("version", VERIFYING + ADDING)
+def test_the_next_transaction_begins_the_quick_way_where_its_coordinator_answers_at_once(
+    frames: Frames, version: int
+) -> None:
+    transactions = frames.transactions
+    transactions.begin(TXN, PID, EPOCH, T0)
+    transactions.answers_at_once = True
+    assert [produce(frames, version, batch(number)) for number in (0, 1)] == [(0, 0), (0, 1)]
+    end(frames)
+    transactions.begin(TXN, PID, EPOCH, *([] if version in ADDING else [T0]))
+    asked = list(transactions.asked)
+    assert produce(frames, version, batch(2)) == (0, 3)
+    assert transactions.let_in == [(T0, version in ADDING)]
+    assert transactions.asked == asked
+    assert T0 in transactions.open[TXN]
+    assert frames.broker.replicas.leader("t", 0).last_stable_offset == 3
+
+
+@pytest.mark.parametrize("version", [9, 12])
+def test_what_begins_too_late_is_refused_on_the_quick_way_as_well(frames: Frames, version: int) -> None:
+    transactions = frames.transactions
+    transactions.begin(TXN, PID, EPOCH, T0)
+    transactions.answers_at_once = True
+    assert produce(frames, version, batch()) == (0, 0)
+    end(frames, epoch=EPOCH + 1, version=2)
+    transactions.begin(TXN, PID, EPOCH + 1, T0)
+    assert produce(frames, version, batch(1))[0] == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert produce(frames, version, batch(1, epoch=EPOCH + 1))[0] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert produce(frames, version, batch(epoch=EPOCH + 2))[0] == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert end_offset(frames) == 2
+    assert produce(frames, version, batch(epoch=EPOCH + 1)) == (0, 2)
+
+
 @pytest.mark.parametrize("version", [9, 12])
 def test_a_batch_that_is_sent_again_is_answered_as_the_first_time(frames: Frames, version: int) -> None:
     frames.transactions.begin(TXN, PID, EPOCH, T0)

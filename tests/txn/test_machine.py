@@ -723,3 +723,30 @@ def test_what_kafka_left_prepared_is_ended(release: str, ids: list[str]) -> None
         assert set(marker.partitions) == {T0, T1}
         assert marker.producer_epoch == known.epoch
         assert marker.version == (2 if release == "4.3" else 0)
+
+
+# Added on the spot
+
+
+@scenario
+async def test_partitions_are_added_at_once_only_where_nothing_has_to_be_waited_for() -> None:
+    life = Life()
+    producer = await life.new()
+    asked = AddPartitions(*producer, (T0,), 2)
+    life.hold = True
+    assert not life.machine.adds_at_once("a", asked)
+    life.hold = False
+    assert not life.disk.records[1:], "nothing was done"
+    assert not life.machine.has("a", *producer, T0)
+    assert life.machine.adds_at_once("a", asked)
+    assert life.machine.has("a", *producer, T0)
+    assert not life.machine.has("a", *producer, T1)
+    assert not life.machine.has("a", producer[0], producer[1] + 1, T0)
+    assert not life.machine.adds_at_once("a", AddPartitions(producer[0], producer[1] + 1, (T1,), 2))
+    assert not life.machine.adds_at_once("unknown", asked)
+    life.hold_markers = True
+    life.end(producer, True)
+    assert not life.machine.adds_at_once("a", asked), "its markers are on their way"
+    assert not life.machine.has("a", *producer, T0)
+    life.write_markers()
+    assert life.known().state is State.COMPLETE_COMMIT
