@@ -1,0 +1,172 @@
+"""The quotas of clients at one broker: what each may still take, and for how long it is not to be read.
+
+All connections of those who share a quota use up the same. Pure: times come from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, NamedTuple
+
+from kafkad.model import Entity
+from kafkad.security.quotas.keys import OF_USERS_AND_CLIENTS, Quota
+from kafkad.security.quotas.levels import Overrides, Sharers, level_of
+from kafkad.security.quotas.rate import Sampled, Steady, TokenBucket, Windows
+
+_MOST_REMEMBERED: Final = 10_000
+"""Client ids are the clients' choice."""
+LONGEST_MS: Final = 2**31 - 1
+
+
+class Meter:
+    """What the sharers of one quota have taken of late, and how long they were made to wait for it."""
+
+    __slots__ = ("_longest_ms", "_steady", "_taken", "quota", "sharers", "throttled", "value")
+
+    def __init__(self, quota: Quota, sharers: Sharers, windows: Windows) -> None:
+        self.quota = quota
+        self.sharers = sharers
+        self.value = float("inf")
+        self.throttled = Sampled(windows)
+        self._taken = Sampled(windows)
+        self._steady = Steady(windows)
+        self._longest_ms = windows.size_ms if quota is Quota.REQUEST else LONGEST_MS
+
+    def take(self, amount: float, now_ms: float) -> int:
+        """The milliseconds for which whoever took this is not to be read; 0 if the quota is kept."""
+        self._taken.add(amount, now_ms)
+        self._steady.add(amount, self.value, now_ms)
+        excess_ms = max(self._taken.excess_ms(self.value, now_ms), self._steady.excess_ms(self.value, now_ms))
+        throttle_ms = round(min(excess_ms, self._longest_ms))
+        if throttle_ms > 0:
+            self.throttled.add(throttle_ms, now_ms)
+        return throttle_ms
+
+    def give_back(self, amount: float, now_ms: float) -> None:
+        """It was not taken after all."""
+        self._taken.add(-amount, now_ms)
+        self._steady.add(-amount, self.value, now_ms)
+
+    @property
+    def most_at_once(self) -> int:
+        """What can be taken at all without more than all windows' worth."""
+        windows = self._taken.windows
+        return int(min(self.value * (windows.number - 1) * windows.size_ms / 1000, LONGEST_MS))
+
+    def rate(self, now_ms: float) -> float:
+        return self._taken.rate(now_ms)
+
+    def is_idle(self, now_ms: float) -> bool:
+        return self._taken.is_idle(now_ms)
+
+
+class Mutations:
+    """Partitions that the sharers may have created and deleted."""
+
+    __slots__ = ("bucket", "sharers", "throttled")
+
+    def __init__(self, sharers: Sharers, windows: Windows) -> None:
+        self.sharers = sharers
+        self.bucket = TokenBucket(windows, 0.0)
+        self.throttled = Sampled(windows)
+
+    def wait_ms(self, now_ms: float) -> int:
+        return round(min(self.bucket.wait_ms(now_ms), LONGEST_MS))
+
+    def is_idle(self, now_ms: float) -> bool:
+        return self.bucket.is_idle(now_ms)
+
+
+class Budget(NamedTuple):
+    """The quotas of one client; None where it has none."""
+
+    produce: Meter | None
+    fetch: Meter | None
+    request: Meter | None
+    mutations: Mutations | None
+
+
+_UNLIMITED: Final = Budget(None, None, None, None)
+
+
+class ClientQuotas:
+    """`entities` says what each has; `changed` is to be called when it says something else."""
+
+    def __init__(self, entities: Mapping[Entity, Overrides], windows: Windows, controller_windows: Windows) -> None:
+        self._entities = entities
+        self._windows = windows
+        self._controller_windows = controller_windows
+        self._budgets: dict[tuple[str, str], Budget | None] = {}
+        self._meters: dict[tuple[Quota, Sharers], Meter | Mutations] = {}
+
+    @property
+    def any(self) -> bool:
+        """False as long as no client can have a quota."""
+        return any(
+            quota in overrides
+            for entity, overrides in self._entities.items()
+            if entity.ip is None
+            for quota in OF_USERS_AND_CLIENTS
+        )
+
+    def changed(self) -> None:
+        """What has been taken still counts, for those who still have a quota."""
+        self._budgets.clear()
+
+    def resize(self, windows: Windows, controller_windows: Windows) -> None:
+        """Measuring begins anew if the windows are others."""
+        if (windows, controller_windows) != (self._windows, self._controller_windows):
+            self._windows, self._controller_windows = windows, controller_windows
+            self._budgets.clear()
+            self._meters.clear()
+
+    def of(self, user: str, client: str, now_ms: float) -> Budget | None:
+        """None for a client without a quota."""
+        try:
+            return self._budgets[user, client]
+        except KeyError:
+            self._make_room(now_ms)
+            budget = self._budgets[user, client] = self._found(user, client)
+            return budget
+
+    def meters(self) -> Iterator[Meter | Mutations]:
+        yield from self._meters.values()
+
+    def _found(self, user: str, client: str) -> Budget | None:
+        budget = Budget(
+            produce=self._meter(Quota.PRODUCE, user, client),
+            fetch=self._meter(Quota.FETCH, user, client),
+            request=self._meter(Quota.REQUEST, user, client),
+            mutations=self._mutations(user, client),
+        )
+        return None if budget == _UNLIMITED else budget
+
+    def _meter(self, quota: Quota, user: str, client: str) -> Meter | None:
+        found = level_of(quota, user, client, self._entities)
+        if found is None:
+            return None
+        value, sharers = found
+        meter = self._meters.get((quota, sharers))
+        if not isinstance(meter, Meter):
+            meter = self._meters[quota, sharers] = Meter(quota, sharers, self._windows)
+        meter.value = value
+        return meter
+
+    def _mutations(self, user: str, client: str) -> Mutations | None:
+        found = level_of(Quota.MUTATION, user, client, self._entities)
+        if found is None:
+            return None
+        value, sharers = found
+        mutations = self._meters.get((Quota.MUTATION, sharers))
+        if not isinstance(mutations, Mutations):
+            mutations = self._meters[Quota.MUTATION, sharers] = Mutations(sharers, self._controller_windows)
+        mutations.bucket.rate = value
+        return mutations
+
+    def _make_room(self, now_ms: float) -> None:
+        if len(self._budgets) < _MOST_REMEMBERED and len(self._meters) < _MOST_REMEMBERED:
+            return
+        self._budgets.clear()
+        self._meters = {key: meter for key, meter in self._meters.items() if not meter.is_idle(now_ms)}
+        while len(self._meters) >= _MOST_REMEMBERED:
+            del self._meters[next(iter(self._meters))]

@@ -1,0 +1,117 @@
+"""Eight levels of quotas, who shares them, and what happens when they change."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkad.model import DEFAULT, Entity
+from kafkad.security.quotas import clients
+from kafkad.security.quotas.clients import Budget, ClientQuotas
+from kafkad.security.quotas.keys import Quota
+from kafkad.security.quotas.levels import Overrides, level_of, levels
+from kafkad.security.quotas.rate import Windows
+
+OWN, OF_USER, OF_CLIENT = ("u", "c"), ("u", ""), ("", "c")
+LEVELS = [
+    (Entity(user="u", client="c"), OWN),
+    (Entity(user="u", client=DEFAULT), OWN),
+    (Entity(user="u"), OF_USER),
+    (Entity(user=DEFAULT, client="c"), OWN),
+    (Entity(user=DEFAULT, client=DEFAULT), OWN),
+    (Entity(user=DEFAULT), OF_USER),
+    (Entity(client="c"), OF_CLIENT),
+    (Entity(client=DEFAULT), OF_CLIENT),
+]
+
+
+class Room:
+    def __init__(self) -> None:
+        self.entities: dict[Entity, Overrides] = {}
+        self.quotas = ClientQuotas(self.entities, Windows(), Windows())
+
+    def give(self, entity: Entity, **overrides: str) -> None:
+        self.entities[entity] = overrides
+        self.quotas.changed()
+
+    def of(self, user: str, client: str) -> Budget:
+        budget = self.quotas.of(user, client, 0)
+        assert budget is not None
+        return budget
+
+
+def test_each_level_stands_before_those_after_it() -> None:
+    assert [entity for entity, _ in LEVELS] == list(levels("u", "c"))
+    everything = {entity: {"producer_byte_rate": str(place)} for place, (entity, _) in enumerate(LEVELS)}
+    for place, (entity, sharers) in enumerate(LEVELS):
+        assert level_of(Quota.PRODUCE, "u", "c", everything) == (place, sharers)
+        del everything[entity]
+    assert level_of(Quota.PRODUCE, "u", "c", everything) is None
+
+
+def test_a_level_without_this_quota_hides_nothing() -> None:
+    entities = {Entity(user="u"): {"request_percentage": "5"}, Entity(client="c"): {"producer_byte_rate": "7"}}
+    assert level_of(Quota.PRODUCE, "u", "c", entities) == (7, OF_CLIENT)
+    assert level_of(Quota.REQUEST, "u", "c", entities) == (5, OF_USER)
+    assert level_of(Quota.FETCH, "u", "c", entities) is None
+
+
+def test_what_is_no_number_limits_nobody() -> None:
+    assert level_of(Quota.PRODUCE, "u", "c", {Entity(user="u"): {"producer_byte_rate": "much"}}) is None
+
+
+def test_who_shares_a_quota() -> None:
+    room = Room()
+    room.give(Entity(user="u"), producer_byte_rate="1000")
+    room.give(Entity(client=DEFAULT), consumer_byte_rate="1000")
+    assert room.of("u", "a").produce is room.of("u", "b").produce
+    assert room.of("u", "a").fetch is room.of("v", "a").fetch, "users with one client id share a budget of clients"
+    assert room.of("u", "a").fetch is not room.of("u", "b").fetch
+    assert room.of("v", "a").produce is None
+
+
+def test_nobody_has_a_quota() -> None:
+    room = Room()
+    assert not room.quotas.any
+    room.give(Entity(user="u"), **{"SCRAM-SHA-256": "salt=…"})
+    room.give(Entity(ip="10.0.0.1"), connection_creation_rate="5")
+    assert not room.quotas.any
+    room.give(Entity(user=DEFAULT), request_percentage="5")
+    assert room.quotas.any
+
+
+def test_another_value_counts_at_once_and_what_was_taken_still_counts() -> None:
+    room = Room()
+    room.give(Entity(user="u"), producer_byte_rate="1000")
+    before = room.of("u", "c").produce
+    assert before is not None and before.take(10_000, 0) == 0
+    room.give(Entity(user="u"), producer_byte_rate="500")
+    after = room.of("u", "c").produce
+    assert after is before
+    assert after.take(0, 0) == 10_000
+    room.give(Entity(user="u"))
+    assert room.quotas.of("u", "c", 0) is None
+
+
+def test_other_windows_measure_anew() -> None:
+    room = Room()
+    room.give(Entity(user="u"), producer_byte_rate="1000", controller_mutation_rate="2")
+    before = room.of("u", "c")
+    room.quotas.resize(Windows(), Windows())
+    assert room.of("u", "c").produce is before.produce
+    room.quotas.resize(Windows(number=2), Windows(number=5))
+    after = room.of("u", "c")
+    assert after.produce is not before.produce
+    assert after.produce is not None and after.produce.most_at_once == 1000
+    assert after.mutations is not None and after.mutations.bucket.windows.number == 5
+
+
+def test_client_ids_cannot_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "_MOST_REMEMBERED", 100)
+    room = Room()
+    room.give(Entity(user="u", client="c"), producer_byte_rate="1000")
+    room.give(Entity(client=DEFAULT), producer_byte_rate="1000")
+    for number in range(1000):
+        budget = room.quotas.of("", str(number), number)
+        assert budget is not None and budget.produce is not None
+        budget.produce.take(1, number)
+        assert len(list(room.quotas.meters())) <= 100
