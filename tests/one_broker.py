@@ -49,6 +49,7 @@ ENDPOINTS = (
 
 class _Listener:
     name = "PLAINTEXT"
+    apart = False
 
 
 class FakeConnection:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kafkad.api.audit import Audit
     from kafkad.api.peer import Peer
     from kafkad.api.routes import Route
+    from kafkad.api.throttling import Throttle
     from kafkad.api.verifier import Verifier
     from kafkad.cluster.acls import Acls
     from kafkad.cluster.configs import DynamicConfigs
@@ -78,13 +79,17 @@ class Context:
 class Request:
     """One request as a handler sees it, beside its message."""
 
-    __slots__ = ("connection", "frame", "header")
+    __slots__ = ("connection", "frame", "header", "throttle")
 
-    def __init__(self, header: RequestHeader, connection: Connection, frame: memoryview) -> None:
-        """`frame` is there only while the handler is called: its bytes are received over afterwards."""
+    def __init__(
+        self, header: RequestHeader, connection: Connection, frame: memoryview, throttle: Throttle | None = None
+    ) -> None:
+        """`frame` is there only while the handler is called: its bytes are received over afterwards. `throttle` is None
+        for a client without quotas."""
         self.header = header
         self.connection = connection
         self.frame = frame
+        self.throttle = throttle
 
     @property
     def version(self) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafkad.api.context import Context, Request
+from kafkad.api.throttling import MutationQuota
 from kafkad.controller.topics import MorePartitions, TopicResult
 from kafkad.errors import KafkaError
 from kafkad.wire.messages.create_partitions import (
@@ -14,19 +15,25 @@ from kafkad.wire.messages.create_partitions import (
     CreatePartitionsTopicResult,
 )
 
+_FIRST_WITH_QUOTAS = 3
+
 
 async def handle(context: Context, request: Request, message: CreatePartitionsRequest) -> CreatePartitionsResponse:
     """A topic that the request names twice is refused once."""
-    results = {result.name: result for result in await _add(context, message)}
-    return CreatePartitionsResponse(results=[_result(result) for result in results.values()])
+    quota = MutationQuota(request.throttle, strict=request.version >= _FIRST_WITH_QUOTAS)
+    results = {result.name: result for result in await _add(context, message, quota)}
+    response = CreatePartitionsResponse(results=[_result(result) for result in results.values()])
+    quota.say(response)
+    return response
 
 
-async def _add(context: Context, message: CreatePartitionsRequest) -> Sequence[TopicResult]:
+async def _add(context: Context, message: CreatePartitionsRequest, quota: MutationQuota) -> Sequence[TopicResult]:
     try:
         return await context.controller.create_partitions(
             [_more(topic) for topic in message.topics],
             timeout_ms=message.timeout_ms,
             validate_only=message.validate_only,
+            admit=quota.admit,
         )
     except KafkaError as error:
         return [TopicResult(name=topic.name, error=error) for topic in message.topics]

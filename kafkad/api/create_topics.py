@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafkad.api.context import Context, Request
+from kafkad.api.throttling import MutationQuota
 from kafkad.config.describe import describe_topic
 from kafkad.controller.topics import NewTopic, TopicResult
 from kafkad.errors import ErrorCode, KafkaError
@@ -18,6 +19,7 @@ from kafkad.wire.messages.create_topics import (
 )
 
 _FIRST_WITH_CONFIGS = 5
+_FIRST_WITH_QUOTAS = 6
 
 
 async def handle(context: Context, request: Request, message: CreateTopicsRequest) -> CreateTopicsResponse:
@@ -29,9 +31,11 @@ async def handle(context: Context, request: Request, message: CreateTopicsReques
         if not _repeats_a_partition(topic):
             wanted.append(_new_topic(topic))
             overrides[topic.name] = {c.name: c.value or "" for c in topic.configs}
-    results = await _create(context, message, wanted)
+    quota = MutationQuota(request.throttle, strict=request.version >= _FIRST_WITH_QUOTAS)
+    results = await _create(context, message, wanted, quota)
     with_configs = request.version >= _FIRST_WITH_CONFIGS
     response = CreateTopicsResponse()
+    quota.say(response)
     described: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
     for result in results:
         await turns.give_way()
@@ -51,10 +55,12 @@ async def handle(context: Context, request: Request, message: CreateTopicsReques
     return response
 
 
-async def _create(context: Context, message: CreateTopicsRequest, topics: list[NewTopic]) -> Sequence[TopicResult]:
+async def _create(
+    context: Context, message: CreateTopicsRequest, topics: list[NewTopic], quota: MutationQuota
+) -> Sequence[TopicResult]:
     try:
         return await context.controller.create_topics(
-            topics, timeout_ms=message.timeout_ms, validate_only=message.validate_only
+            topics, timeout_ms=message.timeout_ms, validate_only=message.validate_only, admit=quota.admit
         )
     except KafkaError as error:
         return [TopicResult(name=topic.name, error=error) for topic in topics]

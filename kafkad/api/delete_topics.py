@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from kafkad.api.context import Context, Request
+from kafkad.api.throttling import MutationQuota
 from kafkad.controller.controller import DeletedTopic
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.names import NO_TOPIC_ID
@@ -14,6 +15,7 @@ from kafkad.wire.messages.delete_topics import (
 )
 
 _FIRST_WITH_IDS = 6
+_FIRST_WITH_QUOTAS = 5
 _FIRST_WITH_ITS_OWN_REFUSAL = 3
 
 
@@ -26,13 +28,17 @@ async def handle(context: Context, request: Request, message: DeleteTopicsReques
     sound = [topic for topic in asked if _is_named_once(topic)]
     error = KafkaError(ErrorCode.INVALID_REQUEST, "a topic to delete has either a name or an id")
     response = _all_refused([topic for topic in asked if not _is_named_once(topic)], error)
+    quota = MutationQuota(request.throttle, strict=request.version >= _FIRST_WITH_QUOTAS)
     try:
         deleted = await context.controller.delete_topics(
-            [topic.topic_id if topic.name is None else topic.name for topic in sound], timeout_ms=message.timeout_ms
+            [topic.topic_id if topic.name is None else topic.name for topic in sound],
+            timeout_ms=message.timeout_ms,
+            admit=quota.admit,
         )
     except KafkaError as refusal:
         return _all_refused(asked, refusal)
     response.responses += map(_result, deleted)
+    quota.say(response)
     return response
 
 

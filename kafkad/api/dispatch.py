@@ -19,6 +19,7 @@ from kafkad.api.permissions import Handler, guarded
 from kafkad.api.prepared import NO_REPLY, Grounds
 from kafkad.api.produce import ProduceApi
 from kafkad.api.routes import API_VERSIONS, BY_KEY, FETCH, PRODUCE, Route
+from kafkad.api.throttling import Throttle, Throttling
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.metrics import RequestProbe
 from kafkad.net.connection import Connection, DeferredReply
@@ -75,6 +76,8 @@ class Dispatcher:
         self._jobs = jobs
         self._authorizer = authorizer
         self._logins = logins
+        self.throttling: Throttling | None = None
+        """None while no client has a quota."""
         self._grounds = Grounds()
         context.replicas.on_topic_changed.append(self._grounds.topic_changed)
 
@@ -92,6 +95,11 @@ class Dispatcher:
         """Drops all prepared answers: the authorizer may decide differently from now on."""
         self._grounds.everything_changed()
 
+    def throttle_by(self, throttling: Throttling | None) -> None:
+        """Clients' quotas have changed; None if there are none. Answers that were prepared know nothing of them."""
+        self.throttling = throttling
+        self._grounds.everything_changed()
+
     @property
     def idle(self) -> bool:
         """True if no handler is at work, and no reply that one has promised is still due."""
@@ -102,6 +110,7 @@ class Dispatcher:
         started = perf_counter_ns()
         key, version, correlation_id = _START.unpack_from(view, at)
         peer: Peer = connection.peer
+        throttle = None if self.throttling is None else self.throttling.of(connection, view, at)
         prepared = peer.prepared.get(key)
         answer = None if prepared is None else prepared.answer(view, at, end)
         if answer is not None:
@@ -117,9 +126,9 @@ class Dispatcher:
             elif not route.first <= version <= route.last:
                 reply = self._refuse_version(route, version, correlation_id)
             elif key == FETCH:
-                reply = self._fetch.serve(connection, view[at:end], version, correlation_id)
+                reply = self._fetch.serve(connection, view[at:end], version, correlation_id, throttle)
             else:
-                return self._route(connection, route, view[at:end], started)
+                return self._route(connection, route, view[at:end], started, throttle)
         probe, now = self._probes[key], perf_counter_ns()
         if connection.waited_us:
             probe.record_queued(connection.waited_us)
@@ -129,7 +138,7 @@ class Dispatcher:
             reply.on_reply = partial(_record_wait, probe, started, now)
         else:
             probe.record((now - started) // 1000)
-        return reply
+        return reply if throttle is None or key == FETCH else throttle.produced(key, version, end - at, reply)
 
     def _refuse_version(self, route: Route, version: int, correlation_id: int) -> Reply:
         """ApiVersions answers any version, in version 0, so that the client can try again lower; others end here."""
@@ -139,16 +148,18 @@ class Dispatcher:
 
         return encode_response(API_VERSIONS, 0, correlation_id, unsupported(route))
 
-    def _route(self, connection: Connection, route: Route, frame: memoryview, started: int) -> Reply | Pending:
+    def _route(
+        self, connection: Connection, route: Route, frame: memoryview, started: int, throttle: Throttle | None
+    ) -> Reply | Pending:
         header, body_at = read_request_header(frame, 0)
         if connection.waited_us:
             self._probes[route.key].record_queued(connection.waited_us)
         if len(frame) > _LARGE_FRAME:
-            request = Request(header, connection, connection.own(frame))
+            request = Request(header, connection, connection.own(frame), throttle)
             asked = _Asked(route, request, None, started)
             return self._in_pieces(asked, self._read_and_handled(asked, body_at))
         message = decode(request_class(route.key), header.api_version, frame[body_at:])
-        asked = _Asked(route, Request(header, connection, frame), message, started)
+        asked = _Asked(route, Request(header, connection, frame, throttle), message, started)
         try:
             return self._settle(asked, self._handler(route)(self._context, asked.request, message))
         except KafkaError as error:
@@ -166,6 +177,8 @@ class Dispatcher:
 
     def _settle(self, asked: _Asked, response: Any) -> Reply | Pending:
         """Turn the handler's result into the reply, now or later."""
+        if asked.request.throttle is not None:
+            asked.request.throttle.rest()
         if isinstance(response, Generator):
             return self._in_pieces(asked, response)
         if isinstance(response, Coroutine):
@@ -190,7 +203,8 @@ class Dispatcher:
 
     def _in_pieces(self, asked: _Asked, handled: Pieces[Any]) -> Reply | Pending:
         alone = len(asked.request.frame) > _SMALL_IN_MEMORY
-        job = self._jobs.do(self._answered(asked, handled), alone=alone)
+        answered, throttle = self._answered(asked, handled), asked.request.throttle
+        job = self._jobs.do(answered if throttle is None else throttle.timed(answered), alone=alone)
         if not job.done():
             self._wait(job, partial(self._answer, asked))
             return PENDING
@@ -206,7 +220,9 @@ class Dispatcher:
         return response if isinstance(response, Awaitable) else (yield from self._encoded(asked, response))
 
     def _encoded(self, asked: _Asked, response: Any) -> Pieces[Reply]:
-        header = asked.request.header
+        header, throttle = asked.request.header, asked.request.throttle
+        if throttle is not None:
+            throttle.answered(asked.message, response)
         reply = yield from encode_response_in_pieces(
             header.api_key, header.api_version, header.correlation_id, response
         )
@@ -246,7 +262,9 @@ class Dispatcher:
         or_close(asked.request.connection, asked.route.name, reply)
 
     def _encode(self, asked: _Asked, response: Any) -> Reply:
-        header = asked.request.header
+        header, throttle = asked.request.header, asked.request.throttle
+        if throttle is not None:
+            throttle.answered(asked.message, response)
         reply = encode_response(header.api_key, header.api_version, header.correlation_id, response)
         self._note(asked, response, count_errors(response))
         return reply
@@ -276,9 +294,10 @@ def _told(response: T) -> Pieces[T]:
     return response
 
 
-def _record_wait(probe: RequestProbe, started: int, local_end: int) -> None:
+def _record_wait(probe: RequestProbe, started: int, local_end: int, reply: Reply | None) -> Reply | None:
     """The answer is there to a request whose handler was done with it at `local_end`."""
     probe.record_wait((local_end - started) // 1000, (perf_counter_ns() - local_end) // 1000)
+    return reply
 
 
 def _refusal(asked: _Asked, error: KafkaError) -> Any:

@@ -15,6 +15,7 @@ from kafkad.api.fetch_repeat import RepeatedFetch, may_repeat
 from kafkad.api.fetch_session import FetchSessions, Followed, Session
 from kafkad.api.peer import Peer
 from kafkad.api.routes import FETCH
+from kafkad.api.throttling import Throttle
 from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.epochs import LeaderEpochs
@@ -44,6 +45,8 @@ _PIECE = 63
 """A bit mask: large fetches are worked on in pieces of so many partitions and one."""
 _LARGE_REQUEST = 4 * 1024
 _MANY_PARTITIONS = 200
+_ENVELOPE, _EACH = 24, 48
+"""About as many bytes as an answer has around its partitions, and around the records of each."""
 _SMALL_IN_MEMORY = 64 * 1024
 """Larger requests are worked on one at a time."""
 
@@ -84,24 +87,33 @@ class FetchApi:
         self.reads_nearest = False
         """True if consumers that say their rack may read from followers, and are sent to one in it."""
 
-    def serve(self, connection: Connection, request: memoryview, version: int, correlation_id: int) -> Reply | Pending:
+    def serve(
+        self,
+        connection: Connection,
+        request: memoryview,
+        version: int,
+        correlation_id: int,
+        throttle: Throttle | None = None,
+    ) -> Reply | Pending:
         if len(request) > _LARGE_REQUEST:
-            large = self._large(connection, connection.own(request), version, correlation_id)
+            large = self._large(connection, connection.own(request), version, correlation_id, throttle)
             return self._in_pieces(connection, large, alone=len(request) > _SMALL_IN_MEMORY)
         _, body_at = read_request_header(request)
         frame = read_fetch(request, body_at, version)
+        if throttle is not None:
+            frame, throttle = _held(frame, throttle)
         try:
             session = at_once(self.sessions.open(frame, version >= FIRST_WITH_TOPIC_IDS, self._clock.monotonic_ms()))
         except KafkaError as error:
             return _whole(pack_start(version, correlation_id, error.code, 0, 0), [], version)
-        attempt = _Attempt(self, frame, session, version, correlation_id)
+        attempt = _Attempt(self, frame, session, version, correlation_id, throttle)
         if attempt.is_large:
             return self._in_pieces(connection, self._attempted(connection, attempt), alone=False)
         reply = at_once(attempt.reply(final=frame.max_wait_ms <= 0 or not session.followed))
         if reply is None:
             self._wait(connection, attempt, frame.max_wait_ms)
             return PENDING
-        if type(reply) is list and not self._reads_nearest(frame) and may_repeat(frame, session):
+        if type(reply) is list and throttle is None and not self._reads_nearest(frame) and may_repeat(frame, session):
             [followed] = session.followed.values()
             partition = followed.partition
             assert partition is not None
@@ -110,16 +122,24 @@ class FetchApi:
         return reply
 
     def _large(
-        self, connection: Connection, request: memoryview, version: int, correlation_id: int
+        self,
+        connection: Connection,
+        request: memoryview,
+        version: int,
+        correlation_id: int,
+        throttle: Throttle | None,
     ) -> Pieces[Reply | Pending]:
         _, body_at = read_request_header(request)
         frame = yield from read_fetch_in_pieces(request, body_at, version)
+        if throttle is not None:
+            frame, throttle = _held(frame, throttle)
         by_id = version >= FIRST_WITH_TOPIC_IDS
         try:
             session = yield from self.sessions.open(frame, by_id, self._clock.monotonic_ms())
         except KafkaError as error:
             return _whole(pack_start(version, correlation_id, error.code, 0, 0), [], version)
-        return (yield from self._attempted(connection, _Attempt(self, frame, session, version, correlation_id)))
+        attempt = _Attempt(self, frame, session, version, correlation_id, throttle)
+        return (yield from self._attempted(connection, attempt))
 
     def _attempted(self, connection: Connection, attempt: _Attempt) -> Pieces[Reply | Pending]:
         reply = yield from attempt.reply(final=attempt.due_ms <= self._clock.monotonic_ms())
@@ -269,6 +289,18 @@ class FetchApi:
         return partition
 
 
+def _held(frame: FetchFrame, throttle: Throttle) -> tuple[FetchFrame, Throttle | None]:
+    """The request of a client that has quotas: no answer to it is so large that it could never pass. Other brokers have
+    none."""
+    if frame.replica_id >= 0 or not throttle.limits_fetches:
+        return frame, None
+    most = throttle.most_fetched
+    if most is None:
+        return frame, throttle
+    max_bytes = min(frame.max_bytes, most)
+    return frame._replace(max_bytes=max_bytes, min_bytes=min(frame.min_bytes, max_bytes // 2)), throttle
+
+
 def _sent_to(preferred: int, followed: Followed, partition: Partition, read_committed: bool) -> Found:
     high_watermark, stable, _ = partition.visible(read_committed)
     aborted: list[tuple[int, int]] | None = [] if read_committed else None
@@ -295,14 +327,24 @@ class _Attempt:
         "_correlation_id",
         "_frame",
         "_session",
+        "_throttle",
         "_version",
         "_watches",
         "due_ms",
         "is_large",
     )
 
-    def __init__(self, api: FetchApi, frame: FetchFrame, session: Session, version: int, correlation_id: int) -> None:
+    def __init__(
+        self,
+        api: FetchApi,
+        frame: FetchFrame,
+        session: Session,
+        version: int,
+        correlation_id: int,
+        throttle: Throttle | None,
+    ) -> None:
         self._api = api
+        self._throttle = throttle
         self._arrives = True
         self._frame = frame
         self._session = session
@@ -346,6 +388,8 @@ class _Attempt:
         found, total, urgent = yield from self._look(everything if whole else session.moved, arrives)
         if total < self._frame.min_bytes and not final and not urgent:
             return None
+        if throttle_ms := self._throttle_ms(total, len(found)):
+            return (yield from self._nothing(throttle_ms))
         if not whole and not session.incremental:
             found, _, _ = yield from self._look(everything, False)
         session.busy = False
@@ -363,7 +407,21 @@ class _Attempt:
                 found = news
         return (yield from self._pack(found))
 
+    def _throttle_ms(self, total: int, partitions: int) -> int:
+        return 0 if self._throttle is None else self._throttle.fetched(total + _ENVELOPE + _EACH * partitions)
+
+    def _nothing(self, throttle_ms: int) -> Pieces[Reply]:
+        """The client is to ask again later. What its session was told stays true, and a new one does not begin."""
+        session, version = self._session, self._version
+        session.busy = False
+        if not session.incremental:
+            self._api.sessions.drop(session)
+            yield from session.close()
+        return _whole(pack_start(version, self._correlation_id, 0, session.id, 0, throttle_ms), [], version)
+
     def _look(self, wanted: Iterable[Followed], arrives: bool) -> Pieces[tuple[list[Found], int, bool]]:
+        if self._throttle is not None:
+            self._throttle.work()
         return self._api.read_all(self._frame, self._session, list(wanted), arrives, self._watches)
 
     def _pack(self, found: list[Found]) -> Pieces[Reply]:

@@ -225,6 +225,11 @@ class FetchSessions:
             session.id = NO_SESSION
         return session
 
+    def drop(self, session: Session) -> None:
+        """It is to be forgotten before anybody has been told of it."""
+        self._sessions.pop(session.id, None)
+        session.id = NO_SESSION
+
     def awaits(self, session: Session, epoch: int) -> bool:
         """True if a request with this epoch is the next one of a session that is still kept."""
         return session.epoch == epoch and self._sessions.get(session.id) is session

@@ -66,6 +66,7 @@ def registry(
     offsets: OffsetCommitter,
     verifier: Verifier,
     transactions: Collector,
+    quotas: Collector,
     config: Callable[[], Config],
     logins: Logins | None = None,
 ) -> Registry:
@@ -92,6 +93,7 @@ def registry(
         offsets.collect,
         verifier.collect,
         transactions,
+        quotas,
         lambda: idle_families(idle()),
         build_families,
         process_families,

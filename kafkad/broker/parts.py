@@ -32,6 +32,7 @@ from kafkad.broker.identity import choose_broker_id, claim_directories
 from kafkad.broker.leave_isr import leave_isrs
 from kafkad.broker.lifecycle import Lifecycle
 from kafkad.broker.membership import Follower, Membership
+from kafkad.broker.quotas import QuotasInForce
 from kafkad.broker.settings import Settings
 from kafkad.broker.takeover import stored_ids, take_over, tell_of_mended, tell_of_strays
 from kafkad.cleaner.cleaner import Cleaner
@@ -188,6 +189,7 @@ class Parts:
     context: Context
     dispatcher: Dispatcher
     logins: Logins | None
+    quotas: QuotasInForce
     upkeep: Upkeep
     cleaner: Cleaner
 
@@ -274,6 +276,7 @@ class Parts:
         self.fetch.max_bytes = config.int("fetch.max.bytes")
         self.produce.verifies = config.bool("transaction.partition.verification.enable")
         self.platform.server.apply(settings.limits())
+        self.quotas.settings_changed()
         self.platform.logs.expire_producers_after(config.int("producer.id.expiration.ms"))
         self.cleaner.settings_changed()
         loggers.set_default_level(config.str("kafkad.log.level"))
@@ -298,6 +301,7 @@ class Parts:
             offsets=self.coordinators.offsets,
             verifier=self.verifier,
             transactions=self.coordinators.transaction_families,
+            quotas=self.quotas.collect,
             config=lambda: self.settings.config,
             logins=self.logins,
         )
@@ -411,12 +415,14 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
         context=context,
         dispatcher=dispatcher,
         logins=logins,
+        quotas=QuotasInForce(loaded.configs.entities, dispatcher, config, platform.clock),
         upkeep=Upkeep(platform.logs, replicas, durable, config, threads, platform.timers),
         cleaner=Cleaner(replicas, config, threads, platform.timers),
     )
     loaded.configs.listen(ConfigNode.TOPICS, lambda topic, overrides: replicas.topic_config_changed(topic))
     loaded.configs.listen(ConfigNode.TOPICS, lambda topic, overrides: controller.configs_changed(topic))
     loaded.configs.listen(ConfigNode.BROKERS, lambda name, overrides: parts.overrides_changed())
+    parts.quotas.follow()
     return parts
 
 

@@ -24,7 +24,7 @@ from kafkad.controller.leadership import Answers, ControllerMoved, ControllerPar
 from kafkad.controller.reachability import CutOff, is_minority
 from kafkad.controller.reassignments import Target
 from kafkad.controller.term import ControllerSettings, Term
-from kafkad.controller.topics import CheckConfig, MorePartitions, NewTopic, TopicResult
+from kafkad.controller.topics import Admit, CheckConfig, MorePartitions, NewTopic, TopicResult, admit_all
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.readable import readable, required
 from kafkad.meta.store import (
@@ -142,30 +142,39 @@ class Controller:
     # Operations.
 
     async def create_topics(
-        self, topics: Sequence[NewTopic], *, timeout_ms: int, validate_only: bool = False
+        self, topics: Sequence[NewTopic], *, timeout_ms: int, validate_only: bool = False, admit: Admit = admit_all
     ) -> list[TopicResult]:
         """Results in the order of `topics`. Without error, clients find the topic at this broker."""
-        results, answers = await self._operate(lambda term: term.topics.create(topics, validate_only=validate_only))
-        return await self._in_time(results, answers, timeout_ms, validate_only)
-
-    async def create_partitions(
-        self, requests: Sequence[MorePartitions], *, timeout_ms: int, validate_only: bool = False
-    ) -> list[TopicResult]:
         results, answers = await self._operate(
-            lambda term: term.topics.add_partitions(requests, validate_only=validate_only)
+            lambda term: term.topics.create(topics, validate_only=validate_only, admit=admit)
         )
         return await self._in_time(results, answers, timeout_ms, validate_only)
 
-    async def delete_topics(self, topics: Sequence[str | TopicId], *, timeout_ms: int) -> list[DeletedTopic]:
+    async def create_partitions(
+        self,
+        requests: Sequence[MorePartitions],
+        *,
+        timeout_ms: int,
+        validate_only: bool = False,
+        admit: Admit = admit_all,
+    ) -> list[TopicResult]:
+        results, answers = await self._operate(
+            lambda term: term.topics.add_partitions(requests, validate_only=validate_only, admit=admit)
+        )
+        return await self._in_time(results, answers, timeout_ms, validate_only)
+
+    async def delete_topics(
+        self, topics: Sequence[str | TopicId], *, timeout_ms: int, admit: Admit = admit_all
+    ) -> list[DeletedTopic]:
         """Deletes topics by name or id. Without error, the topic is gone, except on brokers that are down."""
-        results, waiting = await self._operate(lambda term: self._delete(term, topics))
+        results, waiting = await self._operate(lambda term: self._delete(term, topics, admit))
         done = await _within(_all_set(waiting), timeout_ms)
         return results if done else [_late_deletion(result) for result in results]
 
     async def _delete(
-        self, term: Term, topics: Sequence[str | TopicId]
+        self, term: Term, topics: Sequence[str | TopicId], admit: Admit
     ) -> tuple[list[DeletedTopic], list[asyncio.Event]]:
-        results = [_found(term, topic) for topic in topics]
+        results = [_admitted(term, _found(term, topic), admit) for topic in topics]
         names = [result.name for result in results if result.error is None and result.name is not None]
         await term.deletions.ask(names)
         return results, [term.deletions.settled(name) for name in names if name in term.state.deleting]
@@ -470,6 +479,15 @@ def _found(term: Term, topic: str | TopicId) -> DeletedTopic:
         error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         return DeletedTopic(name=topic, error=error)
     return DeletedTopic(name=topic, topic_id=entry.topic_id)
+
+
+def _admitted(term: Term, found: DeletedTopic, admit: Admit) -> DeletedTopic:
+    if found.error is None and found.name in term.state.topics:
+        try:
+            admit(len(term.state.topics[found.name].partitions))
+        except KafkaError as error:
+            return found._replace(error=error)
+    return found
 
 
 def _late_deletion(result: DeletedTopic) -> DeletedTopic:

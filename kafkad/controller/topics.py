@@ -64,6 +64,14 @@ class NewTopic(NamedTuple):
     configs: Mapping[str, str | None] = _NO_CONFIGS
 
 
+Admit = Callable[[int], None]
+"""Called with a number of partitions, right before they are created or deleted; raises KafkaError if they may not."""
+
+
+def admit_all(partitions: int) -> None:
+    """Nobody counts."""
+
+
 class TopicResult(NamedTuple):
     """The result for one topic in a request. With `error`, nothing else is set."""
 
@@ -95,7 +103,9 @@ class Topics:
         self._defaults = defaults
         self._random = random
 
-    async def create(self, topics: Sequence[NewTopic], *, validate_only: bool) -> tuple[list[TopicResult], Answers]:
+    async def create(
+        self, topics: Sequence[NewTopic], *, validate_only: bool, admit: Admit = admit_all
+    ) -> tuple[list[TopicResult], Answers]:
         """The results in the order of `topics`, and the answers that make the new topics visible."""
         times = Counter(topic.name for topic in topics)
         planned = _Planned(self._state.topics)
@@ -107,11 +117,13 @@ class Topics:
             try:
                 if times[topic.name] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
-                planned.add(topic.name, self._validated(topic, planned))
+                assignment = self._validated(topic, planned)
+                if not validate_only:
+                    admit(len(assignment))
+                planned.add(topic.name, assignment)
             except KafkaError as e:
                 results.append(TopicResult(name=topic.name, error=e))
                 continue
-            assignment = wanted[topic.name]
             results.append(
                 TopicResult(name=topic.name, partitions=len(assignment), replication_factor=len(assignment[0]))
             )
@@ -179,7 +191,7 @@ class Topics:
             await self._lead.write(pending)
 
     async def add_partitions(
-        self, requests: Sequence[MorePartitions], *, validate_only: bool
+        self, requests: Sequence[MorePartitions], *, validate_only: bool, admit: Admit = admit_all
     ) -> tuple[list[TopicResult], Answers]:
         times = Counter(request.name for request in requests)
         batch = self._lead.batch()
@@ -190,6 +202,7 @@ class Topics:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
                 added = self._validated_more(request)
                 if not validate_only:
+                    admit(len(added))
                     await self._add(request.name, added, batch)
                 results.append(TopicResult(name=request.name, partitions=request.count))
             except ConnectionLoss as e:

@@ -61,6 +61,10 @@ _WORTH_WAKING = 256 * 1024
 _MOST_READ_AT_END = 4
 
 
+OnReply = Callable[[Reply | None], Reply | None]
+"""Called with the reply when it is there; the one that leaves is what it returns."""
+
+
 class DeferredReply:
     """Returned by a dispatcher when its work is done and only the reply has to wait, for `settle`."""
 
@@ -69,13 +73,10 @@ class DeferredReply:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self.reply: Reply | None = None
-        self.on_reply: Callable[[], None] | None = None
-        """Called when the reply may leave."""
+        self.on_reply: OnReply | None = None
 
     def settle(self, reply: Reply | None) -> None:
-        self.reply = reply
-        if self.on_reply is not None:
-            self.on_reply()
+        self.reply = reply if self.on_reply is None else self.on_reply(reply)
         self._connection.settled()
 
 
@@ -150,8 +151,8 @@ class Connection:
         self.last_active = listener.tick
         self.peer: Any = None
         """The peer, created by the dispatcher and kept for it."""
-        self.on_reply: Callable[[], None] | None = None
-        """Called when the answer to a PENDING request is there."""
+        self.on_reply: OnReply | None = None
+        """For the answer to a PENDING request."""
         self._dispatch: Serve = listener.dispatch
         self._door: Door | None = None
         self._transport = transport
@@ -227,7 +228,7 @@ class Connection:
             self._hold(0)
         if self.on_reply is not None:
             on_reply, self.on_reply = self.on_reply, None
-            on_reply()
+            reply = on_reply(reply)
         if self._awaited:
             if reply is not None:
                 self._replies.append(reply)

@@ -18,7 +18,7 @@ from kafkad.api.verifier import Verifier
 from kafkad.clock import SystemClock
 from kafkad.log.recompress import SlowPath
 from kafkad.metrics import RequestProbe
-from kafkad.net.connection import Connection, DeferredReply
+from kafkad.net.connection import Connection, DeferredReply, OnReply
 from kafkad.net.reply import PENDING, Reply
 from kafkad.security.authorizer import ALLOW_ALL, Authorizer
 from kafkad.turns import Jobs, Lane
@@ -46,9 +46,15 @@ class FakeConnection:
         self.closed = False
         self.replies: list[Reply | None] = []
         self.later: DeferredReply | None = None
+        self.on_reply: OnReply | None = None
+        self.muted_ms: list[float] = []
+
+    def mute(self, ms: float) -> None:
+        self.muted_ms.append(ms)
 
     def reply(self, reply: Reply | None) -> None:
-        self.replies.append(reply)
+        on_reply, self.on_reply = self.on_reply, None
+        self.replies.append(reply if on_reply is None else on_reply(reply))
 
     def settled(self) -> None:
         assert self.later is not None

@@ -15,6 +15,7 @@ LATER = {
     "kafkad.controller.remote": "there is no other broker",
     "kafkad.meta.zookeeper": "there is no ZooKeeper",
     "kafkad.net.client": "there is no other broker",
+    "kafkad.security.quotas": "no client has a quota",
     "kafkad.replica.fetchers": "there is no other broker",
     "kafkad.replica.isr_changes": "there is no other broker",
     "kazoo": "there is no ZooKeeper",

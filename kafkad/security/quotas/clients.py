@@ -16,6 +16,19 @@ from kafkad.security.quotas.rate import Sampled, Steady, TokenBucket, Windows
 _MOST_REMEMBERED: Final = 10_000
 """Client ids are the clients' choice."""
 LONGEST_MS: Final = 2**31 - 1
+_MEASURED: Final = {
+    Quota.PRODUCE: ("Produce", "byte_rate"),
+    Quota.FETCH: ("Fetch", "byte_rate"),
+    Quota.REQUEST: ("Request", "request_time"),
+}
+
+
+class Measured(NamedTuple):
+    """What metrics say of one quota: under Kafka's names of the resource and of the values."""
+
+    resource: str
+    sharers: Sharers
+    values: Mapping[str, float]
 
 
 class Meter:
@@ -36,11 +49,15 @@ class Meter:
         """The milliseconds for which whoever took this is not to be read; 0 if the quota is kept."""
         self._taken.add(amount, now_ms)
         self._steady.add(amount, self.value, now_ms)
-        excess_ms = max(self._taken.excess_ms(self.value, now_ms), self._steady.excess_ms(self.value, now_ms))
-        throttle_ms = round(min(excess_ms, self._longest_ms))
+        throttle_ms = self.owed_ms(now_ms)
         if throttle_ms > 0:
             self.throttled.add(throttle_ms, now_ms)
         return throttle_ms
+
+    def owed_ms(self, now_ms: float) -> int:
+        """The same for what was taken before."""
+        excess_ms = max(self._taken.excess_ms(self.value, now_ms), self._steady.excess_ms(self.value, now_ms))
+        return round(min(excess_ms, self._longest_ms))
 
     def give_back(self, amount: float, now_ms: float) -> None:
         """It was not taken after all."""
@@ -53,8 +70,10 @@ class Meter:
         windows = self._taken.windows
         return int(min(self.value * (windows.number - 1) * windows.size_ms / 1000, LONGEST_MS))
 
-    def rate(self, now_ms: float) -> float:
-        return self._taken.rate(now_ms)
+    def measured(self, now_ms: float) -> Measured:
+        resource, value = _MEASURED[self.quota]
+        values = {value: self._taken.rate(now_ms), "throttle_time": self.throttled.mean(now_ms)}
+        return Measured(resource, self.sharers, values)
 
     def is_idle(self, now_ms: float) -> bool:
         return self._taken.is_idle(now_ms)
@@ -70,8 +89,17 @@ class Mutations:
         self.bucket = TokenBucket(windows, 0.0)
         self.throttled = Sampled(windows)
 
-    def wait_ms(self, now_ms: float) -> int:
-        return round(min(self.bucket.wait_ms(now_ms), LONGEST_MS))
+    def take(self, partitions: int, now_ms: float) -> None:
+        self.bucket.take(partitions, now_ms)
+
+    def exceeded_ms(self, now_ms: float) -> int:
+        """The time until more may be changed; 0 if it may be now."""
+        wait_ms = self.bucket.wait_ms(now_ms)
+        return max(round(min(wait_ms, LONGEST_MS)), 1) if wait_ms > 0 else 0
+
+    def measured(self, now_ms: float) -> Measured:
+        values = {"tokens": self.bucket.left(now_ms), "throttle_time": self.throttled.mean(now_ms)}
+        return Measured("ControllerMutation", self.sharers, values)
 
     def is_idle(self, now_ms: float) -> bool:
         return self.bucket.is_idle(now_ms)

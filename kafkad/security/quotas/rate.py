@@ -141,22 +141,22 @@ class TokenBucket:
         self._at_ms = 0.0
 
     def take(self, count: float, now_ms: float) -> None:
-        self._tokens = self._left(now_ms) - count
+        self._tokens = self.left(now_ms) - count
         self._at_ms = now_ms
 
     def wait_ms(self, now_ms: float) -> float:
         """The time until there is nothing owed any more."""
-        owed = -self._left(now_ms)
+        owed = -self.left(now_ms)
         if owed <= 0:
             return 0.0
         return 1000 * owed / self.rate if self.rate > 0 else float("inf")
 
     def is_idle(self, now_ms: float) -> bool:
-        return self._left(now_ms) >= self._most
+        return self.left(now_ms) >= self._most
 
     @property
     def _most(self) -> float:
         return self.rate * self.windows.all_ms / 1000
 
-    def _left(self, now_ms: float) -> float:
+    def left(self, now_ms: float) -> float:
         return min(self._tokens + self.rate * (now_ms - self._at_ms) / 1000, self._most)

@@ -1,0 +1,211 @@
+"""Holds clients to their quotas: what a request takes is measured, and its connection is not read for a while.
+
+The answer leaves at once and says for how long. There is one of these only while any client has a quota; requests
+between brokers are never measured.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from struct import Struct
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkad.api.routes import BETWEEN_BROKERS, OFFSET_COMMIT, PRODUCE
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.net.connection import Connection, DeferredReply, OnReply
+from kafkad.net.reply import PENDING, Pending, Reply
+from kafkad.turns import Pieces
+from kafkad.wire.produce import FIRST_FLEXIBLE as FIRST_FLEXIBLE_PRODUCE
+
+if TYPE_CHECKING:
+    from kafkad.clock import Clock
+    from kafkad.security.quotas.clients import Budget, ClientQuotas
+
+_I16, _I32 = Struct(">h"), Struct(">i")
+_CLIENT_ID_AT: Final = 8
+_WRITE_TXN_MARKERS, _ADD_PARTITIONS_TO_TXN = 27, 24
+_FIRST_OF_BROKERS: Final = 4
+_OF_BROKERS: Final = frozenset({_WRITE_TXN_MARKERS, *(route.key for route in BETWEEN_BROKERS)})
+_FIRST_COMMIT_WITH_THROTTLE, _FIRST_FLEXIBLE_COMMIT = 3, 8
+_PERCENT_OF_NS: Final = 100 / 1e9
+"""Of one second of the thread that serves all requests."""
+
+
+class Throttling:
+    """Asked by the dispatcher for each request."""
+
+    def __init__(self, quotas: ClientQuotas, clock: Clock) -> None:
+        self._quotas = quotas
+        self._clock = clock
+
+    def of(self, connection: Connection, view: memoryview, at: int) -> Throttle | None:
+        """None for a client without a quota."""
+        key, version = _I16.unpack_from(view, at)[0], _I16.unpack_from(view, at + 2)[0]
+        if key in _OF_BROKERS or (key == _ADD_PARTITIONS_TO_TXN and version >= _FIRST_OF_BROKERS):
+            return None
+        if connection.listener.apart:
+            return None
+        size = _I16.unpack_from(view, at + _CLIENT_ID_AT)[0]
+        begin = at + _CLIENT_ID_AT + 2
+        client = str(view[begin : begin + size], "utf-8", "replace") if size > 0 else ""
+        now_ms = self._clock.monotonic_ms()
+        budget = self._quotas.of(connection.peer.principal.name, client, now_ms)
+        return None if budget is None else Throttle(budget, connection, self._clock)
+
+
+class Throttle:
+    """One request of a client that has quotas."""
+
+    __slots__ = ("_connection", "_worked_from_ns", "budget", "clock", "worked_ns")
+
+    def __init__(self, budget: Budget, connection: Connection, clock: Clock) -> None:
+        self.budget = budget
+        self._connection = connection
+        self.clock = clock
+        self._worked_from_ns = perf_counter_ns()
+        self.worked_ns = 0
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    def work(self) -> None:
+        """From now on the request is worked on."""
+        self._worked_from_ns = perf_counter_ns()
+
+    def rest(self) -> None:
+        """It has to wait for something else."""
+        self.worked_ns += perf_counter_ns() - self._worked_from_ns
+
+    def timed(self, pieces: Pieces[Any]) -> Pieces[Any]:
+        """The same work, measured without what goes on between its pieces."""
+        while True:
+            self.work()
+            try:
+                next(pieces)
+            except StopIteration as end:
+                return end.value
+            finally:
+                self.rest()
+            yield
+
+    def _time_ms(self, now_ms: float) -> int:
+        request = self.budget.request
+        if request is None:
+            return 0
+        worked_ns, self.worked_ns = self.worked_ns, 0
+        return request.take(worked_ns * _PERCENT_OF_NS, now_ms)
+
+    # -- what each request takes ---------------------------------------------------------------------------------------
+
+    def produced(
+        self, key: int, version: int, size: int, reply: Reply | DeferredReply | Pending | None
+    ) -> Reply | DeferredReply | Pending | None:
+        """Of a produce of so many bytes, or of a prepared answer: the same reply, with the time to wait in it."""
+        self.rest()
+        now_ms = self.clock.monotonic_ms()
+        throttle_ms = 0 if reply is None else self._time_ms(now_ms)
+        if key == PRODUCE and self.budget.produce is not None:
+            throttle_ms = max(throttle_ms, self.budget.produce.take(size, now_ms))
+        if not throttle_ms:
+            return reply
+        self._connection.mute(throttle_ms)
+        if reply is PENDING:
+            self._connection.on_reply = _then(self._connection.on_reply, partial(_told, key, version, throttle_ms))
+        elif type(reply) is DeferredReply:
+            reply.on_reply = _then(reply.on_reply, partial(_told, key, version, throttle_ms))
+        else:
+            return _told(key, version, throttle_ms, reply)  # type: ignore[arg-type]
+        return reply
+
+    @property
+    def limits_fetches(self) -> bool:
+        return self.budget.fetch is not None or self.budget.request is not None
+
+    @property
+    def most_fetched(self) -> int | None:
+        """The bytes that one fetch may be answered with, so that it can pass at all."""
+        return None if self.budget.fetch is None else self.budget.fetch.most_at_once
+
+    def fetched(self, size: int) -> int:
+        """The time for which a fetch is to be answered with nothing, which then counts for nothing; or 0.
+
+        One batch may be larger than all that the quota allows at once. Once nothing is owed it passes, and is paid for
+        afterwards.
+        """
+        self.rest()
+        now_ms = self.clock.monotonic_ms()
+        fetch, throttle_ms = self.budget.fetch, self._time_ms(now_ms)
+        if fetch is not None and not throttle_ms:
+            if size > fetch.most_at_once:
+                throttle_ms = fetch.owed_ms(now_ms)
+                if not throttle_ms:
+                    self._connection.mute(fetch.take(size, now_ms))
+            else:
+                throttle_ms = fetch.take(size, now_ms)
+                if throttle_ms:
+                    fetch.give_back(size, now_ms)
+        if throttle_ms:
+            self._connection.mute(throttle_ms)
+        return throttle_ms
+
+    def answered(self, message: Any, response: Any) -> None:
+        """Of every other request, just before its response is written."""
+        if getattr(message, "replica_id", -1) >= 0:
+            return  # a broker asks
+        self.say(response, self._time_ms(self.clock.monotonic_ms()))
+
+    def say(self, response: Any, throttle_ms: int) -> None:
+        if throttle_ms:
+            self._connection.mute(throttle_ms)
+            if hasattr(response, "throttle_time_ms"):
+                response.throttle_time_ms = max(response.throttle_time_ms, throttle_ms)
+
+
+class MutationQuota:
+    """What one request may do to topics: `admit` is asked for each topic, before it is changed.
+
+    Requests of versions that know the refusal are refused once nothing is left; those before are carried out, and their
+    connection waits.
+    """
+
+    def __init__(self, throttle: Throttle | None, *, strict: bool) -> None:
+        self._throttle = throttle
+        self._mutations = None if throttle is None else throttle.budget.mutations
+        self._strict = strict
+        self._throttle_ms = 0
+
+    def admit(self, partitions: int) -> None:
+        """Raises THROTTLING_QUOTA_EXCEEDED."""
+        throttle, mutations = self._throttle, self._mutations
+        if throttle is None or mutations is None:
+            return
+        now_ms = throttle.clock.monotonic_ms()
+        if self._strict and mutations.exceeded_ms(now_ms):
+            self._throttle_ms = mutations.exceeded_ms(now_ms)
+            raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED, "The throttling quota has been exceeded.")
+        mutations.take(partitions, now_ms)
+        if not self._strict:
+            self._throttle_ms = mutations.exceeded_ms(now_ms)
+
+    def say(self, response: Any) -> None:
+        """The time to wait, in the response to the request."""
+        if self._throttle is not None and self._mutations is not None and self._throttle_ms:
+            self._mutations.throttled.add(self._throttle_ms, self._throttle.clock.monotonic_ms())
+            self._throttle.say(response, self._throttle_ms)
+
+
+def _then(first: OnReply | None, second: OnReply) -> OnReply:
+    return second if first is None else lambda reply: second(first(reply))
+
+
+def _told(key: int, version: int, throttle_ms: int, reply: Reply | None) -> Reply | None:
+    """The packed reply with the time to wait, where its API and version have a place for it."""
+    if type(reply) is not bytes:
+        return reply
+    if key == PRODUCE:
+        at = len(reply) - _I32.size - (version >= FIRST_FLEXIBLE_PRODUCE)
+    elif key == OFFSET_COMMIT and version >= _FIRST_COMMIT_WITH_THROTTLE:
+        at = 2 * _I32.size + (version >= _FIRST_FLEXIBLE_COMMIT)
+    else:
+        return reply
+    return reply[:at] + _I32.pack(throttle_ms) + reply[at + _I32.size :]

@@ -1,0 +1,334 @@
+"""Quotas through the dispatcher: what counts, what the answer says, and for how long the connection is not read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkad.api.routes import BETWEEN_BROKERS
+from kafkad.api.throttling import Throttling
+from kafkad.errors import ErrorCode
+from kafkad.model import DEFAULT, Entity
+from kafkad.security.authorizer import Principal
+from kafkad.security.quotas.clients import ClientQuotas
+from kafkad.security.quotas.levels import Overrides
+from kafkad.security.quotas.rate import Windows
+from kafkad.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from kafkad.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafkad.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kafkad.wire.messages.fetch import FetchRequest, FetchResponse
+from kafkad.wire.messages.list_offsets import ListOffsetsRequest
+from kafkad.wire.messages.metadata import MetadataRequest
+from kafkad.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kafkad.wire.messages.write_txn_markers import WriteTxnMarkersRequest
+from kafkad.wire.records import Record
+from tests.api.frames import Frames
+from tests.api.test_fetch import fill
+from tests.api.test_fetch import request as to_fetch
+from tests.api.test_produce import batch
+from tests.api.test_produce import request as to_produce
+from tests.one_broker import OneBroker
+
+EVERYBODY = Entity(user=DEFAULT)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def now_ms(self) -> int:
+        return int(self.now)
+
+    def monotonic_ms(self) -> float:
+        return self.now
+
+
+class Throttled(Frames):
+    """One client's connection to a broker with quotas."""
+
+    def __init__(self, broker: OneBroker) -> None:
+        super().__init__(broker)
+        self.entities: dict[Entity, Overrides] = {}
+        self.clock = Clock()
+        self.quotas = ClientQuotas(self.entities, Windows(), Windows())
+
+    def give(self, entity: Entity, **overrides: float) -> None:
+        self.entities[entity] = {key: str(value) for key, value in overrides.items()}
+        self.quotas.changed()
+        self.dispatcher.throttle_by(Throttling(self.quotas, self.clock))
+
+    def muted(self) -> list[float]:
+        """Since the last call."""
+        muted, self.connection.muted_ms = self.connection.muted_ms, []
+        return muted
+
+
+@pytest.fixture
+def frames(broker: OneBroker) -> Iterator[Throttled]:
+    frames = Throttled(broker)
+    broker.create("t")
+    yield frames
+    frames.close()
+
+
+def large(size: int) -> bytes:
+    return batch([Record(0, 1_700_000_000_000, None, bytes(size))])
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+def test_produce_is_appended_and_answered_with_the_time_to_wait(frames: Throttled, version: int) -> None:
+    frames.give(EVERYBODY, producer_byte_rate=1000)
+    for turn in range(3):  # from the second on, by the bytes that repeat
+        frames.clock.now += 1e6
+        answer = frames.ask(to_produce(frames, version, {0: large(20_000)}), version)
+        [partition] = answer.responses[0].partition_responses
+        assert (partition.error_code, partition.base_offset) == (0, turn)
+        assert 10_000 < answer.throttle_time_ms < 10_400
+        assert frames.muted() == [answer.throttle_time_ms]
+
+
+@pytest.mark.parametrize("acks", [0, 1])
+def test_what_is_within_the_quota_does_not_wait(frames: Throttled, acks: int) -> None:
+    frames.give(EVERYBODY, producer_byte_rate=1000)
+    frames.begin(to_produce(frames, 9, {0: large(9_000)}, acks=acks), 9)
+    assert frames.muted() == []
+    frames.begin(to_produce(frames, 9, {0: large(9_000)}, acks=acks), 9)
+    [muted] = frames.muted()
+    assert 8_000 < muted < 8_500, "also where there is no answer"
+
+
+def test_who_has_no_quota_does_not_wait(frames: Throttled) -> None:
+    frames.give(Entity(user="bob"), producer_byte_rate=1, request_percentage=0.001)
+    frames.give(Entity(user=DEFAULT, client="other"), producer_byte_rate=1)
+    frames.ask(to_produce(frames, 9, {0: large(9_000)}), 9)
+    assert frames.muted() == []
+    frames.ask(to_produce(frames, 9, {0: large(9_000)}), 9, client_id="other")
+    assert len(frames.muted()) == 1
+    frames.connection.peer.identify(Principal("User", "bob"))
+    frames.ask(to_produce(frames, 9, {0: large(9_000)}), 9)
+    assert len(frames.muted()) == 1
+
+
+def test_a_request_of_the_slow_way_waits_too(frames: Throttled) -> None:
+    """Its answer comes later, and the connection is not read from the start."""
+    frames.broker.create("slow", configs={"compression.type": "zstd"})
+    frames.give(EVERYBODY, producer_byte_rate=1000)
+    answer = frames.ask(to_produce(frames, 9, {0: large(900_000)}, "slow"), 9)
+    assert answer.responses[0].partition_responses[0].error_code == 0
+    assert answer.throttle_time_ms == frames.muted()[0] > 800_000
+
+
+@pytest.mark.parametrize("version", [4, 7, 12, 17])
+def test_a_fetch_over_the_quota_gets_nothing_and_counts_for_nothing(frames: Throttled, version: int) -> None:
+    fill(frames, batches=40, size=1000)
+    frames.give(EVERYBODY, consumer_byte_rate=5000)
+    one_at_a_time = to_fetch(frames, version, {0: 0}, partition_max_bytes=20_000)
+    seen = [frames.ask(one_at_a_time, version) for _ in range(4)]
+    assert [bool(found.responses) for found in seen] == [True, True, False, False]
+    [first, second] = frames.muted()
+    assert first == second == seen[2].throttle_time_ms == seen[3].throttle_time_ms > 0
+    frames.clock.now += first
+    assert frames.ask(one_at_a_time, version).responses
+    assert frames.muted() == []
+
+
+def test_a_fetch_is_cut_to_what_may_be_fetched_at_once(frames: Throttled) -> None:
+    fill(frames, batches=40, size=1000)
+    frames.give(EVERYBODY, consumer_byte_rate=1000)
+    found = frames.ask(to_fetch(frames, 12, {0: 0}, min_bytes=50_000, max_wait_ms=5_000), 12)
+    assert 8_000 < len(found.responses[0].partitions[0].records) < 10_000
+
+
+def test_one_batch_that_is_larger_passes_and_is_paid_for(frames: Throttled) -> None:
+    frames.broker.append("t", 0, Record(0, 1, None, bytes(30_000)))
+    frames.give(EVERYBODY, consumer_byte_rate=1000)
+    asked = to_fetch(frames, 12, {0: 0})
+    assert frames.ask(asked, 12).throttle_time_ms == 0
+    [paid] = frames.muted()
+    assert 20_000 < paid < 21_000
+    refused = frames.ask(asked, 12)
+    assert not refused.responses
+    frames.clock.now += 10_000 + refused.throttle_time_ms
+    assert frames.ask(asked, 12).responses
+
+
+def test_a_session_is_not_touched_by_a_fetch_that_gets_nothing(frames: Throttled) -> None:
+    fill(frames, batches=2, size=4000)
+    frames.give(EVERYBODY, consumer_byte_rate=1000)
+    first = frames.ask(to_fetch(frames, 12, {0: 0}, session_epoch=0), 12)
+    assert first.session_id and first.responses
+    more = to_fetch(frames, 12, {}, session_id=first.session_id, session_epoch=1)
+    throttled = frames.ask(more, 12)
+    assert (throttled.session_id, throttled.responses) == (first.session_id, [])
+    frames.clock.now += 20_000
+    more.session_epoch = 2
+    assert len(frames.ask(more, 12).responses[0].partitions[0].records) > 4000
+
+
+def test_a_session_does_not_begin_with_a_fetch_that_gets_nothing(frames: Throttled) -> None:
+    fill(frames, batches=2, size=4000)
+    frames.give(EVERYBODY, consumer_byte_rate=1000)
+    frames.ask(to_fetch(frames, 12, {0: 0}), 12)
+    throttled: FetchResponse = frames.ask(to_fetch(frames, 12, {0: 0}, session_epoch=0), 12)
+    assert (throttled.error_code, throttled.session_id, throttled.responses) == (0, 0, [])
+    assert throttled.throttle_time_ms > 0
+    assert len(frames.fetch.sessions) == 0
+
+
+def test_followers_have_no_quota(frames: Throttled) -> None:
+    fill(frames, batches=2, size=4000)
+    frames.give(EVERYBODY, consumer_byte_rate=1, request_percentage=1e-6)
+    found: list[Any] = [frames.ask(to_fetch(frames, 12, {0: 0}, replica_id=2), 12) for _ in range(3)]
+    frames.ask(ListOffsetsRequest(replica_id=2), 7)
+    frames.ask(WriteTxnMarkersRequest(), 1)
+    assert [answer.throttle_time_ms for answer in found] == [0, 0, 0]
+    assert frames.muted() == []
+    assert {route.name for route in BETWEEN_BROKERS} >= {"LeaderAndIsr", "UpdateMetadata", "AlterPartition"}
+
+
+def test_a_fetch_that_was_prepared_before_the_quota_does_not_pass_by_it(frames: Throttled) -> None:
+    fill(frames, batches=40, size=1000)
+    asked = to_fetch(frames, 12, {0: 0})
+    for _ in range(2):
+        frames.ask(asked, 12)
+    assert frames.connection.peer.prepared
+    frames.give(EVERYBODY, consumer_byte_rate=10)
+    frames.ask(asked, 12)
+    assert len(frames.muted()) == 1
+    frames.dispatcher.throttle_by(None)
+    frames.ask(asked, 12)
+    assert frames.muted() == []
+
+
+def commit(version: int) -> OffsetCommitRequest:
+    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=5, committed_metadata="")
+    return OffsetCommitRequest(
+        group_id="g",
+        generation_id_or_member_epoch=-1,
+        topics=[OffsetCommitRequestTopic(name="t", partitions=[partition])],
+    )
+
+
+@pytest.mark.parametrize("version", [2, 3, 7, 8, 9])
+def test_time_counts_for_every_request_and_at_most_one_window(frames: Throttled, version: int) -> None:
+    """A commit that repeats itself is answered from prepared bytes."""
+    frames.broker.run(frames.broker.context.group_coordination.prepare())
+    frames.broker.run_until(lambda: bool(list(frames.broker.context.group_coordination.shards())))
+    frames.ask(commit(version), version)
+    frames.give(EVERYBODY, request_percentage=1e-9)
+    for _ in range(3):
+        answer = frames.ask(commit(version), version)
+        assert answer.topics[0].partitions[0].error_code == 0
+        assert answer.throttle_time_ms == (1000 if version >= 3 else 0)
+        assert frames.muted() == [1000], "every version waits"
+
+
+@pytest.mark.parametrize("version", [0, 3, 9, 12])
+def test_time_of_a_request_that_has_a_handler(frames: Throttled, version: int) -> None:
+    frames.give(EVERYBODY, request_percentage=1e-9)
+    answer = frames.ask(MetadataRequest(topics=[]), version)
+    assert answer.throttle_time_ms == (1000 if version >= 3 else 0)
+    assert frames.muted() == [1000]
+    frames.give(EVERYBODY, request_percentage=1e9)
+    assert frames.ask(MetadataRequest(topics=[]), version).throttle_time_ms == 0
+
+
+def test_time_is_that_of_work_and_not_of_waiting(frames: Throttled) -> None:
+    """A fetch that waits for records, and a produce whose answer nobody gets."""
+    frames.give(EVERYBODY, request_percentage=50)
+    frames.ask(FetchRequest(topics=to_fetch(frames, 12, {0: 0}).topics, max_wait_ms=0, min_bytes=1), 12)
+    [meter] = frames.quotas.meters()
+    taken = meter.measured(frames.clock.now).values["request_time"]
+    assert 0 < taken < 5
+    frames.begin(to_produce(frames, 9, {0: large(100)}, acks=0), 9)
+    assert meter.measured(frames.clock.now).values["request_time"] == taken
+
+
+def new(name: str, partitions: int) -> CreatableTopic:
+    return CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
+
+
+def test_changes_of_topics_are_refused_once_nothing_is_left(frames: Throttled) -> None:
+    """As Kafka was seen to do it: rate 1, 8 and 8 partitions pass, the third request is to wait for 5 s."""
+    frames.give(EVERYBODY, controller_mutation_rate=1)
+    exceeded = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+    answers = [frames.ask(CreateTopicsRequest(topics=[new(name, 8)], timeout_ms=5000), 7) for name in ("a", "b", "c")]
+    assert [answer.topics[0].error_code for answer in answers] == [0, 0, exceeded]
+    assert [answer.throttle_time_ms for answer in answers] == [0, 0, 5000]
+    assert frames.muted() == [5000]
+    more = CreatePartitionsTopic(name="a", count=9, assignments=None)
+    answer = frames.ask(CreatePartitionsRequest(topics=[more], timeout_ms=5000), 3)
+    assert (answer.results[0].error_code, answer.throttle_time_ms) == (exceeded, 5000)
+    answer = frames.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="a")], timeout_ms=5000), 6)
+    assert (answer.responses[0].error_code, answer.throttle_time_ms) == (exceeded, 5000)
+    frames.clock.now += 5000
+    answer = frames.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="a")], timeout_ms=5000), 6)
+    assert (answer.responses[0].error_code, answer.throttle_time_ms) == (0, 0)
+    [mutations] = frames.quotas.meters()
+    assert mutations.measured(frames.clock.now).values["tokens"] == -8
+
+
+def test_older_requests_are_carried_out_and_wait(frames: Throttled) -> None:
+    frames.give(EVERYBODY, controller_mutation_rate=1)
+    answer = frames.ask(CreateTopicsRequest(topics=[new("a", 8), new("b", 8)], timeout_ms=5000), 5)
+    assert [topic.error_code for topic in answer.topics] == [0, 0]
+    assert answer.throttle_time_ms == 5000
+    assert frames.muted() == [5000]
+
+
+def test_one_that_is_only_validated_or_wrong_takes_nothing(frames: Throttled) -> None:
+    frames.give(EVERYBODY, controller_mutation_rate=1)
+    frames.ask(CreateTopicsRequest(topics=[new("a", 80)], timeout_ms=5000, validate_only=True), 7)
+    frames.ask(CreateTopicsRequest(topics=[new("t", 80)], timeout_ms=5000), 7)
+    frames.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="nowhere")], timeout_ms=5000), 6)
+    answer = frames.ask(CreateTopicsRequest(topics=[new("a", 11)], timeout_ms=5000), 7)
+    assert (answer.topics[0].error_code, answer.throttle_time_ms) == (0, 0)
+    assert frames.muted() == []
+
+
+def test_a_quota_of_the_store_is_in_force(broker: OneBroker) -> None:
+    """Set in the store, and told by metrics; then removed."""
+    dispatcher = broker.parts.dispatcher
+    assert dispatcher.throttling is None
+
+    def give(after: Overrides) -> None:
+        broker.run(broker.context.entity_alterer.change(Entity(user="u"), lambda before: after))
+        broker.run(broker.configs.catch_up())
+
+    give({"producer_byte_rate": "1000", "SCRAM-SHA-256": "…"})
+    assert dispatcher.throttling is not None
+    assert list(broker.parts.quotas.collect()) == [], "nobody has taken anything"
+    quotas = broker.parts.quotas.clients
+    assert quotas is not None
+    budget = quotas.of("u", "c", broker.context.clock.monotonic_ms())
+    assert budget is not None and budget.produce is not None
+    budget.produce.take(50_000, broker.context.clock.monotonic_ms())
+    told = {family.name: list(family.samples) for family in broker.parts.quotas.collect() if family is not None}
+    whose = (("resource", "Produce"), ("user", "u"), ("clientId", ""))
+    [(labels, rate)] = told["kafka_server_quota_byte_rate"]
+    assert (labels, rate) == (whose, pytest.approx(5000, rel=0.1))
+    assert told["kafka_server_quota_throttle_time"] == [(whose, pytest.approx(40_000, rel=0.1))]
+    give({"SCRAM-SHA-256": "…"})
+    assert dispatcher.throttling is None
+
+
+def test_windows_are_those_of_the_settings(tmp_path: Path) -> None:
+    broker = OneBroker(tmp_path, "quota.window.num=3", "quota.window.size.seconds=2", "controller.quota.window.num=5")
+    try:
+        quotas = {"producer_byte_rate": "1000", "controller_mutation_rate": "1"}
+        broker.run(broker.context.entity_alterer.change(Entity(user="u"), lambda before: quotas))
+        broker.run(broker.configs.catch_up())
+        assert broker.parts.quotas.clients is not None
+        budget = broker.parts.quotas.clients.of("u", "c", 0)
+        assert budget is not None and budget.produce is not None and budget.mutations is not None
+        assert budget.produce.most_at_once == 4000
+        assert budget.mutations.bucket.windows == Windows(5, 1000)
+    finally:
+        broker.stop()
