@@ -20,6 +20,7 @@ from kafkad.controller.configs import Alteration
 from kafkad.errors import ErrorCode
 from kafkad.security.authorizer import Operation, PatternType, PermissionType
 from kafkad.security.authorizer import ResourceType as Secured
+from kafkad.security.scram import NUMBERED
 from kafkad.turns import Turns
 
 log = logging.getLogger("kafkad.audit")
@@ -239,6 +240,14 @@ def _quotas_altered(message: Any, response: Any) -> Lines:
             yield f"quotas of {whose} changed: {_some(changes)}"
 
 
+def _passwords_altered(message: Any, response: Any) -> Lines:
+    done = {result.user for result in response.results if not result.error_code}
+    for verb, changes in (("deleted", message.deletions), ("set", message.upsertions)):
+        for change in changes:
+            if change.name in done:
+                yield f"{NUMBERED[change.mechanism]} password of user {_shown(change.name)} {verb}"
+
+
 def _acls_created(message: Any, response: Any) -> Lines:
     for asked, result in zip(message.creations, response.results, strict=True):
         if not result.error_code:
@@ -295,6 +304,7 @@ CHANGES: Mapping[int, Change] = {
     45: _reassignments_asked,
     47: _offsets_deleted,
     49: _quotas_altered,
+    51: _passwords_altered,
     57: _features_updated,
 }
 

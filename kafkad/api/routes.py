@@ -134,6 +134,11 @@ ROUTES: tuple[Route, ...] = (
     Route(47, "OffsetDelete", 0, 0, _DELETING_OFFSETS, "kafkad.api.offset_delete:handle"),
     Route(48, "DescribeClientQuotas", 0, 1, _LISTING_CONFIGS, "kafkad.api.describe_client_quotas:handle"),
     Route(49, "AlterClientQuotas", 0, 1, _ALTERING_QUOTAS, "kafkad.api.alter_client_quotas:handle"),
+    Route(
+        *(50, "DescribeUserScramCredentials", 0, 0, _DESCRIBING_CLUSTER),
+        "kafkad.api.describe_user_scram_credentials:handle",
+    ),
+    Route(51, "AlterUserScramCredentials", 0, 0, _ALTERING_CLUSTER, "kafkad.api.alter_user_scram_credentials:handle"),
     Route(57, "UpdateFeatures", 0, 2, _ALTERING_CLUSTER, "kafkad.api.update_features:handle"),
     Route(60, "DescribeCluster", 0, 2, (_DESCRIBE_CLUSTER,), "kafkad.api.describe_cluster:handle"),
     Route(61, "DescribeProducers", 0, 0, (_READ_TOPIC,), "kafkad.api.describe_producers:handle", _MANY),

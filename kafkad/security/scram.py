@@ -19,6 +19,8 @@ from kafkad.security.mechanism import Login, LoginFailed
 from kafkad.wire.primitives import MalformedError
 
 HASHES: Final[Mapping[str, str]] = MappingProxyType({"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"})
+NUMBERED: Final[Mapping[int, str]] = MappingProxyType({1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"})
+"""The mechanisms as requests number them."""
 FEWEST_ITERATIONS: Final = 4096
 MOST_ITERATIONS: Final = 16_384
 _NO_BINDING: Final = "n,"

@@ -31,6 +31,11 @@ from kafkad.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
+from kafkad.wire.messages.alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
 from kafkad.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkad.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkad.wire.messages.delete_groups import DeleteGroupsRequest
@@ -94,6 +99,7 @@ CHANGES_NOTHING = frozenset(
         "DescribeConfigs",
         "DescribeDelegationToken",
         "DescribeClientQuotas",
+        "DescribeUserScramCredentials",
         "DescribeLogDirs",
         "ListPartitionReassignments",
         "DescribeCluster",
@@ -291,6 +297,20 @@ def test_many_changes_are_all_written(broker: OneBroker, trail: Trail) -> None:
     broker.ask(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 7)
     broker.settle()
     assert len(trail.lines()) == 250
+
+
+def test_passwords(broker: OneBroker, trail: Trail) -> None:
+    upsertions = [
+        ScramCredentialUpsertion(name=name, mechanism=1, iterations=4096, salt=b"s", salted_password=salted)
+        for name, salted in (("alice", b"p" * 32), ("bob", b"short"))
+    ]
+    broker.ask(AlterUserScramCredentialsRequest(upsertions=upsertions), 0)
+    deletions = [ScramCredentialDeletion(name="alice", mechanism=1)]
+    broker.ask(AlterUserScramCredentialsRequest(deletions=deletions), 0)
+    assert trail.lines() == [
+        "SCRAM-SHA-256 password of user alice set",
+        "SCRAM-SHA-256 password of user alice deleted",
+    ]
 
 
 def test_quotas(broker: OneBroker, trail: Trail) -> None:

@@ -14,6 +14,7 @@ from kafkad.api.peer import Peer
 from kafkad.api.permissions import NONE
 from kafkad.api.prepared import Grounds
 from kafkad.api.routes import BETWEEN_BROKERS, BY_KEY, ROUTES, Route
+from kafkad.errors import ErrorCode
 from kafkad.net.connection import Connection
 from kafkad.security.authorizer import ALLOW_ALL, ANONYMOUS, Operation, Principal, ResourceType
 from kafkad.wire.apis import request_class, response_class
@@ -75,6 +76,8 @@ DOCUMENTED = """
     OffsetDelete: Delete Group, Read Topic
     DescribeClientQuotas: DescribeConfigs Cluster
     AlterClientQuotas: AlterConfigs Cluster
+    DescribeUserScramCredentials: Describe Cluster
+    AlterUserScramCredentials: Alter Cluster
     UpdateFeatures: Alter Cluster
     DescribeCluster: Describe Cluster
     DescribeProducers: Read Topic
@@ -191,6 +194,9 @@ def test_a_whole_request_is_refused_as_kafka_refuses_it(
     header, at = read_request_header(memoryview(request))
     message = decode(request_class(key), version, memoryview(request)[at:])
     answer = frames.ask(message, version)
+    if case["response"] is None:  # Kafka fails to build it, and never answers
+        assert answer.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        return
     expected = bytes.fromhex(case["response"])
     _, at = read_response_header(key, version, expected)
     assert _without_texts(answer) == _without_texts(decode(response_class(key), version, memoryview(expected)[at:]))
