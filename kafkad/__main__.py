@@ -95,6 +95,16 @@ def parser() -> argparse.ArgumentParser:
 def _report(config: Config) -> int:
     for warning in config.warnings:
         print(f"warning: {warning}")
+    if config.encrypts:
+        from datetime import UTC, datetime
+
+        from kafkad.broker.tls import problems
+
+        found = list(problems(config, datetime.now(UTC)))
+        for problem in found:
+            print(f"kafkad: {problem}", file=sys.stderr)
+        if found:
+            return BAD_CONFIGURATION
     listeners = ", ".join(map(_shown, config.listeners))
     brokers = config.int("kafkad.brokers")
     several = f"{brokers} brokers, the first " if brokers > 1 else ""

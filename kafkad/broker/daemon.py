@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from errno import EADDRINUSE
 from random import Random
 from time import monotonic
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkad import STARTED
 from kafkad.api.audit import note_change
@@ -46,6 +46,9 @@ from kafkad.net import http
 from kafkad.net.http import Condition, Endpoints, HttpServer
 from kafkad.net.server import Server
 from kafkad.systemd import STOP_ALL, Notifier
+
+if TYPE_CHECKING:
+    from kafkad.broker.tls import BrokerTls
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +108,7 @@ class Daemon:
             on_failure=tell_of_offline,
             on_damage=tell_of_damage,
         )
+        self._tls: BrokerTls | None = None
         self._stopping = asyncio.Event()
         self._reload_asked = asyncio.Event()
         self._lifecycle = Lifecycle()
@@ -128,6 +132,7 @@ class Daemon:
     async def _serve(self) -> int:
         """Addresses are bound before any data is touched: one that is taken ends the start."""
         config = self._settings.config
+        self._tls = self._make_tls(config)
         self._bind(config)
         health = await self._serve_http(config)
         self._logs.lock()
@@ -140,7 +145,9 @@ class Daemon:
             return 0
         if not self._stopping.is_set():
             self._announce(parts, store)
-        work = self._close_idle(), self._feed_watchdog(), self._reload_when_asked(parts)
+        work = [self._close_idle(), self._feed_watchdog(), self._reload_when_asked(parts)]
+        if self._tls is not None:
+            work.append(self._tls.follow_files())
         chores = [asyncio.create_task(chore) for chore in work]
         await self._stopping.wait()
         for chore in chores:
@@ -150,6 +157,17 @@ class Daemon:
 
     # -- start -----------------------------------------------------------------------------------------------------
 
+    def _make_tls(self, config: Config) -> BrokerTls | None:
+        """None where nothing is encrypted: then none of it is imported either."""
+        if not config.encrypts:
+            return None
+        from kafkad.broker.tls import BrokerTls
+
+        try:
+            return BrokerTls(config, self._loop, self._clock)
+        except ValueError as error:
+            raise StartError(f"{error}") from error
+
     def _bind(self, config: Config) -> None:
         for endpoint in config.listeners:
             try:
@@ -157,6 +175,7 @@ class Daemon:
                 self._server.listen(
                     *(endpoint.listener, endpoint.host, endpoint.port),
                     apart=apart,
+                    tls=self._tls.server(endpoint.listener) if self._tls is not None else None,
                     login=endpoint.listener in config.login_listeners,
                 )
             except OSError as error:
@@ -166,16 +185,22 @@ class Daemon:
     async def _serve_http(self, config: Config) -> HttpServer | None:
         address = config.http_listener
         endpoints = Endpoints(lambda: self._registry.pieces(), self._health, self._lifecycle.ready)
+        tls = self._tls.http_context() if self._tls is not None and config.http_over_tls else None
+
+        def token() -> str | None:
+            value = self._settings.config.value("kafkad.http.token")
+            return str(value) if value else None
+
         if self._supervised is not None:
             if self._supervised.http is None:
                 return None
-            server = HttpServer(endpoints)
+            server = HttpServer(endpoints)  # the supervisor asks it, and is asked by others
             await server.listen_on(self._supervised.http)
             return server
         if address is None:
             return None
         try:
-            return await http.serve(address, endpoints)
+            return await http.serve(address, endpoints, tls=tls, token=token)
         except OSError as error:
             where = config.value("http.listener")
             # of an address that is taken asyncio says a whole sentence
@@ -263,6 +288,7 @@ class Daemon:
             server=self._server,
             links=self._links(store),
             control_links=self._links(store, control_plane=True) if config.control_plane_listener else None,
+            tls=self._tls,
             halt=self._halt,
         )
         self._lifecycle.enter(BrokerState.RECOVERY, "loading logs")
@@ -288,6 +314,8 @@ class Daemon:
         self._registry = parts.metrics(self._lifecycle)
         if store.collect is not None:
             self._registry.add(store.collect)
+        if self._tls is not None:
+            self._registry.add(self._tls.collect)
         self._lifecycle.enter(BrokerState.STARTING, "waiting for the controller to tell this broker of the cluster")
         await parts.wait_until_ready()
 
@@ -298,7 +326,9 @@ class Daemon:
         from kafkad.broker.links import network_links
 
         config = self._settings.config
-        return network_links(config, config.broker_id, self._clock, self._timers, control_plane=control_plane)
+        return network_links(
+            config, config.broker_id, self._clock, self._timers, control_plane=control_plane, tls=self._tls
+        )
 
     async def _unless_stopped(self, waiting: Coroutine[Any, Any, T]) -> T:
         """Cancels `waiting` and raises _StoppedEarly when the broker is told to stop before it has ended."""
@@ -374,6 +404,8 @@ class Daemon:
                 )
             if reload.restart:
                 log.warning("these settings need a restart to change: %s", ", ".join(reload.restart))
+        if self._tls is not None:
+            self._tls.refresh(self._settings.config, every=True)
         self._notifier.ready("configuration reloaded")
 
     def _halt(self, why: str) -> None:

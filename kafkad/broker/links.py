@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import socket
+from typing import TYPE_CHECKING
+
 from kafkad import __version__
 from kafkad.broker import request_versions
 from kafkad.broker.parts import LinkFactory
 from kafkad.clock import Clock
 from kafkad.config import Config
+from kafkad.config.listeners import ENCRYPTED
 from kafkad.model import BrokerInfo
 from kafkad.net.client import BrokerClient, ClientOptions, Link
+from kafkad.net.transport import Transport
 from kafkad.timers import Timers
+
+if TYPE_CHECKING:
+    from kafkad.broker.tls import BrokerTls
 
 
 def network_links(
-    config: Config, broker_id: int, clock: Clock, timers: Timers, *, control_plane: bool = False
+    config: Config,
+    broker_id: int,
+    clock: Clock,
+    timers: Timers,
+    *,
+    control_plane: bool = False,
+    tls: BrokerTls | None = None,
 ) -> LinkFactory:
     """For the broker `broker_id`, which names itself to the others by its id.
 
@@ -29,9 +43,16 @@ def network_links(
     if control_plane and config.control_plane_listener is not None:
         listeners.insert(0, config.control_plane_listener)
 
+    async def secure(sock: socket.socket, host: str) -> Transport:
+        from kafkad.net.tls import connect as connect_over_tls
+
+        assert tls is not None
+        return await connect_over_tls(tls.layer, tls.client_context(), sock, host)
+
     def connect(broker: BrokerInfo) -> Link:
         endpoints = (broker.endpoint(listener) for listener in listeners)
         chosen = next((endpoint for endpoint in endpoints if endpoint is not None), broker.endpoints[0])
-        return BrokerClient(chosen, options, clock, timers)
+        encrypted = tls is not None and chosen.protocol in ENCRYPTED
+        return BrokerClient(chosen, options, clock, timers, secure=secure if encrypted else None)
 
     return connect

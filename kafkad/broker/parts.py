@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from kafkad.api.logins import Logins
     from kafkad.broker.replication import Replication
     from kafkad.broker.rights import Rights
+    from kafkad.broker.tls import BrokerTls
     from kafkad.cluster.tokens import DelegationTokens
     from kafkad.net.client import Link
 
@@ -101,6 +102,8 @@ class Platform:
     server: Server
     links: LinkFactory | None = None
     control_links: LinkFactory | None = None
+    tls: BrokerTls | None = None
+    """None where no listener is encrypted."""
     halt: Callable[[str], None]
 
 
@@ -277,6 +280,8 @@ class Parts:
         self.produce.verifies = config.bool("transaction.partition.verification.enable")
         self.platform.server.apply(settings.limits())
         self.quotas.settings_changed()
+        if self.platform.tls is not None:
+            self.platform.tls.refresh(config)
         self.platform.logs.expire_producers_after(config.int("producer.id.expiration.ms"))
         self.cleaner.settings_changed()
         loggers.set_default_level(config.str("kafkad.log.level"))
@@ -364,6 +369,7 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
             loaded.broker_id,
             config=config,
             topic_exists=lambda topic: topic in replicas.metadata.topics,
+            check_broker=None if platform.tls is None else platform.tls.check,
         ),
         entity_alterer=EntityAlterer(platform.store),
         tokens=tokens,

@@ -70,6 +70,9 @@ class Settings:
             send_buffer_bytes=config.int("socket.send.buffer.bytes"),
             receive_buffer_bytes=config.int("socket.receive.buffer.bytes"),
             backlog=config.int("socket.listen.backlog.size"),
+            setup_ms=config.int("kafkad.connection.setup.timeout.ms"),
+            max_unauthenticated=config.int("kafkad.max.unauthenticated.connections"),
+            max_unauthenticated_per_ip=config.int("kafkad.max.unauthenticated.connections.per.ip"),
         )
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkad.config.listeners import WILDCARDS
+from kafkad.config.listeners import ENCRYPTED, WILDCARDS
 from kafkad.config.passwords import problem as problem_of_encoder
 from kafkad.config.protocol import OLDEST
-from kafkad.config.setting import AUTHORIZERS, SECURITY
+from kafkad.config.setting import AUTHORIZERS
 from kafkad.config.several import contradictions_of_several
 
 if TYPE_CHECKING:
@@ -47,9 +47,10 @@ def _listeners(config: Config) -> list[str]:
     except ValueError as error:
         return [f"advertised.listeners={config.value('advertised.listeners')}: {error}"]
     problems = [
-        f"listener {endpoint.listener} needs {endpoint.protocol}: {SECURITY}"
+        f"listener {endpoint.listener} needs a key: set ssl.keystore.location, or listener.name."
+        f"{endpoint.listener.lower()}.ssl.keystore.location"
         for endpoint in bound
-        if endpoint.protocol not in ("PLAINTEXT", "SASL_PLAINTEXT")
+        if endpoint.protocol in ENCRYPTED and not _has_key(config, endpoint.listener)
     ]
     problems += [
         f"advertised.listeners cannot use the nonroutable meta-address {endpoint.host}. Use a routable IP address."
@@ -108,6 +109,10 @@ def _jaas(config: Config, listener: str, mechanism: str) -> str | None:
     if module is None:
         return f'PLAIN has no users: {wanted} required user_NAME="PASSWORD";' if mechanism == "PLAIN" else None
     return None if module.module == wanted else f"{module.module} does not belong to {mechanism}, {wanted} does"
+
+
+def _has_key(config: Config, listener: str) -> bool:
+    return any(config.for_listener(listener, name) for name in ("ssl.keystore.location", "ssl.keystore.key"))
 
 
 def _inter_broker(config: Config, advertised: set[str]) -> list[str]:
@@ -176,6 +181,10 @@ def _http(config: Config) -> list[str]:
         _ = config.http_listener
     except ValueError as error:
         return [str(error)]
+    if config.http_over_tls and config.int("kafkad.brokers") > 1:
+        return ["http.listener: https is not there for several brokers of a host (kafkad.brokers); use http"]
+    if config.http_over_tls and not _has_key(config, "HTTP"):
+        return ["http.listener: https needs ssl.keystore.location, or listener.name.http.ssl.keystore.location"]
     return []
 
 

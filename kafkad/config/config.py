@@ -9,7 +9,7 @@ from functools import cache
 from typing import NamedTuple
 
 from kafkad.config.jaas import LoginModule, parse_jaas
-from kafkad.config.listeners import ZooKeeperAddress, parse_listeners, parse_zookeeper, protocol_map
+from kafkad.config.listeners import ENCRYPTED, ZooKeeperAddress, parse_listeners, parse_zookeeper, protocol_map
 from kafkad.config.passwords import decrypted
 from kafkad.config.protocol import Protocol
 from kafkad.config.setting import READ_ONLY, Setting, Value
@@ -160,13 +160,22 @@ class Config:
     @property
     def http_listener(self) -> tuple[_Str, _Int] | None:
         """Host (empty: every interface) and port of the HTTP listener. Raises ValueError."""
-        text = str(self.value("http.listener") or "").removeprefix("http://").rstrip("/")
+        text = str(self.value("http.listener") or "").removeprefix("http://").removeprefix("https://").rstrip("/")
         if not text:
             return None
         host, colon, port = text.rpartition(":")
         if not colon or not port.isdecimal() or _Int(port) > 65535:
             raise ValueError(f"http.listener: {text!r} is not host:port")
         return host.strip("[]"), _Int(port)
+
+    @property
+    def encrypts(self) -> _Bool:
+        """True if anything is served over TLS."""
+        return self.http_over_tls or any(endpoint.protocol in ENCRYPTED for endpoint in self.listeners)
+
+    @property
+    def http_over_tls(self) -> _Bool:
+        return str(self.value("http.listener") or "").startswith("https://")
 
     @property
     def zookeeper(self) -> ZooKeeperAddress | None:
@@ -287,7 +296,7 @@ def find_setting(name: str) -> Setting | None:
         return setting
     base = name.split(".", 3)[3] if name.count(".") >= 3 else ""
     setting = BROKER_SETTINGS.get(base) or BROKER_SETTINGS.get(base.partition(".")[2])
-    if setting is None or not (setting.refused or setting.name in _PER_LISTENER):
+    if setting is None or not (setting.refused or setting.name.startswith(_PER_LISTENER)):
         return None
     if setting.name == JAAS:
         return setting._replace(name=name, unused=None) if base != JAAS else None
@@ -301,6 +310,7 @@ _PER_LISTENER = (
     "connections.max.reauth.ms",
     "sasl.server.max.receive.size",
     "max.connections",
+    "ssl.",
 )
 _FIXED_HERE = ("listeners", "advertised.listeners", "listener.security.protocol.map")
 """Kafka opens and closes listeners while it runs; kafkad does not."""

@@ -10,6 +10,21 @@ from kafkad.config.setting import CLUSTER_WIDE, READ_ONLY, Value
 from kafkad.config.values import parse
 from kafkad.errors import ErrorCode, KafkaError
 
+_ONLY_PER_LISTENER = frozenset(
+    {
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+
 
 def validate_broker_configs(config: Config, changes: Mapping[str, str | None], *, per_broker: bool) -> Config:
     """Check a broker's dynamic settings for AlterConfigs: `changes` are all its dynamic settings as they would become.
@@ -24,6 +39,12 @@ def validate_broker_configs(config: Config, changes: Mapping[str, str | None], *
         names = ", ".join(single)
         raise _invalid(
             f"Cannot update these configs at default cluster level, broker id must be specified: Set({names})"
+        )
+    bare = [name for name in changes if name in _ONLY_PER_LISTENER]
+    if bare:
+        raise _invalid(
+            "These security configs can be dynamically updated only per-listener using the listener prefix: "
+            f"Set({', '.join(bare)})"
         )
     values: dict[str, Value] = {}
     for name, text in changes.items():

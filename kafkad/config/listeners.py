@@ -10,6 +10,7 @@ from kafkad.model import Endpoint
 _LISTENER = re.compile(r"([A-Za-z0-9_.-]+)://\[?([0-9A-Za-z%._:-]*?)\]?:([0-9]+)")
 _ZOOKEEPER = re.compile(r"(?:[0-9A-Za-z._-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]+))?")
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+ENCRYPTED = ("SSL", "SASL_SSL")
 WILDCARDS = ("0.0.0.0", "::", "0:0:0:0:0:0:0:0")
 
 

@@ -180,6 +180,7 @@ UNPREFIXED_JAAS = (
     "users belong to a listener and a mechanism, both in small letters, as in "
     "listener.name.LISTENER.plain.sasl.jaas.config"
 )
+TLS_VERSIONS = "kafkad goes by ssl.enabled.protocols"
 JAVA = "it names a Java class, and kafkad runs no Java; leave it out"
 KRAFT = (
     "it belongs to KRaft, and kafkad keeps its metadata as a ZooKeeper-based Kafka 3.9 does; leave it out, as a single "

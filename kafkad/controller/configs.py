@@ -65,12 +65,20 @@ class ConfigAlterer:
     """`config` says what holds at this broker now, `topic_exists` what this broker knows of the cluster."""
 
     def __init__(
-        self, store: MetaStore, broker: int, *, config: Callable[[], Config], topic_exists: Callable[[str], bool]
+        self,
+        store: MetaStore,
+        broker: int,
+        *,
+        config: Callable[[], Config],
+        topic_exists: Callable[[str], bool],
+        check_broker: Callable[[Config], None] | None = None,
     ) -> None:
+        """`check_broker` raises ValueError if this broker could not work with such a configuration."""
         self._store = store
         self._broker = broker
         self._config = config
         self._topic_exists = topic_exists
+        self._check_broker = check_broker
 
     async def replace(
         self, kind: ResourceKind, name: str, entries: Sequence[ConfigEntry], *, validate_only: bool = False
@@ -169,7 +177,12 @@ class ConfigAlterer:
         if kind is ResourceKind.TOPIC:
             validate_topic_configs(overrides, topic=name)
         else:
-            validate_broker_configs(self._config(), overrides, per_broker=bool(name))
+            result = validate_broker_configs(self._config(), overrides, per_broker=bool(name))
+            if self._check_broker is not None:
+                try:
+                    self._check_broker(result)
+                except ValueError as error:
+                    raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
 
 
 async def encrypt_anew(store: MetaStore, broker: int, config: Config) -> None:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from kafkad.clock import Clock
 from kafkad.model import Endpoint
+from kafkad.net.transport import PlainTransport, Transport
 from kafkad.timers import Timer, Timers, sleep
 from kafkad.wire.apis import APIS, response_class
 from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
@@ -59,6 +60,8 @@ class Answer(NamedTuple):
     version: int
 
 
+Secure = Callable[[socket.socket, str], Awaitable[Transport]]
+"""Has TLS agreed on over a socket that is connected to a host. OSError when the host cannot be trusted, or refuses."""
 Login = Callable[["ClientConnection"], Awaitable[None]]
 """Authenticates a connection that has just been opened. LinkError when the broker refuses."""
 
@@ -83,13 +86,20 @@ class BrokerClient:
     """The Link to a broker at an endpoint; one connection, opened when needed."""
 
     def __init__(
-        self, endpoint: Endpoint, options: ClientOptions, clock: Clock, timers: Timers, login: Login | None = None
+        self,
+        endpoint: Endpoint,
+        options: ClientOptions,
+        clock: Clock,
+        timers: Timers,
+        login: Login | None = None,
+        secure: Secure | None = None,
     ) -> None:
         self.endpoint = endpoint
         self._options = options
         self._clock = clock
         self._timers = timers
         self._login = login
+        self._secure = secure
         self._connection: ClientConnection | None = None
         self._opening: asyncio.Task[ClientConnection] | None = None
         self._failures = 0
@@ -160,7 +170,8 @@ class BrokerClient:
             if opening.done() and not opening.cancelled() and opening.exception() is None:
                 opening.result().close()  # it was connected in the very turn in which the client was closed
             raise
-        connection = ClientConnection(sock, self.endpoint, self._options, self._timers)
+        transport = await self._transport(sock, deadline_ms)
+        connection = ClientConnection(transport, self.endpoint, self._options, self._timers)
         try:
             await connection.ask_versions(deadline_ms)
             if self._login is not None:
@@ -169,6 +180,22 @@ class BrokerClient:
             connection.close("it could not be opened")
             raise
         return connection
+
+    async def _transport(self, sock: PlainTransport, deadline_ms: float) -> Transport:
+        if self._secure is None:
+            return sock
+        securing = asyncio.ensure_future(self._secure(sock, self.endpoint.host))
+        try:
+            return await _in_time(securing, deadline_ms, self._timers, f"{self} did not agree on TLS in time")
+        except LinkError:
+            sock.close()
+            raise
+        except OSError as error:
+            sock.close()
+            raise self._failed(f"cannot be reached over TLS: {error}") from error
+        except BaseException:
+            sock.close()
+            raise
 
     def _failed(self, what: str) -> LinkError:
         return LinkError(f"{self} {what}")
@@ -188,11 +215,12 @@ class _Sent(NamedTuple):
 class ClientConnection:
     """One connection: frames out, frames in, each matched with the oldest request that has no answer yet."""
 
-    def __init__(self, sock: socket.socket, endpoint: Endpoint, options: ClientOptions, timers: Timers) -> None:
+    def __init__(self, transport: Transport, endpoint: Endpoint, options: ClientOptions, timers: Timers) -> None:
         self.closed = False
         self.versions: dict[int, tuple[int, int]] = {}
         """API key → first and last version that the broker serves."""
-        self._sock = sock
+        self._transport = transport
+        self._fd = transport.fileno()
         self._endpoint = endpoint
         self._options = options
         self._timers = timers
@@ -206,7 +234,9 @@ class ClientConnection:
         self._filled = 0
         self._lowest = 1
         self._out = bytearray()
-        self._loop.add_reader(sock.fileno(), self._on_readable)
+        self._loop.add_reader(self._fd, self._on_readable)
+        if transport.pending:
+            self._loop.call_soon(self._on_readable)
 
     async def exchange(self, request: Any, *, deadline_ms: float, version: int | None = None) -> Answer:
         """Send at once, and wait for the answer; a request that is late closes the connection, and all behind it."""
@@ -262,9 +292,9 @@ class ClientConnection:
         if self.closed:
             return
         self.closed = True
-        self._loop.remove_reader(self._sock.fileno())
-        self._loop.remove_writer(self._sock.fileno())
-        self._sock.close()
+        self._loop.remove_reader(self._fd)
+        self._loop.remove_writer(self._fd)
+        self._transport.close()
         for sent in self._sent:
             sent.timer.cancel()
             if not sent.answered.done():
@@ -279,43 +309,48 @@ class ClientConnection:
             self._out += frame
             return
         try:
-            sent = self._sock.send(frame)
+            sent = self._transport.send(frame)
         except BlockingIOError:
             sent = 0
         except OSError as error:
-            self.close(f"broke off: {error.strerror}")
+            self.close(f"broke off: {_reason(error)}")
             return
         if sent < len(frame):
             self._out += memoryview(frame)[sent:]
-            self._loop.add_writer(self._sock.fileno(), self._on_writable)
+            self._loop.add_writer(self._fd, self._on_writable)
 
     def _on_writable(self) -> None:
         try:
-            sent = self._sock.send(self._out)
+            if self._out:
+                del self._out[: self._transport.send(self._out)]
+            if not self._out and self._transport.flush():
+                self._loop.remove_writer(self._fd)
         except BlockingIOError:
             return
         except OSError as error:
-            self.close(f"broke off: {error.strerror}")
-            return
-        del self._out[:sent]
-        if not self._out:
-            self._loop.remove_writer(self._sock.fileno())
+            self.close(f"broke off: {_reason(error)}")
 
     def _on_readable(self) -> None:
+        """What the transport holds back is read in the next turn: the kernel says nothing of it."""
+        if self.closed:
+            return
         try:
             if self._frame is None:
                 self._receive()
             else:
                 self._receive_in_place()
+            if self._transport.pending and not self.closed:
+                self._loop.call_soon(self._on_readable)
         except BlockingIOError:
-            return
+            if not self._transport.flush():
+                self._loop.add_writer(self._fd, self._on_writable)
         except MalformedError as error:
             self.close(f"does not follow the protocol: {error}")
         except OSError as error:
-            self.close(f"broke off: {error.strerror}")
+            self.close(f"broke off: {_reason(error)}")
 
     def _receive(self) -> None:
-        got = self._sock.recv_into(_RECEIVED)
+        got = self._transport.recv_into(_RECEIVED)
         if not got:
             self.close("closed the connection")
             return
@@ -330,7 +365,7 @@ class ClientConnection:
         frame = self._frame
         assert frame is not None
         try:
-            got = self._sock.recv_into(memoryview(frame)[self._filled :])
+            got = self._transport.recv_into(memoryview(frame)[self._filled :])
         except BlockingIOError:
             got = -1
         if not got:
@@ -349,7 +384,7 @@ class ClientConnection:
         size = min(size, _WORTH_WAKING)
         if size != self._lowest:
             self._lowest = size
-            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
+            self._transport.wake_after(size)
 
     def _take_frames(self, data: memoryview) -> None:
         """Answer what has arrived whole. Each frame has bytes of its own: a caller may keep them."""
@@ -381,14 +416,14 @@ class ClientConnection:
             sent.answered.set_result(Answer(frame, body_at, version))
 
 
-async def _socket_to(endpoint: Endpoint, options: ClientOptions) -> socket.socket:
+async def _socket_to(endpoint: Endpoint, options: ClientOptions) -> PlainTransport:
     """A connected socket to the first address of the endpoint's host that accepts."""
     loop = asyncio.get_running_loop()
     refused: OSError = OSError(f"{endpoint.host} has no address")
     for family, kind, protocol, _, address in await loop.getaddrinfo(
         endpoint.host, endpoint.port, type=socket.SOCK_STREAM
     ):
-        sock = socket.socket(family, kind, protocol)
+        sock = PlainTransport(family, kind, protocol)
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -7,11 +7,15 @@ one may take to arrive or to be read.
 from __future__ import annotations
 
 import asyncio
+import hmac
 import logging
 import socket
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import suppress
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +30,7 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 _REASONS = {
     200: "OK",
     400: "Bad Request",
+    401: "Unauthorized",
     404: "Not Found",
     405: "Method Not Allowed",
     408: "Request Timeout",
@@ -59,13 +64,23 @@ class _Request(NamedTuple):
     method: str
     path: str
     keep_alive: bool
+    authorization: str = ""
 
 
 class HttpServer:
-    """Made by `serve`; `close` ends open connections too."""
+    """Made by `serve`; `close` ends open connections too. With a `token` metrics are for those who show it."""
 
-    def __init__(self, endpoints: Endpoints, *, request_timeout_s: float = REQUEST_TIMEOUT_S) -> None:
+    def __init__(
+        self,
+        endpoints: Endpoints,
+        *,
+        tls: SSLContext | None = None,
+        token: Callable[[], str | None] = lambda: None,
+        request_timeout_s: float = REQUEST_TIMEOUT_S,
+    ) -> None:
         self._endpoints = endpoints
+        self._tls = tls
+        self._token = token
         self._request_timeout_s = request_timeout_s
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
@@ -73,12 +88,12 @@ class HttpServer:
     async def listen(self, host: str, port: int) -> None:
         """Raises OSError when the address cannot be had."""
         self._server = await asyncio.start_server(
-            self._connected, host or None, port, limit=MAX_REQUEST_BYTES, reuse_address=True
+            self._connected, host or None, port, limit=MAX_REQUEST_BYTES, reuse_address=True, ssl=self._tls
         )
 
     async def listen_on(self, bound: socket.socket) -> None:
         """On a socket that is bound already."""
-        self._server = await asyncio.start_server(self._connected, sock=bound, limit=MAX_REQUEST_BYTES)
+        self._server = await asyncio.start_server(self._connected, sock=bound, limit=MAX_REQUEST_BYTES, ssl=self._tls)
 
     @property
     def port(self) -> int:
@@ -140,6 +155,7 @@ class HttpServer:
 
     async def _answer(self, request: _Request) -> tuple[int, str, bytes]:
         if request.path == "/metrics":
+            self._authorize(request)
             pieces: list[str] = []
             async for piece in _one_by_one(self._endpoints.metrics()):
                 pieces.append(piece)
@@ -152,6 +168,11 @@ class HttpServer:
         condition = answer if isinstance(answer, Condition) else await answer
         return (200 if condition.good else 503), TEXT, f"{condition.text}\n".encode()
 
+    def _authorize(self, request: _Request) -> None:
+        token = self._token()
+        if token and not hmac.compare_digest(request.authorization.encode(), f"Bearer {token}".encode()):
+            raise _Refused(401, "metrics are for those who show the token, as in Authorization: Bearer TOKEN")
+
 
 async def _one_by_one(pieces: Iterable[str] | AsyncIterable[str]) -> AsyncIterator[str]:
     if isinstance(pieces, AsyncIterable):
@@ -162,11 +183,18 @@ async def _one_by_one(pieces: Iterable[str] | AsyncIterable[str]) -> AsyncIterat
             yield piece
 
 
-async def serve(address: tuple[str, int], endpoints: Endpoints) -> HttpServer:
+async def serve(
+    address: tuple[str, int],
+    endpoints: Endpoints,
+    *,
+    tls: SSLContext | None = None,
+    token: Callable[[], str | None] = lambda: None,
+) -> HttpServer:
     """Listens on host (empty: every interface) and port; raises OSError when the address cannot be had."""
-    server = HttpServer(endpoints)
+    server = HttpServer(endpoints, tls=tls, token=token)
     await server.listen(*address)
-    log.info("serving metrics on http://%s:%d/metrics", address[0] or "0.0.0.0", server.port)
+    scheme = "http" if tls is None else "https"
+    log.info("serving metrics on %s://%s:%d/metrics", scheme, address[0] or "0.0.0.0", server.port)
     return server
 
 
@@ -185,7 +213,7 @@ def _parsed(head: bytes) -> _Request:
         raise _Refused(405, "only GET and HEAD")
     connection = headers.get("connection", "").lower()
     keep_alive = connection != "close" if version == "HTTP/1.1" else connection == "keep-alive"
-    return _Request(method, target.partition("?")[0], keep_alive)
+    return _Request(method, target.partition("?")[0], keep_alive, headers.get("authorization", ""))
 
 
 def _header(line: str) -> tuple[str, str]:
@@ -196,7 +224,7 @@ def _header(line: str) -> tuple[str, str]:
 
 
 def _head(status: int, kind: str, length: int, *, keep_alive: bool) -> bytes:
-    allow = "Allow: GET, HEAD\r\n" if status == 405 else ""
+    allow = {405: "Allow: GET, HEAD\r\n", 401: "WWW-Authenticate: Bearer\r\n"}.get(status, "")
     connection = "keep-alive" if keep_alive else "close"
     return (
         f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n"

@@ -9,6 +9,7 @@ OpenSSL swallows the beginning of a record before the rest of it is there: a soc
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import socket
@@ -229,6 +230,34 @@ class Handshake:
                 self._listener.loop.add_writer(self._fd, self._send)
             else:
                 self._listener.loop.remove_writer(self._fd)
+
+
+async def connect(layer: TlsLayer, context: ssl.SSLContext, sock: socket.socket, host: str) -> TlsTransport:
+    """Agrees on TLS with a server at `host`. Raises OSError, with the reason why it is not trusted if it is not."""
+    loop = asyncio.get_running_loop()
+    tls = context.wrap_bio(layer.incoming, layer.outgoing, server_hostname=host)
+    received = b""
+    while True:
+        layer.incoming.write(received)
+        try:
+            tls.do_handshake()
+            done = True
+        except ssl.SSLWantReadError:
+            done = False
+        except ssl.SSLError as error:
+            last = layer.outgoing.read()
+            layer.clear()
+            with suppress(OSError):
+                sock.send(last)
+            raise OSError(_reason(error)) from error
+        received, said = layer.incoming.read(), layer.outgoing.read()
+        if said:
+            await loop.sock_sendall(sock, said)
+        if done:
+            return TlsTransport(sock, tls, layer, None, received=received)
+        received += await loop.sock_recv(sock, _RECORD)
+        if not received:
+            raise OSError("it closed the connection during the handshake")
 
 
 class TlsTransport:

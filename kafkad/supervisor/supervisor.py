@@ -104,12 +104,12 @@ class Supervisor:
     # -- start -----------------------------------------------------------------------------------------------------
 
     async def _serve_http(self) -> HttpServer | None:
-        address = self._config.http_listener
+        address, token = self._config.http_listener, self._config.value("kafkad.http.token")
         if address is None:
             return None
         endpoints = Endpoints(self._metrics, self._health, self._ready)
         try:
-            return await http.serve(address, endpoints)
+            return await http.serve(address, endpoints, token=lambda: str(token) if token else None)
         except OSError as error:
             why = os.strerror(EADDRINUSE) if error.errno == EADDRINUSE else error.strerror or error
             where = self._config.value("http.listener")

@@ -117,7 +117,7 @@ def test_kafkads_own_settings_are_described_like_the_others() -> None:
 def test_what_cannot_be_set_says_so_and_what_to_do_instead() -> None:
     rows = {row.name: row for row in describe_broker(load(None, [], {}))}
     for name, remedy in (
-        ("ssl.keystore.location", "let listeners be on a private address, or put a proxy in front of them."),
+        ("ssl.provider", "leave it out."),
         ("max.connection.creation.rate", "with max.connections and max.connections.per.ip."),
         ("client.quota.callback.class", "leave it out."),
     ):

@@ -4,7 +4,6 @@ import pytest
 
 from kafkad.config import load
 from kafkad.config.dynamic import validate_broker_configs
-from kafkad.config.setting import SECURITY
 from kafkad.errors import ErrorCode, KafkaError
 
 CONFIG = load(None, [], {})
@@ -51,7 +50,10 @@ CONFIG = load(None, [], {})
         (
             {"ssl.keystore.type": "PEM"},
             True,
-            f"ssl.keystore.type cannot be set: {SECURITY}",
+            (
+                "These security configs can be dynamically updated only per-listener using the listener prefix: "
+                "Set(ssl.keystore.type)"
+            ),
         ),
         (
             {"log.cleaner.threads": "3"},

@@ -6,7 +6,7 @@ import pytest
 
 from kafkad.config import Config, ConfigError, Source, ZooKeeperAddress, load
 from kafkad.config.files import read_properties
-from kafkad.config.setting import SECURITY
+from kafkad.config.setting import JAVA
 
 AUTHORIZER = "authorizer.class.name: kafka.security.authorizer.AclAuthorizer"
 SERVER_PROPERTIES = """\
@@ -159,11 +159,11 @@ def test_either_name_of_the_id_sets_both(tmp_path: Path) -> None:
 
 
 def test_all_problems_are_reported_at_once_with_their_lines(tmp_path: Path) -> None:
-    path = write(tmp_path, "kafkad.yaml", "log.segment.bytes: many\nnum.partitions: 0\nssl.client.auth: required\n")
+    path = write(tmp_path, "kafkad.yaml", "log.segment.bytes: many\nnum.partitions: 0\nssl.provider: mine\n")
     assert problems(path) == [
         f"{path}:1: Invalid value many for configuration log.segment.bytes: Not a number of type INT",
         f"{path}:2: Invalid value 0 for configuration num.partitions: Value must be at least 1",
-        f"{path}:3: ssl.client.auth cannot be set: {SECURITY}",
+        f"{path}:3: ssl.provider cannot be set: {JAVA}",
     ]
 
 
@@ -264,9 +264,9 @@ def test_dynamic_settings_go_over_the_file_and_each_other() -> None:
 
 
 def test_dynamic_settings_without_effect_are_named() -> None:
-    tls = {"ssl.keystore.type": "PEM", "ssl.client.auth": "none"}
+    tls = {"ssl.provider": "mine", "ssl.client.auth": "none"}
     config = load(None, [], {}).with_overrides(cluster_wide={}, per_broker=tls)
-    assert config.warnings == (f"dynamic setting ssl.keystore.type has no effect: {SECURITY}",)
+    assert config.warnings == (f"dynamic setting ssl.provider has no effect: {JAVA}",)
 
 
 def test_a_reload_applies_what_may_change_and_names_the_rest() -> None:

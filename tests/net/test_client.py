@@ -17,6 +17,7 @@ from kafkad.net.client import BrokerClient, ClientConnection, ClientOptions, Lin
 from kafkad.net.connection import Connection
 from kafkad.net.reply import PENDING, Pending, Reply
 from kafkad.net.server import Server
+from kafkad.net.transport import PlainTransport
 from kafkad.timers import Timers
 from kafkad.wire.frames import API_VERSIONS, encode_response, read_request_header
 from kafkad.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -303,8 +304,7 @@ def test_large_answers_arrive_whole_in_whatever_pieces_they_come(sizes: tuple[in
     async def main() -> None:
         server = await asyncio.start_server(talk, "127.0.0.1", 0)
         endpoint = Endpoint(listener="PLAINTEXT", host="127.0.0.1", port=server.sockets[0].getsockname()[1])
-        sock = socket.create_connection((endpoint.host, endpoint.port))
-        sock.setblocking(False)
+        sock = PlainTransport.over(socket.create_connection((endpoint.host, endpoint.port)))
         connection = ClientConnection(sock, endpoint, OPTIONS, Timers())
         request = FindCoordinatorRequest(coordinator_keys=["k"])
         answers = await asyncio.gather(
@@ -339,8 +339,7 @@ def test_a_request_larger_than_the_socket_takes_leaves_in_pieces() -> None:
     async def main() -> None:
         server = await asyncio.start_server(swallow, "127.0.0.1", 0)
         endpoint = Endpoint(listener="PLAINTEXT", host="127.0.0.1", port=server.sockets[0].getsockname()[1])
-        sock = socket.create_connection((endpoint.host, endpoint.port))
-        sock.setblocking(False)
+        sock = PlainTransport.over(socket.create_connection((endpoint.host, endpoint.port)))
         connection = ClientConnection(sock, endpoint, OPTIONS, Timers())
         large = FindCoordinatorRequest(key_type=0, coordinator_keys=["k" * 30_000] * 300)
         tasks = [

@@ -18,6 +18,7 @@ from kafkad.config.setting import (
     long,
     one_of,
     one_of_any_case,
+    password,
     string,
 )
 
@@ -125,7 +126,42 @@ SETTINGS: tuple[Setting, ...] = (
         MEDIUM,
         "Refuse to start when group or others may read a file that holds secrets, instead of a warning.",
     ),
-    string("http.listener", None, MEDIUM, "host:port that serves /metrics, /health and /ready over HTTP; unset: none."),
+    string(
+        "http.listener",
+        None,
+        MEDIUM,
+        "host:port that serves /metrics, /health and /ready over HTTP, with https:// before it over TLS; unset: none.",
+    ),
+    password(
+        "kafkad.http.token",
+        None,
+        MEDIUM,
+        "The bearer token that whoever asks http.listener for /metrics has to show; unset: none.",
+    ),
+    integer(
+        "kafkad.connection.setup.timeout.ms",
+        10_000,
+        LOW,
+        "How long a connection may take to be authenticated, by TLS and by a login, from its being accepted.",
+        dynamic=CLUSTER_WIDE,
+        valid=at_least(1),
+    ),
+    integer(
+        "kafkad.max.unauthenticated.connections",
+        1_000,
+        LOW,
+        "The most connections that are not authenticated yet; the oldest of them that is silent makes room for more.",
+        dynamic=CLUSTER_WIDE,
+        valid=at_least(1),
+    ),
+    integer(
+        "kafkad.max.unauthenticated.connections.per.ip",
+        100,
+        LOW,
+        "The most of these from one address.",
+        dynamic=CLUSTER_WIDE,
+        valid=at_least(1),
+    ),
     integer(
         "kafkad.metrics.max.partitions",
         INT_MAX,

@@ -1,0 +1,212 @@
+"""The TLS of a broker: what its listeners show and trust, and what it shows to other brokers.
+
+Stores are read again when their settings change, when SIGHUP comes, and when their files have changed, which is looked
+at every minute. What is read is tried first; if it is no good, what was in use stays in use. Open connections are not
+touched.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import ssl
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from kafkad.clock import Clock
+from kafkad.config import Config
+from kafkad.config.listeners import ENCRYPTED
+from kafkad.metrics import COUNTER, GAUGE, Family
+from kafkad.net.tls import ServerTls, TlsLayer
+from kafkad.security.stores import StoreError
+from kafkad.security.tls_contexts import (
+    Material,
+    Users,
+    client_context,
+    refuses_itself,
+    remaining,
+    server_context,
+    users_of,
+)
+from kafkad.security.tls_settings import TlsError, TlsSettings
+
+log = logging.getLogger(__name__)
+
+HTTP = "HTTP"
+"""Where HTTP goes over TLS, the name of its listener in settings."""
+_LOOK_S = 60
+_WARN_DAYS = (1, 7, 30)
+
+_Stamps = tuple[tuple[str, int, int, int] | None, ...]
+
+
+class _Tried(NamedTuple):
+    """What was read for a listener, and found good. `stamps` are those of its files, before they were read."""
+
+    settings: TlsSettings
+    stamps: _Stamps
+    material: Material
+    users: Users
+    server: ssl.SSLContext
+    client: ssl.SSLContext
+
+
+class _Listener:
+    """What is in use at one listener, and its ServerTls. `failed` is what was tried last, in vain."""
+
+    def __init__(self, tried: _Tried, layer: TlsLayer) -> None:
+        self.tried = tried
+        self.tls = ServerTls(layer, tried.server, tried.users)
+        self.failed: tuple[TlsSettings, _Stamps] | None = None
+        self.warned: int | None = None
+
+    def use(self, tried: _Tried) -> None:
+        self.tried = tried
+        self.tls.context, self.tls.user_of = tried.server, tried.users
+        self.failed = self.warned = None
+
+
+class BrokerTls:
+    """Made at the start, if a listener is encrypted; raises TlsError or StoreError if it cannot be."""
+
+    def __init__(self, config: Config, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+        self.layer = TlsLayer(loop.call_soon)
+        self._config = config
+        self._clock = clock
+        self._listeners: dict[str, _Listener] = {}
+        for name in encrypted_listeners(config):
+            tried = _try(config, name)
+            problem = tried.material.problem(self._now())
+            if problem is not None:
+                log.error("listener %s: %s; clients will refuse it", name, problem)
+            self._listeners[name] = _Listener(tried, self.layer)
+        self.warn_of_expiry()
+
+    def server(self, listener: str) -> ServerTls | None:
+        """None where the listener is not encrypted."""
+        found = self._listeners.get(listener)
+        return found.tls if found else None
+
+    def client_context(self) -> ssl.SSLContext:
+        """For connections to other brokers, as of now; for all that begin from now on."""
+        return self._listeners[self._config.inter_broker_listener].tried.client
+
+    def http_context(self) -> ssl.SSLContext:
+        """Stays the same, and shows to each client what is in use then."""
+        listener = self._listeners[HTTP]
+
+        def choose(connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
+            connection.context = listener.tls.context
+
+        context = server_context(listener.tried.material)
+        context.sni_callback = choose
+        return context
+
+    def check(self, config: Config) -> None:
+        """Whether these settings could be used. Raises TlsError or StoreError."""
+        for name, listener in self._listeners.items():
+            if TlsSettings.of(config, name) != listener.tried.settings:
+                self._try_next(config, name, listener)
+
+    def refresh(self, config: Config, *, every: bool = False) -> None:
+        """Takes up what has changed, or `every` store; what is no good is logged, and changes nothing."""
+        self._config = config
+        for name, listener in self._listeners.items():
+            try:
+                settings = TlsSettings.of(config, name)
+                seen = settings, _stamps(settings)
+                known = (listener.tried.settings, listener.tried.stamps), listener.failed
+                if every or seen not in known:
+                    listener.failed = seen
+                    listener.use(self._try_next(config, name, listener))
+                    log.info("listener %s: its TLS stores were read again", name)
+            except (TlsError, StoreError) as error:
+                log.error("listener %s keeps the keys and certificates it has: %s", name, error)
+        self.warn_of_expiry()
+
+    async def follow_files(self) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            self.refresh(self._config)
+
+    def warn_of_expiry(self) -> None:
+        """30, 7 and 1 days before."""
+        for name, listener in self._listeners.items():
+            left = remaining(listener.tried.material, self._now())
+            days = next((days for days in _WARN_DAYS if left is not None and left.days < days), None)
+            if days is not None and days != listener.warned:
+                listener.warned = days
+                assert left is not None
+                log.warning(
+                    "listener %s: its certificate expires in %.1f days (%s)",
+                    name,
+                    left.total_seconds() / 86_400,
+                    listener.tried.settings.keys,
+                )
+
+    def collect(self) -> Iterator[Family]:
+        def of_each(value: str) -> list[tuple[tuple[tuple[str, str], ...], float]]:
+            return [((("listener", name),), getattr(each.tls, value)) for name, each in self._listeners.items()]
+
+        now = self._now()
+        left = [
+            ((("listener", name),), time.total_seconds())
+            for name, each in self._listeners.items()
+            if (time := remaining(each.tried.material, now)) is not None
+        ]
+        yield Family("kafkad_tls_certificate_expiry_seconds", GAUGE, "Until the certificate in use expires.", left)
+        yield Family("kafkad_tls_handshakes_total", COUNTER, "Handshakes that succeeded.", of_each("handshakes"))
+        yield Family("kafkad_tls_failed_handshakes_total", COUNTER, "Handshakes that failed.", of_each("failed"))
+
+    def _try_next(self, config: Config, name: str, listener: _Listener) -> _Tried:
+        """As Kafka: the broker stays who it is, and can connect to itself."""
+        tried = _try(config, name)
+        problem = tried.material.problem(self._now()) or tried.material.refused_change(listener.tried.material)
+        if problem is None and name == config.inter_broker_listener and tried.material.trusted is not None:
+            host = next((e.host for e in config.advertised_listeners if e.listener == name), "")
+            why = refuses_itself(tried.server, tried.client, host)
+            if why is not None:
+                problem = f"brokers could not connect to each other with it: {why}"
+        if problem is not None:
+            raise TlsError(problem)
+        return tried
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
+
+
+def encrypted_listeners(config: Config) -> list[str]:
+    names = [endpoint.listener for endpoint in config.listeners if endpoint.protocol in ENCRYPTED]
+    return [*names, HTTP] if config.http_over_tls else names
+
+
+def problems(config: Config, now: datetime) -> Iterator[str]:
+    """For `--check`: everything that is wrong with the stores."""
+    for name in encrypted_listeners(config):
+        try:
+            problem = _try(config, name).material.problem(now)
+        except (TlsError, StoreError) as error:
+            problem = str(error)
+        if problem is not None:
+            yield f"listener {name}: {problem}"
+
+
+def _try(config: Config, name: str) -> _Tried:
+    settings = TlsSettings.of(config, name)
+    stamps = _stamps(settings)
+    material = Material.read(settings)
+    return _Tried(settings, stamps, material, users_of(settings), server_context(material), client_context(material))
+
+
+def _stamps(settings: TlsSettings) -> _Stamps:
+    return tuple(map(_stamp, settings.paths))
+
+
+def _stamp(path: str) -> tuple[str, int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return path, found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,0 +1,305 @@
+"""A broker whose listeners are encrypted, as a process: real clients, stores that change, connections that stay."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import ssl
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.broker import API_VERSIONS_V0, KafkadProcess, RawClient
+from tests.certificates import DAY, Authority, client_context
+from tests.oracle.kafka import free_port
+
+pytestmark = pytest.mark.slow
+
+AUTHORITY = Authority()
+SIZES = [1, 100_000, 5_000_000]
+
+
+class Broker:
+    """PLAINTEXT for the test itself, SSL for its clients; stores in PEM unless the test replaces them."""
+
+    def __init__(self, directory: Path, **settings: str) -> None:
+        self.directory = directory
+        self.port = free_port()
+        self.keys = AUTHORITY.issue().write(directory / "keys.pem")
+        self.trusted = AUTHORITY.write(directory / "ca.pem")
+        alice = AUTHORITY.issue("alice", names=())
+        (directory / "alice.key").write_text(alice.key_pem())
+        (directory / "alice.pem").write_text(alice.chain_pem)
+        self.process = KafkadProcess(directory)
+        self.process.settings |= {
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.process.port},SSL://localhost:{self.port}",
+            "ssl.keystore.location": str(self.keys),
+            "ssl.truststore.location": str(self.trusted),
+            "message.max.bytes": "10000000",
+            **{name.replace("_", "."): value for name, value in settings.items()},
+        }
+
+    @property
+    def bootstrap(self) -> str:
+        return f"localhost:{self.port}"
+
+    def connect(self, context: ssl.SSLContext | None = None) -> RawClient:
+        client = RawClient(self.port, host="localhost")
+        context = context or client_context(AUTHORITY)
+        client.socket = context.wrap_socket(client.socket, server_hostname="localhost")
+        return client
+
+    def shown(self) -> int:
+        """The serial number of the certificate that a new client sees."""
+        with self.connect() as client:
+            found: Any = client.socket.getpeercert()  # type: ignore[attr-defined]
+            return int(found["serialNumber"], 16)
+
+    def reload(self) -> None:
+        seen = self.process.log.count("configuration reloaded")
+        self.process.process.send_signal(signal.SIGHUP)  # type: ignore[union-attr]
+        wait_for(lambda: self.process.log.count("configuration reloaded") > seen)
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@contextmanager
+def running(broker: Broker) -> Iterator[Broker]:
+    with broker.process:
+        yield broker
+
+
+# -- clients -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=["TLSv1.2", "TLSv1.3"])
+def mutual(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    settings = {"ssl.client.auth": "required", "ssl.enabled.protocols": request.param}
+    with running(Broker(tmp_path_factory.mktemp("mutual"), **settings)) as broker:
+        yield broker
+
+
+def payloads() -> list[bytes]:
+    return [bytes([65 + size % 26]) * size for size in SIZES]
+
+
+def test_confluent(mutual: Broker) -> None:
+    from confluent_kafka import Consumer, Producer
+
+    directory = mutual.directory
+    common = {
+        "bootstrap.servers": mutual.bootstrap,
+        "security.protocol": "ssl",
+        "ssl.ca.location": str(mutual.trusted),
+        "ssl.certificate.location": str(directory / "alice.pem"),
+        "ssl.key.location": str(directory / "alice.key"),
+        "message.max.bytes": 10_000_000,
+    }
+    producer = Producer(common)
+    for payload in payloads():
+        producer.produce("confluent", payload)
+    assert producer.flush(30) == 0
+    consumer = Consumer({**common, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["confluent"])
+    got: list[bytes] = []
+    end = time.monotonic() + 40
+    while len(got) < len(SIZES) and time.monotonic() < end:
+        message = consumer.poll(1)
+        if message is not None and not message.error():
+            got.append(message.value())
+    consumer.close()
+    assert got == payloads()
+
+
+def test_kafka_python(mutual: Broker) -> None:
+    from kafka import KafkaConsumer, KafkaProducer
+
+    directory = mutual.directory
+    common: dict[str, Any] = {
+        "bootstrap_servers": mutual.bootstrap,
+        "security_protocol": "SSL",
+        "ssl_cafile": str(mutual.trusted),
+        "ssl_certfile": str(directory / "alice.pem"),
+        "ssl_keyfile": str(directory / "alice.key"),
+    }
+    producer = KafkaProducer(**common, max_request_size=10_000_000)
+    for payload in payloads():
+        producer.send("python", payload).get(30)
+    producer.close()
+    consumer = KafkaConsumer(
+        "python", **common, auto_offset_reset="earliest", consumer_timeout_ms=30_000, max_partition_fetch_bytes=10 << 20
+    )
+    got = []
+    for message in consumer:
+        got.append(message.value)
+        if len(got) == len(SIZES):
+            break
+    consumer.close()
+    assert got == payloads()
+
+
+def test_aiokafka(mutual: Broker) -> None:
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+
+    async def scenario() -> None:
+        directory = mutual.directory
+        context = ssl.create_default_context(cafile=str(mutual.trusted))
+        context.load_cert_chain(directory / "alice.pem", directory / "alice.key")
+        common: dict[str, Any] = {
+            "bootstrap_servers": mutual.bootstrap,
+            "security_protocol": "SSL",
+            "ssl_context": context,
+        }
+        producer = AIOKafkaProducer(**common, max_request_size=10_000_000)
+        await producer.start()
+        for payload in payloads():
+            await producer.send_and_wait("aio", payload)
+        await producer.stop()
+        consumer = AIOKafkaConsumer(
+            "aio", **common, auto_offset_reset="earliest", max_partition_fetch_bytes=10 << 20, fetch_max_bytes=20 << 20
+        )
+        await consumer.start()
+        got = [(await asyncio.wait_for(consumer.getone(), 30)).value for _ in SIZES]
+        await consumer.stop()
+        assert got == payloads()
+
+    asyncio.run(scenario())
+
+
+# -- stores that change ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    with running(Broker(tmp_path, **{"http.listener": f"https://127.0.0.1:{free_port()}"})) as made:
+        yield made
+
+
+def metrics(broker: Broker) -> str:
+    url = broker.process.settings["http.listener"].replace("127.0.0.1", "localhost") + "/metrics"
+    with urllib.request.urlopen(url, context=client_context(AUTHORITY)) as answer:
+        return str(answer.read().decode())
+
+
+def test_a_reload_changes_what_new_clients_see_and_drops_nobody(broker: Broker) -> None:
+    with broker.connect() as old:
+        old.exchange(API_VERSIONS_V0)
+        before = broker.shown()
+        renewed = AUTHORITY.issue(until=20 * DAY)
+        renewed.write(broker.keys)
+        broker.reload()
+        assert broker.shown() == renewed.certificate.serial_number != before
+        old.exchange(API_VERSIONS_V0)
+    assert "its certificate expires in 20.0 days" in broker.process.log
+    text = metrics(broker)  # over the new certificate too
+    left = next(
+        line for line in text.splitlines() if line.startswith('kafkad_tls_certificate_expiry_seconds{listener="SSL"')
+    )
+    assert 19.9 < float(left.split()[1]) / 86_400 < 20.1
+    assert 'kafkad_tls_handshakes_total{listener="SSL"} 3' in text
+
+
+@pytest.mark.parametrize(
+    "spoil, why",
+    [
+        (lambda keys: keys.write_text(keys.read_text()[:150]), "private key"),
+        (
+            lambda keys: keys.write_text(AUTHORITY.issue().key_pem() + AUTHORITY.issue().chain_pem),
+            "not that of the cert",
+        ),
+        (lambda keys: AUTHORITY.issue(since=-9 * DAY, until=-DAY).write(keys), "expired on"),
+        (lambda keys: AUTHORITY.issue(since=DAY).write(keys), "is not valid before"),
+        (lambda keys: AUTHORITY.issue("somebody.else").write(keys), "set ssl.allow.dn.changes"),
+        (lambda keys: AUTHORITY.issue(names=["elsewhere"]).write(keys), "set ssl.allow.san.changes"),
+        (lambda keys: keys.unlink(), "No such file"),
+    ],
+    ids=["cut off", "half replaced", "expired", "not yet valid", "another name", "another host", "gone"],
+)
+def test_a_bad_new_store_leaves_the_old_one_in_use(broker: Broker, spoil: Callable[[Path], Any], why: str) -> None:
+    before = broker.shown()
+    spoil(broker.keys)
+    broker.reload()
+    assert broker.shown() == before
+    assert "listener SSL keeps the keys and certificates it has: " in broker.process.log
+    assert why in broker.process.log
+    AUTHORITY.issue().write(broker.keys)
+    broker.reload()
+    assert broker.shown() != before
+
+
+def test_check_names_what_is_wrong_with_stores(tmp_path: Path) -> None:
+    made = Broker(tmp_path)
+
+    def check() -> tuple[int, str]:
+        done = subprocess.run([*made.process.command(), "--check"], capture_output=True, text=True)
+        return done.returncode, done.stdout + done.stderr
+
+    assert check()[0] == 0
+    AUTHORITY.issue(since=-9 * DAY, until=-DAY).write(made.keys)
+    code, text = check()
+    assert (code, "listener SSL: " in text, "expired" in text) == (2, True, True)
+    made.keys.unlink()
+    code, text = check()
+    assert (code, "No such file" in text) == (2, True)
+    made.process.settings["ssl.principal.mapping.rules"] = "RULE:broken"
+    AUTHORITY.issue().write(made.keys)
+    code, text = check()
+    assert (code, "Invalid rule" in text) == (2, True)
+
+
+def test_a_store_that_cannot_be_used_ends_the_start(tmp_path: Path) -> None:
+    made = Broker(tmp_path)
+    made.keys.write_text("nothing")
+    done = subprocess.run(made.process.command(), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "neither PEM nor PKCS12 nor JKS" in done.stderr
+
+
+def test_stores_change_by_kafkas_dynamic_settings(broker: Broker) -> None:
+    from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+    admin = AdminClient({"bootstrap.servers": broker.process.bootstrap})
+
+    def alter(path: Path) -> None:
+        entry = ConfigEntry(
+            "listener.name.ssl.ssl.keystore.location", str(path), incremental_operation=AlterConfigOpType.SET
+        )
+        resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
+        [future] = admin.incremental_alter_configs([resource]).values()
+        future.result(20)
+
+    before = broker.shown()
+    renewed = AUTHORITY.issue()
+    alter(renewed.write(broker.directory / "renewed.pem"))
+    wait_for(lambda: broker.shown() == renewed.certificate.serial_number != before)
+    with pytest.raises(Exception, match="No such file"):
+        alter(broker.directory / "none.pem")
+    with pytest.raises(Exception, match=r"ssl\.allow\.dn\.changes"):
+        alter(AUTHORITY.issue("another").write(broker.directory / "another.pem"))
+    assert broker.shown() == renewed.certificate.serial_number
+
+
+def test_metrics_may_need_a_token(tmp_path: Path) -> None:
+    port = free_port()
+    settings = {"http.listener": f"127.0.0.1:{port}", "kafkad.http.token": "secret"}
+    with KafkadProcess(tmp_path, settings):
+        url = f"http://127.0.0.1:{port}"
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(f"{url}/metrics")
+        with urllib.request.urlopen(f"{url}/health") as answer:
+            assert answer.status == 200
+        shown = urllib.request.Request(f"{url}/metrics", headers={"Authorization": "Bearer secret"})
+        with urllib.request.urlopen(shown) as answer:
+            assert b"kafka_server" in answer.read()
