@@ -245,7 +245,7 @@ def test_listener_settings_fall_back_to_the_general_one() -> None:
     assert config.for_listener("PLAINTEXT", "max.connections") == 3
     assert config.for_listener("OTHER", "max.connections") == 7
     assert problems(None, "listener.name.a.num.partitions=3")
-    assert "cannot be set" in problems(None, "listener.name.a.plain.sasl.jaas.config=x")[0]
+    assert "cannot be set" in problems(None, "listener.name.a.ssl.provider=x")[0]
 
 
 def test_dynamic_settings_go_over_the_file_and_each_other() -> None:
