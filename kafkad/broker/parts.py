@@ -421,7 +421,7 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
         context=context,
         dispatcher=dispatcher,
         logins=logins,
-        quotas=QuotasInForce(loaded.configs.entities, dispatcher, config, platform.clock),
+        quotas=QuotasInForce(loaded.configs.entities, dispatcher, platform.server, config, platform.clock),
         upkeep=Upkeep(platform.logs, replicas, durable, config, threads, platform.timers),
         cleaner=Cleaner(replicas, config, threads, platform.timers),
     )

@@ -12,11 +12,13 @@ from kafkad.api.dispatch import Dispatcher
 from kafkad.api.throttling import Throttling
 from kafkad.clock import Clock
 from kafkad.cluster.entities import EntityConfigs
-from kafkad.config import Config
+from kafkad.config import INT_MAX, Config
 from kafkad.metrics import GAUGE, Family, Labels
+from kafkad.net.server import Server
 
 if TYPE_CHECKING:
     from kafkad.security.quotas.clients import ClientQuotas
+    from kafkad.security.quotas.connections import Rates
     from kafkad.security.quotas.rate import Windows
 
 
@@ -24,13 +26,20 @@ class QuotasInForce:
     """`follow` is to be called once all parts are there, `settings_changed` when those of the broker are others."""
 
     def __init__(
-        self, entities: EntityConfigs, dispatcher: Dispatcher, config: Callable[[], Config], clock: Clock
+        self,
+        entities: EntityConfigs,
+        dispatcher: Dispatcher,
+        server: Server,
+        config: Callable[[], Config],
+        clock: Clock,
     ) -> None:
         self._entities = entities
         self._dispatcher = dispatcher
+        self._server = server
         self._config = config
         self._clock = clock
         self.clients: ClientQuotas | None = None
+        self._rates: Rates | None = None
 
     def follow(self) -> None:
         self._entities.listen(lambda entity, overrides: self._changed())
@@ -39,8 +48,13 @@ class QuotasInForce:
     def settings_changed(self) -> None:
         if self.clients is not None:
             self.clients.resize(*self._windows())
+        self._pace()
 
     def _changed(self) -> None:
+        self._hold_clients()
+        self._pace()
+
+    def _hold_clients(self) -> None:
         if self.clients is None:
             if not self._entities.all:
                 return
@@ -49,6 +63,39 @@ class QuotasInForce:
             self.clients = ClientQuotas(self._entities.all, *self._windows())
         self.clients.changed()
         self._dispatcher.throttle_by(Throttling(self.clients, self._clock) if self.clients.any else None)
+
+    def _pace(self) -> None:
+        """What came before still counts where no rate has changed."""
+        of_addresses = {entity: overrides for entity, overrides in self._entities.all.items() if entity.ip is not None}
+        broker, listeners = self._configured_rates()
+        if not of_addresses and broker is None and not listeners:
+            self._rates = self._server.pace = None
+            return
+        from kafkad.broker.address_quotas import by_address
+        from kafkad.security.quotas.connections import ConnectionRates, Rates
+
+        config = self._config()
+        addresses, others = by_address(of_addresses)
+        rates = Rates(
+            broker=broker,
+            listeners=listeners,
+            addresses=addresses,
+            other_addresses=others,
+            exempt=config.inter_broker_listener if len(config.listeners) > 1 else "",
+        )
+        if rates != self._rates:
+            self._rates = rates
+            self._server.pace = ConnectionRates(rates, self._windows()[0]) if rates.any else None
+
+    def _configured_rates(self) -> tuple[float | None, dict[str, float]]:
+        """Of the broker and of its listeners, where they are limited."""
+        config, name = self._config(), "max.connection.creation.rate"
+        broker = config.int(name)
+        listeners = {e.listener: int(str(config.for_listener(e.listener, name))) for e in config.listeners}
+        return (
+            None if broker == INT_MAX else float(broker),
+            {listener: float(rate) for listener, rate in listeners.items() if rate not in (INT_MAX, broker)},
+        )
 
     def _windows(self) -> tuple[Windows, Windows]:
         from kafkad.security.quotas.rate import Windows

@@ -310,6 +310,7 @@ _PER_LISTENER = (
     "connections.max.reauth.ms",
     "sasl.server.max.receive.size",
     "max.connections",
+    "max.connection.creation.rate",
     "ssl.",
 )
 _FIXED_HERE = ("listeners", "advertised.listeners", "listener.security.protocol.map")

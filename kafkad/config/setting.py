@@ -162,10 +162,6 @@ QUOTAS = "kafkad holds replication to its quotas without windows"
 TELEMETRY = "kafkad does not collect client metrics"
 JAVA_METRICS = "kafkad has no JMX and no Java reporters; set http.listener for Prometheus"
 FORMAT = "kafkad always writes message format 2, as Kafka 3.9 does"
-RATES = (
-    "kafkad does not limit how fast connections come; limit how many there are with max.connections and "
-    "max.connections.per.ip"
-)
 OLD_CLIENTS = "kafkad serves no clients that are too old for message format 2"
 SECURITY = (
     "kafkad does not have TLS, SASL and authorization yet; let listeners be on a private address, or put a proxy in "

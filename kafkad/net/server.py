@@ -6,9 +6,11 @@ import asyncio
 import logging
 import mmap
 import socket
+import struct
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from sys import intern
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -38,6 +40,8 @@ _LEAST_BACKLOG = 4096
 connects at once, such as all clients after a restart, waits while the loop does something else. The kernel of a client
 that is turned away tries again only after 1, 3 and 7 seconds."""
 _WAIT_FOR_ROOM_S = 0.1
+_MOST_HELD = 1000
+_RESET = struct.pack("ii", 1, 0)
 _THIS_MACHINE = "127.", "::1"
 _MAPPED = "::ffff:"
 """The prefix of IPv4 addresses at a listener on every interface."""
@@ -63,6 +67,16 @@ class Dispatch(Protocol):
     ) -> Reply | DeferredReply | Pending | None:
         """One request stands in view[at:end], without its length; the reply, None for none, a DeferredReply, or
         PENDING. The view is reused as soon as this returns."""
+
+
+class Pace(Protocol):
+    """How fast connections may come."""
+
+    def wait_ms(self, listener: str, now_ms: float) -> float:
+        """One has been accepted: the time until the next one may be."""
+
+    def hold_ms(self, listener: str, host: str, now_ms: float) -> float:
+        """The time after which one from this address is to be turned away; 0 if it is welcome."""
 
 
 class Buffers:
@@ -138,6 +152,10 @@ class Server:
         self.per_ip: Counter[str] = Counter()
         self.total = 0
         self.refused = 0
+        self.pace: Pace | None = None
+        """None where connections may come as fast as they like."""
+        self.held: set[socket.socket] = set()
+        """Of addresses whose connections come too fast: turned away after a while, not before they could try again."""
 
     def listen(
         self,
@@ -178,8 +196,25 @@ class Server:
 
     def close(self) -> None:
         self.stop_accepting()
+        for sock in list(self.held):
+            self._turn_away(sock)
         for connection in self.connections():
             connection.close()
+
+    def hold(self, sock: socket.socket, ms: float) -> None:
+        """Nothing of it is read, and it ends with a reset."""
+        self.refused += 1
+        self.held.add(sock)
+        if len(self.held) > _MOST_HELD:
+            self._turn_away(sock)
+        else:
+            self.timers.at(self.clock.monotonic_ms() + ms, partial(self._turn_away, sock))
+
+    def _turn_away(self, sock: socket.socket) -> None:
+        self.held.discard(sock)
+        with suppress(OSError):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        sock.close()
 
     @property
     def crowded(self) -> bool:
@@ -252,6 +287,8 @@ class Listener:
         self._sock = sock
         self._wrap = wrap
         self._accepting = False
+        self._paced = False
+        """Connections have come too fast: the others wait in the kernel for a while."""
         self._open = True
 
     def __str__(self) -> str:
@@ -321,7 +358,7 @@ class Listener:
             connection.on_readable()
 
     def resume_if_room(self) -> None:
-        if self._open and not self._accepting and not self._full:
+        if self._open and not self._accepting and not self._paced and not self._full:
             self._accept_again()
 
     @property
@@ -362,10 +399,30 @@ class Listener:
                 self.loop.call_later(1.0, self.resume_if_room)
                 return
             self._welcome(sock, address)
+            if self.server.pace is not None and self._wait(self.server.pace):
+                return
+
+    def _wait(self, pace: Pace) -> bool:
+        """True if the next connection is to be accepted later."""
+        now_ms = self.clock.monotonic_ms()
+        wait_ms = pace.wait_ms(self.name, now_ms)
+        if wait_ms > 0:
+            self._paced = True
+            self._pause()
+            self.timers.at(now_ms + wait_ms, self._go_on)
+        return self._paced
+
+    def _go_on(self) -> None:
+        self._paced = False
+        self.resume_if_room()
 
     def _welcome(self, sock: socket.socket, address: Any) -> None:
         server = self.server
         host = address[0].removeprefix(_MAPPED)
+        if server.pace is not None and (ms := server.pace.hold_ms(self.name, host, self.clock.monotonic_ms())):
+            log.info("%s connects to %s faster than its quota: turned away in %d ms", host, self.name, ms)
+            server.hold(sock, ms)
+            return
         if server.per_ip[host] >= server.limits.allowed_from(host):
             server.refused += 1
             log.info("refused a connection from %s: it has max.connections.per.ip=%d", host, server.per_ip[host])

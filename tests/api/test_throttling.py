@@ -332,3 +332,30 @@ def test_windows_are_those_of_the_settings(tmp_path: Path) -> None:
         assert budget.mutations.bucket.windows == Windows(5, 1000)
     finally:
         broker.stop()
+
+
+def test_rates_of_connections_are_those_of_settings_and_addresses(tmp_path: Path) -> None:
+    broker = OneBroker(
+        tmp_path, "max.connection.creation.rate=50", "listener.name.outside.max.connection.creation.rate=1"
+    )
+    server = broker.parts.platform.server
+    try:
+        assert server.pace is not None
+        assert [server.pace.wait_ms("OUTSIDE", 0) > 0 for _ in range(11)] == [False] * 10 + [True]
+        assert server.pace.hold_ms("OUTSIDE", "127.0.0.1", 0) == 0
+        for name in ("localhost", "127.0.0.1"):
+            entity = Entity(ip=name)
+            broker.run(broker.context.entity_alterer.change(entity, lambda before: {"connection_creation_rate": "1"}))
+            broker.run(broker.configs.catch_up())
+            held = [server.pace.hold_ms("OUTSIDE", "127.0.0.1", 0) > 0 for _ in range(11)]
+            assert held == [False] * 10 + [True]
+            assert server.pace.hold_ms("PLAINTEXT", "127.0.0.1", 0) == 0, "other brokers come there"
+            broker.run(broker.context.entity_alterer.change(entity, lambda before: {}))
+            broker.run(broker.configs.catch_up())
+            assert server.pace.hold_ms("OUTSIDE", "127.0.0.1", 0) == 0
+    finally:
+        broker.stop()
+
+
+def test_a_broker_without_rates_has_no_pace(broker: OneBroker) -> None:
+    assert broker.parts.platform.server.pace is None

@@ -118,7 +118,6 @@ def test_what_cannot_be_set_says_so_and_what_to_do_instead() -> None:
     rows = {row.name: row for row in describe_broker(load(None, [], {}))}
     for name, remedy in (
         ("ssl.provider", "leave it out."),
-        ("max.connection.creation.rate", "with max.connections and max.connections.per.ip."),
         ("client.quota.callback.class", "leave it out."),
     ):
         assert "Only the default is possible: " in rows[name].doc

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 from collections.abc import Awaitable, Callable
@@ -165,3 +166,68 @@ def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
         assert server.total == 1
 
     run(dispatch, scenario)
+
+
+class Pace:
+    """Lets some connections in and then holds the others, or has them wait."""
+
+    def __init__(self, *, free: int = 10**6, welcome: int = 10**6) -> None:
+        self.free = free
+        self.welcome = welcome
+
+    def wait_ms(self, listener: str, now_ms: float) -> float:
+        self.free -= 1
+        return 0 if self.free > 0 else 150
+
+    def hold_ms(self, listener: str, host: str, now_ms: float) -> float:
+        assert (listener, host) == ("PLAINTEXT", "127.0.0.1")
+        self.welcome -= 1
+        return 0 if self.welcome >= 0 else 100
+
+
+def test_connections_that_come_too_fast_wait_in_the_kernel() -> None:
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        server.pace = Pace(free=2)
+        peers = [await connect() for _ in range(4)]
+        await asyncio.sleep(0.05)
+        assert server.total == 2
+        peers[0][1].close()
+        await asyncio.sleep(0.02)
+        assert server.total == 1, "one that ends makes no room: time does"
+        for reader, writer in peers[1:]:
+            writer.write(frame(b"anything"))
+            assert await read_frame(reader) == b"anything"
+
+    run(echo, scenario)
+
+
+def test_an_address_that_connects_too_fast_is_held_and_reset() -> None:
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        server.pace = Pace(welcome=1)
+        reader, writer = await connect()
+        writer.write(frame(b"anything"))
+        assert await read_frame(reader) == b"anything"
+        held_reader, held_writer = await connect()
+        held_writer.write(frame(b"me too.."))
+        await asyncio.sleep(0.03)
+        assert (server.total, len(server.held), server.refused) == (1, 1, 1)
+        with pytest.raises(ConnectionResetError):
+            await held_reader.readexactly(1)
+        assert not server.held
+
+    run(echo, scenario)
+
+
+def test_only_so_many_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkad.net.server._MOST_HELD", 3)
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        server.pace = Pace(welcome=0)
+        for _ in range(6):
+            with contextlib.suppress(ConnectionResetError):
+                await connect()
+        while server.refused < 6:
+            await asyncio.sleep(0)
+        assert len(server.held) == 3
+
+    run(echo, scenario)

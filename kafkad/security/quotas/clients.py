@@ -43,7 +43,7 @@ class Meter:
         self.throttled = Sampled(windows)
         self._taken = Sampled(windows)
         self._steady = Steady(windows)
-        self._longest_ms = windows.size_ms if quota is Quota.REQUEST else LONGEST_MS
+        self._longest_ms = windows.size_ms if quota in (Quota.REQUEST, Quota.CONNECTION) else LONGEST_MS
 
     def take(self, amount: float, now_ms: float) -> int:
         """The milliseconds for which whoever took this is not to be read; 0 if the quota is kept."""
