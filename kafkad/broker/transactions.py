@@ -57,6 +57,7 @@ def make_transactions(
             clock=clock,
             timers=timers,
             later=later,
+            write_timeout_ms=config.int("request.timeout.ms"),
             probe=probe,
         )
 

@@ -64,6 +64,8 @@ _REFUSED_WRITE = {
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
 """The codes for clients; the shard has translated the others."""
+_TIMED_OUT = Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+"""For whom the record took too long, which may still be committed: whatever is asked again waits for that."""
 
 
 class TransactionProbe:
@@ -81,15 +83,24 @@ class TransactionProbe:
 class _Request:
     """One request, until it is answered."""
 
-    __slots__ = ("asked", "asker", "done", "new_id", "timer")
+    __slots__ = ("asked", "asker", "done", "held_until_ms", "new_id", "timer", "written")
 
     def __init__(self, asked: Asked, done: OnAnswer, asker: str) -> None:
         self.asked = asked
-        self.done = done
+        self.done: OnAnswer | None = done
+        """None when it is answered: of a write that took too long that may be before the end."""
         self.asker = asker
         self.new_id: int | None = None
+        self.held_until_ms: float | None = None
         self.timer: Timer | None = None
-        """Set while it is held."""
+        """Set while it is held, or waits for its record."""
+        self.written = True
+        """False while its record is on its way."""
+
+    def stop_timer(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
 
 
 class TransactionMachine:
@@ -107,6 +118,7 @@ class TransactionMachine:
         clock: Clock,
         timers: Timers,
         later: Callable[[Callable[[], None]], None],
+        write_timeout_ms: int,
         probe: TransactionProbe,
     ) -> None:
         """`writes_at_once` tells whether a write is committed before it returns; `level` is the cluster's transaction
@@ -125,6 +137,7 @@ class TransactionMachine:
         self._clock = clock
         self._timers = timers
         self._later = later
+        self._write_timeout_ms = write_timeout_ms
         self._probe = probe
         self._live = False
         self._busy: set[str] = set()
@@ -269,13 +282,19 @@ class TransactionMachine:
         decision = self._decide(name, request)
         if type(decision) is Write:
             self._busy.add(name)
+            request.stop_timer()
+            request.written = False
             self._write((decision.record,), partial(self._recorded, name, request, decision))
+            if not request.written:
+                due_ms = self._clock.monotonic_ms() + self._write_timeout_ms
+                request.timer = self._timers.at(due_ms, partial(self._answer, request, _TIMED_OUT))
         elif type(decision) is Answer:
             if decision.error is _CONCURRENT:
                 return False
             self._answer(request, decision)
         else:
             self._busy.add(name)
+            request.stop_timer()
             taking = asyncio.ensure_future(self._take_producer_id())
             self._taking.add(taking)
             taking.add_done_callback(partial(self._got_id, name, request))
@@ -299,6 +318,8 @@ class TransactionMachine:
     def _recorded(self, name: str, request: _Request, write: Write, error: KafkaError | None) -> None:
         """HOT. The record is committed, or it may never be."""
         self._busy.discard(name)
+        request.stop_timer()
+        request.written = True
         record, answer, cause = write
         if error is not None:
             log.warning("could not record that transactional id %s is %s: %s", name, record.state.label, error)
@@ -315,17 +336,19 @@ class TransactionMachine:
         self._advance(name)
 
     def _answer(self, request: _Request, answer: Answer) -> None:
-        if request.timer is not None:
-            request.timer.cancel()
-        request.done(answer)
+        request.stop_timer()
+        done, request.done = request.done, None
+        if done is not None:
+            done(answer)
 
     # Requests that wait
 
     def _hold(self, name: str, request: _Request, *, first: bool = False) -> None:
-        if request.timer is None:
+        if request.held_until_ms is None:
             self._probe.held += 1
-            due_ms = self._clock.monotonic_ms() + HELD_MS
-            request.timer = self._timers.at(due_ms, partial(self._give_up, name, request))
+            request.held_until_ms = self._clock.monotonic_ms() + HELD_MS
+        if request.timer is None:
+            request.timer = self._timers.at(request.held_until_ms, partial(self._give_up, name, request))
         held = self._held.setdefault(name, deque())
         if first:
             held.appendleft(request)
@@ -367,7 +390,7 @@ class TransactionMachine:
         if cause in (Cause.TIMED_OUT, Cause.FENCED):
             self._tell_of_abort(prepared, request, cause)
         self._askers.pop(name, None)
-        if answer.error is _CONCURRENT:
+        if answer.error is _CONCURRENT and request.done is not None:
             self._hold(name, request, first=True)
         elif answer.error:
             self._answer(request, answer)

@@ -21,6 +21,7 @@ from tests.fakes import FakeClock
 
 HERE, ELSEWHERE = 1, 2
 COORDINATOR_EPOCH = 5
+WRITE_TIMEOUT_MS = 2_000
 
 
 class Disk:
@@ -86,6 +87,7 @@ class Life:
             clock=self.clock,
             timers=self.timers,
             later=lambda action: action(),
+            write_timeout_ms=WRITE_TIMEOUT_MS,
             probe=self.probe,
         )
         self.disk.load(self)

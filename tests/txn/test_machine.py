@@ -34,7 +34,7 @@ from kafkad.wire.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from tests.txn import golden
-from tests.txn.life import COORDINATOR_EPOCH, ELSEWHERE, HERE, Disk, Life, turns
+from tests.txn.life import COORDINATOR_EPOCH, ELSEWHERE, HERE, WRITE_TIMEOUT_MS, Disk, Life, turns
 
 NONE, CONCURRENT = ErrorCode.NONE, ErrorCode.CONCURRENT_TRANSACTIONS
 OK = [Answer(NONE)]
@@ -272,6 +272,76 @@ async def test_a_write_that_is_committed_in_spite_of_its_error_goes_on() -> None
     assert answers == [Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)]
     assert life.known().state is State.COMPLETE_COMMIT
     assert life.end(producer, True) == OK, "asked again"
+
+
+@scenario
+async def test_a_write_that_takes_too_long_is_answered_and_may_still_be_done() -> None:
+    life = Life()
+    producer = await life.new()
+    life.add(producer, 0)
+    life.hold = True
+    answers = life.end(producer, True)
+    life.advance(WRITE_TIMEOUT_MS - 1)
+    assert answers == []
+    life.advance(1)
+    assert answers == [Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+    again = life.end(producer, True)
+    life.advance(50)
+    life.hold = False
+    life.commit()
+    assert len(answers) == 1
+    assert again == OK
+    assert life.known().state is State.COMPLETE_COMMIT
+
+
+@scenario
+async def test_who_gave_up_does_not_take_over_behind_the_fence() -> None:
+    """It asks again by itself; nobody would know the epoch that it was given without having asked."""
+    life = Life()
+    producer_id, epoch = await life.new()
+    life.add((producer_id, epoch), 0)
+    life.hold = True
+    answers = life.ask(InitProducer("a", 60_000))
+    life.advance(WRITE_TIMEOUT_MS)
+    assert answers == [Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+    life.hold = False
+    life.commit()
+    assert (life.known().state, life.known().epoch) == (State.COMPLETE_ABORT, epoch + 1)
+    assert len(answers) == 1
+
+
+@scenario
+async def test_who_is_served_late_waits_for_its_write_and_is_answered_once() -> None:
+    life = Life()
+    producer = await life.new()
+    life.add(producer, 0)
+    life.hold_markers = True
+    life.end(producer, True)
+    added = life.add(producer, 1)
+    life.advance(60)
+    life.hold = True
+    life.write_markers()
+    life.commit()
+    life.advance(100)
+    assert added == []
+    life.commit()
+    assert added == OK
+    life.advance(WRITE_TIMEOUT_MS)
+    assert added == OK
+
+
+@scenario
+async def test_who_takes_over_is_held_from_when_the_fence_is_recorded() -> None:
+    life = Life()
+    life.add(await life.new(), 0)
+    life.hold = life.hold_markers = True
+    answers = life.ask(InitProducer("a", 60_000))
+    life.advance(150)
+    life.commit()
+    life.advance(99)
+    assert answers == []
+    life.advance(1)
+    assert answers == [Answer(CONCURRENT)]
 
 
 @scenario
