@@ -67,6 +67,7 @@ from kafkad.wire.records import (
     LAST_OFFSET_DELTA,
     MAGIC,
     MAGIC_AT,
+    PRODUCER_ID,
     TRANSACTIONAL,
     Header,
 )
@@ -98,6 +99,8 @@ _WITH_START_OFFSET = frozenset(
 _TOLD_WHY = frozenset(
     {ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.TRANSACTION_ABORTABLE}
 )
+_PASSING = frozenset({ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_LEADER_OR_FOLLOWER})
+"""The client sends the batch again, and may have sent others behind it."""
 _ADMIN_CLIENT = "__admin_client"
 _QUICK_UNTIL = 512 * 1024
 """From this position in a request on, batches take the general path: those before took the event loop long enough."""
@@ -333,7 +336,13 @@ class ProduceApi:
         except KafkaError as error:
             name = self._name_of(topic)
             known = self._replicas.find(name, index)
-            return self._refusal(index, error) if known is None else self._refused(known, index, error, end - at)
+            if known is None:
+                return self._refusal(index, error)
+            if error.code in _PASSING and end - at >= HEADER_SIZE:
+                header = BATCH_HEADER.unpack_from(frame, at)
+                if header[MAGIC] == 2 and header[PRODUCER_ID] >= 0:
+                    known.log.producers.awaits(header)
+            return self._refused(known, index, error, end - at)
 
     def _refused(self, partition: Partition, index: int, error: KafkaError, size: int) -> Answer:
         """An error from a partition that is here: it also has the log's start, as in Kafka, unless the batch is bad."""

@@ -127,10 +127,7 @@ class Transaction:
         if epoch != self._epoch:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_EPOCH, "one transaction, and batches of several epochs")
         if sequence > 0 and self.adds and not producers.knows(producer_id):
-            raise KafkaError(
-                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"sequence {sequence} of producer {producer_id}, whose transaction begins here with 0",
-            )
+            raise producers.out_of_order(header, "its producer's transaction begins here with 0")
 
     def claim(self) -> Claim | None:
         """What the coordinator has to be asked, if anything."""

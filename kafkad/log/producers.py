@@ -37,6 +37,8 @@ NONE = -1
 BATCHES_KEPT = 5
 """As many as a producer may have in flight: a retry of any of them is recognised (KIP-98)."""
 DEFAULT_EXPIRATION_MS = 86_400_000
+_HELD_BEHIND = 100
+_MOST_AWAITED = 1_000
 _EPOCHS_PER_TRANSACTION = 2
 """The transaction version in which each transaction has an epoch of its own (KIP-890)."""
 
@@ -140,6 +142,18 @@ class Verification:
         self.since_ms = now_ms
 
 
+class _Awaited:
+    """A batch that was refused for a passing reason: its producer sends it again, and those behind it have to wait."""
+
+    __slots__ = ("epoch", "left", "sequence")
+
+    def __init__(self, epoch: int, sequence: int) -> None:
+        self.epoch = epoch
+        self.sequence = sequence
+        self.left = _HELD_BEHIND
+        """So many more are held back; one that never comes must not hold them up for ever."""
+
+
 class ProducerDescription(NamedTuple):
     """One row of DescribeProducers."""
 
@@ -158,6 +172,7 @@ class ProducerStates:
     """
 
     __slots__ = (
+        "_awaited",
         "_knows_all",
         "_ongoing",
         "_producers",
@@ -174,6 +189,7 @@ class ProducerStates:
         self._ongoing: dict[int, int] = {}  # first offset -> producer id, in order of offsets
         self._undecided: dict[int, int] = {}  # first -> last offset of ended transactions above the high watermark
         self._verifications: dict[int, Verification] = {}  # by producer id
+        self._awaited: dict[int, _Awaited] = {}  # by producer id
         self._knows_all = False
 
     def __len__(self) -> int:
@@ -197,14 +213,29 @@ class ProducerStates:
             return  # whatever is held back comes before it, and is in the log
         self._check_thoroughly(producer, header, marker, origin)
 
+    def awaits(self, header: Header) -> None:
+        """This batch of a client was refused, and will come again.
+
+        The next ones may be on their way already, and what stood against it may be gone when they arrive. To be told
+        that they are out of order makes librdkafka take a new epoch, in which it sends all that is not acknowledged
+        once more, to every partition: what one of them has written by then would be there twice.
+        """
+        producer_id, epoch, sequence = header[PRODUCER_ID], header[PRODUCER_EPOCH], header[BASE_SEQUENCE]
+        known = self._awaited.get(producer_id)
+        if known is not None and known.epoch == epoch and known.sequence < sequence:
+            return
+        if known is None and len(self._awaited) >= _MOST_AWAITED:
+            del self._awaited[next(iter(self._awaited))]
+        self._awaited[producer_id] = _Awaited(epoch, sequence)
+
     def _check_thoroughly(
         self, producer: Producer | None, header: Header, marker: ControlRecord | None, origin: Origin
     ) -> None:
         if self._verifications and origin is Origin.CLIENT:
             self._check_nothing_held(header)
         if producer is None:
-            if header[BASE_SEQUENCE] > 0 and self._knows_all:
-                raise self._refusal(header, "its first batches are missing from this partition")
+            if header[BASE_SEQUENCE] > 0 and (self._knows_all or self._is_awaited_before(header)):
+                raise self.out_of_order(header, "its first batches are missing from this partition")
             return
         if header[ATTRIBUTES] & CONTROL:
             self._check_epoch(producer, header)
@@ -241,19 +272,32 @@ class ProducerStates:
     def _check_nothing_held(self, header: Header) -> None:
         verification = self._verifications.get(header[PRODUCER_ID])
         if verification is not None and header[BASE_SEQUENCE] > verification.lowest_sequence:
-            raise self._refusal(header, f"{verification.lowest_sequence} was not let in yet")
+            raise self.out_of_order(header, f"{verification.lowest_sequence} was not let in yet")
 
     def _check_sequence(self, producer: Producer, header: Header) -> None:
         if header[PRODUCER_EPOCH] != producer.epoch:
             if header[BASE_SEQUENCE] != 0 and producer.epoch != NONE:
-                raise self._refusal(header, f"a new epoch ({header[PRODUCER_EPOCH]}) counts from 0")
+                raise self.out_of_order(header, f"a new epoch ({header[PRODUCER_EPOCH]}) counts from 0")
         elif header[BASE_SEQUENCE] != producer.next_sequence:
-            raise self._refusal(header, f"expected {producer.next_sequence}")
+            raise self.out_of_order(header, f"expected {producer.next_sequence}")
 
-    def _refusal(self, header: Header, why: str) -> KafkaError:
+    def _is_awaited_before(self, header: Header) -> bool:
+        awaited = self._awaited.get(header[PRODUCER_ID])
+        return (
+            awaited is not None and awaited.epoch == header[PRODUCER_EPOCH] and awaited.sequence < header[BASE_SEQUENCE]
+        )
+
+    def out_of_order(self, header: Header, why: str) -> KafkaError:
+        """The refusal of a batch before which another one is missing."""
+        code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        if self._is_awaited_before(header):
+            code = ErrorCode.NOT_ENOUGH_REPLICAS
+            awaited = self._awaited[header[PRODUCER_ID]]
+            awaited.left -= 1
+            if not awaited.left:
+                del self._awaited[header[PRODUCER_ID]]
         return KafkaError(
-            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-            f"sequence {header[BASE_SEQUENCE]} of producer {header[PRODUCER_ID]} is out of order: {why}",
+            code, f"sequence {header[BASE_SEQUENCE]} of producer {header[PRODUCER_ID]} is out of order: {why}"
         )
 
     # --- what is in the log
@@ -268,6 +312,8 @@ class ProducerStates:
         attributes = header[ATTRIBUTES]
         if attributes & CONTROL:
             return self._end_transaction(producer, header, base_offset, marker)
+        if self._awaited:
+            self._awaited.pop(header[PRODUCER_ID], None)
         delta = header[LAST_OFFSET_DELTA]
         producer.add_batch(
             header[PRODUCER_EPOCH], header[BASE_SEQUENCE], delta, base_offset + delta, header[MAX_TIMESTAMP]
@@ -441,6 +487,7 @@ class ProducerStates:
         self._ongoing = {}
         self._undecided = {}
         self._verifications = {}
+        self._awaited = {}
 
     def _load(self, entries: Iterable[ProducerEntry]) -> None:
         for entry in entries:

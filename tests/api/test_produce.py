@@ -346,6 +346,25 @@ def test_too_few_in_sync_refuse_acks_all_and_nothing_is_written(frames: Frames) 
     assert produce(frames, batch(), acks=1).base_offset == 3
 
 
+@pytest.mark.parametrize("passing", [{"isr": (1,)}, {"leader": 2}], ids=["too few in sync", "led elsewhere"])
+def test_batches_behind_one_that_is_sent_again_are_told_to_come_again_too(
+    frames: Frames, passing: dict[str, object]
+) -> None:
+    """They were sent before that one's answer; librdkafka takes a new epoch for one that is out of order, and writes
+    what other partitions have of the old one again."""
+    frames.broker.create("t", configs={"min.insync.replicas": "2"})
+    with_follower(frames, 5, **passing)
+    first, second, third = (batch(producer_id=7, producer_epoch=0, base_sequence=at) for at in (0, 3, 6))
+    passed = ErrorCode.NOT_ENOUGH_REPLICAS
+    refused = passed if "isr" in passing else ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert produce(frames, first).error_code == refused
+    with_follower(frames, 6)
+    assert produce(frames, second, acks=1).error_code == passed
+    assert [produce(frames, each, acks=1).base_offset for each in (first, second, third)] == [0, 3, 6]
+    late = batch(producer_id=7, producer_epoch=0, base_sequence=12)
+    assert produce(frames, late, acks=1).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
 def test_a_duplicate_is_confirmed_when_the_first_one_is_committed(frames: Frames) -> None:
     frames.broker.create("t")
     with_follower(frames, 5)

@@ -339,3 +339,39 @@ def test_an_end_with_the_epoch_of_the_open_transaction_is_late_where_each_has_it
     assert refused.value.code == ErrorCode.INVALID_PRODUCER_EPOCH
     append(opened, end(1), 1, COMMIT)
     opened.check_marker(7, 1, version=2)
+
+
+def test_what_comes_behind_a_batch_that_is_sent_again_waits_for_it(tmp_path: Path) -> None:
+    known = states(tmp_path)
+    append(known, batch(0), 0)
+    known.awaits(batch(2))
+    known.awaits(batch(1))
+    assert refusal(known, batch(2)) == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert refusal(known, batch(2, epoch=1)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    append(known, batch(1), 1)
+    assert refusal(known, batch(3)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_an_unknown_producer_begins_with_the_batch_that_is_sent_again(tmp_path: Path) -> None:
+    """Where anything would do, because what it sent before may be forgotten."""
+    known = states(tmp_path)
+    known.forget_past()
+    known.awaits(batch(5))
+    assert refusal(known, batch(6)) == ErrorCode.NOT_ENOUGH_REPLICAS
+    append(known, batch(5), 0)
+    append(known, batch(6), 1)
+
+
+def test_a_batch_that_never_comes_again_holds_others_up_only_so_often(tmp_path: Path) -> None:
+    known = states(tmp_path)
+    known.awaits(batch(0))
+    told = [refusal(known, batch(1)) for _ in range(101)]
+    assert told == [ErrorCode.NOT_ENOUGH_REPLICAS] * 100 + [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER]
+
+
+def test_many_producers_that_are_to_come_again_take_no_more_memory(tmp_path: Path) -> None:
+    known = states(tmp_path)
+    for producer in range(5_000):
+        known.awaits(batch(0, producer=producer))
+    assert refusal(known, batch(1, producer=3_999)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert refusal(known, batch(1, producer=4_000)) == ErrorCode.NOT_ENOUGH_REPLICAS
