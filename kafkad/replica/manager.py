@@ -148,14 +148,16 @@ class ReplicaManager:
         await self._forget_predecessors(request)
         turns = Turns()
         changed: list[Partition] = []
-        for topic in request.topic_states:
-            answers = []
-            for state in topic.partition_states:
-                code = self._apply_state(topic, state, changed)
-                answers.append(LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=code))
-                await turns.give_way()
-            response.topics.append(LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=answers))
-        self.on_roles_changed(changed)
+        try:
+            for topic in request.topic_states:
+                answers = []
+                for state in topic.partition_states:
+                    code = self._apply_state(topic, state, changed)
+                    answers.append(LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=code))
+                    await turns.give_way()
+                response.topics.append(LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=answers))
+        finally:  # a controller that resigns gives up a request half-way, and nobody repeats what has been done of it
+            self.on_roles_changed(changed)
         return response
 
     async def _forget_predecessors(self, request: LeaderAndIsrRequest) -> None:

@@ -64,3 +64,32 @@ def test_requests_of_controllers_are_carried_out_one_after_the_other(broker: One
         assert replicas.metadata.controller_id != 9
 
     broker.run(scenario())
+
+
+def test_what_a_controller_has_given_up_half_way_is_followed_as_far_as_it_was_done(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next controller repeats none of it: the roles are known already, and nobody would begin to fetch."""
+    replicas = broker.parts.replicas
+    followed: list[str] = []
+    replicas.on_roles_changed = lambda changed: followed.extend(str(partition.tp) for partition in changed)
+    monkeypatch.setattr("kafkad.turns.TURN_S", 0)
+    states = [
+        LeaderAndIsrPartitionState(
+            partition_index=index, leader=2, leader_epoch=1, isr=[1, 2], replicas=[1, 2], is_new=True
+        )
+        for index in range(20)
+    ]
+    topic = LeaderAndIsrTopicState(topic_name="a", topic_id=bytes(15) + b"a", partition_states=states)
+    request = LeaderAndIsrRequest(controller_epoch=NEW, topic_states=[topic])
+
+    async def scenario() -> None:
+        carrying_out = asyncio.create_task(replicas.leader_and_isr(request))
+        while len(replicas.of_topic("a")) < 3:
+            await asyncio.sleep(0)
+        carrying_out.cancel()
+        await asyncio.wait([carrying_out])
+
+    broker.run(scenario())
+    assert 3 <= len(followed) < 20
+    assert sorted(followed) == sorted(str(partition.tp) for partition in replicas.of_topic("a").values())
