@@ -111,6 +111,10 @@ bench: $(INSTALLED)-test
 bench-cluster: $(INSTALLED)-test
 	$(PY) -m tests.bench.cluster $(ARGS)
 
+# TLS beside Kafka 3.9 and 4.3, on an idle machine; ARGS="--versions ''" for kafkad alone.
+bench-tls: $(INSTALLED)-test
+	$(PY) -m tests.bench.tls $(ARGS)
+
 # Transactions beside Kafka 3.9 and 4.3; ARGS="--only confluent --reps 1 --versions ''" for some of it on kafkad alone.
 bench-txn: $(INSTALLED)-test
 	missed=0; $(PY) -m tests.bench.txns $(ARGS) || missed=1; test '$(ARGS)' || $(PY) -m tests.bench.txn_state || missed=1; \

@@ -60,12 +60,12 @@ class Load:
 
 
 class LoadGenerator:
-    """`lg.c`, compiled into `directory` at first use."""
+    """`lg.c`, compiled into `directory` at first use; with TLS that needs OpenSSL's headers."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, tls: bool = False) -> None:
         self.program = directory / "lg"
-        source = str(HERE / "lg.c")
-        subprocess.run(["gcc", "-O2", "-msse4.2", "-w", "-o", str(self.program), source], check=True)
+        source, options = str(HERE / "lg.c"), ["-DTLS", "-lssl", "-lcrypto"] if tls else []
+        subprocess.run(["gcc", "-O2", "-msse4.2", "-w", "-o", str(self.program), source, *options], check=True)
 
     def command(self, mode: str, port: int, **options: object) -> list[str]:
         return [str(self.program), mode, f"port={port}", *(f"{name}={value}" for name, value in options.items())]
