@@ -47,7 +47,7 @@ def test_what_tests_of_spark_need_is_all_that_others_need(clone: Path) -> None:
 def test_spark_comes_after_the_broker_and_leaves_its_extras(clone: Path) -> None:
     make(clone, "run")
     installs = next(line for line in make(clone, "spark").splitlines() if "pip install" in line)
-    assert ".[fast,spark]" in installs
+    assert ".[fast,security,spark]" in installs
     assert "pip install" not in make(clone, "run")
 
 
