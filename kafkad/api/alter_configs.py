@@ -23,5 +23,5 @@ async def handle(context: Context, request: Request, message: AlterConfigsReques
         )
 
     return AlterConfigsResponse(
-        responses=await alter_each(context, message.resources, alter, AlterConfigsResourceResponse)
+        responses=await alter_each(context, request, message.resources, alter, AlterConfigsResourceResponse)
     )

@@ -8,10 +8,12 @@ from contextlib import suppress
 from enum import IntEnum
 from typing import Protocol, TypeVar
 
-from kafkad.api.context import Context
+from kafkad.api.context import Context, Request
 from kafkad.controller.configs import ResourceKind
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.store import ConnectionLoss, SessionExpired
+from kafkad.security.authorizer import CLUSTER_NAME, REFUSALS, Operation
+from kafkad.security.authorizer import ResourceType as Secured
 from kafkad.turns import Turns
 
 
@@ -23,6 +25,10 @@ class ResourceType(IntEnum):
     BROKER_LOGGER = 8
     CLIENT_METRICS = 16
     GROUP = 32
+
+
+_SECURED: dict[int, Secured] = {ResourceType.TOPIC: Secured.TOPIC, ResourceType.GROUP: Secured.GROUP}
+_REFUSALS = frozenset(code for code, _ in REFUSALS.values())
 
 
 class Resource(Protocol):
@@ -54,8 +60,21 @@ def stored_kind(resource_type: int) -> ResourceKind:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}") from None
 
 
+def check_right(request: Request, operation: Operation, resource_type: int, name: str) -> None:
+    """To describe or alter settings: of a topic and a group each by itself, of everything else with the cluster's."""
+    kind = _SECURED.get(resource_type)
+    if kind is None:
+        request.check(operation, Secured.CLUSTER, CLUSTER_NAME)
+    else:
+        request.check(operation, kind, name)
+
+
 async def alter_each(
-    context: Context, resources: Sequence[R], alter: Callable[[R], Awaitable[None]], answer: Callable[..., A]
+    context: Context,
+    request: Request,
+    resources: Sequence[R],
+    alter: Callable[[R], Awaitable[None]],
+    answer: Callable[..., A],
 ) -> list[A]:
     """An answer for each; when this returns, this broker goes by the new settings."""
     times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
@@ -65,11 +84,13 @@ async def alter_each(
         await turns.give_way()
         code, message = ErrorCode.NONE, None
         try:
+            check_right(request, Operation.ALTER_CONFIGS, resource.resource_type, resource.resource_name)
             if times[resource.resource_type, resource.resource_name] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "the request names this resource more than once")
             await alter(resource)
         except KafkaError as error:
-            code, message = error.code, error.message
+            code = error.code
+            message = None if code in _REFUSALS else error.message
         answers.append(
             answer(
                 error_code=code,

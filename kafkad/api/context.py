@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from kafkad.api.routes import API_NAMES
 from kafkad.clock import Clock
-from kafkad.security.authorizer import Operation, ResourceType
+from kafkad.errors import KafkaError
+from kafkad.security.authorizer import REFUSALS, Operation, ResourceType
 from kafkad.wire.frames import RequestHeader
 
 if TYPE_CHECKING:
@@ -114,6 +115,16 @@ class Request:
     def allowed(self, operation: Operation, resource: ResourceType, name: str) -> bool:
         """True if the peer may do this to the resource of that name, which it has asked for: a refusal is logged."""
         return self.peer.identity.may(operation, resource, name, API_NAMES[self.header.api_key])
+
+    @property
+    def restricted(self) -> bool:
+        """False where everybody may do everything, and nothing need be asked."""
+        return self.peer.identity.restricted
+
+    def check(self, operation: Operation, resource: ResourceType, name: str) -> None:
+        """Raises the refusal in the words of Kafka's clients."""
+        if not self.allowed(operation, resource, name):
+            raise KafkaError(*REFUSALS[resource])
 
     def allows(self, operation: Operation, resource: ResourceType, name: str) -> bool:
         """The same without a log line: where a refusal only leaves something out, or another right will do."""

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from kafkad.api.context import Context, Request
 from kafkad.api.throttling import MutationQuota
 from kafkad.controller.topics import MorePartitions, TopicResult
-from kafkad.errors import KafkaError
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.security.authorizer import Operation, ResourceType
 from kafkad.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -16,27 +17,35 @@ from kafkad.wire.messages.create_partitions import (
 )
 
 _FIRST_WITH_QUOTAS = 3
+_FORBIDDEN = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "The topic authorization is failed.")
 
 
 async def handle(context: Context, request: Request, message: CreatePartitionsRequest) -> CreatePartitionsResponse:
     """A topic that the request names twice is refused once."""
     quota = MutationQuota(request.throttle, strict=request.version >= _FIRST_WITH_QUOTAS)
-    results = {result.name: result for result in await _add(context, message, quota)}
+    may = {topic.name: request.allowed(Operation.ALTER, ResourceType.TOPIC, topic.name) for topic in message.topics}
+    wanted = [topic for topic in message.topics if may[topic.name]]
+    results = {result.name: result for result in await _add(context, message, wanted, quota)}
+    for name in may:
+        if not may[name]:
+            results[name] = TopicResult(name=name, error=_FORBIDDEN)
     response = CreatePartitionsResponse(results=[_result(result) for result in results.values()])
     quota.say(response)
     return response
 
 
-async def _add(context: Context, message: CreatePartitionsRequest, quota: MutationQuota) -> Sequence[TopicResult]:
+async def _add(
+    context: Context, message: CreatePartitionsRequest, topics: Sequence[CreatePartitionsTopic], quota: MutationQuota
+) -> Sequence[TopicResult]:
     try:
         return await context.controller.create_partitions(
-            [_more(topic) for topic in message.topics],
+            [_more(topic) for topic in topics],
             timeout_ms=message.timeout_ms,
             validate_only=message.validate_only,
             admit=quota.admit,
         )
     except KafkaError as error:
-        return [TopicResult(name=topic.name, error=error) for topic in message.topics]
+        return [TopicResult(name=topic.name, error=error) for topic in topics]
 
 
 def _more(topic: CreatePartitionsTopic) -> MorePartitions:

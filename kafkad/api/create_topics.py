@@ -9,6 +9,7 @@ from kafkad.api.throttling import MutationQuota
 from kafkad.config.describe import describe_topic
 from kafkad.controller.topics import NewTopic, TopicResult
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from kafkad.turns import Turns
 from kafkad.wire.messages.create_topics import (
     CreatableTopic,
@@ -23,10 +24,26 @@ _FIRST_WITH_QUOTAS = 6
 
 
 async def handle(context: Context, request: Request, message: CreateTopicsRequest) -> CreateTopicsResponse:
+    asked = [topic for topic in message.topics if _may_create(request, topic.name)]
+    response = await _create_each(context, request, message, asked)
+    for topic in asked:
+        if _repeats_a_partition(topic):
+            error = KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the assignment has a partition twice")
+            response.topics.append(_failed(topic.name, error))
+    if len(asked) < len(message.topics):
+        may = {topic.name for topic in asked}
+        refused = dict.fromkeys(topic.name for topic in message.topics if topic.name not in may)
+        response.topics += map(_forbidden, refused)
+    return response
+
+
+async def _create_each(
+    context: Context, request: Request, message: CreateTopicsRequest, asked: Sequence[CreatableTopic]
+) -> CreateTopicsResponse:
     turns = Turns()
     wanted: list[NewTopic] = []
     overrides: dict[str, dict[str, str]] = {}
-    for topic in message.topics:
+    for topic in asked:
         await turns.give_way()
         if not _repeats_a_partition(topic):
             wanted.append(_new_topic(topic))
@@ -41,6 +58,8 @@ async def handle(context: Context, request: Request, message: CreateTopicsReques
         await turns.give_way()
         if result.error is not None:
             response.topics.append(_failed(result.name, result.error))
+        elif not request.allows(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, result.name):
+            response.topics.append(_without_settings(result))
         else:
             response.topics.append(_created(result))
             if with_configs:
@@ -48,11 +67,13 @@ async def handle(context: Context, request: Request, message: CreateTopicsReques
                 if key not in described:  # thousands of topics have the same settings
                     described[key] = _described(context, overrides[result.name])
                 response.topics[-1].configs = described[key]
-    for topic in message.topics:
-        if _repeats_a_partition(topic):
-            error = KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the assignment has a partition twice")
-            response.topics.append(_failed(topic.name, error))
     return response
+
+
+def _may_create(request: Request, topic: str) -> bool:
+    return request.allows(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME) or request.allowed(
+        Operation.CREATE, ResourceType.TOPIC, topic
+    )
 
 
 async def _create(
@@ -82,6 +103,22 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
 
 def _failed(name: str, error: KafkaError) -> CreatableTopicResult:
     return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
+
+
+def _forbidden(name: str) -> CreatableTopicResult:
+    refusal = _failed(name, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."))
+    refusal.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return refusal
+
+
+def _without_settings(result: TopicResult) -> CreatableTopicResult:
+    """Created by somebody who may not know with which settings."""
+    return CreatableTopicResult(
+        name=result.name,
+        topic_id=result.topic_id,
+        error_message=None,
+        topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+    )
 
 
 def _created(result: TopicResult) -> CreatableTopicResult:

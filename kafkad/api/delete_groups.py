@@ -6,7 +6,8 @@ import asyncio
 from functools import partial
 
 from kafkad.api.context import Context, Request
-from kafkad.errors import KafkaError
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.security.authorizer import Operation, ResourceType
 from kafkad.turns import Turns
 from kafkad.wire.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
@@ -15,14 +16,16 @@ async def handle(context: Context, request: Request, message: DeleteGroupsReques
     turns = Turns()
     deletions: list[asyncio.Future[DeletableGroupResult]] = []
     for group in dict.fromkeys(message.groups_names):
-        deletions.append(_delete(context, group))
+        deletions.append(_delete(context, request, group))
         await turns.give_way()
     return DeleteGroupsResponse(results=[await deletion for deletion in deletions])
 
 
-def _delete(context: Context, group: str) -> asyncio.Future[DeletableGroupResult]:
+def _delete(context: Context, request: Request, group: str) -> asyncio.Future[DeletableGroupResult]:
     end: asyncio.Future[DeletableGroupResult] = asyncio.get_running_loop().create_future()
     try:
+        if not request.allowed(Operation.DELETE, ResourceType.GROUP, group):
+            raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         context.groups.delete(group, partial(_end, end, group))
     except KafkaError as error:
         _end(end, group, error)

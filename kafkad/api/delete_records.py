@@ -8,6 +8,7 @@ from kafkad.api.context import Context, Request
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.names import INTERNAL_TOPICS
 from kafkad.replica.manager import ReplicaManager
+from kafkad.security.authorizer import Operation, ResourceType
 from kafkad.turns import Pieces, each
 from kafkad.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -21,7 +22,9 @@ from kafkad.wire.messages.delete_records import (
 def handle(context: Context, request: Request, message: DeleteRecordsRequest) -> Pieces[DeleteRecordsResponse]:
     topics = []
     for topic in message.topics:
-        partitions = yield from each(partial(_delete, context.replicas, topic.name), topic.partitions)
+        may = request.allowed(Operation.DELETE, ResourceType.TOPIC, topic.name)
+        delete = partial(_delete, context.replicas, topic.name) if may else _forbidden
+        partitions = yield from each(delete, topic.partitions)
         topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
     return DeleteRecordsResponse(topics=topics)
 
@@ -37,6 +40,12 @@ def _delete(replicas: ReplicaManager, topic: str, asked: DeleteRecordsPartition)
     except KafkaError as error:
         code = error.code
     return DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=start, error_code=code)
+
+
+def _forbidden(asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(
+        partition_index=asked.partition_index, low_watermark=-1, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    )
 
 
 def _cut(replicas: ReplicaManager, topic: str, asked: DeleteRecordsPartition) -> int:

@@ -7,6 +7,7 @@ from kafkad.api.throttling import MutationQuota
 from kafkad.controller.controller import DeletedTopic
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.names import NO_TOPIC_ID
+from kafkad.security.authorizer import Operation, ResourceType
 from kafkad.wire.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -28,6 +29,10 @@ async def handle(context: Context, request: Request, message: DeleteTopicsReques
     sound = [topic for topic in asked if _is_named_once(topic)]
     error = KafkaError(ErrorCode.INVALID_REQUEST, "a topic to delete has either a name or an id")
     response = _all_refused([topic for topic in asked if not _is_named_once(topic)], error)
+    if request.restricted:
+        refusals = [(topic, _refusal(context, request, topic)) for topic in sound]
+        response.responses += [refusal for _, refusal in refusals if refusal is not None]
+        sound = [topic for topic, refusal in refusals if refusal is None]
     quota = MutationQuota(request.throttle, strict=request.version >= _FIRST_WITH_QUOTAS)
     try:
         deleted = await context.controller.delete_topics(
@@ -36,7 +41,8 @@ async def handle(context: Context, request: Request, message: DeleteTopicsReques
             admit=quota.admit,
         )
     except KafkaError as refusal:
-        return _all_refused(asked, refusal)
+        response.responses += _all_refused(sound, refusal).responses
+        return response
     response.responses += map(_result, deleted)
     quota.say(response)
     return response
@@ -44,6 +50,24 @@ async def handle(context: Context, request: Request, message: DeleteTopicsReques
 
 def _is_named_once(topic: DeleteTopicState) -> bool:
     return (topic.name is None) != (topic.topic_id == NO_TOPIC_ID)
+
+
+def _refusal(context: Context, request: Request, topic: DeleteTopicState) -> DeletableTopicResult | None:
+    """Of what the sender may not delete. A name that it may not see it is not told, either."""
+    name = context.replicas.metadata.name_of(topic.topic_id) if topic.name is None else topic.name
+    if name is None:
+        return DeletableTopicResult(
+            name=None, topic_id=topic.topic_id, error_code=ErrorCode.UNKNOWN_TOPIC_ID, error_message=None
+        )
+    may_see = topic.name is not None or request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, name)
+    if may_see and request.allowed(Operation.DELETE, ResourceType.TOPIC, name):
+        return None
+    return DeletableTopicResult(
+        name=name if may_see else None,
+        topic_id=topic.topic_id,
+        error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        error_message=None,
+    )
 
 
 def _disabled(version: int) -> KafkaError:

@@ -52,7 +52,8 @@ def handle(context: Context, request: Request, message: DescribeClientQuotasRequ
 
 
 def refused(request: Request, message: DescribeClientQuotasRequest, error: KafkaError) -> DescribeClientQuotasResponse:
-    return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
+    words = None if error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED else error.message
+    return DescribeClientQuotasResponse(error_code=error.code, error_message=words, entries=None)
 
 
 def _wanted(components: list[ComponentData]) -> Wanted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkad.api.context import Context, Request
-from kafkad.api.operations import NOT_ASKED_FOR, ON_CLUSTER
+from kafkad.api.operations import NOT_ASKED_FOR, on_cluster
 from kafkad.api.replicas import Reachable
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.wire.messages.describe_cluster import (
@@ -28,5 +28,7 @@ def handle(context: Context, request: Request, message: DescribeClusterRequest) 
             DescribeClusterBroker(broker_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
             for broker, endpoint in Reachable(metadata, request.listener).brokers
         ],
-        cluster_authorized_operations=(ON_CLUSTER if message.include_cluster_authorized_operations else NOT_ASKED_FOR),
+        cluster_authorized_operations=(
+            on_cluster(request) if message.include_cluster_authorized_operations else NOT_ASKED_FOR
+        ),
     )

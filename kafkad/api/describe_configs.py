@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from kafkad import loggers
-from kafkad.api.config_resources import ResourceType, check_own_broker
+from kafkad.api.config_resources import ResourceType, check_own_broker, check_right
 from kafkad.api.context import Context, Request
 from kafkad.config import Source
 from kafkad.config.describe import (
@@ -18,6 +18,7 @@ from kafkad.config.describe import (
 )
 from kafkad.controller.topics import check_name
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.security.authorizer import Operation
 from kafkad.turns import Pieces, each
 from kafkad.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -36,20 +37,21 @@ def handle(context: Context, request: Request, message: DescribeConfigsRequest) 
     """A resource that is named twice is answered once, for the keys that it is named with last, as in Kafka."""
     resources = {(resource.resource_type, resource.resource_name): resource for resource in message.resources}
     yield
-    describe = partial(_described, context, request.version, message)
+    describe = partial(_described, context, request, message)
     return DescribeConfigsResponse(results=(yield from each(describe, resources.values())))
 
 
 def _described(
-    context: Context, version: int, message: DescribeConfigsRequest, resource: DescribeConfigsResource
+    context: Context, request: Request, message: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> DescribeConfigsResult:
     """No keys, or an empty list of them, means all; keys that are no settings are left out."""
     result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
     wanted = frozenset(resource.configuration_keys or ())
     try:
+        check_right(request, Operation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name)
         for setting in _settings(context, message, resource):
             if not wanted or setting.name in wanted:
-                setting.is_default = setting.is_default and version <= _LAST_WITH_IS_DEFAULT
+                setting.is_default = setting.is_default and request.version <= _LAST_WITH_IS_DEFAULT
                 result.configs.append(setting)
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message or ""

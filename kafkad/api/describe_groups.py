@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from kafkad.api.context import Context, Request
-from kafkad.api.operations import NOT_ASKED_FOR, ON_GROUP
+from kafkad.api.operations import NOT_ASKED_FOR, authorized_operations
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.events import Description, State
+from kafkad.security.authorizer import Operation, ResourceType
 from kafkad.turns import Pieces, each
 from kafkad.wire.messages.describe_groups import (
     DescribedGroup,
@@ -18,17 +19,19 @@ _FIRST_WITH_NOT_FOUND = 6
 
 
 def handle(context: Context, request: Request, message: DescribeGroupsRequest) -> Pieces[DescribeGroupsResponse]:
-    operations = ON_GROUP if message.include_authorized_operations else NOT_ASKED_FOR
-    groups = yield from each(lambda group: _describe(context, group, request.version, operations), message.groups)
+    wants_operations = message.include_authorized_operations
+    groups = yield from each(lambda group: _describe(context, request, group, wants_operations), message.groups)
     return DescribeGroupsResponse(groups=groups)
 
 
-def _describe(context: Context, group: str, version: int, operations: int) -> DescribedGroup:
+def _describe(context: Context, request: Request, group: str, wants_operations: bool) -> DescribedGroup:
+    if not request.allowed(Operation.DESCRIBE, ResourceType.GROUP, group):
+        return DescribedGroup(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED, group_id=group)
     try:
         found = context.groups.describe(group)
     except KafkaError as error:
         return DescribedGroup(error_code=error.code, group_id=group)
-    if found is None and version >= _FIRST_WITH_NOT_FOUND:
+    if found is None and request.version >= _FIRST_WITH_NOT_FOUND:
         return DescribedGroup(
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,
             error_message=f"Group {group} not found.",
@@ -36,7 +39,9 @@ def _describe(context: Context, group: str, version: int, operations: int) -> De
             group_state=State.DEAD.value,
         )
     described = _described(group, found or Description(State.DEAD))
-    described.authorized_operations = operations
+    described.authorized_operations = (
+        authorized_operations(request, ResourceType.GROUP, group) if wants_operations else NOT_ASKED_FOR
+    )
     return described
 
 

@@ -8,6 +8,7 @@ from kafkad.api.context import Context, Request
 from kafkad.controller.topics import check_name
 from kafkad.errors import KafkaError
 from kafkad.log.producers import ProducerDescription
+from kafkad.security.authorizer import Operation, ResourceType
 from kafkad.turns import Pieces, each
 from kafkad.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -21,13 +22,14 @@ from kafkad.wire.messages.describe_producers import (
 def handle(context: Context, request: Request, message: DescribeProducersRequest) -> Pieces[DescribeProducersResponse]:
     topics = []
     for topic in message.topics:
-        partitions = yield from each(partial(_describe, context, topic.name), topic.partition_indexes)
+        partitions = yield from each(partial(_describe, context, request, topic.name), topic.partition_indexes)
         topics.append(TopicResponse(name=topic.name, partitions=partitions))
     return DescribeProducersResponse(topics=topics)
 
 
-def _describe(context: Context, topic: str, index: int) -> PartitionResponse:
+def _describe(context: Context, request: Request, topic: str, index: int) -> PartitionResponse:
     try:
+        request.check(Operation.READ, ResourceType.TOPIC, topic)
         check_name(topic)
         log = context.replicas.leader(topic, index).log
     except KafkaError as error:

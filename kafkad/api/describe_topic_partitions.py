@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from kafkad.api.context import Context, Request
-from kafkad.api.operations import ON_TOPIC
+from kafkad.api.operations import authorized_operations
 from kafkad.api.replicas import Reachable
 from kafkad.cluster.metadata import TopicMetadata
 from kafkad.controller.topics import check_name
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.names import INTERNAL_TOPICS
+from kafkad.security.authorizer import Operation, ResourceType
 from kafkad.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -28,23 +29,31 @@ def handle(
     topics = context.replicas.metadata.topics
     wanted = {topic.name for topic in message.topics} or topics
     left = max(min(message.response_partition_limit, context.config.int("max.request.partition.size.limit")), 1)
-    reachable = Reachable(context.replicas.metadata, request.listener)
+    answer = _Answer(request, Reachable(context.replicas.metadata, request.listener))
     response = DescribeTopicPartitionsResponse()
+    hidden = []
     for name in sorted(name for name in wanted if name >= start.topic_name):
+        if wanted is topics:
+            if not request.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
+                continue
+        elif not request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            hidden.append(_hidden(name))
+            continue
         if left == 0:
             response.next_cursor = Cursor(topic_name=name, partition_index=0)
             break
         topic = topics.get(name)
         if topic is None:
-            response.topics.append(_unknown(name))
+            response.topics.append(answer.unknown(name))
             continue
         first = start.partition_index if name == start.topic_name else 0
         indexes = sorted(index for index in topic.partitions if index >= first)
-        response.topics.append(_topic(topic, indexes[:left], reachable))
+        response.topics.append(answer.known(topic, indexes[:left]))
         if len(indexes) > left:
             response.next_cursor = Cursor(topic_name=name, partition_index=indexes[left])
             break
         left -= len(indexes)
+    response.topics += hidden
     return response
 
 
@@ -58,39 +67,56 @@ def _refused(message: DescribeTopicPartitionsRequest) -> DescribeTopicPartitions
     )
 
 
-def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
-    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    try:
-        check_name(name)
-    except KafkaError as error:
-        code = error.code
-    return DescribeTopicPartitionsResponseTopic(
-        error_code=code, name=name, is_internal=name in INTERNAL_TOPICS, topic_authorized_operations=ON_TOPIC
-    )
+def _hidden(name: str) -> DescribeTopicPartitionsResponseTopic:
+    """The same for a topic that does not exist."""
+    return DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
 
 
-def _topic(topic: TopicMetadata, indexes: list[int], reachable: Reachable) -> DescribeTopicPartitionsResponseTopic:
-    partitions = []
-    for index in indexes:
-        state = topic.partitions[index]
-        leader, code = reachable.leader(state)
-        partitions.append(
-            DescribeTopicPartitionsResponsePartition(
-                error_code=code,
-                partition_index=index,
-                leader_id=leader,
-                leader_epoch=state.leader_epoch,
-                replica_nodes=state.replicas,
-                isr_nodes=state.isr,
-                eligible_leader_replicas=[],
-                last_known_elr=[],
-                offline_replicas=state.offline_replicas,
-            )
+class _Answer:
+    """What the topics of one response have in common."""
+
+    def __init__(self, request: Request, reachable: Reachable) -> None:
+        self._request = request
+        self._reachable = reachable
+
+    def unknown(self, name: str) -> DescribeTopicPartitionsResponseTopic:
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        try:
+            check_name(name)
+        except KafkaError as error:
+            code = error.code
+        return DescribeTopicPartitionsResponseTopic(
+            error_code=code,
+            name=name,
+            is_internal=name in INTERNAL_TOPICS,
+            topic_authorized_operations=self._operations(name),
         )
-    return DescribeTopicPartitionsResponseTopic(
-        name=topic.name,
-        topic_id=topic.id,
-        is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=partitions,
-        topic_authorized_operations=ON_TOPIC,
-    )
+
+    def known(self, topic: TopicMetadata, indexes: list[int]) -> DescribeTopicPartitionsResponseTopic:
+        partitions = []
+        for index in indexes:
+            state = topic.partitions[index]
+            leader, code = self._reachable.leader(state)
+            partitions.append(
+                DescribeTopicPartitionsResponsePartition(
+                    error_code=code,
+                    partition_index=index,
+                    leader_id=leader,
+                    leader_epoch=state.leader_epoch,
+                    replica_nodes=state.replicas,
+                    isr_nodes=state.isr,
+                    eligible_leader_replicas=[],
+                    last_known_elr=[],
+                    offline_replicas=state.offline_replicas,
+                )
+            )
+        return DescribeTopicPartitionsResponseTopic(
+            name=topic.name,
+            topic_id=topic.id,
+            is_internal=topic.name in INTERNAL_TOPICS,
+            partitions=partitions,
+            topic_authorized_operations=self._operations(topic.name),
+        )
+
+    def _operations(self, name: str) -> int:
+        return authorized_operations(self._request, ResourceType.TOPIC, name)

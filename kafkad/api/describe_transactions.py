@@ -49,6 +49,6 @@ def _topics(request: Request, partitions: Iterable[TopicPartition]) -> list[Topi
     """Those that the sender may see."""
     topics: dict[str, TopicData] = {}
     for topic, partition in sorted(partitions):
-        if request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, topic):
+        if request.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic):
             topics.setdefault(topic, TopicData(topic=topic)).partitions.append(partition)
     return list(topics.values())

@@ -25,7 +25,7 @@ async def handle(context: Context, request: Request, message: ElectLeadersReques
 
 
 def refused(request: Request, message: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
-    response = _response(dict.fromkeys(_asked(message) or (), error))
+    response = _response(dict.fromkeys(_asked(message) or (), KafkaError(error.code)))
     if request.version >= _FIRST_WITH_ONE_ERROR:
         response.error_code = error.code
     return response

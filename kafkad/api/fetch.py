@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kafkad.api.answering import close_for_internal_error, reply_later
 from kafkad.api.fetch_repeat import RepeatedFetch, may_repeat
-from kafkad.api.fetch_session import FetchSessions, Followed, Session
+from kafkad.api.fetch_session import NO_SESSION, SESSIONLESS_EPOCH, FetchSessions, Followed, Session
 from kafkad.api.peer import Peer
 from kafkad.api.routes import FETCH
 from kafkad.api.throttling import Throttle
@@ -26,6 +26,7 @@ from kafkad.net.reply import PENDING, Part, Pending, Reply
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
 from kafkad.replica.waits import FetchWait
+from kafkad.security.authorizer import CLUSTER_NAME, REFUSALS, Identity, Operation, ResourceType
 from kafkad.turns import Jobs, Pieces, at_once
 from kafkad.wire.fetch import (
     FIRST_FLEXIBLE,
@@ -99,14 +100,16 @@ class FetchApi:
             large = self._large(connection, connection.own(request), version, correlation_id, throttle)
             return self._in_pieces(connection, large, alone=len(request) > _SMALL_IN_MEMORY)
         _, body_at = read_request_header(request)
-        frame = read_fetch(request, body_at, version)
+        peer: Peer = connection.peer
+        frame = _admitted(peer, read_fetch(request, body_at, version))
+        by_id = version >= FIRST_WITH_TOPIC_IDS
         if throttle is not None:
             frame, throttle = _held(frame, throttle)
         try:
-            session = at_once(self.sessions.open(frame, version >= FIRST_WITH_TOPIC_IDS, self._clock.monotonic_ms()))
+            session = at_once(self.sessions.open(frame, by_id, self._clock.monotonic_ms(), peer.identity))
         except KafkaError as error:
             return _whole(pack_start(version, correlation_id, error.code, 0, 0), [], version)
-        attempt = _Attempt(self, frame, session, version, correlation_id, throttle)
+        attempt = _Attempt(self, frame, session, version, correlation_id, throttle, peer.identity)
         if attempt.is_large:
             return self._in_pieces(connection, self._attempted(connection, attempt), alone=False)
         reply = at_once(attempt.reply(final=frame.max_wait_ms <= 0 or not session.followed))
@@ -117,7 +120,6 @@ class FetchApi:
             [followed] = session.followed.values()
             partition = followed.partition
             assert partition is not None
-            peer: Peer = connection.peer
             peer.prepare(FETCH, RepeatedFetch(self, request, version, frame, session, partition), partition.tp.topic)
         return reply
 
@@ -130,15 +132,16 @@ class FetchApi:
         throttle: Throttle | None,
     ) -> Pieces[Reply | Pending]:
         _, body_at = read_request_header(request)
-        frame = yield from read_fetch_in_pieces(request, body_at, version)
+        peer: Peer = connection.peer
+        frame = _admitted(peer, (yield from read_fetch_in_pieces(request, body_at, version)))
         if throttle is not None:
             frame, throttle = _held(frame, throttle)
         by_id = version >= FIRST_WITH_TOPIC_IDS
         try:
-            session = yield from self.sessions.open(frame, by_id, self._clock.monotonic_ms())
+            session = yield from self.sessions.open(frame, by_id, self._clock.monotonic_ms(), peer.identity)
         except KafkaError as error:
             return _whole(pack_start(version, correlation_id, error.code, 0, 0), [], version)
-        attempt = _Attempt(self, frame, session, version, correlation_id, throttle)
+        attempt = _Attempt(self, frame, session, version, correlation_id, throttle, peer.identity)
         return (yield from self._attempted(connection, attempt))
 
     def _attempted(self, connection: Connection, attempt: _Attempt) -> Pieces[Reply | Pending]:
@@ -188,7 +191,13 @@ class FetchApi:
         connection.peer.on_close = gone
 
     def read_all(
-        self, frame: FetchFrame, session: Session, wanted: list[Followed], arrives: bool, watch: bool
+        self,
+        frame: FetchFrame,
+        session: Session,
+        wanted: list[Followed],
+        arrives: bool,
+        watch: bool,
+        identity: Identity,
     ) -> Pieces[tuple[list[Found], int, bool]]:
         """These partitions within the request's bytes: (answers, bytes of records, must answer now).
 
@@ -198,10 +207,13 @@ class FetchApi:
         total = 0
         urgent = False
         found: list[Found] = []
+        restricted = identity.restricted
         for followed in wanted:
             if not len(found) & _PIECE:
                 yield
             try:
+                if restricted:
+                    self._check_right(frame, followed, identity)
                 answer = self._read(frame, followed, self._found(followed), left, not total, arrives)
                 if watch:
                     followed.watch()
@@ -216,6 +228,17 @@ class FetchApi:
             found.append(answer)
         return found, total, urgent
 
+    def _check_right(self, frame: FetchFrame, followed: Followed, identity: Identity) -> None:
+        """Whether it may read this partition now: rights may have changed while the fetch waited."""
+        if frame.replica_id >= 0:
+            may = identity.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME, "Fetch")
+        else:
+            key = followed.key
+            name = self._replicas.metadata.name_of(key) if isinstance(key, bytes) else key
+            may = name is None or identity.may(Operation.READ, ResourceType.TOPIC, name, "Fetch")
+        if not may:
+            raise KafkaError(*REFUSALS[ResourceType.TOPIC])
+
     def _failed(self, followed: Followed, error: KafkaError) -> Found:
         self._probe.error(error.code.name)
         known = self._replicas.find(followed.key, followed.wanted.partition) if isinstance(followed.key, str) else None
@@ -223,7 +246,8 @@ class FetchApi:
             known.probe.failed_fetch += 1
         if isinstance(error, StorageError):
             self._replicas.directory_failed(error)
-        return Found(followed, error.code)
+        aborted: list[tuple[int, int]] | None = [] if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED else None
+        return Found(followed, error.code, aborted=aborted)
 
     def _read(
         self, frame: FetchFrame, followed: Followed, partition: Partition, left: int, at_least_one: bool, arrives: bool
@@ -289,6 +313,14 @@ class FetchApi:
         return partition
 
 
+def _admitted(peer: Peer, frame: FetchFrame) -> FetchFrame:
+    """Without a session for who says that it is a broker and is none: followers' go before those of consumers."""
+    identity = peer.identity
+    if frame.replica_id < 0 or identity.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+        return frame
+    return frame._replace(session_id=NO_SESSION, session_epoch=SESSIONLESS_EPOCH)
+
+
 def _held(frame: FetchFrame, throttle: Throttle) -> tuple[FetchFrame, Throttle | None]:
     """The request of a client that has quotas: no answer to it is so large that it could never pass. Other brokers have
     none."""
@@ -326,6 +358,7 @@ class _Attempt:
         "_arrives",
         "_correlation_id",
         "_frame",
+        "_identity",
         "_session",
         "_throttle",
         "_version",
@@ -342,8 +375,10 @@ class _Attempt:
         version: int,
         correlation_id: int,
         throttle: Throttle | None,
+        identity: Identity,
     ) -> None:
         self._api = api
+        self._identity = identity
         self._throttle = throttle
         self._arrives = True
         self._frame = frame
@@ -422,7 +457,7 @@ class _Attempt:
     def _look(self, wanted: Iterable[Followed], arrives: bool) -> Pieces[tuple[list[Found], int, bool]]:
         if self._throttle is not None:
             self._throttle.work()
-        return self._api.read_all(self._frame, self._session, list(wanted), arrives, self._watches)
+        return self._api.read_all(self._frame, self._session, list(wanted), arrives, self._watches, self._identity)
 
     def _pack(self, found: list[Found]) -> Pieces[Reply]:
         version = self._version

@@ -90,6 +90,7 @@ class Session:
         "id",
         "incremental",
         "moved",
+        "owner",
         "replica_id",
         "restless",
         "unsure",
@@ -107,6 +108,8 @@ class Session:
         self.busy = False
         """A fetch is looking at its partitions, or waits for them."""
         self.closed = False
+        self.owner: object = None
+        """The identity of whoever opened it."""
         self.unsure = False
         """True if rights have changed since its partitions were looked at."""
         self.restless = False
@@ -190,13 +193,18 @@ class FetchSessions:
     def partitions(self) -> int:
         return sum(len(session.followed) for session in self._sessions.values())
 
-    def open(self, frame: FetchFrame, by_id: bool, now_ms: float) -> Pieces[Session]:
-        """The session this request belongs to, brought up to date; KafkaError 70, 71 or 106 as Kafka has them."""
+    def open(self, frame: FetchFrame, by_id: bool, now_ms: float, owner: object = None) -> Pieces[Session]:
+        """The session this request belongs to, brought up to date; KafkaError 70, 71 or 106 as Kafka has them.
+
+        Of other owners there is none: neither to go on with nor to end.
+        """
         if frame.session_epoch in (FIRST_EPOCH, SESSIONLESS_EPOCH):
-            before = self._sessions.pop(frame.session_id, None)
-            if before is not None:
+            before = self._sessions.get(frame.session_id)
+            if before is not None and before.owner is owner:
+                del self._sessions[frame.session_id]
                 yield from before.close()
             session = Session(NO_SESSION, by_id, now_ms, frame.replica_id)
+            session.owner = owner
             yield from session.update(frame)
             if (
                 frame.session_epoch == FIRST_EPOCH
@@ -205,11 +213,11 @@ class FetchSessions:
             ):
                 self._keep(session)
             return session
-        return (yield from self._continue(frame, by_id, now_ms))
+        return (yield from self._continue(frame, by_id, now_ms, owner))
 
-    def _continue(self, frame: FetchFrame, by_id: bool, now_ms: float) -> Pieces[Session]:
+    def _continue(self, frame: FetchFrame, by_id: bool, now_ms: float, owner: object) -> Pieces[Session]:
         session = self._sessions.get(frame.session_id)
-        if session is None:
+        if session is None or session.owner is not owner:
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no fetch session {frame.session_id}")
         if session.epoch != frame.session_epoch:
             raise KafkaError(
@@ -219,6 +227,9 @@ class FetchSessions:
         if session.by_id != by_id:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "a fetch session keeps to topic names or to ids")
         self.advance(session, now_ms)
+        if session.unsure:
+            session.unsure = False
+            session.moved.update(dict.fromkeys(session.followed.values()))
         yield from session.update(frame)
         if not session.followed:
             self._sessions.pop(session.id, None)

@@ -3,15 +3,22 @@ to ask for one makes the topic that the state is in."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from kafkad.api.context import Context, Request
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.security.authorizer import CLUSTER_NAME, REFUSALS, Operation, ResourceType
 from kafkad.shard import Coordination
 from kafkad.turns import Turns
 from kafkad.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 _GROUP, _TRANSACTION, _SHARE = range(3)
+_RIGHTS = {
+    _GROUP: (Operation.DESCRIBE, ResourceType.GROUP),
+    _TRANSACTION: (Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),
+    _SHARE: (Operation.CLUSTER_ACTION, ResourceType.CLUSTER),
+}
 _FIRST_BATCHED = 4
 _FIRST_WITH_SHARE_GROUPS = 6
 
@@ -25,19 +32,10 @@ _UNAVAILABLE = "The coordinator is not available."
 async def handle(context: Context, request: Request, message: FindCoordinatorRequest) -> FindCoordinatorResponse:
     batched = request.version >= _FIRST_BATCHED
     keys = message.coordinator_keys if batched else [message.key]
-    turns = Turns()
-    try:
-        _check_kind(message.key_type, request.version)
-        coordination: Coordination[Any] = context.group_coordination
-        if message.key_type == _TRANSACTION:
-            coordination = context.transactions().coordination
-        await coordination.prepare()
-        found = []
-        for key in keys:
-            found.append(_find(coordination, request.listener, key))
-            await turns.give_way()
-    except KafkaError as error:
-        found = [_refused(key, error) for key in keys]
+    may = {key: _may_ask(request, message.key_type, key) for key in keys}
+    wanted = [key for key in keys if may[key]]
+    found = await _found(context, request, message.key_type, wanted) if wanted else []
+    found += [_forbidden(message.key_type, key, batched) for key in keys if not may[key]]
     if batched:
         return FindCoordinatorResponse(coordinators=found)
     [only] = found
@@ -48,6 +46,35 @@ async def handle(context: Context, request: Request, message: FindCoordinatorReq
         host=only.host,
         port=only.port,
     )
+
+
+def _may_ask(request: Request, kind: int, key: str) -> bool:
+    operation, resource = _RIGHTS.get(kind, (None, None))
+    if operation is None or resource is None:
+        return True
+    return request.allowed(operation, resource, CLUSTER_NAME if resource is ResourceType.CLUSTER else key)
+
+
+def _forbidden(kind: int, key: str, batched: bool) -> Coordinator:
+    code, words = REFUSALS[_RIGHTS[kind][1]]
+    return _refused(key, KafkaError(code, "" if batched else words))
+
+
+async def _found(context: Context, request: Request, kind: int, keys: Sequence[str]) -> list[Coordinator]:
+    turns = Turns()
+    try:
+        _check_kind(kind, request.version)
+        coordination: Coordination[Any] = context.group_coordination
+        if kind == _TRANSACTION:
+            coordination = context.transactions().coordination
+        await coordination.prepare()
+        found = []
+        for key in keys:
+            found.append(_find(coordination, request.listener, key))
+            await turns.give_way()
+    except KafkaError as error:
+        found = [_refused(key, error) for key in keys]
+    return found
 
 
 def _check_kind(kind: int, version: int) -> None:

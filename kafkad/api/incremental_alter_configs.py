@@ -30,7 +30,7 @@ async def handle(
         )
 
     return IncrementalAlterConfigsResponse(
-        responses=await alter_each(context, message.resources, alter, AlterConfigsResourceResponse)
+        responses=await alter_each(context, request, message.resources, alter, AlterConfigsResourceResponse)
     )
 
 

@@ -10,7 +10,7 @@ import asyncio
 
 from kafkad.api.context import Context, Request
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.security.authorizer import REFUSALS, Operation, ResourceType
+from kafkad.security.authorizer import CLUSTER_NAME, REFUSALS, Operation, ResourceType
 from kafkad.txn.transaction import NONE, Answer
 from kafkad.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -48,10 +48,23 @@ def _check(request: Request, message: InitProducerIdRequest) -> None:
     name = message.transactional_id
     if name is not None and not request.allowed(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
         raise KafkaError(*REFUSALS[ResourceType.TRANSACTIONAL_ID])
+    if name is None and not _may_produce(request):
+        raise KafkaError(*REFUSALS[ResourceType.CLUSTER])
     if name == "":
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id cannot be empty")
     if (message.producer_id == NONE) != (message.producer_epoch == NONE):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a producer id goes with an epoch")
+
+
+def _may_produce(request: Request) -> bool:
+    """A producer without transactions needs no right on the cluster if there is any topic that it may write to."""
+    identity = request.peer.identity
+    return (
+        not identity.restricted
+        or identity.allows(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)
+        or identity.allows_any(Operation.WRITE, ResourceType.TOPIC)
+        or request.allowed(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)
+    )
 
 
 def _for_clients(code: ErrorCode) -> ErrorCode:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from kafkad.api.context import Context, Request
 from kafkad.errors import ErrorCode
 from kafkad.group.coordinator import CLASSIC
+from kafkad.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from kafkad.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
 def handle(context: Context, request: Request, message: ListGroupsRequest) -> ListGroupsResponse:
     """While some are still being loaded, those that are not are listed with an error."""
     groups = context.groups
+    found = list(groups.groups(message.states_filter, message.types_filter))
+    if not request.allows(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME):
+        found = [group for group in found if request.allows(Operation.DESCRIBE, ResourceType.GROUP, group.name)]
     return ListGroupsResponse(
         error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if groups.loading else ErrorCode.NONE,
         groups=[
@@ -20,6 +24,6 @@ def handle(context: Context, request: Request, message: ListGroupsRequest) -> Li
                 group_state=group.state.value,
                 group_type=CLASSIC,
             )
-            for group in groups.groups(message.states_filter, message.types_filter)
+            for group in found
         ],
     )

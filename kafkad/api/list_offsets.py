@@ -9,6 +9,7 @@ from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.timestamps import TimestampedOffset
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
+from kafkad.security.authorizer import Operation, ResourceType
 from kafkad.turns import Pieces, each
 from kafkad.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -49,9 +50,17 @@ def handle(context: Context, request: Request, message: ListOffsetsRequest) -> P
     answer = _Answer(context.replicas, message, request.version, repeated)
     topics = []
     for topic in message.topics:
-        partitions = yield from each(partial(answer.partition, topic.name), topic.partitions)
+        may = request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        find = partial(answer.partition, topic.name) if may else _forbidden
+        partitions = yield from each(find, topic.partitions)
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
     return ListOffsetsResponse(topics=topics)
+
+
+def _forbidden(asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    return ListOffsetsPartitionResponse(
+        partition_index=asked.partition_index, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    )
 
 
 class _Answer:

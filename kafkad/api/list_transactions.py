@@ -43,7 +43,7 @@ def handle(context: Context, request: Request, message: ListTransactionsRequest)
                 continue
             if pattern is not None and not (yield from pattern.matches_in_pieces(known.id)):
                 continue
-            if request.allowed(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, known.id):
+            if request.allows(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, known.id):
                 found.append(
                     TransactionState(
                         transactional_id=known.id,

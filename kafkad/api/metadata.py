@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable
+from functools import partial
 from typing import Any
 
 from kafkad.api.context import Context, Request
-from kafkad.api.operations import NOT_ASKED_FOR, ON_CLUSTER, ON_TOPIC
+from kafkad.api.operations import NOT_ASKED_FOR, authorized_operations, on_cluster
 from kafkad.api.replicas import Reachable
 from kafkad.cluster.metadata import TopicMetadata
 from kafkad.controller.internal_topics import internal_topic
 from kafkad.controller.topics import NewTopic, TopicResult, check_name
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.names import INTERNAL_TOPICS, NO_TOPIC_ID
+from kafkad.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from kafkad.turns import Pieces, at_once, each
 from kafkad.wire.messages.metadata import (
     MetadataRequest,
@@ -60,8 +62,11 @@ async def _when_metadata_is_here(context: Context, request: Request, message: Me
 def _answer(context: Context, request: Request, message: MetadataRequest) -> Pieces[Answer]:
     topics = message.topics
     if topics is None or (not topics and request.version == 0):
-        found = context.replicas.metadata.topics.values()
-        return (yield from _Answer(context, request, message).whole(list(found), []))
+        found = list(context.replicas.metadata.topics.values())
+        if request.restricted:
+            seen = yield from each(partial(_sees, request), found)
+            found = [topic for topic, may in zip(found, seen, strict=True) if may]
+        return (yield from _Answer(context, request, message).whole(found, []))
     if _is_malformed(topics, request.version):
         return _refused(topics)
     yield
@@ -70,10 +75,19 @@ def _answer(context: Context, request: Request, message: MetadataRequest) -> Pie
         return (yield from _by_id(context, answer, topics))
     names = list(dict.fromkeys(topic.name or "" for topic in topics))
     yield
+    if request.restricted:
+        seen = yield from each(partial(request.allowed, Operation.DESCRIBE, ResourceType.TOPIC), names)
+        answer.hide(_hidden(name) for name, may in zip(names, seen, strict=True) if not may)
+        names = [name for name, may in zip(names, seen, strict=True) if may]
+        yield
     missing = [name for name in names if name not in context.replicas.metadata.topics]
     yield
-    if missing and _may_create(context, request, message):
-        return _create(context, answer, names, missing)
+    if missing and _creates(context, request, message):
+        may = {name: _may_create(request, name) for name in missing}
+        answer.hide(_hidden(name) for name in missing if not may[name])
+        missing = [name for name in missing if may[name]]
+        if missing:
+            return _create(context, answer, names, missing)
     unknown = yield from each(_unknown, missing)
     return (yield from answer.whole(_known(context, names), unknown))
 
@@ -99,6 +113,18 @@ def _by_id(context: Context, answer: _Answer, topics: list[MetadataRequestTopic]
     metadata = context.replicas.metadata
     ids = dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != NO_TOPIC_ID)
     names = {topic_id: metadata.name_of(topic_id) for topic_id in ids}
+    if answer.request.restricted:
+        hidden = [
+            topic_id
+            for topic_id, name in names.items()
+            if name is not None and not answer.request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, name)
+        ]
+        answer.hide(
+            MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=None, topic_id=topic_id)
+            for topic_id in hidden
+        )
+        for topic_id in hidden:
+            del names[topic_id]
     missing = [
         MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
         for topic_id, name in names.items()
@@ -122,7 +148,22 @@ def _unknown(name: str) -> MetadataResponseTopic:
     return MetadataResponseTopic(error_code=code, name=name, is_internal=name in INTERNAL_TOPICS)
 
 
-def _may_create(context: Context, request: Request, message: MetadataRequest) -> bool:
+def _sees(request: Request, topic: TopicMetadata) -> bool:
+    return request.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+
+
+def _hidden(name: str) -> MetadataResponseTopic:
+    """The same for a topic that does not exist."""
+    return MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
+
+
+def _may_create(request: Request, name: str) -> bool:
+    return request.allows(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME) or request.allowed(
+        Operation.CREATE, ResourceType.TOPIC, name
+    )
+
+
+def _creates(context: Context, request: Request, message: MetadataRequest) -> bool:
     asked = request.version < _FIRST_WITH_AUTO_CREATION or message.allow_auto_topic_creation
     return asked and context.config.bool("auto.create.topics.enable")
 
@@ -155,7 +196,15 @@ def _not_created(result: TopicResult) -> MetadataResponseTopic:
 class _Answer:
     """The context shared by the topics of one response: its version and its listener."""
 
-    __slots__ = ("_context", "_made", "_reachable", "_topic_operations", "_wants_cluster_operations", "request")
+    __slots__ = (
+        "_context",
+        "_hidden",
+        "_made",
+        "_reachable",
+        "_wants_cluster_operations",
+        "_wants_topic_operations",
+        "request",
+    )
 
     def __init__(self, context: Context, request: Request, message: MetadataRequest) -> None:
         self._context = context
@@ -163,13 +212,18 @@ class _Answer:
         self._reachable = Reachable(context.replicas.metadata, request.listener)
         self._made: dict[str, list[MetadataResponsePartition]]
         self._made = context.replicas.metadata.derived(f"metadata of {request.listener}")
-        self._topic_operations = ON_TOPIC if message.include_topic_authorized_operations else NOT_ASKED_FOR
+        self._hidden: list[MetadataResponseTopic] = []
+        self._wants_topic_operations = message.include_topic_authorized_operations
         self._wants_cluster_operations = message.include_cluster_authorized_operations
+
+    def hide(self, refused: Iterable[MetadataResponseTopic]) -> None:
+        """What the sender may not see, or not create."""
+        self._hidden += refused
 
     def whole(self, found: list[TopicMetadata], failed: list[MetadataResponseTopic]) -> Pieces[MetadataResponse]:
         for topic in failed:
             if topic.name is not None:
-                topic.topic_authorized_operations = self._topic_operations
+                topic.topic_authorized_operations = self._operations(topic.name)
         topics = yield from each(self._topic, found)
         return MetadataResponse(
             brokers=[
@@ -178,9 +232,14 @@ class _Answer:
             ],
             cluster_id=self._context.cluster_id,
             controller_id=self._context.replicas.metadata.controller_id,
-            topics=failed + topics,
-            cluster_authorized_operations=ON_CLUSTER if self._wants_cluster_operations else NOT_ASKED_FOR,
+            topics=failed + topics + self._hidden,
+            cluster_authorized_operations=on_cluster(self.request) if self._wants_cluster_operations else NOT_ASKED_FOR,
         )
+
+    def _operations(self, name: str) -> int:
+        if not self._wants_topic_operations:
+            return NOT_ASKED_FOR
+        return authorized_operations(self.request, ResourceType.TOPIC, name)
 
     def _topic(self, topic: TopicMetadata) -> MetadataResponseTopic:
         return MetadataResponseTopic(
@@ -188,7 +247,7 @@ class _Answer:
             topic_id=topic.id,
             is_internal=topic.name in INTERNAL_TOPICS,
             partitions=self._partitions(topic),
-            topic_authorized_operations=self._topic_operations,
+            topic_authorized_operations=self._operations(topic.name),
         )
 
     def _partitions(self, topic: TopicMetadata) -> list[MetadataResponsePartition]:

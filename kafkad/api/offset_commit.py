@@ -10,6 +10,7 @@ from kafkad.api.routes import OFFSET_COMMIT
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.committing import Codes, Committer, OffsetToCommit
 from kafkad.group.offsets import Position
+from kafkad.security.authorizer import Operation, ResourceType
 from kafkad.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -29,7 +30,7 @@ def handle(
 ) -> OffsetCommitResponse | Coroutine[None, None, OffsetCommitResponse]:
     """HOT. Without a coroutine when nothing has to be waited for."""
     version = request.header.api_version
-    response, asked, answers = _sorted_out(context, message, by_id=version >= _BY_ID)
+    response, asked, answers = _sorted_out(context, request, message, by_id=version >= _BY_ID)
     if not asked:
         return response
     if version == 0:
@@ -73,7 +74,7 @@ def _remember(context: Context, request: Request, message: OffsetCommitRequest, 
 
 
 def _sorted_out(
-    context: Context, message: OffsetCommitRequest, by_id: bool
+    context: Context, request: Request, message: OffsetCommitRequest, by_id: bool
 ) -> tuple[OffsetCommitResponse, list[OffsetToCommit], Answers]:
     """The commits to ask the group for, with their places in the response; unknown topics already have their answer.
 
@@ -85,13 +86,17 @@ def _sorted_out(
     asked: dict[Position, OffsetToCommit] = {}
     answers: Answers = []
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    restricted = request.restricted
     for topic in filter(lambda each: each.partitions, message.topics):
         name = metadata.name_of(topic.topic_id) if by_id else topic.name
         known = metadata.topics.get(name) if name is not None else None
         partitions = _topic_of(topics, topic, by_id).partitions
+        hidden = restricted and name is not None and not request.allowed(Operation.READ, ResourceType.TOPIC, name)
         for one in topic.partitions:
             answer = OffsetCommitResponsePartition(partition_index=one.partition_index)
-            if known is None:
+            if hidden:
+                answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif known is None:
                 answer.error_code = unknown
             elif one.partition_index not in known.partitions:
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kafkad.api.context import Context, Request
 from kafkad.errors import ErrorCode
 from kafkad.group.offsets import Position
+from kafkad.security.authorizer import Operation, ResourceType
 from kafkad.wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -15,7 +16,7 @@ from kafkad.wire.messages.offset_delete import (
 
 async def handle(context: Context, request: Request, message: OffsetDeleteRequest) -> OffsetDeleteResponse:
     """Asks the group even when there is nothing to delete: whether it exists is an answer too."""
-    answers, of_group = _sorted_out(context, message)
+    answers, of_group = _sorted_out(context, request, message)
     codes = await context.offsets.delete(message.group_id, list(of_group))
     for answer, code in zip(of_group.values(), codes, strict=True):
         answer.error_code = code
@@ -25,7 +26,7 @@ async def handle(context: Context, request: Request, message: OffsetDeleteReques
 
 
 def _sorted_out(
-    context: Context, message: OffsetDeleteRequest
+    context: Context, request: Request, message: OffsetDeleteRequest
 ) -> tuple[dict[str, list[OffsetDeleteResponsePartition]], dict[Position, OffsetDeleteResponsePartition]]:
     """The answers by topic, and of them those that the group has to give: one for each partition, named twice or not.
 
@@ -35,13 +36,16 @@ def _sorted_out(
     answers: dict[str, list[OffsetDeleteResponsePartition]] = {}
     of_group: dict[Position, OffsetDeleteResponsePartition] = {}
     for topic in message.topics:
+        may = request.allowed(Operation.READ, ResourceType.TOPIC, topic.name)
         for asked in topic.partitions:
             index = asked.partition_index
             position = topic.name, index
             if position in of_group:
                 continue
             answer = OffsetDeleteResponsePartition(partition_index=index)
-            if topic.name in known and index in known[topic.name].partitions:
+            if not may:
+                answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif topic.name in known and index in known[topic.name].partitions:
                 of_group[position] = answer
             else:
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

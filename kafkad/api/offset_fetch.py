@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from functools import cache, partial
 
 from kafkad.api.context import Context, Request
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.committing import Fetched
 from kafkad.group.offsets import Position
 from kafkad.names import NO_TOPIC_ID
+from kafkad.security.authorizer import Operation, ResourceType
 from kafkad.turns import Pieces, at_once, each
 from kafkad.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -35,7 +37,7 @@ def handle(
     if version >= _MANY_GROUPS:
         groups = []
         for group in message.groups:
-            answer = yield from _group(context, group, message.require_stable, version >= _BY_ID)
+            answer = yield from _group(context, request, group, message.require_stable, version >= _BY_ID)
             groups.append(answer)
         return OffsetFetchResponse(groups=groups)
     positions = None
@@ -43,15 +45,46 @@ def handle(
         named = ((topic.name, index) for topic in message.topics for index in topic.partition_indexes)
         positions = list(dict.fromkeys(named))  # whatever is named twice is answered once
     yield
-    if version == 0:
-        return _from_store(context, message.group_id, positions or ())
+    may = _may_see(request, positions)
+    if version == 0 and request.allowed(Operation.DESCRIBE, ResourceType.GROUP, message.group_id):
+        return _from_store(context, message.group_id, positions or (), may)
     try:
-        found = yield from context.offsets.fetch(message.group_id, positions, message.require_stable)
+        found = yield from _fetched(context, request, message.group_id, positions, message.require_stable, may)
     except KafkaError as error:
         if version >= _ERROR_OF_ALL:
             return OffsetFetchResponse(error_code=error.code)
         found = [Fetched(position, error=error.code) for position in positions or ()]
     return (yield from _of_one_group(found))
+
+
+Sees = Callable[[str], bool]
+"""Whether the sender may see a topic."""
+
+
+def _may_see(request: Request, positions: Sequence[Position] | None) -> Sees:
+    """Asked for all, what it may not see is left out without a word."""
+    asked = request.allows if positions is None else request.allowed
+    return cache(partial(asked, Operation.DESCRIBE, ResourceType.TOPIC))
+
+
+def _fetched(
+    context: Context,
+    request: Request,
+    group: str,
+    positions: Sequence[Position] | None,
+    require_stable: bool,
+    may: Sees,
+) -> Pieces[list[Fetched]]:
+    request.check(Operation.DESCRIBE, ResourceType.GROUP, group)
+    if positions is None:
+        found = yield from context.offsets.fetch(group, None, require_stable)
+        return [one for one in found if may(one.position[0])] if request.restricted else found
+    seen = [position for position in positions if may(position[0])] if request.restricted else positions
+    found = yield from context.offsets.fetch(group, seen, require_stable)
+    if len(seen) < len(positions):
+        refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        found = [*found, *(Fetched(position, error=refused) for position in positions if not may(position[0]))]
+    return found
 
 
 def _of_one_group(found: Iterable[Fetched]) -> Pieces[OffsetFetchResponse]:
@@ -73,13 +106,15 @@ def _of_one_group(found: Iterable[Fetched]) -> Pieces[OffsetFetchResponse]:
     return OffsetFetchResponse(topics=list(topics.values()))
 
 
-async def _from_store(context: Context, group: str, positions: Sequence[Position]) -> OffsetFetchResponse:
+async def _from_store(context: Context, group: str, positions: Sequence[Position], may: Sees) -> OffsetFetchResponse:
     """Offsets in the store (version 0), which has an error for partitions without a commit, or that do not exist."""
     known = context.replicas.metadata.topics
     found = []
     for position in positions:
         topic, partition = position
-        if topic in known and partition in known[topic].partitions:
+        if not may(topic):
+            found.append(Fetched(position, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+        elif topic in known and partition in known[topic].partitions:
             found.append(await context.stored_offsets.fetch(group, position))
         else:
             found.append(Fetched(position, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
@@ -87,12 +122,13 @@ async def _from_store(context: Context, group: str, positions: Sequence[Position
 
 
 def _group(
-    context: Context, asked: OffsetFetchRequestGroup, require_stable: bool, by_id: bool
+    context: Context, request: Request, asked: OffsetFetchRequestGroup, require_stable: bool, by_id: bool
 ) -> Pieces[OffsetFetchResponseGroup]:
     response = OffsetFetchResponseGroup(group_id=asked.group_id)
     positions, unknown = yield from _positions(context, asked.topics, by_id)
     try:
-        found = yield from context.offsets.fetch(asked.group_id, positions, require_stable)
+        may = _may_see(request, positions)
+        found = yield from _fetched(context, request, asked.group_id, positions, require_stable, may)
     except KafkaError as error:
         response.error_code = error.code
         return response

@@ -46,6 +46,7 @@ from kafkad.net.connection import Connection, DeferredReply
 from kafkad.net.reply import PENDING, Pending, Reply
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
+from kafkad.security.authorizer import REFUSALS, Operation, ResourceType
 from kafkad.timers import Timers
 from kafkad.turns import Jobs, Pieces, at_once
 from kafkad.wire.frames import read_request_header
@@ -78,6 +79,7 @@ IsTrue = Callable[[memoryview, int, int, Header], bool]
 """Checks a batch and its records. With many batches in a request, none is decompressed here: they would add up."""
 
 
+_TOPIC, _TRANSACTION = ResourceType.TOPIC, ResourceType.TRANSACTIONAL_ID
 _I32 = struct.Struct(">i")
 _BASE_OFFSET = struct.Struct(">q")
 _LARGE_REQUEST: Final = 4 * 1024
@@ -181,7 +183,11 @@ class ProduceApi:
         header, body_at = read_request_header(frame, 0)
         request = read_produce(frame, body_at, version)
         work = Work(request, version, correlation_id, allow_internal=header.client_id == _ADMIN_CLIENT)
-        if request.transactional_id is not None:
+        peer: Peer = connection.peer
+        if peer.identity.restricted:
+            work.sender = peer
+            _check_transaction(work, frame)
+        if request.transactional_id is not None and work.error is None:
             work.transaction = Transaction(request.transactional_id, version)
             if _is_long(request, frame):
                 self._begin(asyncio.ensure_future(self._long_in_transaction(connection, work, connection.own(frame))))
@@ -191,7 +197,7 @@ class ProduceApi:
             if asked is not None:
                 self._begin(asyncio.ensure_future(self._when_verified(connection, work, connection.own(frame), asked)))
                 return PENDING
-        elif _lacks_transactional_id(request, frame):
+        elif request.transactional_id is None and _lacks_transactional_id(request, frame):
             work.error = _without_id()
         return self._append_all(connection, work, frame)
 
@@ -265,6 +271,8 @@ class ProduceApi:
         try:
             if asked is not None:
                 await asked
+            if work.sender is not None:
+                _check_transaction(work, frame)
             await self._jobs.do(self._append_in_pieces(work, frame), alone=False)
             await self._finish(connection, work)
         except Exception:
@@ -323,6 +331,8 @@ class ProduceApi:
         """The topic's partitions here, if this request may write to them at all."""
         name = self._name_of(topic)
         allowed = work.request.acks in _VALID_ACKS and (work.allow_internal or name not in INTERNAL_TOPICS)
+        if work.sender is not None:
+            allowed = allowed and work.sender.identity.allows(Operation.WRITE, _TOPIC, name)
         return self._replicas.of_topic(name if allowed else "")
 
     def _name_of(self, topic: TopicData) -> str:
@@ -354,11 +364,12 @@ class ProduceApi:
         return answer
 
     def _find(self, work: Work, topic: TopicData, index: int) -> Partition:
+        name = self._name_of(topic)
+        _check_right(work, name)
         if work.request.acks not in _VALID_ACKS:
             raise KafkaError(
                 ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {work.request.acks}; a broker knows 0, 1 and -1 (all)"
             )
-        name = self._name_of(topic)
         if topic.name is None and not name:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
         if name in INTERNAL_TOPICS and not work.allow_internal:
@@ -418,6 +429,7 @@ class ProduceApi:
         """A worker process opens the batch; what it makes of it is appended when it is back."""
         outcome = await asyncio.wrap_future(self._slow_path.submit(batch, wanted))
         try:
+            _check_right(work, partition.tp.topic)
             partition.check_leader(-1)
             if work.request.acks == _ACKS_ALL:
                 partition.check_acks_all()
@@ -497,13 +509,36 @@ class ProduceApi:
         topic = request.topics[0]
         name = self._name_of(topic)
         partition = self._replicas.find(name, topic.partitions[0][0])
-        if partition is not None and partition.appends_as_is and name not in INTERNAL_TOPICS:
+        if partition is not None and partition.appends_as_is and name not in INTERNAL_TOPICS and _may_repeat(work):
             peer: Peer = connection.peer
             repeated = peer.prepared.get(PRODUCE)
             if not isinstance(repeated, RepeatedProduce) or repeated.version != version:
                 repeated = RepeatedProduce(self, connection, version)
             if repeated.remember(frame, request, partition):
                 peer.prepare(PRODUCE, repeated, name)
+
+
+def _check_transaction(work: Work, frame: memoryview) -> None:
+    """Refuses a request as a whole that has batches of a transaction which its sender may not write in."""
+    name = work.request.transactional_id
+    if work.sender is None or name is None or not _has_transactional(work.request, frame):
+        return
+    if not work.sender.identity.may(Operation.WRITE, _TRANSACTION, name, "Produce"):
+        work.error = KafkaError(*REFUSALS[_TRANSACTION])
+
+
+def _check_right(work: Work, topic: str) -> None:
+    """Whether the sender may write to it now: it may have been refused while something was waited for."""
+    if work.sender is None or not topic:
+        return
+    if not work.sender.identity.may(Operation.WRITE, _TOPIC, topic, "Produce"):
+        raise KafkaError(*REFUSALS[_TOPIC])
+
+
+def _may_repeat(work: Work) -> bool:
+    """True if batches of a transaction may follow that is named: there may have been none, so that nobody asked."""
+    name = work.request.transactional_id
+    return work.sender is None or name is None or work.sender.identity.allows(Operation.WRITE, _TRANSACTION, name)
 
 
 def _is_long(request: ProduceFrame, frame: memoryview) -> bool:
@@ -516,6 +551,10 @@ def _lacks_transactional_id(request: ProduceFrame, frame: memoryview) -> bool:
     One alone is refused where it is appended."""
     if len(request.topics) == 1 and len(request.topics[0].partitions) == 1:
         return False
+    return _has_transactional(request, frame)
+
+
+def _has_transactional(request: ProduceFrame, frame: memoryview) -> bool:
     return any(
         end - at >= HEADER_SIZE and frame[at + _FLAGS_AT] & TRANSACTIONAL and frame[at + MAGIC_AT] == 2
         for topic in request.topics

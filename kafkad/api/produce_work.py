@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from kafkad.api.commits import Commit
+from kafkad.api.peer import Peer
 from kafkad.api.transaction import Transaction
 from kafkad.errors import KafkaError
 from kafkad.wire.produce import Answer, ProduceFrame, pack_answer
@@ -34,6 +35,7 @@ class Work:
         "failed",
         "packed",
         "request",
+        "sender",
         "transaction",
         "version",
         "waiting",
@@ -49,6 +51,8 @@ class Work:
         self.commit: Commit | None = None
         """The coroutine that its answers have to wait for, if any."""
         self.failed = False
+        self.sender: Peer | None = None
+        """Where its rights have to be asked for."""
         self.error: KafkaError | None = None
         """Given where the request as a whole is refused."""
         self.transaction: Transaction | None = None

@@ -18,6 +18,7 @@ from kafkad.group.committing import Codes, Committer, OffsetToCommit
 from kafkad.log.producers import Verification
 from kafkad.model import NO_EPOCH
 from kafkad.replica.partition import Partition
+from kafkad.security.authorizer import Operation, ResourceType
 from kafkad.shard import TransactionalProducer
 from kafkad.turns import Pieces, at_once
 from kafkad.wire.messages.txn_offset_commit import (
@@ -45,15 +46,15 @@ def handle(context: Context, request: Request, message: TxnOffsetCommitRequest) 
     """Without a coroutine when nothing has to be waited for."""
     if not message.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "offsets of no group")
-    committed = _commit(context, request.version, message)
+    committed = _commit(context, request, message)
     return committed if len(request.frame) > _LARGE_FRAME else at_once(committed)
 
 
-def _commit(context: Context, version: int, message: TxnOffsetCommitRequest) -> Pieces[Response]:
-    response, asked, answers = yield from _sorted_out(context, message)
+def _commit(context: Context, request: Request, message: TxnOffsetCommitRequest) -> Pieces[Response]:
+    response, asked, answers = yield from _sorted_out(context, request, message)
     if not asked:
         return response
-    commit = _Commit(context, version, message, asked, response, answers)
+    commit = _Commit(context, request.version, message, asked, response, answers)
     code = commit.verified()
     if isinstance(code, ErrorCode):
         return (yield from commit.write(code))
@@ -187,19 +188,23 @@ _NOT_NOW = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def _sorted_out(
-    context: Context, message: TxnOffsetCommitRequest
+    context: Context, request: Request, message: TxnOffsetCommitRequest
 ) -> Pieces[tuple[TxnOffsetCommitResponse, list[OffsetToCommit], Answers]]:
     """The offsets to commit, with their places in the response; unknown topics already have their answer."""
     topics = context.replicas.metadata.topics
     response, asked, answers = TxnOffsetCommitResponse(), [], []
     for topic in message.topics:
         known = topics.get(topic.name)
+        hidden = not request.allowed(Operation.READ, ResourceType.TOPIC, topic.name)
         partitions = []
         for number, one in enumerate(topic.partitions, 1):
             if not number % _AT_ONCE:
                 yield
             answer = TxnOffsetCommitResponsePartition(partition_index=one.partition_index)
             partitions.append(answer)
+            if hidden:
+                answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                continue
             if known is None or one.partition_index not in known.partitions:
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue

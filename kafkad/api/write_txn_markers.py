@@ -27,9 +27,8 @@ from kafkad.wire.messages.write_txn_markers import (
 def handle(
     context: Context, request: Request, message: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse | asyncio.Future[WriteTxnMarkersResponse]:
-    if not any(
-        request.allowed(operation, ResourceType.CLUSTER, CLUSTER_NAME)
-        for operation in (Operation.ALTER, Operation.CLUSTER_ACTION)
+    if not request.allows(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME) and not request.allowed(
+        Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
     ):
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "needs ALTER or CLUSTER_ACTION on the cluster")
     markers = [_marker(asked) for asked in message.markers]

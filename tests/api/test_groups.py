@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafkad.api.java import address_text
-from kafkad.api.operations import NOT_ASKED_FOR, ON_GROUP
+from kafkad.api.operations import NOT_ASKED_FOR
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.records import GroupWritten, decode
 from kafkad.wire.messages.delete_groups import DeleteGroupsRequest
@@ -24,6 +24,7 @@ from kafkad.wire.records import BATCH_HEADER, HEADER_SIZE, parse_records
 from tests.one_broker import OneBroker
 
 OK = ErrorCode.NONE
+READ_DELETE_DESCRIBE = 1 << 3 | 1 << 6 | 1 << 8
 
 
 @pytest.fixture(scope="module")
@@ -269,7 +270,7 @@ def test_groups_are_described(broker: OneBroker, version: int) -> None:
                 member_assignment=b"part",
             )
         ],
-        authorized_operations=ON_GROUP if version >= 3 else NOT_ASKED_FOR,
+        authorized_operations=READ_DELETE_DESCRIBE if version >= 3 else NOT_ASKED_FOR,
     )
     for absent, name in ((missing, "nowhere"), (nameless, "")):
         assert (absent.group_id, absent.group_state, absent.members) == (name, "Dead", [])
