@@ -327,7 +327,10 @@ class Daemon:
 
         config = self._settings.config
         return network_links(
-            config, config.broker_id, self._clock, self._timers, control_plane=control_plane, tls=self._tls
+            *(config, config.broker_id, self._clock, self._timers),
+            control_plane=control_plane,
+            tls=self._tls,
+            config_now=lambda: self._settings.config,
         )
 
     async def _unless_stopped(self, waiting: Coroutine[Any, Any, T]) -> T:

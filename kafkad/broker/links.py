@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from kafkad import __version__
@@ -28,11 +29,12 @@ def network_links(
     *,
     control_plane: bool = False,
     tls: BrokerTls | None = None,
+    config_now: Callable[[], Config] | None = None,
 ) -> LinkFactory:
     """For the broker `broker_id`, which names itself to the others by its id.
 
     `control_plane`: to the listener that brokers have for the controller. One that has none yet, while a cluster gets
-    it broker by broker, is reached by the other.
+    it broker by broker, is reached by the other. `config_now` has the passwords in force, if they may change.
     """
     options = ClientOptions(
         client_id=f"broker-{broker_id}",
@@ -53,6 +55,11 @@ def network_links(
         endpoints = (broker.endpoint(listener) for listener in listeners)
         chosen = next((endpoint for endpoint in endpoints if endpoint is not None), broker.endpoints[0])
         encrypted = tls is not None and chosen.protocol in ENCRYPTED
-        return BrokerClient(chosen, options, clock, timers, secure=secure if encrypted else None)
+        login = None
+        if chosen.protocol.startswith("SASL_"):
+            from kafkad.broker.sasl_client import login as login_at
+
+            login = login_at(config_now or (lambda: config), chosen.listener, clock)
+        return BrokerClient(chosen, options, clock, timers, login, secure if encrypted else None)
 
     return connect

@@ -121,7 +121,25 @@ def _inter_broker(config: Config, advertised: set[str]) -> list[str]:
     if config.inter_broker_listener not in advertised:
         names = ", ".join(sorted(advertised))
         return [f"inter-broker listener {config.inter_broker_listener} is not in advertised.listeners ({names})"]
+    if config.inter_broker_listener in config.login_listeners and config.value("zookeeper.connect"):
+        return [*_own_login(config), *_control_plane(config, advertised)]
     return _control_plane(config, advertised)
+
+
+def _own_login(config: Config) -> list[str]:
+    """Of a broker that logs in at others."""
+    mechanism, listener = config.str("sasl.mechanism.inter.broker.protocol"), config.inter_broker_listener
+    enabled = config.mechanisms(listener)
+    if mechanism not in enabled:
+        names = ", ".join(enabled)
+        return [f"sasl.mechanism.inter.broker.protocol={mechanism} is not enabled at listener {listener}, only {names}"]
+    if _jaas(config, listener, mechanism) is not None:
+        return []  # said already
+    module = config.jaas(listener, mechanism)
+    if module is None or module.username is None or module.password is None:
+        name = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
+        return [f"{name} needs username and password: brokers log in at each other with them"]
+    return []
 
 
 def _control_plane(config: Config, advertised: set[str]) -> list[str]:

@@ -62,8 +62,9 @@ class Answer(NamedTuple):
 
 Secure = Callable[[socket.socket, str], Awaitable[Transport]]
 """Has TLS agreed on over a socket that is connected to a host. OSError when the host cannot be trusted, or refuses."""
-Login = Callable[["ClientConnection"], Awaitable[None]]
-"""Authenticates a connection that has just been opened. LinkError when the broker refuses."""
+Login = Callable[["ClientConnection", float], Awaitable[float | None]]
+"""Authenticates a connection that has just been opened, until a deadline; returns when another has to take its place,
+None if never. LinkError when the broker refuses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +102,8 @@ class BrokerClient:
         self._login = login
         self._secure = secure
         self._connection: ClientConnection | None = None
+        self._former: ClientConnection | None = None
+        """The one before, on which answers are still waited for."""
         self._opening: asyncio.Task[ClientConnection] | None = None
         self._failures = 0
         self._not_before_ms = 0.0
@@ -124,15 +127,19 @@ class BrokerClient:
         self._closed = True
         if self._opening is not None:
             self._opening.cancel()
-        if self._connection is not None:
-            self._connection.close(_CLOSED)
+        for connection in (self._connection, self._former):
+            if connection is not None:
+                connection.close(_CLOSED)
 
     async def _connected(self, deadline_ms: float) -> ClientConnection:
         if self._closed:
             raise self._failed(_CLOSED)
         connection = self._connection
         if connection is not None and not connection.closed:
-            return connection
+            if connection.good_until_ms is None or self._clock.monotonic_ms() < connection.good_until_ms:
+                return connection
+            self._connection, self._former = None, connection
+            connection.close_when_answered()
         opening = self._opening
         if opening is None:
             opening = self._opening = asyncio.get_running_loop().create_task(self._open())
@@ -175,7 +182,7 @@ class BrokerClient:
         try:
             await connection.ask_versions(deadline_ms)
             if self._login is not None:
-                await self._login(connection)
+                connection.good_until_ms = await self._login(connection, deadline_ms)
         except BaseException:
             connection.close("it could not be opened")
             raise
@@ -219,6 +226,9 @@ class ClientConnection:
         self.closed = False
         self.versions: dict[int, tuple[int, int]] = {}
         """API key → first and last version that the broker serves."""
+        self.good_until_ms: float | None = None
+        """Nothing more is sent then: the broker is about to end the session."""
+        self._closes_when_answered = False
         self._transport = transport
         self._fd = transport.fileno()
         self._endpoint = endpoint
@@ -244,7 +254,7 @@ class ClientConnection:
         if version is None:
             version = self.version_of(request)
         if self.closed:
-            raise self._error("closed the connection")
+            raise self.error("closed the connection")
         self._correlation_id = self._correlation_id + 1 & 0x7FFFFFFF
         header = RequestHeader(schema.key, version, self._correlation_id, self._options.client_id)
         frame = encode_request(header, in_version(request, version))
@@ -264,8 +274,22 @@ class ClientConnection:
             first, last = max(first, lowest), min(last, highest)
         served = self.versions.get(schema.key)
         if served is None or min(served[1], last) < max(served[0], first):
-            raise self._error(f"does not serve {APIS[schema.key].name} in a version of {first} to {last}")
+            raise self.error(f"does not serve {APIS[schema.key].name} in a version of {first} to {last}")
         return min(served[1], last)
+
+    async def ask(self, request: Any, *, deadline_ms: float) -> Any:
+        """The decoded answer. LinkError when there is none."""
+        answer = await self.exchange(request, deadline_ms=deadline_ms)
+        try:
+            return read(response_class(request.__schema__.key), answer.version, answer.frame, answer.body_at)[0]
+        except MalformedError as error:
+            raise self.error(f"sent an answer that cannot be read: {error}") from error
+
+    def close_when_answered(self) -> None:
+        """Nothing more is sent; what has been is still answered."""
+        self._closes_when_answered = True
+        if not self._sent:
+            self.close("is asked over another connection")
 
     async def ask_versions(self, deadline_ms: float) -> None:
         """A broker that does not know this version of ApiVersions answers in version 0, with an error."""
@@ -282,9 +306,9 @@ class ClientConnection:
         try:
             response, _ = read(ApiVersionsResponse, version, answer.frame, answer.body_at)
         except MalformedError as error:
-            raise self._error(f"sent an answer to ApiVersions that cannot be read: {error}") from error
+            raise self.error(f"sent an answer to ApiVersions that cannot be read: {error}") from error
         if response.error_code:
-            raise self._error(f"refused ApiVersions with error {response.error_code}")
+            raise self.error(f"refused ApiVersions with error {response.error_code}")
         self.versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
 
     def close(self, why: str) -> None:
@@ -298,10 +322,10 @@ class ClientConnection:
         for sent in self._sent:
             sent.timer.cancel()
             if not sent.answered.done():
-                sent.answered.set_exception(self._error(why))
+                sent.answered.set_exception(self.error(why))
         self._sent.clear()
 
-    def _error(self, what: str) -> LinkError:
+    def error(self, what: str) -> LinkError:
         return LinkError(f"broker at {self._endpoint.host}:{self._endpoint.port} {what}")
 
     def _send(self, frame: bytes | bytearray) -> None:
@@ -414,6 +438,8 @@ class ClientConnection:
         sent.timer.cancel()
         if not sent.answered.done():
             sent.answered.set_result(Answer(frame, body_at, version))
+        if self._closes_when_answered and not self._sent:
+            self.close("is asked over another connection")
 
 
 async def _socket_to(endpoint: Endpoint, options: ClientOptions) -> PlainTransport:

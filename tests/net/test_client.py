@@ -13,7 +13,7 @@ from itertools import pairwise
 import pytest
 
 from kafkad.model import Endpoint
-from kafkad.net.client import BrokerClient, ClientConnection, ClientOptions, LinkError
+from kafkad.net.client import BrokerClient, ClientConnection, ClientOptions, LinkError, Login
 from kafkad.net.connection import Connection
 from kafkad.net.reply import PENDING, Pending, Reply
 from kafkad.net.server import Server
@@ -56,9 +56,9 @@ class Broker:
             return encode_response(API_VERSIONS, 0, header.correlation_id, ApiVersionsResponse(error_code=35))
         return encode_response(API_VERSIONS, header.api_version, header.correlation_id, self.served)
 
-    def client(self, options: ClientOptions = OPTIONS) -> BrokerClient:
+    def client(self, options: ClientOptions = OPTIONS, login: Login | None = None) -> BrokerClient:
         endpoint = Endpoint(listener="PLAINTEXT", host="127.0.0.1", port=self.port)
-        return BrokerClient(endpoint, options, self.clock, self.timers)
+        return BrokerClient(endpoint, options, self.clock, self.timers, login)
 
     async def requests(self, count: int) -> None:
         while len(self.asked) < count:
@@ -120,6 +120,29 @@ def test_requests_are_pipelined_and_a_caller_that_gives_up_disturbs_nobody() -> 
         assert (await first).host == "a"
         assert (await third).host == "c"
         assert broker.versions_asked == [3]
+        client.close()
+
+    with_broker(scenario)
+
+
+def test_before_its_session_ends_a_connection_is_left_to_what_was_asked_and_another_takes_its_place() -> None:
+    async def scenario(broker: Broker) -> None:
+        opened: list[ClientConnection] = []
+
+        async def login(connection: ClientConnection, deadline_ms: float) -> float:
+            opened.append(connection)
+            return broker.clock.monotonic_ms() + 5_000
+
+        client = broker.client(login=login)
+        early = ask(client, timeout_ms=60_000)
+        await broker.requests(1)
+        broker.advance(5_000)
+        late = ask(client, timeout_ms=60_000)
+        await broker.requests(2)
+        for host in ("early", "late"):
+            broker.answer(host)
+        assert ((await early).host, (await late).host) == ("early", "late")
+        assert [connection.closed for connection in opened] == [True, False]
         client.close()
 
     with_broker(scenario)
@@ -362,7 +385,7 @@ def test_a_connection_is_logged_in_before_it_is_used_and_a_refused_login_is_told
     async def scenario(broker: Broker) -> None:
         logins = 0
 
-        async def login(connection: ClientConnection) -> None:
+        async def login(connection: ClientConnection, deadline_ms: float) -> None:
             nonlocal logins
             logins += 1
             assert FIND_COORDINATOR in connection.versions

@@ -218,7 +218,6 @@ SETTINGS: tuple[Setting, ...] = (
         MEDIUM,
         "The SASL mechanism between brokers.",
         dynamic=PER_BROKER,
-        refused=SECURITY,
     ),
     integer(
         "sasl.oauthbearer.clock.skew.seconds",

@@ -1,0 +1,67 @@
+"""This broker's own logins at other brokers, by what JAAS says of the mechanism between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+
+from kafkad.clock import Clock
+from kafkad.config import Config
+from kafkad.net.client import ClientConnection, Login
+from kafkad.security.scram import ScramClient, ScramError, new_nonce
+from kafkad.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from kafkad.wire.messages.sasl_handshake import SaslHandshakeRequest
+
+_USED_OF_LIFETIME = 0.85
+"""What is sent later might come too late."""
+Conversation = Generator[bytes, bytes, None]
+"""Yields what to say, and is sent what is answered. ScramError ends it."""
+
+
+def login(config: Callable[[], Config], listener: str, clock: Clock) -> Login:
+    """At this listener of another broker; each time by the settings in force."""
+
+    async def log_in(connection: ClientConnection, deadline_ms: float) -> float | None:
+        now = config()
+        mechanism = now.str("sasl.mechanism.inter.broker.protocol")
+        where = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
+        module = now.jaas(listener, mechanism)
+        if module is None or module.username is None or module.password is None:
+            raise connection.error(f"is not logged in at: {where} has no username and password")
+        shaken = await connection.ask(SaslHandshakeRequest(mechanism=mechanism), deadline_ms=deadline_ms)
+        if shaken.error_code:
+            offered = ", ".join(shaken.mechanisms) or "none"
+            raise connection.error(f"does not take {mechanism} at listener {listener}, only {offered}")
+        try:
+            lifetime_ms = await _converse(
+                connection, conversation(mechanism, module.username, module.password), deadline_ms
+            )
+        except ScramError as error:
+            raise connection.error(f"cannot be trusted in {mechanism}: {error}") from error
+        except PermissionError as error:
+            raise connection.error(f"refuses {module.username} with {mechanism}: {error}; see {where}") from error
+        return clock.monotonic_ms() + lifetime_ms * _USED_OF_LIFETIME if lifetime_ms else None
+
+    return log_in
+
+
+async def _converse(connection: ClientConnection, talk: Conversation, deadline_ms: float) -> int:
+    """The lifetime of the session. PermissionError when the other broker refuses."""
+    message = next(talk)
+    while True:
+        answer = await connection.ask(SaslAuthenticateRequest(auth_bytes=message), deadline_ms=deadline_ms)
+        if answer.error_code:
+            raise PermissionError(answer.error_message or f"error {answer.error_code}")
+        try:
+            message = talk.send(bytes(answer.auth_bytes))
+        except StopIteration:
+            lifetime_ms: int = answer.session_lifetime_ms
+            return lifetime_ms
+
+
+def conversation(mechanism: str, username: str, password: str) -> Conversation:
+    if mechanism == "PLAIN":
+        yield f"\0{username}\0{password}".encode()
+        return
+    scram = ScramClient(mechanism, username, password, new_nonce())
+    first = yield scram.first
+    scram.verify((yield scram.last(first)))

@@ -1,0 +1,81 @@
+"""Settings of listeners at which peers log in: what ends the start, and what is said of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkad.config import Config, load
+from kafkad.config.files import ConfigError
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required"
+OWN = "listener.name.sasl_plaintext"
+BASE = ("listeners=SASL_PLAINTEXT://127.0.0.1:9092", "inter.broker.listener.name=SASL_PLAINTEXT")
+
+
+def loaded(*settings: str) -> Config:
+    return load(None, [*BASE, *settings], {})
+
+
+def problem(*settings: str) -> str:
+    with pytest.raises(ConfigError) as refused:
+        loaded(*settings)
+    return str(refused.value)
+
+
+def test_a_listener_has_to_name_mechanisms_that_there_are() -> None:
+    assert "listener SASL_PLAINTEXT: kafkad does not have GSSAPI, only PLAIN, SCRAM-SHA-256" in problem()
+    assert "kafkad does not have scram-sha-256" in problem("sasl.enabled.mechanisms=scram-sha-256")
+
+
+def test_plain_needs_users_and_scram_does_not() -> None:
+    text = problem("sasl.enabled.mechanisms=PLAIN")
+    assert f"{OWN}.plain.sasl.jaas.config: PLAIN has no users: {PLAIN} user_NAME" in text
+    assert loaded("sasl.enabled.mechanisms=SCRAM-SHA-256").jaas("SASL_PLAINTEXT", "SCRAM-SHA-256") is None
+
+
+def test_users_belong_to_one_listener_and_mechanism() -> None:
+    config = loaded("sasl.enabled.mechanisms=PLAIN", f'{OWN}.plain.sasl.jaas.config={PLAIN} user_a="1";')
+    found = config.jaas("SASL_PLAINTEXT", "PLAIN")
+    assert found is not None
+    assert found.users == {"a": "1"}
+    ignored = loaded("sasl.enabled.mechanisms=SCRAM-SHA-256", f'sasl.jaas.config={PLAIN} user_a="1";')
+    assert any("sasl.jaas.config: users belong to a listener" in warning for warning in ignored.warnings)
+    text = problem("sasl.enabled.mechanisms=PLAIN", f'{OWN}.sasl.jaas.config={PLAIN} user_a="1";')
+    assert f"{OWN}.sasl.jaas.config is not a setting" in text
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        (f"{PLAIN} user_a=secret1", "not terminated by semi-colon"),
+        (f'{SCRAM} user_a="secret1";', "ScramLoginModule does not belong to PLAIN"),
+    ],
+)
+def test_a_line_that_is_wrong_is_named_without_its_passwords(line: str, text: str) -> None:
+    found = problem("sasl.enabled.mechanisms=PLAIN", f"{OWN}.plain.sasl.jaas.config={line}")
+    assert text in found
+    assert "secret1" not in found
+
+
+def test_brokers_of_a_cluster_have_to_log_in_at_each_other() -> None:
+    cluster = ("zookeeper.connect=zk:2181", "sasl.enabled.mechanisms=SCRAM-SHA-256")
+    assert "sasl.mechanism.inter.broker.protocol=GSSAPI is not enabled" in problem(*cluster)
+    chosen = (*cluster, "sasl.mechanism.inter.broker.protocol=SCRAM-SHA-256")
+    name = f"{OWN}.scram-sha-256.sasl.jaas.config"
+    assert f"{name} needs username and password" in problem(*chosen)
+    assert f"{name} needs username and password" in problem(*chosen, f"{name}={SCRAM};")
+    assert loaded(*chosen, f'{name}={SCRAM} username="u" password="p";')
+
+
+def test_lifetimes_are_those_of_the_mechanism_then_of_the_listener_then_of_all() -> None:
+    config = loaded(
+        "sasl.enabled.mechanisms=SCRAM-SHA-256,SCRAM-SHA-512",
+        "connections.max.reauth.ms=1",
+        f"{OWN}.connections.max.reauth.ms=2",
+        f"{OWN}.scram-sha-256.connections.max.reauth.ms=3",
+    )
+    name = "connections.max.reauth.ms"
+    assert config.for_mechanism("SASL_PLAINTEXT", "SCRAM-SHA-256", name) == 3
+    assert config.for_mechanism("SASL_PLAINTEXT", "SCRAM-SHA-512", name) == 2
+    assert config.for_mechanism("OTHER", "SCRAM-SHA-512", name) == 1

@@ -1,0 +1,105 @@
+"""Three brokers that log in at each other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from hashlib import pbkdf2_hmac
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.supervisor.host import Host, free_ports
+
+pytestmark = pytest.mark.slow
+
+SECONDS = 30
+KAFKAS = "org.apache.kafka.common.security"
+
+
+class SaslHost(Host):
+    def __init__(self, directory: Path, mechanism: str, jaas: str, settings: Mapping[str, str]) -> None:
+        name = f"listener.name.brokers.{mechanism.lower()}.sasl.jaas.config"
+        super().__init__(
+            directory,
+            3,
+            {
+                "listener.security.protocol.map": "CLIENTS:PLAINTEXT,BROKERS:SASL_PLAINTEXT",
+                "inter.broker.listener.name": "BROKERS",
+                "sasl.enabled.mechanisms": mechanism,
+                "sasl.mechanism.inter.broker.protocol": mechanism,
+                name: jaas,
+                **settings,
+            },
+        )
+        between = free_ports(3)
+        self.settings["listeners"] = f"CLIENTS://127.0.0.1:{self.port},BROKERS://127.0.0.1:{between}"
+
+
+def produce_and_consume(host: Host, topic: str) -> None:
+    """All three have what is acknowledged."""
+    admin = AdminClient({"bootstrap.servers": host.bootstrap})
+    made = admin.create_topics([NewTopic(topic, 6, 3, config={"min.insync.replicas": "3"})])
+    made[topic].result(SECONDS)
+    producer = Producer({"bootstrap.servers": host.bootstrap, "acks": "all"})
+    for number in range(60):
+        producer.produce(topic, str(number), partition=number % 6)
+    assert producer.flush(SECONDS) == 0
+    settings = {"bootstrap.servers": host.bootstrap, "group.id": topic, "auto.offset.reset": "earliest"}
+    consumer = Consumer(settings)
+    consumer.subscribe([topic])
+    seen: set[bytes] = set()
+    end = time.monotonic() + SECONDS
+    while len(seen) < 60 and time.monotonic() < end:
+        message = consumer.poll(1)
+        if message is not None and message.error() is None:
+            seen.add(message.value() or b"")
+    consumer.close()
+    assert len(seen) == 60
+
+
+def test_by_plain(tmp_path: Path) -> None:
+    """Sessions between them end every 2 s, and new connections take their place."""
+    jaas = f'{KAFKAS}.plain.PlainLoginModule required username="broker" password="pw" user_broker="pw";'
+    with SaslHost(tmp_path, "PLAIN", jaas, {"connections.max.reauth.ms": "2000"}) as host:
+        produce_and_consume(host, "before")
+        time.sleep(2.5)
+        produce_and_consume(host, "after")
+        assert "cannot log in" not in host.log
+        metrics = host.http("/metrics")[1]
+        assert "successful_authentication_total" in metrics
+        assert "ended, and it did not authenticate again" not in host.log
+
+
+def test_by_scram_with_a_password_that_is_set_when_they_are_there(tmp_path: Path) -> None:
+    """Until it is, each refuses the others; none has to be started again."""
+    jaas = f'{KAFKAS}.scram.ScramLoginModule required username="broker" password="pw";'
+    host = SaslHost(tmp_path, "SCRAM-SHA-512", jaas, {})
+    try:
+        host.start(wait=False)
+        set_password(host)
+        host.wait_ready()
+        produce_and_consume(host, "scram")
+    finally:
+        if host.alive():
+            host.stop()
+
+
+def set_password(host: Host) -> None:
+    """Over the listener of clients, at a broker that may not have heard of the others yet."""
+    salted = pbkdf2_hmac("sha512", b"pw", b"salt", 8192)
+    upsertion = {"name": "broker", "mechanism": 2, "iterations": 8192, "salt": b"salt", "salted_password": salted}
+    end = time.monotonic() + SECONDS
+    while True:
+        try:
+            asker = host.asker(0)
+            answer = asker.ask("AlterUserScramCredentials", 0, {"deletions": [], "upsertions": [upsertion]})
+            asker.client.close()
+        except OSError:
+            assert time.monotonic() < end, host.log
+            time.sleep(0.1)
+        else:
+            assert [result.error_code for result in answer.results] == [0]
+            return
