@@ -1,0 +1,228 @@
+"""Rights that are taken away: from then on nothing is appended, read or committed, by whatever way it was before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from kafkad.api.routes import FETCH, OFFSET_COMMIT, PRODUCE
+from kafkad.security.authorizer import Principal
+from kafkad.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkad.wire.records import Record
+from tests.api.frames import FakeConnection, Frames
+from tests.api.test_acls import ADMIN, ANYTHING, AUTHORIZER, create, creation
+from tests.api.test_prepared import ASKED, fetch, produce
+from tests.api.test_produce import batch, request
+from tests.one_broker import OneBroker
+
+READ, WRITE = 3, 4
+FORBIDDEN = {PRODUCE: 29, FETCH: 29, OFFSET_COMMIT: 30}
+SESSION_NOT_FOUND = 70
+
+
+class Users:
+    """Connections of several users, each with the same client id and the same requests."""
+
+    def __init__(self, frames: Frames) -> None:
+        self.frames = frames
+        self._connections: dict[str, FakeConnection] = {}
+
+    def become(self, user: str) -> Frames:
+        connection = self._connections.get(user)
+        if connection is None:
+            connection = self._connections[user] = self.frames.connect()
+            connection.peer.identify(Principal("User", user))
+        self.frames.connection = connection
+        return self.frames
+
+    def grant(self, user: str) -> None:
+        self.become("admin")
+        who = {"principal": f"User:{user}"}
+        rights = [
+            creation("t", operation=READ, **who),
+            creation("t", operation=WRITE, **who),
+            creation("g", operation=READ, resource_type=3, **who),
+        ]
+        assert create(self.frames, *rights) == [0, 0, 0]
+
+    def revoke(self, user: str) -> None:
+        self.become("admin")
+        asked = DeleteAclsFilter(pattern_type_filter=1, **ANYTHING | {"principal_filter": f"User:{user}"})
+        [result] = self.frames.ask(DeleteAclsRequest(filters=[asked]), 3).filter_results
+        assert len(result.matching_acls) == 3
+
+    @property
+    def end(self) -> int:
+        return self.frames.broker.replicas.get("t", 0).log.end_offset
+
+
+@pytest.fixture
+def users(tmp_path: Path) -> Iterator[Users]:
+    broker = OneBroker(tmp_path, AUTHORIZER, f"super.users={ADMIN}", "offsets.topic.num.partitions=1")
+    coordination = broker.context.group_coordination
+    broker.run(coordination.prepare())
+    broker.run_until(lambda: bool(list(coordination.shards())))
+    broker.create("t")
+    rights = broker.parts.loaded.rights
+    assert rights is not None
+    frames = Frames(broker, rights.authorizer)
+    rights.acls.on_change += [frames.dispatcher.permissions_changed, frames.fetch.sessions.rights_changed]
+    yield Users(frames)
+    frames.close()
+    broker.stop()
+
+
+@pytest.mark.parametrize("key", ASKED)
+def test_what_was_prepared_is_refused_once_the_right_is_gone_and_served_once_it_is_back(users: Users, key: int) -> None:
+    for user in ("alice", "bob"):
+        users.grant(user)
+        for ask in (produce, *ASKED.values()):
+            assert ask(users.become(user)) == 0
+        assert set(users.frames.connection.peer.prepared) == set(ASKED)
+    users.revoke("alice")
+    before = users.end
+    assert ASKED[key](users.become("alice")) == FORBIDDEN[key]
+    assert users.end == before
+    assert ASKED[key](users.become("bob")) == 0, "who has the right sends the same bytes"
+    users.grant("alice")
+    assert ASKED[key](users.become("alice")) == 0
+
+
+def test_nothing_is_appended_or_read_after_a_revocation_is_acknowledged(users: Users) -> None:
+    """A history of two users who produce, read and commit all the time while their rights come and go."""
+    random = Random(7)
+    may = dict.fromkeys(("alice", "bob"), False)
+    for _ in range(300):
+        user = random.choice(tuple(may))
+        if random.random() < 0.2:
+            (users.revoke if may[user] else users.grant)(user)
+            may[user] = not may[user]
+        else:
+            key = random.choice(tuple(ASKED))
+            before = users.end
+            assert ASKED[key](users.become(user)) == (0 if may[user] else FORBIDDEN[key])
+            assert (users.end > before) == (may[user] and key == PRODUCE)
+
+
+def within_session(session_id: int, epoch: int, *names: str, max_wait_ms: int = 0) -> FetchRequest:
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20, current_leader_epoch=-1)
+    return FetchRequest(
+        replica_id=-1,
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        session_id=session_id,
+        session_epoch=epoch,
+        topics=[FetchTopic(topic=name, partitions=[partition]) for name in names],
+    )
+
+
+def test_a_session_says_that_the_right_is_gone_although_nothing_has_moved(users: Users) -> None:
+    users.grant("alice")
+    alice = users.become("alice")
+    opened = alice.ask(within_session(0, 0, "t"), 12)
+    assert [p.error_code for t in opened.responses for p in t.partitions] == [0]
+    assert alice.ask(within_session(opened.session_id, 1), 12).responses == []
+    users.revoke("alice")
+    refused = users.become("alice").ask(within_session(opened.session_id, 2), 12)
+    assert [p.error_code for t in refused.responses for p in t.partitions] == [29]
+
+
+def test_a_fetch_that_waits_reads_nothing_once_the_right_is_gone(users: Users) -> None:
+    users.grant("alice")
+    users.grant("bob")
+    waiting = users.become("alice").connection
+    assert users.frames.begin(within_session(0, -1, "t", max_wait_ms=60_000), 12) is None
+    users.revoke("alice")
+    assert not waiting.replies
+    assert produce(users.become("bob")) == 0
+    users.frames.broker.run_until(lambda: bool(waiting.replies))
+    [reply] = waiting.replies
+    assert reply is not None
+    [topic] = users.frames.decode(reply, FETCH, 12).responses
+    assert [(p.error_code, p.records) for p in topic.partitions] == [(29, b"")]
+
+
+def test_a_session_is_only_there_for_who_opened_it(users: Users) -> None:
+    users.grant("alice")
+    users.grant("bob")
+    opened = users.become("alice").ask(within_session(0, 0, "t"), 12)
+    bob = users.become("bob")
+    assert bob.ask(within_session(opened.session_id, 1), 12).error_code == SESSION_NOT_FOUND
+    assert bob.ask(within_session(opened.session_id, -1, "t"), 12).error_code == 0, "which would end a session of bob's"
+    assert users.become("alice").ask(within_session(opened.session_id, 1), 12).error_code == 0
+
+
+def test_who_says_that_it_is_a_follower_gets_neither_records_nor_a_session(users: Users) -> None:
+    users.grant("alice")
+    assert produce(users.become("alice")) == 0
+    asked = within_session(0, 0, "t")
+    asked.replica_id = 2
+    answer = users.frames.ask(asked, 12)
+    assert answer.session_id == 0
+    assert [p.error_code for t in answer.responses for p in t.partitions] == [29]
+    assert not users.frames.fetch.sessions
+
+
+def test_a_right_that_is_taken_while_a_worker_opens_the_batch_counts(users: Users) -> None:
+    users.grant("alice")
+    broker = users.frames.broker
+    broker.create("c", configs={"compression.type": "zstd"})
+    users.become("admin")
+    assert create(users.frames, creation("c", operation=WRITE, principal="User:alice")) == [0]
+    alice = users.become("alice").connection
+    many = batch([Record(n, 100, None, b"value") for n in range(5_000)])
+    assert users.frames.begin(request(users.frames, 9, {0: many}, topic="c"), 9) is None
+    users.become("admin")
+    asked = DeleteAclsFilter(pattern_type_filter=1, **ANYTHING | {"resource_name_filter": "c"})
+    users.frames.ask(DeleteAclsRequest(filters=[asked]), 3)
+    assert not alice.replies
+    broker.run_until(lambda: bool(alice.replies))
+    [topic] = users.frames.decode(alice.replies[0] or b"", PRODUCE, 9).responses
+    assert topic.partition_responses[0].error_code == 29
+    assert broker.replicas.get("c", 0).log.end_offset == 0
+
+
+def metadata(frames: Frames, *names: str) -> list[tuple[int, str, int]]:
+    wanted = [MetadataRequestTopic(name=name) for name in names] if names else None
+    answer = frames.ask(MetadataRequest(topics=wanted, allow_auto_topic_creation=True), 9)
+    return sorted((topic.error_code, topic.name, len(topic.partitions)) for topic in answer.topics)
+
+
+def test_topics_that_may_not_be_seen_look_like_those_that_do_not_exist(users: Users) -> None:
+    users.frames.broker.create("secret")
+    users.grant("alice")
+    alice = users.become("alice")
+    assert metadata(alice) == [(0, "t", 1)]
+    assert metadata(alice, "secret", "missing", "t") == [(0, "t", 1), (29, "missing", 0), (29, "secret", 0)]
+    assert "missing" not in users.frames.broker.replicas.metadata.topics
+    users.become("admin")
+    assert create(users.frames, creation("new-", operation=8, principal="User:alice", resource_pattern_type=4)) == [0]
+    assert metadata(users.become("alice"), "new-1") == [(29, "new-1", 0)], "to see a topic is no right to create it"
+    users.become("admin")
+    assert create(users.frames, creation("new-", operation=5, principal="User:alice", resource_pattern_type=4)) == [0]
+    assert metadata(users.become("alice"), "new-1") == [(0, "new-1", 1)]
+
+
+def test_without_an_authorizer_nobody_is_asked_for_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from kafkad.security.authorizer import Anybody
+
+    asked: list[Any] = []
+    for method in ("allows", "may", "allows_any"):
+        monkeypatch.setattr(Anybody, method, lambda *what: asked.append(what) or True)
+    broker = OneBroker(tmp_path)
+    frames = Frames(broker)
+    try:
+        broker.create("t")
+        for _ in range(3):
+            assert (produce(frames), fetch(frames)) == (0, 0)
+        assert not asked
+    finally:
+        frames.close()
+        broker.stop()

@@ -1,0 +1,193 @@
+"""ACLs in the metadata store: Kafka's texts, and every broker decides by what any of them writes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from kafkad.clock import SystemClock
+from kafkad.cluster.acls import Acls
+from kafkad.cluster.configs import NOTES_EXPIRE_MS
+from kafkad.errors import KafkaError
+from kafkad.meta.embedded import EmbeddedStore
+from kafkad.meta.store import MetaStore, ensure_path
+from kafkad.security.access_log import AccessLog
+from kafkad.security.acl import Acl, AclAuthorizer, Pattern
+from kafkad.security.authorizer import Operation, PatternType, PermissionType, Principal, ResourceType
+from kafkad.timers import Timers
+from tests.fakes import FakeClock
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "security" / "acl-znodes.json"
+TOPIC, LITERAL, PREFIXED = ResourceType.TOPIC, PatternType.LITERAL, PatternType.PREFIXED
+READ, ALLOW = Operation.READ, PermissionType.ALLOW
+ORDERS = Pattern(TOPIC, "orders")
+ALICE_READS = Acl("User:alice", "*", READ, ALLOW)
+
+
+class Broker:
+    def __init__(self, store: MetaStore, clock: FakeClock | SystemClock) -> None:
+        self.store = store
+        self.authorizer = AclAuthorizer((), False, AccessLog(lambda: 0.0, lambda at, action: None))
+        self.acls = Acls(store, self.authorizer, clock, Timers())
+
+    def allows(self, user: str, topic: str, operation: Operation = READ) -> bool:
+        return self.authorizer.identity(Principal("User", user), "10.0.0.1").allows(operation, TOPIC, topic)
+
+
+@asynccontextmanager
+async def brokers(number: int, store: EmbeddedStore, clock: FakeClock) -> AsyncIterator[list[Broker]]:
+    found = [Broker(store.session(), clock) for _ in range(number)]
+    for broker in found:
+        await broker.acls.start()
+    yield found
+    for broker in found:
+        await broker.acls.stop()
+
+
+def with_brokers(number: int, scenario: Callable[..., Awaitable[None]]) -> None:
+    async def run() -> None:
+        clock = FakeClock()
+        async with brokers(number, EmbeddedStore.in_memory(clock), clock) as found:
+            await scenario(clock, *found)
+
+    asyncio.run(run())
+
+
+async def settled() -> None:
+    for _ in range(50):
+        await asyncio.sleep(0)
+
+
+def test_a_change_at_one_broker_is_known_to_it_at_once_and_to_the_other_soon() -> None:
+    async def scenario(clock: FakeClock, one: Broker, other: Broker) -> None:
+        await one.acls.add(ORDERS, [ALICE_READS])
+        assert one.allows("alice", "orders")
+        await settled()
+        assert other.allows("alice", "orders")
+        ord_ = Pattern(TOPIC, "ord", PREFIXED)
+        await other.acls.add(ord_, [Acl("User:alice", "*", READ, PermissionType.DENY)])
+        await settled()
+        assert not one.allows("alice", "orders")
+        await other.acls.remove(ord_, list(acl for pattern, acl in other.acls if pattern == ord_))
+        await one.acls.remove(ORDERS, [ALICE_READS])
+        await settled()
+        assert not list(one.acls) and not list(other.acls)
+        assert await one.store.children("/kafka-acl/Topic") == [], "an empty node is deleted"
+
+    with_brokers(2, scenario)
+
+
+def test_two_brokers_that_change_one_pattern_keep_both_changes() -> None:
+    async def scenario(clock: FakeClock, one: Broker, other: Broker) -> None:
+        users = [Acl(f"User:u{n}", "*", READ, ALLOW) for n in range(20)]
+        await asyncio.gather(*[(one if n % 2 else other).acls.add(ORDERS, [acl]) for n, acl in enumerate(users)])
+        await settled()
+        for broker in (one, other):
+            assert {acl for _, acl in broker.acls} == set(users)
+
+    with_brokers(2, scenario)
+
+
+def test_nothing_is_written_for_what_is_there_already() -> None:
+    async def scenario(clock: FakeClock, one: Broker) -> None:
+        for _ in range(2):
+            await one.acls.add(ORDERS, [ALICE_READS, ALICE_READS])
+        assert (await one.store.get("/kafka-acl/Topic/orders"))[1].version == 0
+        assert len(await one.store.children("/kafka-acl-changes")) == 1
+
+    with_brokers(1, scenario)
+
+
+def test_old_notes_are_removed() -> None:
+    async def scenario(clock: FakeClock, one: Broker) -> None:
+        await one.acls.add(ORDERS, [ALICE_READS])
+        await settled()
+        clock.advance(NOTES_EXPIRE_MS + 1)
+        await one.acls.remove(ORDERS, [ALICE_READS])
+        await settled()
+        assert await one.store.children("/kafka-acl-changes") == ["acl_changes_0000000001"]
+
+    with_brokers(1, scenario)
+
+
+def test_kafkas_nodes_are_read_and_written_in_the_same_text() -> None:
+    tree = json.loads(GOLDEN.read_text())["in-use"]
+
+    async def scenario(clock: FakeClock, empty: Broker) -> None:
+        store = EmbeddedStore.in_memory(clock)
+        session = store.session()
+        for path, text in tree.items():
+            await ensure_path(session, path)
+            await session.set(path, (text or "").encode())
+        async with brokers(1, store, clock) as [one]:
+            assert one.allows("alice", "orders") and one.allows("anybody", "elsewhere", Operation.DESCRIBE)
+            assert not one.allows("alice", "elsewhere")
+            for pattern, acl in one.acls:
+                await empty.acls.add(pattern, [acl])
+        for path, text in tree.items():
+            if text and "changes" not in path:
+                assert (await empty.store.get(path))[0].decode() == text, path
+        notes = {text for path, text in tree.items() if "changes_" in path and "removed" not in (text or "")}
+        written = set()
+        for parent in ("/kafka-acl-changes", "/kafka-acl-extended-changes"):
+            for name in await empty.store.children(parent):
+                written.add((await empty.store.get(f"{parent}/{name}"))[0].decode())
+        assert written == notes
+
+    with_brokers(1, scenario)
+
+
+def test_a_fresh_store_has_the_nodes_that_kafka_makes() -> None:
+    async def scenario(clock: FakeClock, one: Broker) -> None:
+        for path in json.loads(GOLDEN.read_text())["fresh"]:
+            assert (await one.store.get(path))[0] == b""
+
+    with_brokers(1, scenario)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"acls":[{"principal":"User:a"}]}',
+        '{"acls":[{"principal":"User:alice","permissionType":"Allow","host":"*","operation":"Fly"}],"version":1}',
+    ],
+)
+def test_a_damaged_node_denies_what_it_is_about_until_it_is_mended(text: str) -> None:
+    async def scenario(clock: FakeClock, one: Broker) -> None:
+        await one.acls.add(Pattern(TOPIC, "*"), [ALICE_READS])
+        await one.acls.add(ORDERS, [ALICE_READS])
+        await one.store.set("/kafka-acl/Topic/orders", text.encode())
+        await one.acls.session_renewed()
+        assert one.allows("alice", "others")
+        assert one.allows("alice", "orders") == (text == ""), "an empty node has no ACLs, in Kafka too"
+        if text:
+            assert one.acls.damaged == ["/kafka-acl/Topic/orders"]
+            with pytest.raises(KafkaError, match="mend or delete the node"):
+                await one.acls.add(ORDERS, [Acl("User:bob", "*", READ, ALLOW)])
+        await one.store.delete("/kafka-acl/Topic/orders")
+        await one.acls.session_renewed()
+        assert one.allows("alice", "orders") and not one.acls.damaged
+
+    with_brokers(1, scenario)
+
+
+def test_a_note_that_cannot_be_read_lets_everything_be_read_again() -> None:
+    async def scenario(clock: FakeClock, one: Broker) -> None:
+        await one.store.create(
+            "/kafka-acl/Topic/orders",
+            b'{"acls":[{"principal":"User:alice","permissionType":"Allow","host":"*","operation":"Read"}],"version":1}',
+        )
+        assert not one.allows("alice", "orders")
+        await one.store.create("/kafka-acl-changes/acl_changes_", b"what is this", sequential=True)
+        await settled()
+        assert one.allows("alice", "orders")
+
+    with_brokers(1, scenario)
