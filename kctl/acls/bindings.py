@@ -7,6 +7,7 @@ enough to permit, and where no ACL speaks of the resource at all `allow.everyone
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from ipaddress import ip_address
 from itertools import product
 from typing import NamedTuple
 
@@ -41,6 +42,19 @@ _IMPLIES = {
     "DescribeConfigs": {"DescribeConfigs", "AlterConfigs"},
 }
 """An operation, and those whose permission brings it along."""
+
+_ON_TOPICS = {"Read", "Write", "Create", "Delete", "Alter", "Describe", "DescribeConfigs", "AlterConfigs"}
+_ASKED_FOR = {
+    "topic": _ON_TOPICS,
+    "group": {"Read", "Delete", "Describe", "DescribeConfigs", "AlterConfigs"},
+    "cluster": {
+        *("Create", "Alter", "Describe", "ClusterAction", "DescribeConfigs", "AlterConfigs", "IdempotentWrite"),
+    },
+    "transactional-id": {"Write", "Describe"},
+    "delegation-token": {"Describe"},
+    "user": {"CreateTokens", "DescribeTokens"},
+}
+"""The operations that brokers ever ask for, by the type of the resource."""
 
 
 class Resource(NamedTuple):
@@ -111,6 +125,31 @@ def operation_named(word: str) -> str:
 def principal_named(word: str) -> str:
     """Kafka writes the type in front; a bare name is a user."""
     return word if ":" in word else f"User:{word}"
+
+
+def why_never(binding: Binding) -> str:
+    """Why this ACL can never match anything; empty if it can. Brokers take and keep such ACLs."""
+    operations = _ASKED_FOR.get(binding.resource.type)
+    if not _is_address(binding.host):
+        return f"{binding.host or 'an empty host'} is no address: names, ranges and masks never match"
+    named = not binding.operation.isdecimal()  # else it is newer than this kctl
+    if operations is not None and named and binding.operation not in operations | {"All"}:
+        return f"nobody is ever asked for {binding.operation} on a {binding.resource.type}"
+    if binding.principal != EVERYBODY and binding.principal.endswith(":*"):
+        return f"{binding.principal} is one principal of that name: everybody is {EVERYBODY}"
+    if binding.resource == Resource(binding.resource.type, "*", "prefixed"):
+        return "prefixed * is names that begin with an asterisk: everything is the literal *"
+    return ""
+
+
+def _is_address(host: str) -> bool:
+    if host == ANYWHERE:
+        return True
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 class Verdict(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kctl.acls.bindings import ANYWHERE, CLUSTER_NAME, EVERYBODY
+from kctl.acls.bindings import ANYWHERE, CLUSTER_NAME, EVERYBODY, removing, why_never
 from kctl.doctor.facts import ACLS, BROKER_SETTINGS, DIRECTORIES, HEALTH, THROTTLES, Facts
 from kctl.doctor.finding import Check, Finding, Severity
 from kctl.texts.output import counted, duration_text, size_text
@@ -96,6 +96,16 @@ def open_to_all(facts: Facts) -> Iterator[Finding]:
         yield Finding(Severity.WARN, "ACLs let everybody change everything of a kind", wide, "kctl acls list")
 
 
+def never_matching(facts: Facts) -> Iterator[Finding]:
+    reasons = [(acl, why_never(acl)) for acl in facts.acls]
+    dead = [acl for acl, why in reasons if why]
+    if dead:
+        told = tuple(f"{acl}: {why}" for acl, why in reasons if why)
+        summary = f"{counted(len(dead), 'ACL')} that can never match: a deny among them refuses nobody"
+        others = [acl for acl, why in reasons if not why]
+        yield Finding(Severity.WARN, summary, told, "; ".join(removing(dead, others)[:1]))
+
+
 def leaders(facts: Facts) -> Iterator[Finding]:
     """Elections bring leaders back to where they are preferred; only what they can mend is a finding."""
     alive = [broker for broker in facts.brokers if broker.host is not None]
@@ -181,5 +191,6 @@ CHECKS = (
     Check("moves", "Replicas that are being moved.", moves, (THROTTLES,)),
     Check("settings", "Settings of brokers that lose data or make topics by mistake.", settings, (BROKER_SETTINGS,)),
     Check("acls", "ACLs that let everybody change everything.", open_to_all, (ACLS,)),
+    Check("unmatched-acls", "ACLs that can never match anything.", never_matching, (ACLS,)),
     Check("certificate", "A TLS certificate that expires soon.", certificate),
 )

@@ -127,6 +127,15 @@ def test_ids_are_unique() -> None:
         ("filling", {"growth": {(1, "/d"): 50 / 86_400 / 3}}, WARN, "full in 3d00h"),
         ("filling", {"growth": {(1, "/d"): 50 / 3600}}, ERROR, "full in 1h00m"),
         ("acls", {"acls": (ALLOWED,)}, WARN, "ACLs let everybody"),
+        ("unmatched-acls", {"acls": (ALLOWED._replace(host="10.0.0.0/8"),)}, WARN, "1 ACL that can never match"),
+        ("unmatched-acls", {"acls": (ALLOWED._replace(operation="ClusterAction"),)}, WARN, "1 ACL that can never"),
+        ("unmatched-acls", {"acls": (ALLOWED._replace(principal="Group:*"),)}, WARN, "1 ACL that can never match"),
+        (
+            "unmatched-acls",
+            {"acls": (ALLOWED._replace(resource=Resource("topic", "*", "prefixed")),)},
+            WARN,
+            "1 ACL that can never match",
+        ),
         ("leaders", {"brokers": (broker(1, leaders=30), broker(2), broker(3))}, WARN, "broker 1 leads 60%"),
         ("racks", {"brokers": (broker(1, rack=None), broker(2))}, WARN, "1 broker without a rack"),
         ("racks", {"brokers": (broker(1, rack=None), broker(2, rack=None))}, INFO, "no broker has a rack"),
@@ -186,11 +195,13 @@ def test_what_is_wrong_is_found(check: str, changed: dict[str, Any], severity: S
         ALLOWED._replace(principal="User:alice"),
         ALLOWED._replace(operation="Describe"),
         ALLOWED._replace(host="10.0.0.1"),
+        ALLOWED._replace(host="fd00::1", operation="15"),
         ALLOWED._replace(resource=Resource("topic", "orders")),
     ],
 )
 def test_acls_that_are_in_order(acl: Binding) -> None:
-    assert found(HEALTHY._replace(acls=(acl,)), "acls") == []
+    facts = HEALTHY._replace(acls=(acl,))
+    assert [found(facts, check) for check in ("acls", "unmatched-acls")] == [[], []]
 
 
 def test_growth_between_two_looks() -> None:
