@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from kafkad.api.logins import Logins
 from kafkad.broker.settings import Settings
@@ -12,6 +13,10 @@ from kafkad.model import Entity
 from kafkad.net.connection import Connection
 from kafkad.security.offer import Offer, ScramUsers, offer
 
+if TYPE_CHECKING:
+    from kafkad.broker.issuers import Issuers
+    from kafkad.cluster.tokens import DelegationTokens
+
 
 def logins(
     settings: Settings,
@@ -19,11 +24,13 @@ def logins(
     entities: EntityConfigs,
     connections: Callable[[], list[Connection]],
     clock: Clock,
+    issuers: Issuers | None,
+    tokens: DelegationTokens | None,
 ) -> Logins:
-    users = ScramUsers()
+    users = ScramUsers(tokens.account) if tokens is not None else ScramUsers()
 
     def make_offer(listener: str) -> Offer:
-        return offer(settings.config, listener, cluster_id, users)
+        return offer(settings.config, listener, cluster_id, users, issuers.verify_at if issuers is not None else None)
 
     def changed(entity: Entity, overrides: Mapping[str, str]) -> None:
         if isinstance(entity.user, str) and entity.client is None:

@@ -72,6 +72,7 @@ from kafkad.upkeep.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from kafkad.api.logins import Logins
+    from kafkad.broker.issuers import Issuers
     from kafkad.broker.replication import Replication
     from kafkad.broker.rights import Rights
     from kafkad.broker.tls import BrokerTls
@@ -191,6 +192,8 @@ class Parts:
     probes: dict[int, RequestProbe]
     context: Context
     dispatcher: Dispatcher
+    issuers: Issuers | None
+    """None where no listener has OAUTHBEARER."""
     logins: Logins | None
     quotas: QuotasInForce
     upkeep: Upkeep
@@ -211,6 +214,8 @@ class Parts:
         await self.features.start()
         if self.tokens is not None:
             await self.tokens.start()
+        if self.issuers is not None:
+            self.issuers.start()
         self.upkeep.start()
         self.cleaner.start()
         self.moves.resume()
@@ -261,6 +266,8 @@ class Parts:
         await self.features.stop()
         if self.tokens is not None:
             await self.tokens.stop()
+        if self.issuers is not None:
+            await self.issuers.stop()
         await self.loaded.configs.stop()
         if self.loaded.rights is not None:
             await self.loaded.rights.acls.stop()
@@ -390,7 +397,8 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
     produce = ProduceApi(replicas, platform.clock, platform.timers, slow_path, probes[PRODUCE], jobs, verifier)
     produce.verifies = settings.config.bool("transaction.partition.verification.enable")
     fetch = _fetch(platform, settings, replicas, probes[FETCH], jobs)
-    logins = _logins(platform, loaded)
+    issuers = _issuers(platform, settings.static)
+    logins = _logins(platform, loaded, issuers, tokens)
     rights = loaded.rights
     authorizer = ALLOW_ALL if rights is None else rights.authorizer
     dispatcher = Dispatcher(context, produce, fetch, probes, jobs, authorizer, logins)
@@ -420,6 +428,7 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
         probes=probes,
         context=context,
         dispatcher=dispatcher,
+        issuers=issuers,
         logins=logins,
         quotas=QuotasInForce(loaded.configs.entities, dispatcher, platform.server, config, platform.clock),
         upkeep=Upkeep(platform.logs, replicas, durable, config, threads, platform.timers),
@@ -448,14 +457,31 @@ def _replicas(platform: Platform, loaded: Loaded, durable: Durable) -> ReplicaMa
     return replicas
 
 
-def _logins(platform: Platform, loaded: Loaded) -> Logins | None:
+def _issuers(platform: Platform, config: Config) -> Issuers | None:
+    """None where no listener takes their tokens."""
+    if not any("OAUTHBEARER" in config.mechanisms(listener) for listener in config.login_listeners):
+        return None
+    from kafkad.broker.issuers import Issuers
+
+    return Issuers(platform.threads, platform.clock, platform.timers)
+
+
+def _logins(
+    platform: Platform, loaded: Loaded, issuers: Issuers | None, tokens: DelegationTokens | None
+) -> Logins | None:
     """None where no listener asks for one."""
     if not loaded.settings.config.login_listeners:
         return None
     from kafkad.broker.logins import logins
 
     return logins(
-        loaded.settings, loaded.cluster_id, loaded.configs.entities, platform.server.connections, platform.clock
+        loaded.settings,
+        loaded.cluster_id,
+        loaded.configs.entities,
+        platform.server.connections,
+        platform.clock,
+        issuers,
+        tokens,
     )
 
 

@@ -11,6 +11,8 @@ import contextlib
 import hmac
 import logging
 import re
+import secrets
+from base64 import b64encode
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NamedTuple
@@ -39,6 +41,7 @@ from kafkad.meta.store import (
     ensure_path,
 )
 from kafkad.names import id_text
+from kafkad.security.scram import FEWEST_ITERATIONS, HASHES, ScramAccount, ScramCredential
 from kafkad.timers import Timers, sleep
 
 log = logging.getLogger(__name__)
@@ -46,6 +49,7 @@ log = logging.getLogger(__name__)
 _PARENT = "/delegation_token/tokens"
 _NOTE = re.compile(r"token_change_\d{10}")
 _NEVER = -1
+_SALT_BYTES = 16
 
 
 class TokenSettings(NamedTuple):
@@ -80,6 +84,8 @@ class DelegationTokens:
         self._tokens: dict[str, DelegationToken] = {}
         self._ids: dict[bytes, str] = {}
         """By secret."""
+        self._credentials: dict[str, dict[str, ScramCredential]] = {}
+        """By id and mechanism; made at the first login, for that takes milliseconds."""
         self._last = _NEVER
         self._news = asyncio.Event()
         self._reading = asyncio.Lock()
@@ -113,6 +119,18 @@ class DelegationTokens:
         """The token of that id, unless it has expired."""
         token = self._tokens.get(token_id)
         return token if token is not None and not self._has_expired(token) else None
+
+    def account(self, mechanism: str, token_id: str) -> ScramAccount | None:
+        """A token's id and its secret in base64 log in as a user's name and password."""
+        token = self.usable(token_id)
+        if token is None:
+            return None
+        kept = self._credentials.setdefault(token_id, {})
+        if mechanism not in kept:
+            password = b64encode(self.secret(token_id)).decode()
+            salt = secrets.token_bytes(_SALT_BYTES)
+            kept[mechanism] = ScramCredential.of_password(HASHES[mechanism], password, salt, FEWEST_ITERATIONS)
+        return ScramAccount(kept[mechanism], token.owner.partition(":")[2], min(token.expires_ms, token.max_ms))
 
     async def create(
         self, owner: str, requester: str, renewers: Iterable[str], max_lifetime_ms: int
@@ -269,6 +287,7 @@ class DelegationTokens:
             self._ids[self.secret(token_id)] = token_id
         elif self._tokens.pop(token_id, None) is not None:
             del self._ids[self.secret(token_id)]
+            self._credentials.pop(token_id, None)
 
     async def _notes(self) -> list[str]:
         return [name for name in await self._store.children(Note.PARENT, self._noted) if _NOTE.fullmatch(name)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from kafkad.config.listeners import ENCRYPTED, WILDCARDS
@@ -18,8 +19,15 @@ LOGIN_MODULES = {
     "PLAIN": f"{_KAFKAS}.plain.PlainLoginModule",
     "SCRAM-SHA-256": f"{_KAFKAS}.scram.ScramLoginModule",
     "SCRAM-SHA-512": f"{_KAFKAS}.scram.ScramLoginModule",
+    "OAUTHBEARER": f"{_KAFKAS}.oauthbearer.OAuthBearerLoginModule",
 }
 """The mechanisms that kafkad has, with the class that names each in a JAAS line."""
+_HANDLER = "sasl.server.callback.handler.class"
+_OF_SIGNED_TOKENS = (
+    f"{_KAFKAS}.oauthbearer.OAuthBearerValidatorCallbackHandler",
+    f"{_KAFKAS}.oauthbearer.secured.OAuthBearerValidatorCallbackHandler",
+)
+"""What Kafka has to be told for tokens that are signed, under its two names."""
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _LEAST_DEDUPE_BUFFER = 1 << 20
 
@@ -89,14 +97,43 @@ def _mechanisms(config: Config, listener: str) -> list[str]:
     for mechanism in config.mechanisms(listener):
         if mechanism not in LOGIN_MODULES:
             known = ", ".join(LOGIN_MODULES)
+            kerberos = "; GSSAPI is also what Kafka takes where nothing is set" if mechanism == "GSSAPI" else ""
             problems.append(
-                f"sasl.enabled.mechanisms of listener {listener}: kafkad does not have {mechanism}, only {known}"
+                f"sasl.enabled.mechanisms of listener {listener}: kafkad does not have {mechanism}, only {known}: set "
+                f"{own}.sasl.enabled.mechanisms to what clients are to use instead{kerberos}"
             )
             continue
         problem = _jaas(config, listener, mechanism)
         if problem is not None:
             problems.append(f"{own}.{mechanism.lower()}.sasl.jaas.config: {problem}")
+        problems += _handler(config, listener, mechanism)
+    if "OAUTHBEARER" in config.mechanisms(listener):
+        problems += _tokens_of_issuers(config, listener)
     return problems
+
+
+def _handler(config: Config, listener: str, mechanism: str) -> list[str]:
+    handler = config.for_mechanism(listener, mechanism, _HANDLER)
+    if not handler or (mechanism == "OAUTHBEARER" and handler in _OF_SIGNED_TOKENS):
+        return []
+    return [f"{_HANDLER}={handler} for {mechanism}: kafkad runs no Java, and has only {_OF_SIGNED_TOKENS[0]}"]
+
+
+def _tokens_of_issuers(config: Config, listener: str) -> list[str]:
+    """By what tokens of OAUTHBEARER are verified."""
+    setting = "sasl.oauthbearer.jwks.endpoint.url"
+    url = str(config.for_listener(listener, setting) or "")
+    if url:
+        if find_spec("jwt") is None or find_spec("cryptography") is None:
+            return [f"{setting} needs the Python packages PyJWT and cryptography: install kafkad[security]"]
+        return [] if url.startswith(("https://", "file:///")) else [f"{setting}={url}: expected https://… or file:///…"]
+    if config.bool("kafkad.oauthbearer.unsecured") and not config.for_mechanism(listener, "OAUTHBEARER", _HANDLER):
+        return []
+    problem = (
+        f"listener {listener} has OAUTHBEARER and no keys to verify tokens with: set {setting} to those of the issuer "
+        "(or, for trials without any security, kafkad.oauthbearer.unsecured=true)"
+    )
+    return [problem]
 
 
 def _jaas(config: Config, listener: str, mechanism: str) -> str | None:

@@ -306,6 +306,15 @@ def find_setting(name: str) -> Setting | None:
 JAAS = "sasl.jaas.config"
 _PER_LISTENER = (
     JAAS,
+    "sasl.oauthbearer.clock.skew.seconds",
+    "sasl.oauthbearer.expected.audience",
+    "sasl.oauthbearer.expected.issuer",
+    "sasl.oauthbearer.jwks.endpoint.refresh.ms",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+    "sasl.oauthbearer.jwks.endpoint.url",
+    "sasl.oauthbearer.sub.claim.name",
+    "sasl.server.callback.handler.class",
     "sasl.enabled.mechanisms",
     "connections.max.reauth.ms",
     "sasl.server.max.receive.size",

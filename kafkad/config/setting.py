@@ -177,6 +177,7 @@ UNPREFIXED_JAAS = (
     "listener.name.LISTENER.plain.sasl.jaas.config"
 )
 TLS_VERSIONS = "kafkad goes by ssl.enabled.protocols"
+SCOPES = "kafkad, as Kafka, decides by the user that a token names, whatever its scope is"
 JAVA = "it names a Java class, and kafkad runs no Java; leave it out"
 KRAFT = (
     "it belongs to KRaft, and kafkad keeps its metadata as a ZooKeeper-based Kafka 3.9 does; leave it out, as a single "

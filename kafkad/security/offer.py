@@ -11,18 +11,25 @@ from typing import Final, NamedTuple
 
 from kafkad.config import Config
 from kafkad.security.mechanism import Mechanism, Mechanisms
+from kafkad.security.oauth_token import Verify
+from kafkad.security.oauthbearer import OAUTHBEARER, OAuthBearer
 from kafkad.security.plain import Plain
 from kafkad.security.scram import HASHES, MadeUp, ScramAccount, ScramCredential, ScramServer, new_nonce
 
 log = logging.getLogger(__name__)
 
+TokenAccount = Callable[[str, str], ScramAccount | None]
+"""From a mechanism and the id of a delegation token."""
+VerifyAt = Callable[[Config, str], Verify]
+"""How tokens of OAUTHBEARER are verified at a listener; None where no listener takes any."""
 _NO_USERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 class ScramUsers:
-    """Credentials by user and mechanism, as they stand in the metadata store."""
+    """Credentials by user and mechanism, as they stand in the metadata store; those of delegation tokens apart."""
 
-    def __init__(self) -> None:
+    def __init__(self, token_account: TokenAccount = lambda mechanism, token_id: None) -> None:
+        self._token_account = token_account
         self._credentials: dict[str, dict[str, ScramCredential]] = {}
 
     def changed(self, user: str, overrides: Mapping[str, str]) -> None:
@@ -43,7 +50,7 @@ class ScramUsers:
 
     def account(self, mechanism: str, name: str, by_token: bool) -> ScramAccount | None:
         if by_token:
-            return None
+            return self._token_account(mechanism, name)
         credential = self.find(mechanism, name)
         return None if credential is None else ScramAccount(credential, name)
 
@@ -59,7 +66,9 @@ class Offer(NamedTuple):
     plain_users: Mapping[str, str]
 
 
-def offer(config: Config, listener: str, cluster_id: str, scram: ScramUsers) -> Offer:
+def offer(
+    config: Config, listener: str, cluster_id: str, scram: ScramUsers, verify_at: VerifyAt | None = None
+) -> Offer:
     enabled = config.mechanisms(listener)
     lines = {mechanism: config.jaas(listener, mechanism) for mechanism in enabled}
     plain = lines.get("PLAIN")
@@ -70,6 +79,9 @@ def offer(config: Config, listener: str, cluster_id: str, scram: ScramUsers) -> 
     for mechanism in enabled:
         if mechanism == "PLAIN":
             mechanisms[mechanism] = partial(Plain, lambda: users)
+        elif mechanism == OAUTHBEARER:
+            assert verify_at is not None
+            mechanisms[mechanism] = partial(OAuthBearer, verify_at(config, listener))
         else:
             find = partial(scram.account, mechanism)
             mechanisms[mechanism] = partial(ScramServer, mechanism, find, made_up, new_nonce)

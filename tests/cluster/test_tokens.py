@@ -16,6 +16,7 @@ from kafkad.config import load
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.meta.security_znodes import DelegationToken
+from kafkad.security.scram import ScramCredential
 from kafkad.timers import Timers
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "security"
@@ -207,3 +208,21 @@ async def test_old_notes_are_removed(place: Place) -> None:
 def test_the_former_name_of_the_secret_key() -> None:
     config = load(None, ["delegation.token.master.key=old", "delegation.token.max.lifetime.ms=5"], {})
     assert TokenSettings.of(config) == TokenSettings(b"old", 5, DAY, HOUR)
+
+
+@at_a_place
+async def test_a_token_logs_in_as_its_owner_until_it_expires(place: Place) -> None:
+    token = await place.create()
+    account = place.one.account("SCRAM-SHA-256", token.token_id)
+    assert account is not None
+    assert (account.user, account.ends_ms) == ("alice", token.expires_ms)
+    assert place.one.account("SCRAM-SHA-256", token.token_id) == account
+    password = b64encode(place.one.secret(token.token_id)).decode()
+    salt, iterations = account.credential.salt, account.credential.iterations
+    assert account.credential == ScramCredential.of_password("sha256", password, salt, iterations)
+    other = place.one.account("SCRAM-SHA-512", token.token_id)
+    assert other is not None
+    assert len(other.credential.stored_key) == 64
+    assert place.one.account("SCRAM-SHA-256", "another") is None
+    place.clock.now = token.expires_ms + 1
+    assert place.one.account("SCRAM-SHA-256", token.token_id) is None

@@ -37,7 +37,7 @@ def _entry(setting: Setting) -> str:
 
 
 def _value(setting: Setting) -> str:
-    if setting.type is ConfigType.LIST:
+    if setting.type is ConfigType.LIST and setting.default is not None:
         return f"[{text_of(setting.type, setting.default)}]"
     if setting.default == DOUBLE_MAX:
         return "1.7976931348623157E+308"

@@ -293,3 +293,33 @@ def test_the_last_of_the_same_override_wins() -> None:
     assert problems(None, "broker.id=0", "node.id=1") == [
         "--set node.id: broker.id and node.id differ; set one of them"
     ]
+
+
+SASL = (
+    "listeners=SASL_PLAINTEXT://127.0.0.1:9092",
+    "security.inter.broker.protocol=SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms=OAUTHBEARER",
+)
+HANDLER = (
+    "listener.name.sasl_plaintext.oauthbearer.sasl.server.callback.handler.class=org.apache.kafka.common.security."
+)
+
+
+def test_tokens_are_verified_by_keys_or_by_nobody_who_was_not_told_so() -> None:
+    [problem] = problems(None, *SASL)
+    assert "no keys to verify tokens with: set sasl.oauthbearer.jwks.endpoint.url" in problem
+    assert load(None, [*SASL, "kafkad.oauthbearer.unsecured=true"], {}).warnings == ()
+    url = "sasl.oauthbearer.jwks.endpoint.url=https://issuer/keys"
+    handler = f"{HANDLER}oauthbearer.secured.OAuthBearerValidatorCallbackHandler"
+    assert load(None, [*SASL, url, handler], {}).warnings == ()
+    assert load(None, [*SASL, "listener.name.sasl_plaintext.sasl.oauthbearer.jwks.endpoint.url=file:///keys"], {})
+    assert "expected https://… or file:///…" in problems(None, *SASL, url.replace("https", "http"))[0]
+    assert "no keys to verify" in problems(None, *SASL, handler, "kafkad.oauthbearer.unsecured=true")[0]
+    assert "kafkad runs no Java" in problems(None, *SASL, url, f"{HANDLER}Own")[0]
+
+
+def test_kerberos_is_refused_with_what_to_do_instead() -> None:
+    for settings in (SASL[:2], [*SASL[:2], "sasl.enabled.mechanisms=GSSAPI"]):
+        [problem] = problems(None, *settings)
+        assert "kafkad does not have GSSAPI, only PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER: set " in problem
+        assert "to what clients are to use instead; GSSAPI is also what Kafka takes where nothing is set" in problem

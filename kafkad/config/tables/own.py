@@ -121,6 +121,12 @@ SETTINGS: tuple[Setting, ...] = (
         valid=one_of_any_case(*LOG_LEVELS),
     ),
     boolean(
+        "kafkad.oauthbearer.unsecured",
+        False,
+        LOW,
+        "Take tokens of OAUTHBEARER that nobody has signed, as Kafka does by default: only for trials.",
+    ),
+    boolean(
         "kafkad.strict.permissions",
         False,
         MEDIUM,

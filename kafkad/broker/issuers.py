@@ -1,0 +1,62 @@
+"""The issuers whose tokens log in by OAUTHBEARER: their keys, shared by the listeners that name the same ones."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import Executor
+
+from kafkad.clock import Clock
+from kafkad.config import Config
+from kafkad.security.jwks import Jwks, JwksSettings, reader
+from kafkad.security.oauth_token import Expected, SignedTokens, UnsecuredTokens, Verify
+from kafkad.security.oauthbearer import OAUTHBEARER
+from kafkad.timers import Timers
+
+
+class Issuers:
+    """Keys are read from `start` on."""
+
+    def __init__(self, threads: Executor, clock: Clock, timers: Timers) -> None:
+        self._threads = threads
+        self._clock = clock
+        self._timers = timers
+        self._keys: dict[JwksSettings, Jwks] = {}
+
+    def verify_at(self, config: Config, listener: str) -> Verify:
+        """By the settings of this listener, which cannot change while the broker runs."""
+
+        def number(name: str) -> int:
+            return int(str(config.for_listener(listener, name)))
+
+        user_claim = str(config.for_listener(listener, "sasl.oauthbearer.sub.claim.name"))
+        url = config.for_listener(listener, "sasl.oauthbearer.jwks.endpoint.url")
+        if not url:
+            return UnsecuredTokens(Expected(user_claim=user_claim, skew_ms=0), self._clock.now_ms)
+        audiences = config.for_listener(listener, "sasl.oauthbearer.expected.audience")
+        issuer = config.for_listener(listener, "sasl.oauthbearer.expected.issuer")
+        expected = Expected(
+            audiences if isinstance(audiences, tuple) else (),
+            str(issuer) if issuer else None,
+            user_claim,
+            number("sasl.oauthbearer.clock.skew.seconds") * 1000,
+        )
+        jaas = config.jaas(listener, OAUTHBEARER)
+        settings = JwksSettings(
+            str(url),
+            number("sasl.oauthbearer.jwks.endpoint.refresh.ms"),
+            number("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms"),
+            number("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms"),
+            trusted=jaas.options.get("ssl.truststore.location") if jaas is not None else None,
+        )
+        if settings not in self._keys:
+            read = reader(settings)
+            self._keys[settings] = Jwks(settings, read, self._threads, self._clock, self._timers)
+        keys = self._keys[settings]
+        return SignedTokens(expected, lambda: keys.keys, self._clock.now_ms, keys.missed)
+
+    def start(self) -> None:
+        for keys in self._keys.values():
+            keys.start()
+
+    async def stop(self) -> None:
+        await asyncio.gather(*[keys.stop() for keys in self._keys.values()])

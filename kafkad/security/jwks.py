@@ -1,0 +1,141 @@
+"""The keys of an issuer of tokens, read from a file or over HTTPS: at the start, each hour, and when one is missing.
+
+They are read in a thread: no login waits for the issuer. While it cannot be reached the keys of before count on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+from concurrent.futures import Executor
+from http.client import HTTPException
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, build_opener, url2pathname
+
+from kafkad.clock import Clock
+from kafkad.security.oauth_token import Key, keys_of
+from kafkad.timers import Timers, sleep
+
+log = logging.getLogger(__name__)
+
+_MOST_BYTES: Final = 1 << 20
+_SOONEST_MS: Final = 10_000
+"""Tokens with made-up key ids must not make this broker ask the issuer all the time."""
+
+Read = Callable[[], bytes]
+
+
+class JwksSettings(NamedTuple):
+    """`trusted` is a file with the certificates in PEM that vouch for the issuer; None: those of the system do."""
+
+    url: str
+    refresh_ms: int = 3_600_000
+    retry_ms: int = 100
+    retry_max_ms: int = 10_000
+    timeout_ms: int = 10_000
+    trusted: str | None = None
+
+
+class Jwks:
+    """`keys` are those that count now."""
+
+    def __init__(self, settings: JwksSettings, read: Read, threads: Executor, clock: Clock, timers: Timers) -> None:
+        """`read` is called in one of `threads`."""
+        self.keys: list[Key] = []
+        self.failure: str | None = None
+        """Why the last attempt to read them failed."""
+        self._settings = settings
+        self._read = read
+        self._threads = threads
+        self._clock = clock
+        self._timers = timers
+        self._wanted = asyncio.Event()
+        self._problems: list[str] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._keep_reading())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def missed(self) -> None:
+        """A key that is not there was asked for: it may be new."""
+        self._wanted.set()
+
+    async def _keep_reading(self) -> None:
+        settings, pause_ms = self._settings, float(self._settings.retry_ms)
+        while True:
+            if await self._refresh():
+                pause_ms = settings.retry_ms
+                await self._rest(settings.refresh_ms)
+            else:
+                await sleep(pause_ms, self._clock, self._timers)
+                pause_ms = min(pause_ms * 2, settings.retry_max_ms)
+
+    async def _rest(self, ms: float) -> None:
+        """Until it is time, or a key is missed, but always for a while."""
+        least_ms = min(ms, _SOONEST_MS)
+        await sleep(least_ms, self._clock, self._timers)
+        timer = self._timers.at(self._clock.monotonic_ms() + ms - least_ms, self._wanted.set)
+        await self._wanted.wait()
+        timer.cancel()
+
+    async def _refresh(self) -> bool:
+        self._wanted.clear()
+        try:
+            read = asyncio.get_running_loop().run_in_executor(self._threads, lambda: keys_of(self._read()))
+            keys, problems = await read
+        except (OSError, HTTPException, ValueError) as error:
+            self._failed(str(error))
+            return False
+        if problems != self._problems:
+            self._problems = problems
+            for problem in problems:
+                log.warning("%s: %s", self._settings.url, problem)
+        if [key.kid for key in keys] != [key.kid for key in self.keys] or self.failure is not None:
+            log.info("%d keys for OAUTHBEARER from %s", len(keys), self._settings.url)
+        self.keys, self.failure = keys, None
+        return True
+
+    def _failed(self, why: str) -> None:
+        if self.failure != why:
+            still = f"the {len(self.keys)} keys of before count on" if self.keys else "nobody logs in by OAUTHBEARER"
+            log.error("cannot read the keys of %s: %s; %s until they are there", self._settings.url, why, still)
+        self.failure = why
+
+
+def reader(settings: JwksSettings) -> Read:
+    """For a URL that is a file's or https. ValueError for any other."""
+    url = urlsplit(settings.url)
+    if url.scheme == "file" and not url.netloc:
+        path = url2pathname(url.path)
+        return lambda: _file(path)
+    if url.scheme != "https" or not url.netloc:
+        raise ValueError(f"{settings.url}: the keys of an issuer are read from https://… or file:///…")
+    return lambda: _fetched(settings)
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    """Where a redirect leads nobody has configured."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def _file(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(_MOST_BYTES)
+
+
+def _fetched(settings: JwksSettings) -> bytes:
+    context = ssl.create_default_context(cafile=settings.trusted)
+    opener = build_opener(_NoRedirect, HTTPSHandler(context=context))
+    with opener.open(settings.url, timeout=settings.timeout_ms / 1000) as answer:
+        text: bytes = answer.read(_MOST_BYTES)
+        return text

@@ -1,0 +1,219 @@
+"""Real clients that log in by tokens: OAUTHBEARER with keys from an issuer over HTTPS, and delegation tokens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.abc import AbstractTokenProvider as AioTokenProvider
+from confluent_kafka.admin import AdminClient
+from kafka import KafkaAdminClient
+from kafka.net.sasl.oauth import AbstractTokenProvider
+
+from tests.broker import KafkadProcess
+from tests.certificates import Authority, server_context
+from tests.oracle.kafka import free_port
+from tests.security.tokens import jwk, key_set, rsa_key, signed
+
+pytestmark = [pytest.mark.slow]
+
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
+
+
+class Issuer:
+    """Publishes `keys` over HTTPS."""
+
+    def __init__(self, directory: Path) -> None:
+        authority = Authority()
+        self.ca = authority.write(directory / "issuer-ca.pem")
+        self.keys = [jwk(rsa_key(1), "k1")]
+        self.asked = 0
+        issuer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                issuer.asked += 1
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(key_set(*issuer.keys))
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        context = server_context(authority.issue("localhost"), directory)
+        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        self.url = f"https://localhost:{self.server.server_port}/keys"
+        self.thread = threading.Thread(target=self.server.serve_forever)
+        self.thread.start()
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.thread.join()
+        self.server.server_close()
+
+
+@pytest.fixture(scope="module")
+def issuer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
+    made = Issuer(tmp_path_factory.mktemp("issuer"))
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def port(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """Of the listener at which clients log in."""
+    port = free_port()
+    own = "listener.name.sasl"
+    settings = {
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT",
+        f"{own}.sasl.enabled.mechanisms": "OAUTHBEARER,PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
+        f"{own}.plain.sasl.jaas.config": f'{PLAIN} required user_carol="pw";',
+        f"{own}.oauthbearer.sasl.jaas.config": f'{OAUTH} required ssl.truststore.location="{issuer.ca}";',
+        f"{own}.oauthbearer.sasl.server.callback.handler.class": HANDLER,
+        f"{own}.sasl.oauthbearer.jwks.endpoint.url": issuer.url,
+        f"{own}.sasl.oauthbearer.expected.audience": "kafka",
+        "delegation.token.secret.key": "lab-master-key",
+    }
+    broker = KafkadProcess(tmp_path_factory.mktemp("kafkad"), settings)
+    broker.settings["listeners"] += f",SASL://127.0.0.1:{port}"
+    with broker:
+        yield port
+
+
+def token(key: int = 1, kid: str = "k1", **claims: Any) -> str:
+    now = int(time.time())
+    return signed(rsa_key(key), kid=kid, **{"aud": "kafka", "iat": now, "exp": now + 600, **claims})
+
+
+def topics_of_librdkafka(port: int, shown: str) -> dict[str, Any]:
+    client = AdminClient(
+        {
+            "bootstrap.servers": f"127.0.0.1:{port}",
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER",
+            "oauth_cb": lambda _: (shown, time.time() + 600),
+        }
+    )
+    topics: dict[str, Any] = client.list_topics(timeout=30).topics
+    return topics
+
+
+def test_librdkafka(port: int) -> None:
+    assert isinstance(topics_of_librdkafka(port, token()), dict)
+
+
+class Shown(AbstractTokenProvider):  # type: ignore[misc]
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def token(self) -> str:
+        return self.text
+
+
+def test_kafka_python(port: int) -> None:
+    client = KafkaAdminClient(
+        bootstrap_servers=f"127.0.0.1:{port}",
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauth_token_provider=Shown(token(sub="bob")),
+    )
+    assert isinstance(client.list_topics(), list)
+    client.close()
+
+
+class AioShown(AioTokenProvider):  # type: ignore[misc]
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    async def token(self) -> str:
+        return self.text
+
+
+async def produced_by_aiokafka(port: int, shown: str) -> int:
+    producer = AIOKafkaProducer(
+        bootstrap_servers=f"127.0.0.1:{port}",
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="OAUTHBEARER",
+        sasl_oauth_token_provider=AioShown(shown),
+    )
+    try:
+        await producer.start()
+        return int((await producer.send_and_wait("aio", b"x")).offset)
+    finally:
+        await producer.stop()
+
+
+def test_aiokafka(port: int) -> None:
+    assert asyncio.run(produced_by_aiokafka(port, token())) == 0
+
+
+def kctl(port: int, *words: str, bearer: str = "", **settings: str) -> subprocess.CompletedProcess[str]:
+    names = {"security.protocol": "SASL_PLAINTEXT", **settings}
+    flags = [word for name, value in names.items() for word in ("-X", f"{name.replace('_', '.')}={value}")]
+    env = {**os.environ, "KCTL_TOKEN": bearer}
+    command = [sys.executable, "-m", "kctl", "-b", f"127.0.0.1:{port}", *flags, *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=env)
+
+
+CAROL = {"sasl_mechanism": "PLAIN", "sasl_username": "carol", "sasl_password": "pw"}
+
+
+def test_a_new_key_of_the_issuer_is_looked_for_when_a_token_names_it(port: int, issuer: Issuer) -> None:
+    """Each client that fails meanwhile counts as an attempt to guess, so it is one only."""
+    issuer.keys.append(jwk(rsa_key(2), "k2"))
+    asked = issuer.asked
+    assert kctl(port, "topics", "list", bearer=token(2, "k2"), sasl_mechanism="OAUTHBEARER").returncode != 0
+    end = time.monotonic() + 30
+    while issuer.asked == asked and time.monotonic() < end:
+        time.sleep(0.05)
+    time.sleep(0.5)
+    assert isinstance(topics_of_librdkafka(port, token(2, "k2")), dict)
+
+
+@pytest.mark.parametrize("claims", [{}, {"aud": "others"}, {"exp": 5}])
+def test_kctl_is_told_that_its_token_is_refused(port: int, claims: dict[str, Any]) -> None:
+    ran = kctl(port, "topics", "list", bearer=token(**claims), sasl_mechanism="OAUTHBEARER")
+    assert (ran.returncode == 0) is not bool(claims), ran.stderr
+    assert ("invalid_token" in ran.stderr) is bool(claims)
+
+
+def test_kctl_with_delegation_tokens(port: int) -> None:
+    """From its creation to its end, and what it may not do."""
+    ran = kctl(port, "tokens", "create", "--renewer", "User:bob", "-o", "json", **CAROL)
+    assert ran.returncode == 0, ran.stderr
+    [made] = json.loads(ran.stdout)["items"]
+    assert made["owner"] == "User:carol"
+
+    def login(mechanism: str, tokenauth: bool = True) -> dict[str, str]:
+        flag = ' tokenauth="true"' if tokenauth else ""
+        line = f'{SCRAM} required username="{made["token_id"]}" password="{made["hmac"]}"{flag};'
+        return {"sasl_mechanism": mechanism, "sasl_jaas_config": line}
+
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512"):
+        assert kctl(port, "topics", "list", **login(mechanism)).returncode == 0
+    assert kctl(port, "topics", "list", **login("SCRAM-SHA-256", tokenauth=False)).returncode != 0
+    refused = kctl(port, "tokens", "list", **login("SCRAM-SHA-256"))
+    assert refused.returncode != 0
+    assert "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED" in refused.stderr
+    renewed = kctl(port, "tokens", "renew", made["token_id"], "--for", "1h", "-y", **CAROL)
+    assert renewed.returncode == 0, renewed.stderr
+    listed = kctl(port, "tokens", "list", "-o", "json", **CAROL)
+    assert [each["token_id"] for each in json.loads(listed.stdout)["items"]] == [made["token_id"]]
+    assert kctl(port, "tokens", "expire", made["token_id"], "-y", **CAROL).returncode == 0
+    assert json.loads(kctl(port, "tokens", "list", "-o", "json", **CAROL).stdout)["items"] == []
+    assert kctl(port, "topics", "list", **login("SCRAM-SHA-256")).returncode != 0
