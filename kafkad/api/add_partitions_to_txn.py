@@ -42,8 +42,9 @@ def handle(
 
     def done(codes: Codes) -> None:
         if not answer.done():
-            known = {tp: as_known(code, request.version) for tp, code in codes.items()}
-            answer.set_result(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(known)))
+            if any(codes.values()):
+                codes = {tp: as_known(code, request.version) for tp, code in codes.items()}
+            answer.set_result(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(codes)))
 
     asked = AddPartitionsToTxnTransaction(
         transactional_id=message.v3_and_below_transactional_id,

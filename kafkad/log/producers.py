@@ -54,6 +54,10 @@ class Origin(Enum):
     COORDINATOR = 1
 
 
+CLIENT, COORDINATOR = Origin
+"""Names of their own: to find a member in the class of an Enum takes 0.4 us."""
+
+
 class DuplicateBatch(Exception):
     """Not a failure: the batch is in the log already, and is answered as it was the first time."""
 
@@ -197,7 +201,7 @@ class ProducerStates:
 
     # --- a leader, before it writes
 
-    def check(self, header: Header, marker: ControlRecord | None = None, origin: Origin = Origin.CLIENT) -> None:
+    def check(self, header: Header, marker: ControlRecord | None = None, origin: Origin = CLIENT) -> None:
         """Refuse what Kafka refuses; DuplicateBatch for a batch that is in the log already.
 
         `marker` is given for control batches that end a transaction, which have no sequence.
@@ -231,7 +235,7 @@ class ProducerStates:
     def _check_thoroughly(
         self, producer: Producer | None, header: Header, marker: ControlRecord | None, origin: Origin
     ) -> None:
-        if self._verifications and origin is Origin.CLIENT:
+        if self._verifications and origin is CLIENT:
             self._check_nothing_held(header)
         if producer is None:
             if header[BASE_SEQUENCE] > 0 and (self._knows_all or self._is_awaited_before(header)):
@@ -242,10 +246,10 @@ class ProducerStates:
             if marker is not None and marker.coordinator_epoch < producer.coordinator_epoch:
                 raise _old_coordinator(header, marker, producer)
             return
-        if origin is Origin.CLIENT:
+        if origin is CLIENT:
             _raise_if_duplicate(producer, header)
         self._check_epoch(producer, header)
-        if origin is Origin.CLIENT and header[BASE_SEQUENCE] >= 0:
+        if origin is CLIENT and header[BASE_SEQUENCE] >= 0:
             self._check_sequence(producer, header)
         if producer.txn_start >= 0:
             self._check_belongs(producer, header)

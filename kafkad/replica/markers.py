@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError, StorageError
-from kafkad.log.producers import Origin
+from kafkad.log.producers import COORDINATOR
 from kafkad.log.validate import stamp
 from kafkad.names import TopicPartition
 from kafkad.replica.manager import ReplicaManager
@@ -21,6 +21,7 @@ from kafkad.turns import Jobs, Pieces
 from kafkad.wire.control import ControlRecord, build_marker
 from kafkad.wire.records import BATCH_HEADER
 
+_NO_ERROR = ErrorCode.NONE
 Codes = list[list[ErrorCode]]
 """For each marker, and for each of its partitions."""
 OnEnd = Callable[[KafkaError | None], None]
@@ -66,7 +67,7 @@ class MarkerBatch:
         log, marker, data = partition.log, self._marker, self._data
         log.producers.check_marker(marker.producer_id, marker.producer_epoch, marker.version)
         header = stamp(data, 0, self._size, BATCH_HEADER.unpack_from(data), log.config, self._now_ms)
-        partition.append(data, 0, self._size, header, Origin.COORDINATOR)
+        partition.append(data, 0, self._size, header, COORDINATOR)
         log.producers.committed_until(partition.high_watermark)
         log.producers.ended(marker.producer_id, marker.producer_epoch, marker.version)
 
@@ -92,7 +93,7 @@ class Markers:
     def append(self, markers: Sequence[Marker], done: Callable[[Codes], None]) -> None:
         """HOT. Append all; `done` is called once, when each is committed or refused: before this returns, if they are
         few and nothing has to be waited for."""
-        codes = [[ErrorCode.NONE] * len(marker.partitions) for marker in markers]
+        codes = [[_NO_ERROR] * len(marker.partitions) for marker in markers]
         ending = _Ending(codes, done)
         if sum(map(len, codes)) > _AT_ONCE:
             # one such call after the other, so that no marker comes behind a later one of its producer

@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError, StorageError
-from kafkad.log.producers import Origin
+from kafkad.log.producers import COORDINATOR
 from kafkad.replica.markers import Marker, MarkerBatch
 from kafkad.replica.partition import Partition
 from kafkad.shard.batch import NO_PRODUCER, Repeating, TransactionalProducer, build
@@ -171,7 +171,7 @@ class Shard(Generic[M]):
         batch, header = build(encoded, parts.clock.now_ms(), parts.codec, base_sequence, producer)
         _check_size(partition, header[LENGTH] + PREFIX_SIZE)
         with memoryview(batch) as view:
-            partition.append(view, 0, len(batch), header, Origin.COORDINATOR)
+            partition.append(view, 0, len(batch), header, COORDINATOR)
 
     def _refused(self, error: KafkaError) -> KafkaError:
         if isinstance(error, StorageError):

@@ -22,6 +22,7 @@ from kafkad.txn.markers import Ending, MarkerQueues
 from kafkad.txn.records import Damaged, Forgotten, Record
 from kafkad.txn.transaction import (
     OK,
+    ONGOING,
     PREPARED,
     AddPartitions,
     Answer,
@@ -29,7 +30,6 @@ from kafkad.txn.transaction import (
     Cause,
     Decision,
     Moment,
-    State,
     TimeOut,
     Transaction,
     Write,
@@ -53,6 +53,7 @@ _PAUSE_MS = 1_000
 """Before something that must happen in the end is tried again."""
 _TOMBSTONES_A_BATCH = 100
 
+_NOT_ASKED_FOR = (Cause.TIMED_OUT, Cause.FENCED)
 _CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
 _WITHOUT_CONTROLLER = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 """For clients while no controller can give producer ids: all of them know it here, and ask again."""
@@ -180,7 +181,7 @@ class TransactionMachine:
         for known in list(self.transactions.values()):
             if known.state in PREPARED:
                 self._later(partial(self._bring_out_loaded, known))
-            elif known.state is State.ONGOING:
+            elif known.state is ONGOING:
                 self._set_alarm(known)
 
     def unloaded(self) -> None:
@@ -234,7 +235,7 @@ class TransactionMachine:
             known is not None
             and known.producer_id == producer_id
             and known.epoch == epoch
-            and known.state is State.ONGOING
+            and known.state is ONGOING
             and partition in known.partitions
         )
 
@@ -329,7 +330,7 @@ class TransactionMachine:
         elif record.state in PREPARED:
             self._ended(request, record, answer, cause)
         else:
-            if record.state is State.ONGOING:
+            if record.state is ONGOING:
                 self._askers[name] = request.asker
                 self._set_alarm(record)
             self._answer(request, answer)
@@ -387,7 +388,7 @@ class TransactionMachine:
         name = prepared.id
         if cause is not None:
             self._probe.ended[cause] += 1
-        if cause in (Cause.TIMED_OUT, Cause.FENCED):
+        if cause in _NOT_ASKED_FOR:
             self._tell_of_abort(prepared, request, cause)
         self._askers.pop(name, None)
         if answer.error is _CONCURRENT and request.done is not None:
@@ -458,7 +459,7 @@ class TransactionMachine:
     def _ring(self, name: str) -> None:
         del self._alarms[name]
         known = self.transactions.get(name)
-        if known is None or known.state is not State.ONGOING:
+        if known is None or known.state is not ONGOING:
             return
         if left_ms(known, self._clock.now_ms()) >= 0:
             self._set_alarm(known)

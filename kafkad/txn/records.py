@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from kafkad.names import TopicPartition
-from kafkad.txn.transaction import NO_PARTITIONS, NONE, State, Transaction
+from kafkad.txn.transaction import EMPTY, NO_PARTITIONS, NONE, State, Transaction
 from kafkad.wire import schema
 from kafkad.wire.log_records.transaction_state import TransactionLogKey, TransactionLogValue
 from kafkad.wire.primitives import EncodeError, MalformedError, put_compact_string, put_string, put_uvarint
@@ -86,7 +86,7 @@ def _value(said: Transaction, version: int) -> bytes:
     """HOT: three times for each transaction."""
     state, partitions = said.state, said.partitions
     start = _VALUE_START.pack(version, said.producer_id, said.epoch, said.timeout_ms, state)
-    if state is State.EMPTY:  # which alone has null
+    if state is EMPTY:  # which alone has null
         packed = _NULL_COMPACT_ARRAY if version else _NULL_ARRAY
     else:
         packed = (_kept if len(partitions) <= _FEW_PARTITIONS else _packed)(partitions, version)

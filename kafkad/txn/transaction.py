@@ -37,6 +37,8 @@ class State(IntEnum):
     COMPLETE_COMMIT = 4
     COMPLETE_ABORT = 5
 
+    __hash__ = int.__hash__
+
     @property
     def label(self) -> str:
         """Kafka's name."""
@@ -51,8 +53,10 @@ _LABELS = {
     State.COMPLETE_COMMIT: "CompleteCommit",
     State.COMPLETE_ABORT: "CompleteAbort",
 }
-PREPARED = frozenset({State.PREPARE_COMMIT, State.PREPARE_ABORT})
-COMPLETE = frozenset({State.COMPLETE_COMMIT, State.COMPLETE_ABORT})
+EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = State
+"""Names of their own for what every request asks: to find a member in the class of an Enum takes 0.4 us."""
+PREPARED = frozenset({PREPARE_COMMIT, PREPARE_ABORT})
+COMPLETE = frozenset({COMPLETE_COMMIT, COMPLETE_ABORT})
 NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
 
 
@@ -79,7 +83,7 @@ class Transaction(NamedTuple):
 
     @property
     def commits(self) -> bool:
-        return self.state in (State.PREPARE_COMMIT, State.COMPLETE_COMMIT)
+        return self.state is PREPARE_COMMIT or self.state is COMPLETE_COMMIT
 
 
 class Answer(NamedTuple):
@@ -95,6 +99,9 @@ class Cause(Enum):
     ABORTED = "aborted"
     TIMED_OUT = "timed out"
     FENCED = "fenced"
+
+
+_COMMITTED, _ABORTED = Cause.COMMITTED, Cause.ABORTED
 
 
 class Write(NamedTuple):
@@ -116,7 +123,8 @@ class NeedsId(Enum):
 NEEDS_ID = NeedsId.NEEDS_ID
 Decision = Answer | Write | NeedsId
 
-OK = Answer(ErrorCode.NONE)
+_NO_ERROR = ErrorCode.NONE
+OK = Answer(_NO_ERROR)
 NOT_NOW = Answer(ErrorCode.CONCURRENT_TRANSACTIONS)
 _UNKNOWN = Answer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
 _FENCED = Answer(ErrorCode.PRODUCER_FENCED)
@@ -154,7 +162,7 @@ class InitProducer(NamedTuple):
             return _FENCED
         if known.state in PREPARED:
             return NOT_NOW
-        if known.state is State.ONGOING:
+        if known.state is ONGOING:
             # An epoch behind is a zombie's or comes late: it must not end what the living one does.
             return _fence(known, moment, NOT_NOW, Cause.FENCED) if self.epoch in (NONE, known.epoch) else _FENCED
         if known.epoch >= LAST_CLIENT_EPOCH and self.epoch in (NONE, known.epoch):
@@ -180,13 +188,13 @@ class InitProducer(NamedTuple):
             producer_id,
             epoch,
             self.timeout_ms,
-            State.EMPTY,
+            EMPTY,
             NO_PARTITIONS,
             moment.now_ms,
             previous_producer_id=previous_id,
             last_epoch=last_epoch,
         )
-        return Write(record, Answer(ErrorCode.NONE, producer_id, epoch))
+        return Write(record, Answer(_NO_ERROR, producer_id, epoch))
 
 
 class AddPartitions(NamedTuple):
@@ -204,7 +212,7 @@ class AddPartitions(NamedTuple):
         if known.state in PREPARED:
             return NOT_NOW
         now = moment.now_ms
-        open_already = known.state is State.ONGOING
+        open_already = known.state is ONGOING
         if open_already and known.partitions.issuperset(self.partitions):
             return OK
         record = Transaction(
@@ -212,7 +220,7 @@ class AddPartitions(NamedTuple):
             known.producer_id,
             known.epoch,
             known.timeout_ms,
-            State.ONGOING,
+            ONGOING,
             known.partitions.union(self.partitions) if open_already else frozenset(self.partitions),
             now,
             known.started_ms if open_already else now,
@@ -234,7 +242,7 @@ def verify(
     if known.state in PREPARED:
         return ErrorCode.CONCURRENT_TRANSACTIONS
     there = known.partitions
-    return {tp: ErrorCode.NONE if tp in there else ErrorCode.TRANSACTION_ABORTABLE for tp in partitions}
+    return {tp: _NO_ERROR if tp in there else ErrorCode.TRANSACTION_ABORTABLE for tp in partitions}
 
 
 class End(NamedTuple):
@@ -250,7 +258,7 @@ class End(NamedTuple):
             return refusal or _UNKNOWN
         if known.state in PREPARED:
             return NOT_NOW
-        if known.state is State.ONGOING:
+        if known.state is ONGOING:
             return Write(_prepared(known, self.commit, moment.now_ms, 0), OK, _cause(self.commit))
         return OK if known.state in COMPLETE and known.commits == self.commit else _WRONG_STATE
 
@@ -279,8 +287,8 @@ class EndAndBump(NamedTuple):
         if repeated:
             if known.commits != self.commit:
                 return _WRONG_STATE
-            return Answer(ErrorCode.NONE, known.producer_id, known.epoch)
-        if known.state is not State.ONGOING:
+            return Answer(_NO_ERROR, known.producer_id, known.epoch)
+        if known.state is not ONGOING:
             if self.commit:
                 return _WRONG_STATE
             known = known._replace(partitions=NO_PARTITIONS, started_ms=moment.now_ms)
@@ -298,7 +306,7 @@ class TimeOut(NamedTuple):
     """Not asked by anybody: the transaction may have been open for too long."""
 
     def decide(self, known: Transaction | None, moment: Moment) -> Decision:
-        if known is None or known.state is not State.ONGOING or left_ms(known, moment.now_ms) >= 0:
+        if known is None or known.state is not ONGOING or left_ms(known, moment.now_ms) >= 0:
             return OK
         return _fence(known, moment, OK, Cause.TIMED_OUT)
 
@@ -316,7 +324,7 @@ def completed(prepared: Transaction, prepared_ms: int) -> Transaction:
         prepared.next_producer_id if overflowed else prepared.producer_id,
         0 if overflowed else prepared.epoch,
         prepared.timeout_ms,
-        State.COMPLETE_COMMIT if prepared.commits else State.COMPLETE_ABORT,
+        COMPLETE_COMMIT if prepared.commits else COMPLETE_ABORT,
         NO_PARTITIONS,
         prepared_ms,
         prepared.started_ms,
@@ -329,7 +337,7 @@ def completed(prepared: Transaction, prepared_ms: int) -> Transaction:
 
 def is_forgettable(known: Transaction, now_ms: int, expiration_ms: int) -> bool:
     """True if nothing is open and nobody has used the id for that long."""
-    at_rest = known.state is State.EMPTY or known.state in COMPLETE
+    at_rest = known.state is EMPTY or known.state in COMPLETE
     return at_rest and known.updated_ms <= now_ms - expiration_ms
 
 
@@ -341,7 +349,7 @@ def _refusal(known: Transaction | None, producer_id: int, epoch: int) -> Answer 
 
 
 def _cause(commit: bool) -> Cause:
-    return Cause.COMMITTED if commit else Cause.ABORTED
+    return _COMMITTED if commit else _ABORTED
 
 
 def _prepared(
@@ -353,7 +361,7 @@ def _prepared(
         known.producer_id,
         known.epoch if epoch is None else epoch,
         known.timeout_ms,
-        State.PREPARE_COMMIT if commit else State.PREPARE_ABORT,
+        PREPARE_COMMIT if commit else PREPARE_ABORT,
         known.partitions,
         now_ms,
         known.started_ms,
@@ -375,7 +383,7 @@ def _bumped(known: Transaction, commit: bool, moment: Moment, cause: Cause) -> D
         new_id = moment.new_id
     epoch = known.epoch + 1
     record = _prepared(known, commit, moment.now_ms, BUMPS_EPOCH, epoch, new_id)
-    answer = Answer(ErrorCode.NONE, known.producer_id, epoch) if new_id == NONE else Answer(ErrorCode.NONE, new_id, 0)
+    answer = Answer(_NO_ERROR, known.producer_id, epoch) if new_id == NONE else Answer(_NO_ERROR, new_id, 0)
     return Write(record, answer, cause)
 
 
