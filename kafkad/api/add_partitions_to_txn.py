@@ -10,11 +10,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from kafkad.api.add_partitions_repeat import RepeatedAdding
 from kafkad.api.context import Context, Request
 from kafkad.api.end_txn import as_known
+from kafkad.api.routes import ADD_PARTITIONS_TO_TXN
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.names import INTERNAL_TOPICS, TopicPartition
 from kafkad.security.authorizer import CLUSTER_NAME, REFUSALS, Operation, ResourceType
+from kafkad.txn.transaction import AddPartitions
 from kafkad.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnRequest,
@@ -53,7 +56,34 @@ def handle(
         topics=message.v3_and_below_topics,
     )
     _add(context, request, asked, done)
-    return answer.result() if answer.done() else answer
+    if not answer.done():
+        return answer
+    response = answer.result()
+    _remember(context, request, message, response)
+    return response
+
+
+def _remember(
+    context: Context, request: Request, message: AddPartitionsToTxnRequest, response: AddPartitionsToTxnResponse
+) -> None:
+    """What added partitions of one topic: prepared answers rest on that."""
+    topics = message.v3_and_below_topics
+    if len(topics) != 1 or any(one.partition_error_code for one in _of_first(response)):
+        return
+    peer, version = request.peer, request.version
+    repeated = peer.prepared.get(ADD_PARTITIONS_TO_TXN)
+    if not isinstance(repeated, RepeatedAdding) or repeated.version != version:
+        repeated = RepeatedAdding(context, version)
+    asked = AddPartitions(
+        message.v3_and_below_producer_id, message.v3_and_below_producer_epoch, _partitions(topics), _OF_CLIENTS
+    )
+    if repeated.remember(request, message, asked, response):
+        peer.prepare(ADD_PARTITIONS_TO_TXN, repeated, topics[0].name)
+
+
+def _of_first(response: AddPartitionsToTxnResponse) -> Sequence[AddPartitionsToTxnPartitionResult]:
+    topics = response.results_by_topic_v3_and_below
+    return topics[0].results_by_partition if topics else ()
 
 
 def refused(request: Request, message: AddPartitionsToTxnRequest, error: KafkaError) -> AddPartitionsToTxnResponse:

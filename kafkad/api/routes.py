@@ -14,7 +14,7 @@ from kafkad.security.authorizer import Operation, ResourceType
 
 IN_PLACE = ""
 _MANY = 100_000
-PRODUCE, FETCH, OFFSET_COMMIT, API_VERSIONS = 0, 1, 8, 18
+PRODUCE, FETCH, OFFSET_COMMIT, API_VERSIONS, ADD_PARTITIONS_TO_TXN = 0, 1, 8, 18, 24
 
 
 class Route(NamedTuple):

@@ -168,6 +168,14 @@ class TransactionCoordinator:
             and machine.adds_at_once(transactional_id, AddPartitions(producer_id, epoch, (partition,), BUMPS_EPOCH))
         )
 
+    def adds_at_once(self, transactional_id: str, asked: AddPartitions, asker: str) -> bool:
+        """HOT. True if these partitions have been added. Otherwise nothing is done, and `add_partitions` says why."""
+        try:
+            machine = self._machine(transactional_id)
+        except KafkaError:
+            return False
+        return machine.adds_at_once(transactional_id, asked, asker)
+
     def add_offsets(
         self, transactional_id: str, producer_id: int, epoch: int, group: str, done: OnAnswer, asker: str = ""
     ) -> None:

@@ -239,7 +239,7 @@ class TransactionMachine:
             and partition in known.partitions
         )
 
-    def adds_at_once(self, name: str, asked: AddPartitions) -> bool:
+    def adds_at_once(self, name: str, asked: AddPartitions, asker: str = "") -> bool:
         """HOT. True if these partitions have been added; False if that is refused, or would have to be waited for, and
         nothing is done."""
         known = self.transactions.get(name)
@@ -248,7 +248,7 @@ class TransactionMachine:
         if not self._writes_at_once():
             return False
         answers: list[Answer] = []
-        self.ask(name, asked, answers.append)
+        self.ask(name, asked, answers.append, asker)
         return answers == [OK]
 
     def lacking(self, name: str) -> frozenset[TopicPartition]:
