@@ -8,12 +8,18 @@ from kctl.errors import Exit
 from tests.kctl.conftest import Kctl
 
 
-@pytest.mark.parametrize("command", ["acls list", "users list", "quotas list", "tokens list"])
+@pytest.mark.parametrize("command", ["users list", "quotas list", "tokens list"])
 def test_what_the_broker_does_not_serve(on_broker: Kctl, command: str) -> None:
     ran = on_broker(*command.split())
     assert ran.code == Exit.FAILED
     assert "does not serve" in ran.err and "UNSUPPORTED_VERSION" in ran.err
     assert ran.out == ""
+
+
+def test_without_an_authorizer_there_are_no_acls(on_broker: Kctl) -> None:
+    ran = on_broker("acls", "list")
+    assert ran.code == Exit.FAILED
+    assert "this cluster has no ACLs" in ran.err and "authorizer.class.name" in ran.err
 
 
 @pytest.mark.parametrize(
