@@ -105,6 +105,14 @@ def _report(config: Config) -> int:
             print(f"kafkad: {problem}", file=sys.stderr)
         if found:
             return BAD_CONFIGURATION
+    if config.zookeeper is not None and config.bool("zookeeper.ssl.client.enable"):
+        from kafkad.broker.zookeeper_tls import ZooKeeperContexts
+
+        try:
+            ZooKeeperContexts(config)
+        except ValueError as error:
+            print(f"kafkad: {error}", file=sys.stderr)
+            return BAD_CONFIGURATION
     listeners = ", ".join(map(_shown, config.listeners))
     brokers = config.int("kafkad.brokers")
     several = f"{brokers} brokers, the first " if brokers > 1 else ""

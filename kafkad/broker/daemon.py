@@ -228,15 +228,13 @@ class Daemon:
         return MetadataStore(session=own, embedded=embedded)
 
     async def _zookeeper(self, address: ZooKeeperAddress, config: Config) -> MetadataStore:
-        from kafkad.meta.kazoo_session import ZooKeeperSettings
+        from kafkad.broker.zookeeper_access import zookeeper_settings
         from kafkad.meta.zookeeper import ZooKeeperStore
 
-        settings = ZooKeeperSettings(
-            address.servers,
-            address.root,
-            config.int("zookeeper.session.timeout.ms"),
-            config.int("zookeeper.max.in.flight.requests"),
-        )
+        try:
+            settings = zookeeper_settings(config, address)
+        except ValueError as error:
+            raise StartError(str(error)) from error
         timeout_ms = config.zookeeper_connection_timeout_ms
         try:
             store = await ZooKeeperStore.connect(settings, timeout_ms, self._clock, self._timers)

@@ -22,6 +22,7 @@ LOGIN_MODULES = {
     "OAUTHBEARER": f"{_KAFKAS}.oauthbearer.OAuthBearerLoginModule",
 }
 """The mechanisms that kafkad has, with the class that names each in a JAAS line."""
+ZOOKEEPER_MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule"
 _HANDLER = "sasl.server.callback.handler.class"
 _OF_SIGNED_TOKENS = (
     f"{_KAFKAS}.oauthbearer.OAuthBearerValidatorCallbackHandler",
@@ -257,4 +258,21 @@ def _zookeeper(config: Config) -> list[str]:
         speaks = f"kafkad speaks those of {OLDEST.major}.{OLDEST.minor} to 3.9 with other brokers"
         found = config.value("inter.broker.protocol.version")
         return [f"inter.broker.protocol.version={found}: {speaks}; raise it on all of them first"]
+    return _zookeeper_login(config)
+
+
+def _zookeeper_login(config: Config) -> list[str]:
+    setting = "kafkad.zookeeper.sasl.jaas.config"
+    try:
+        login = config.zookeeper_login
+    except ValueError as error:
+        return [f"{setting}: {error}"]
+    if login is not None and login.module != ZOOKEEPER_MODULE:
+        return [f"{setting}: {login.module} is none that kafkad has, {ZOOKEEPER_MODULE} is"]
+    if login is not None and not (login.username and login.password):
+        return [f'{setting}: expected {ZOOKEEPER_MODULE} required username="NAME" password="PASSWORD";']
+    by_certificate = config.bool("zookeeper.ssl.client.enable") and config.value("zookeeper.ssl.keystore.location")
+    if config.bool("zookeeper.set.acl") and login is None and not by_certificate:
+        certificate = "zookeeper.ssl.client.enable with zookeeper.ssl.keystore.location"
+        return [f"zookeeper.set.acl: ZooKeeper has to know who this broker is; set {setting}, or {certificate}"]
     return []

@@ -184,6 +184,12 @@ class Config:
         return parse_zookeeper(str(text)) if text else None
 
     @property
+    def zookeeper_login(self) -> LoginModule | None:
+        """Raises ValueError."""
+        text = self.value("kafkad.zookeeper.sasl.jaas.config")
+        return parse_jaas(str(text)) if text else None
+
+    @property
     def zookeeper_connection_timeout_ms(self) -> _Int:
         explicit = self.value("zookeeper.connection.timeout.ms")
         return self.int("zookeeper.session.timeout.ms" if explicit is None else "zookeeper.connection.timeout.ms")

@@ -178,6 +178,9 @@ UNPREFIXED_JAAS = (
 )
 TLS_VERSIONS = "kafkad goes by ssl.enabled.protocols"
 SCOPES = "kafkad, as Kafka, decides by the user that a token names, whatever its scope is"
+BY_CONTENT = "kafkad tells the formats of stores apart by their content"
+ONE_WAY = "kafkad has one way to reach ZooKeeper, with TLS and without"
+REVOCATIONS = "kafkad looks up no revocations; leave it out, and keep certificates short-lived instead"
 JAVA = "it names a Java class, and kafkad runs no Java; leave it out"
 KRAFT = (
     "it belongs to KRaft, and kafkad keeps its metadata as a ZooKeeper-based Kafka 3.9 does; leave it out, as a single "

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import select
 import ssl
 import threading
@@ -22,10 +23,12 @@ from kazoo import exceptions as kazoo
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
-from kazoo.protocol.serialization import GetData, MultiHeader, int_struct, read_buffer, stat_struct
+from kazoo.protocol.serialization import SASL, GetData, MultiHeader, int_struct, read_buffer, stat_struct
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent, ZnodeStat
 from kazoo.retry import KazooRetry
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
+from kafkad.meta.digest_login import DigestError, DigestLogin, ZooKeeperLogin
 from kafkad.meta.store import (
     BadVersion,
     Change,
@@ -64,6 +67,8 @@ _ERRORS: dict[type[Exception], type[MetaError]] = {
     kazoo.RequestTimeoutError: ConnectionLoss,
     kazoo.SessionMovedError: ConnectionLoss,
 }
+_OF_OLD_CLIENTS = "/consumers"
+_SENSITIVE = ("/config/users", "/config/brokers", "/delegation_token/tokens")
 _NOT_AT_FAULT = (kazoo.RolledBackError, kazoo.RuntimeInconsistency)
 _CHANGES = {
     EventType.CREATED: Change.CREATED,
@@ -77,12 +82,19 @@ Reply = tuple[Any, Exception | None]
 
 
 class ZooKeeperSettings(NamedTuple):
-    """`servers` as host:port,…; `root` is the node below which everything is kept, empty for none."""
+    """`servers` as host:port,…; `root` is the node below which everything is kept, empty for none.
+
+    `tls` makes the context of each connection, `login` is who this broker is for ZooKeeper; `protects` says whether
+    nodes are made with ACLs: for the same user to change, and for others to read but where that would show secrets.
+    """
 
     servers: str
     root: str
     session_timeout_ms: int
     max_in_flight: int
+    tls: Callable[[], ssl.SSLContext] | None = None
+    login: ZooKeeperLogin | None = None
+    protects: bool = False
 
     def __str__(self) -> str:
         return self.servers + self.root
@@ -118,7 +130,8 @@ class KazooSession:
         self._problems = _LastProblem()
         servers = settings.servers.count(",") + 1
         timeout_s = settings.session_timeout_ms / 1000
-        handler = _Handler(timeout_s / servers)
+        handler = _Handler(timeout_s / servers, settings.tls)
+        self._settings = settings
         retry = KazooRetry(max_tries=-1, delay=_RETRY_S, max_delay=_RETRY_MAX_S, sleep_func=handler.sleep_func)
         self.client = KazooClient(
             settings.servers,
@@ -127,7 +140,9 @@ class KazooSession:
             connection_retry=retry,
             logger=self._problems.logger,
         )
-        self.client._connection = _Connection(self.client, retry, self._problems.logger, self._on_connected)
+        self.client._connection = _Connection(
+            self.client, retry, self._problems.logger, self._on_connected, settings.login
+        )
         self.client.add_listener(self._on_state)
         self.client.start_async()
 
@@ -138,7 +153,7 @@ class KazooSession:
     # Requests, at whole paths. Each gives what kazoo completes with the reply.
 
     def create(self, at: str, data: bytes, *, ephemeral: bool, sequential: bool) -> Any:
-        return self.client.create_async(at, data, ephemeral=ephemeral, sequence=sequential)
+        return self.client.create_async(at, data, self._acl(at), ephemeral=ephemeral, sequence=sequential)
 
     def get(self, at: str, *, watched: bool) -> Any:
         return self.client.get_async(at, watch=self._on_watch if watched else None)
@@ -165,7 +180,13 @@ class KazooSession:
         for at, operation in operations:
             match operation:
                 case Create():
-                    transaction.create(at, operation.data, ephemeral=operation.ephemeral, sequence=operation.sequential)
+                    transaction.create(
+                        at,
+                        operation.data,
+                        self._acl(at),
+                        ephemeral=operation.ephemeral,
+                        sequence=operation.sequential,
+                    )
                 case Set():
                     transaction.set_data(at, operation.data, operation.version)
                 case Delete():
@@ -173,6 +194,13 @@ class KazooSession:
                 case Check():
                     transaction.check(at, operation.version)
         return transaction.commit_async()
+
+    def _acl(self, at: str) -> list[Any]:
+        """As Kafka has it: clients of before 0.9 write their offsets below /consumers themselves."""
+        path = at.removeprefix(self._settings.root)
+        if not self._settings.protects or path == _OF_OLD_CLIENTS:
+            return list(OPEN_ACL_UNSAFE)
+        return list(CREATOR_ALL_ACL if path.startswith(_SENSITIVE) else CREATOR_ALL_ACL + READ_ACL_UNSAFE)
 
     def send(self, request: Sendable) -> None:
         """The owner is told of the reply."""
@@ -283,8 +311,9 @@ class _AtOnce:
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
     """Kazoo's threads, but one: callbacks are for the event loop, and the connection's thread hands them over."""
 
-    def __init__(self, connect_s: float) -> None:
+    def __init__(self, connect_s: float, tls: Callable[[], ssl.SSLContext] | None) -> None:
         super().__init__()
+        self._tls = tls
         self.completion_queue = _AtOnce()
         self.has_unread: Callable[[Any], bool] = lambda each: False
         self._connect_s = connect_s
@@ -300,7 +329,14 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
     def create_connection(self, *args: Any, timeout: float, **kwargs: Any) -> Any:
         """A server that does not even take the connection must not use up the time of a session."""
-        return super().create_connection(*args, timeout=min(timeout, self._connect_s), **kwargs)
+        made = super().create_connection(*args, timeout=min(timeout, self._connect_s), **kwargs)
+        if self._tls is None:
+            return made
+        try:
+            return self._tls().wrap_socket(made, server_hostname=kwargs["hostname"])
+        except BaseException:
+            made.close()
+            raise
 
     def select(
         self, readers: Sequence[Any], writers: Sequence[Any], _: Sequence[Any], timeout: float | None = None
@@ -321,18 +357,25 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]
-    """Kazoo's connection, with two differences.
+    """Kazoo's connection, with three differences.
 
-    It tells for how long the server lets the session live, and it reads and writes as much at once as there is, where
-    kazoo takes several system calls for each request and each reply.
+    It logs in by DIGEST-MD5 without another package, it tells for how long the server lets the session live, and it
+    reads and writes as much at once as there is, where kazoo takes several system calls for each request and reply.
     """
 
     handler: _Handler
 
     def __init__(
-        self, client: KazooClient, retry: KazooRetry, logger: logging.Logger, on_connected: Callable[[str, int], None]
+        self,
+        client: KazooClient,
+        retry: KazooRetry,
+        logger: logging.Logger,
+        on_connected: Callable[[str, int], None],
+        login: ZooKeeperLogin | None,
     ) -> None:
         super().__init__(client, retry, logger)
+        self.sasl_options: dict[str, str] | None = {} if login is not None else None
+        self._login = login
         self._on_connected = on_connected
         self._unread = b""
         self._gathered: bytearray | None = None
@@ -343,6 +386,24 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         read_ms, connect_ms = super()._connect(host, address, port)
         self._on_connected(f"{host}:{port}", round(read_ms * 3 / 2))  # of the session's time kazoo takes two thirds
         return read_ms, connect_ms
+
+    def _authenticate_with_sasl(self, host: str, timeout: float) -> None:
+        """A server that refuses the password says so, or just hangs up."""
+        assert self._login is not None
+        exchange, number = DigestLogin(self._login, secrets.token_hex(16)), 0
+        message: bytes | None = b""
+        try:
+            while message is not None:
+                number += 1
+                self._submit(SASL(message), timeout, number)
+                header, reply, at = self._read_header(timeout)
+                if header.err:
+                    raise kazoo.EXCEPTIONS[header.err]()
+                challenge, _ = SASL.deserialize(reply, at)
+                message = exchange.respond(challenge)
+        except (kazoo.AuthFailedError, kazoo.ConnectionDropped, DigestError, UnicodeDecodeError) as error:
+            why = str(error) or "is the password right?"
+            raise kazoo.AuthFailedError(f"{host} refuses the login of {self._login.username}: {why}") from error
 
     def _read(self, length: int, timeout: float) -> bytes:
         with self._socket_error_handling():

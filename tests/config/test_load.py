@@ -174,7 +174,7 @@ def test_all_problems_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
         ("zookeeper.connect: 'zk:2181,'", "'' is not a server"),
         ("zookeeper.connect: zk:99999", "'zk:99999' is not a server"),
         ("zookeeper.connect: zk:1/a//b", "'/a//b' is not a path of ZooKeeper"),
-        ("zookeeper.set.acl: true", "zookeeper.set.acl cannot be set: kafkad does not have TLS"),
+        ("zookeeper.ssl.crl.enable: true", "zookeeper.ssl.crl.enable cannot be set: kafkad looks up no revocations"),
         ("process.roles: broker", "kafkad.yaml:1: process.roles cannot be set: it belongs to KRaft"),
         ("authorizer.class.name: a.B", "a.B for configuration authorizer.class.name: kafkad runs no Java"),
         ("super.users: User:a", "super.users means nothing without an authorizer"),
@@ -323,3 +323,25 @@ def test_kerberos_is_refused_with_what_to_do_instead() -> None:
         [problem] = problems(None, *settings)
         assert "kafkad does not have GSSAPI, only PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER: set " in problem
         assert "to what clients are to use instead; GSSAPI is also what Kafka takes where nothing is set" in problem
+
+
+DIGEST = "org.apache.zookeeper.server.auth.DigestLoginModule required"
+
+
+def test_the_login_at_zookeeper() -> None:
+    jaas, server = "kafkad.zookeeper.sasl.jaas.config=", "zookeeper.connect=zk:2181"
+    login = load(None, [server, f'{jaas}{DIGEST} username="kafka" password="pw";', "zookeeper.set.acl=true"], {})
+    assert login.zookeeper_login is not None
+    assert (login.zookeeper_login.username, login.zookeeper_login.password) == ("kafka", "pw")
+    assert load(None, [server], {}).zookeeper_login is None
+    by_key = ["zookeeper.ssl.client.enable=true", "zookeeper.ssl.keystore.location=/keys.p12"]
+    assert load(None, [server, "zookeeper.set.acl=true", *by_key], {}).bool("zookeeper.set.acl")
+    for settings, problem in (
+        (["zookeeper.set.acl=true"], "ZooKeeper has to know who this broker is; set kafkad.zookeeper.sasl.jaas"),
+        (["zookeeper.set.acl=true", by_key[0]], "ZooKeeper has to know who this broker is"),
+        ([f'{jaas}{DIGEST} username="kafka";'], 'required username="NAME" password="PASSWORD";'),
+        ([f'{jaas}Krb5LoginModule required keyTab="x";'], "Krb5LoginModule is none that kafkad has"),
+        ([f"{jaas}{DIGEST}"], jaas[:-1]),
+    ):
+        [found] = problems(None, server, *settings)
+        assert problem in found

@@ -50,6 +50,8 @@ class ZooKeeper:
         self.release = release
         self.port = port or free_port()
         self.settings: dict[str, str] = {}
+        self.options: list[str] = []
+        """Of Java."""
         self._heap = heap
         self._server: Server | None = None
         self._directory = Path(tempfile.mkdtemp(prefix="zookeeper-"))
@@ -103,7 +105,13 @@ class ZooKeeper:
         }
         path = self._directory / "zoo.cfg"
         path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
-        options = [f"-Xmx{self._heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
+        options = [
+            f"-Xmx{self._heap}",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            "-XX:-UsePerfData",
+            *self.options,
+        ]
         self._server = Server(_java(self.release, *options, _MAIN, str(path)), self.port)
 
     def wait_serving(self, seconds: float = START_SECONDS) -> None:

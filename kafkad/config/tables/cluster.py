@@ -13,7 +13,6 @@ from kafkad.config.setting import (
     LOW,
     MEDIUM,
     QUOTAS,
-    SECURITY,
     Setting,
     at_least,
     boolean,
@@ -220,7 +219,7 @@ SETTINGS: tuple[Setting, ...] = (
         "Requests sent to ZooKeeper without waiting for answers.",
         valid=at_least(1),
     ),
-    boolean("zookeeper.set.acl", False, HIGH, "Whether znodes are written with ACLs.", refused=SECURITY),
+    boolean("zookeeper.set.acl", False, HIGH, "Whether znodes are written with ACLs."),
     boolean(
         "zookeeper.metadata.migration.enable",
         False,

@@ -120,6 +120,12 @@ SETTINGS: tuple[Setting, ...] = (
         dynamic=CLUSTER_WIDE,
         valid=one_of_any_case(*LOG_LEVELS),
     ),
+    password(
+        "kafkad.zookeeper.sasl.jaas.config",
+        None,
+        MEDIUM,
+        "Whom ZooKeeper knows this broker as: what Kafka has in the section Client of a JAAS file.",
+    ),
     boolean(
         "kafkad.oauthbearer.unsecured",
         False,

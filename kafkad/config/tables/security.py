@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from kafkad.config.setting import (
+    BY_CONTENT,
     HIGH,
     JAVA,
     LOW,
     MEDIUM,
+    ONE_WAY,
     PER_BROKER,
+    REVOCATIONS,
     SCOPES,
     SECURITY,
     TLS_VERSIONS,
@@ -319,38 +322,36 @@ SETTINGS: tuple[Setting, ...] = (
     string("ssl.truststore.location", None, MEDIUM, "The file with trusted certificates.", dynamic=PER_BROKER),
     password("ssl.truststore.password", None, MEDIUM, "Its password.", dynamic=PER_BROKER),
     string("ssl.truststore.type", "JKS", MEDIUM, "Its format; kafkad goes by its content.", dynamic=PER_BROKER),
-    string("zookeeper.clientCnxnSocket", None, MEDIUM, "The Java class of ZooKeeper connections.", refused=SECURITY),
-    names("zookeeper.ssl.cipher.suites", None, LOW, "TLS cipher suites to ZooKeeper.", refused=SECURITY),
-    boolean("zookeeper.ssl.client.enable", False, MEDIUM, "Whether ZooKeeper is reached by TLS.", refused=SECURITY),
+    string("zookeeper.clientCnxnSocket", None, MEDIUM, "The Java class of ZooKeeper connections.", unused=ONE_WAY),
+    names("zookeeper.ssl.cipher.suites", None, LOW, "TLS cipher suites to ZooKeeper."),
+    boolean("zookeeper.ssl.client.enable", False, MEDIUM, "Whether ZooKeeper is reached by TLS."),
     boolean(
         "zookeeper.ssl.crl.enable",
         False,
         LOW,
         "Whether its certificate is looked up in revocation lists.",
-        refused=SECURITY,
+        refused=REVOCATIONS,
     ),
-    names("zookeeper.ssl.enabled.protocols", None, LOW, "TLS versions to ZooKeeper.", refused=SECURITY),
+    names("zookeeper.ssl.enabled.protocols", None, LOW, "TLS versions to ZooKeeper."),
     string(
         "zookeeper.ssl.endpoint.identification.algorithm",
         "HTTPS",
         LOW,
         "How its host name is checked.",
-        refused=SECURITY,
     ),
-    string(
-        "zookeeper.ssl.keystore.location", None, MEDIUM, "The file with the key shown to ZooKeeper.", refused=SECURITY
+    string("zookeeper.ssl.keystore.location", None, MEDIUM, "The file with the key shown to ZooKeeper."),
+    password("zookeeper.ssl.keystore.password", None, MEDIUM, "Its password."),
+    string("zookeeper.ssl.keystore.type", None, MEDIUM, "Its format.", unused=BY_CONTENT),
+    boolean(
+        "zookeeper.ssl.ocsp.enable", False, LOW, "Whether its certificate is checked by OCSP.", refused=REVOCATIONS
     ),
-    password("zookeeper.ssl.keystore.password", None, MEDIUM, "Its password.", refused=SECURITY),
-    string("zookeeper.ssl.keystore.type", None, MEDIUM, "Its format.", refused=SECURITY),
-    boolean("zookeeper.ssl.ocsp.enable", False, LOW, "Whether its certificate is checked by OCSP.", refused=SECURITY),
-    string("zookeeper.ssl.protocol", "TLSv1.2", LOW, "The TLS version to ZooKeeper.", refused=SECURITY),
+    string("zookeeper.ssl.protocol", "TLSv1.2", LOW, "The TLS version to ZooKeeper."),
     string(
         "zookeeper.ssl.truststore.location",
         None,
         MEDIUM,
         "The file with certificates trusted for ZooKeeper.",
-        refused=SECURITY,
     ),
-    password("zookeeper.ssl.truststore.password", None, MEDIUM, "Its password.", refused=SECURITY),
-    string("zookeeper.ssl.truststore.type", None, MEDIUM, "Its format.", refused=SECURITY),
+    password("zookeeper.ssl.truststore.password", None, MEDIUM, "Its password."),
+    string("zookeeper.ssl.truststore.type", None, MEDIUM, "Its format.", unused=BY_CONTENT),
 )

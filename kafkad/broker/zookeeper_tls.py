@@ -1,0 +1,60 @@
+"""TLS to ZooKeeper, by the settings `zookeeper.ssl.*`."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+
+from kafkad.config import Config
+from kafkad.security.stores import Store, StoreError
+from kafkad.security.tls_contexts import Material, client_context
+from kafkad.security.tls_settings import TlsError, TlsSettings
+
+log = logging.getLogger(__name__)
+
+_PREFIX = "zookeeper.ssl"
+_VERSIONS = ("TLSv1.2", "TLSv1.3")
+
+
+class ZooKeeperContexts:
+    """A context for each connection: certificates are renewed while a broker runs."""
+
+    def __init__(self, config: Config) -> None:
+        """Raises TlsError or StoreError."""
+        self._settings = _tls_settings(config)
+        self._context = client_context(Material.read(self._settings))
+
+    def __call__(self) -> ssl.SSLContext:
+        try:
+            self._context = client_context(Material.read(self._settings))
+        except (TlsError, StoreError) as error:
+            log.error("the keys for ZooKeeper cannot be read again; those of before stay in use: %s", error)
+        return self._context
+
+
+def _tls_settings(config: Config) -> TlsSettings:
+    def text(name: str) -> str | None:
+        value = config.value(name)
+        return str(value) if value else None
+
+    keys, trusted = text("zookeeper.ssl.keystore.location"), text("zookeeper.ssl.truststore.location")
+    wanted = config.value("zookeeper.ssl.enabled.protocols") or (config.str("zookeeper.ssl.protocol"),)
+    suites = config.value("zookeeper.ssl.cipher.suites")
+    versions = tuple(version for version in _VERSIONS if isinstance(wanted, tuple) and version in wanted)
+    if not versions:
+        raise TlsError(f"{_PREFIX}.enabled.protocols names none that can be used: {' and '.join(_VERSIONS)} can")
+    password = text("zookeeper.ssl.keystore.password")
+    return TlsSettings(
+        listener="zookeeper",
+        keys=Store(f"{_PREFIX}.keystore.location", keys, None, password, password) if keys else None,
+        trusted=Store(f"{_PREFIX}.truststore.location", trusted, None, text("zookeeper.ssl.truststore.password"))
+        if trusted
+        else None,
+        client_auth="none",
+        versions=versions,
+        suites=suites if isinstance(suites, tuple) else (),
+        mapping="",
+        checks_hosts=(text("zookeeper.ssl.endpoint.identification.algorithm") or "").lower() == "https",
+        names_may_change=True,
+        hosts_may_change=True,
+    )
