@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 
 _SIZE = struct.Struct(">i")
 _SMALLEST_FRAME = 8  # api key, version, correlation id
-_SMALL_FRAME = 64 * 1024
+SMALL_FRAME = 64 * 1024
 """Copying what has arrived of such a frame costs less than a buffer of its own."""
 _MOST_REPLIED = 256 * 1024
 """Replies to requests that arrived together are sent once they have so many bytes, before the next is answered."""
@@ -434,7 +434,7 @@ class Connection:
             self._rest = view[at:have] if view is self._rest else memoryview(bytearray(view[at:have]))
             self._partial = None
             left = len(self._rest.obj)  # type: ignore[arg-type]
-        elif total <= _SMALL_FRAME:
+        elif total <= SMALL_FRAME:
             self._partial, self._rest = bytes(view[at:have]), None
             self._wake_after(max(total - left, 1))
         else:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkad.clock import Clock
 from kafkad.net.awake import Awake
-from kafkad.net.connection import Connection, DeferredReply
+from kafkad.net.connection import SMALL_FRAME, Connection, DeferredReply
 from kafkad.net.lobby import Lobby
 from kafkad.net.queued import Queued
 from kafkad.net.reply import Pending, Reply
@@ -32,8 +32,9 @@ log = logging.getLogger(__name__)
 SHARED_BYTES = 256 * 1024
 _KEPT_BUFFERS = 4
 _KEPT_BUFFER_BYTES = 4 << 20
-_READ_WHEN_FULL = 32 * 1024
-"""Bytes read at once while requests hold queued.max.request.bytes: the rest stays in the kernel."""
+_READ_WHEN_FULL = SMALL_FRAME
+"""Bytes read at once while requests hold queued.max.request.bytes: the rest stays in the kernel. A small frame of which
+a part has arrived has to find room."""
 _LAZILY = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 _LEAST_BACKLOG = 4096
 """Linux's own default limit. Kafka's default of 50 is for a thread that does nothing but accept; here a crowd that

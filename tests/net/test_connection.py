@@ -595,3 +595,17 @@ def test_an_error_of_ours_costs_one_connection() -> None:
         assert server.total == 0
 
     run(dispatch, scenario)
+
+
+def test_a_partial_frame_goes_on_while_less_is_read_at_once() -> None:
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        reader, writer = await connect()
+        body = os.urandom(60_000)
+        writer.write(frame(body)[:50_000])
+        while not (server.connections() and server.connections()[0]._partial):
+            await asyncio.sleep(0.001)
+        server.listeners[0].read_at_once(True)
+        writer.write(frame(body)[50_000:])
+        assert await read_frame(reader) == body
+
+    run(echo, scenario)
