@@ -74,6 +74,27 @@ class Asked:
         return cast(int, decode(HeartbeatResponse, VERSION, data[4 + at :]).error_code)
 
 
+class LoginsEverywhere:
+    def __contains__(self, listener: str) -> bool:
+        return True
+
+    def welcome(self, connection: Connection, dispatcher: Dispatcher) -> None:
+        pass
+
+
+@pytest.mark.parametrize("login", [False, True])
+def test_a_certificate_says_who_a_peer_is_unless_it_has_to_log_in(monkeypatch: pytest.MonkeyPatch, login: bool) -> None:
+    asked = Asked(monkeypatch, HeartbeatResponse())
+    connection = FakeConnection()
+    connection.subject = "CN=alice"  # type: ignore[assignment]
+    if login:
+        asked.dispatcher._logins = cast(Any, LoginsEverywhere())
+    peer = asked.dispatcher.peer(cast(Connection, connection))
+    assert (str(peer.principal), peer.authenticated) == (
+        ("User:ANONYMOUS", False) if login else ("User:CN=alice", True)
+    )
+
+
 async def turns() -> None:
     for _ in range(20):  # three are enough, but work that took long on a busy machine goes on in a later one
         await asyncio.sleep(0)

@@ -424,6 +424,41 @@ def test_after_its_handshake_a_connection_has_all_the_time_unless_it_has_to_log_
     over_tls(echo, logs_in, Limits(setup_ms=250), login=True)
 
 
+def test_silent_clients_make_room_and_others_are_turned_away_meanwhile() -> None:
+    async def scenario(listener: Listener, connect: Connect) -> None:
+        loop = asyncio.get_running_loop()
+        silent = [plain(listener) for _ in range(3)]
+        while listener.open < 3:
+            await asyncio.sleep(0.001)
+        with pytest.raises(ConnectionError):
+            await connect()
+        assert listener.server.refused == 1
+        await asyncio.sleep(1.05)
+        reader, writer = await connect()
+        writer.write(frame(b"question"))
+        assert await read_frame(reader) == b"question"
+        assert await loop.sock_recv(silent[0], 1) == b""
+        assert (listener.server.lobby.displaced, listener.open) == (1, 3)
+        for sock in silent:
+            sock.close()
+
+    over_tls(echo, scenario, Limits(max_unauthenticated_per_ip=3))
+
+
+def test_a_crowd_that_comes_back_at_once_gets_in() -> None:
+    async def scenario(listener: Listener, connect: Connect) -> None:
+        async def come_back() -> None:
+            reader, writer = await connect()
+            writer.write(frame(b"question"))
+            assert await read_frame(reader) == b"question"
+
+        await asyncio.gather(*(come_back() for _ in range(60)))
+        assert listener.tls is not None
+        assert (listener.tls.handshakes, listener.tls.failed, len(listener.server.lobby)) == (60, 0, 0)
+
+    over_tls(echo, scenario, Limits(max_unauthenticated=20))
+
+
 def test_the_first_request_may_come_with_the_end_of_the_handshake() -> None:
     async def scenario(listener: Listener, connect: Connect) -> None:
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()

@@ -43,7 +43,7 @@ class Broker:
             "ssl.keystore.location": str(self.keys),
             "ssl.truststore.location": str(self.trusted),
             "message.max.bytes": "10000000",
-            **{name.replace("_", "."): value for name, value in settings.items()},
+            **settings,
         }
 
     @property
@@ -176,6 +176,67 @@ def test_aiokafka(mutual: Broker) -> None:
         assert got == payloads()
 
     asyncio.run(scenario())
+
+
+def test_logins_over_tls(tmp_path: Path) -> None:
+    from confluent_kafka.admin import AdminClient
+
+    made = Broker(
+        tmp_path,
+        **{
+            "listener.name.sasl_ssl.sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.sasl_ssl.plain.sasl.jaas.config": (
+                'org.apache.kafka.common.security.plain.PlainLoginModule required user_bob="secret";'
+            ),
+            "kafkad.connection.setup.timeout.ms": "3000",
+        },
+    )
+    made.process.settings["listeners"] = made.process.settings["listeners"].replace("SSL://", "SASL_SSL://")
+    common = {
+        "bootstrap.servers": made.bootstrap,
+        "security.protocol": "sasl_ssl",
+        "ssl.ca.location": str(made.trusted),
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "bob",
+        "log_level": 0,
+    }
+    with running(made):
+        admin = AdminClient({**common, "sasl.password": "secret"})
+        assert len(admin.list_topics(timeout=20).brokers) == 1
+        with made.connect() as silent:
+            assert silent.socket.recv(1) == b""  # nobody has logged in
+        assert len(admin.list_topics(timeout=20).brokers) == 1
+        with pytest.raises(Exception, match=r"timed out|uthentication|ransport"):
+            AdminClient({**common, "sasl.password": "wrong"}).list_topics(timeout=3)
+
+
+@pytest.mark.long
+@pytest.mark.java
+@pytest.mark.parametrize("version", ["3.9", "4.3"])
+def test_java(mutual: Broker, version: str) -> None:
+    from tests.oracle import kafka as oracle
+
+    why = oracle.missing(version)
+    if why is not None:
+        pytest.skip(why)
+    keys = mutual.directory / "alice-all.pem"
+    keys.write_text((mutual.directory / "alice.key").read_text() + (mutual.directory / "alice.pem").read_text())
+    config = mutual.directory / "client.properties"
+    config.write_text(
+        f"security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location={mutual.trusted}\n"
+        f"ssl.keystore.type=PEM\nssl.keystore.location={keys}\n"
+    )
+    load = ["--topic", f"java-{version}", "--num-records", "2000", "--record-size", "10000", "--throughput", "-1"]
+    props = ["--producer.config", str(config), "--producer-props", f"bootstrap.servers={mutual.bootstrap}"]
+    said = subprocess.run(oracle.tool(version, "producer-perf", *load, *props), capture_output=True, text=True)
+    assert "2000 records sent" in said.stdout, said.stdout + said.stderr
+    read = ["--topic", f"java-{version}", "--messages", "2000", "--consumer.config", str(config), "--hide-header"]
+    said = subprocess.run(
+        oracle.tool(version, "consumer-perf", "--bootstrap-server", mutual.bootstrap, *read),
+        capture_output=True,
+        text=True,
+    )
+    assert said.stdout.split(", ")[4] == "2000", said.stdout + said.stderr
 
 
 # -- stores that change ------------------------------------------------------------------------------------------------
