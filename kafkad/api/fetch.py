@@ -304,7 +304,7 @@ class FetchApi:
         if isinstance(name, bytes):
             known = self._replicas.metadata.name_of(name)
             if known is None:
-                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+                raise self._replicas.metadata.unknown(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
             name = known
         partition = self._replicas.get(name, followed.wanted.partition)
         if followed.partition is not partition:

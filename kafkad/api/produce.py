@@ -371,7 +371,7 @@ class ProduceApi:
                 ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {work.request.acks}; a broker knows 0, 1 and -1 (all)"
             )
         if topic.name is None and not name:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+            raise self._replicas.metadata.unknown(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
         if name in INTERNAL_TOPICS and not work.allow_internal:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only the broker itself writes to {name}")
         return self._replicas.leader(name, index)

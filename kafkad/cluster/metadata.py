@@ -104,14 +104,25 @@ class MetadataCache:
     def topic(self, name: str) -> TopicMetadata:
         topic = self.topics.get(name)
         if topic is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+            raise self.unknown()
         return topic
 
     def partition(self, name: str, index: int) -> UpdateMetadataPartitionState:
         state = self.topic(name).partitions.get(index)
         if state is None:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+            raise self.unknown()
         return state
+
+    def unknown(
+        self,
+        code: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        text: str = "This server does not host this topic-partition.",
+    ) -> KafkaError:
+        """The error for what is not found here. Until metadata is here that says nothing: some clients believe that a
+        topic is gone at the first word of it, while all ask for the leader again when this broker is none."""
+        if self.is_here.is_set():
+            return KafkaError(code, text)
+        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "The controller has not told this broker of any topic yet.")
 
     def is_led_by(self, tp: TopicPartition, broker: int) -> bool:
         topic = self.topics.get(tp.topic)

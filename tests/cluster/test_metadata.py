@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from kafkad.cluster.metadata import MetadataCache
+from kafkad.errors import ErrorCode, KafkaError
 from kafkad.model import LEADER_DURING_DELETE
 from kafkad.wire.messages.update_metadata import (
     UpdateMetadataBroker,
@@ -51,3 +54,23 @@ def test_who_wants_to_know_is_told_of_topics_that_go() -> None:
     assert [cache.apply(deleted), cache.apply(deleted)] == [["a"], []]
     assert gone == ["a", "a"]
     assert cache.id_of("a") is None
+
+
+def test_no_topic_is_denied_before_metadata_is_here() -> None:
+    """A consumer without committed offsets gives up at the first word of an unknown topic (librdkafka)."""
+    cache = MetadataCache()
+    cache.expects_topics = True
+    introduction = UpdateMetadataRequest(topic_states=[], live_brokers=[UpdateMetadataBroker(id=1)])
+    cache.apply(introduction)
+    with pytest.raises(KafkaError) as early:
+        cache.partition("b", 0)
+    assert (early.value.code, cache.unknown(ErrorCode.UNKNOWN_TOPIC_ID).code) == (
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    )
+    cache.apply(update("a"))
+    for topic, index in (("b", 0), ("a", 1)):
+        with pytest.raises(KafkaError) as late:
+            cache.partition(topic, index)
+        assert late.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert cache.unknown(ErrorCode.UNKNOWN_TOPIC_ID).code == ErrorCode.UNKNOWN_TOPIC_ID
