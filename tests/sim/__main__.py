@@ -14,9 +14,10 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=100_000, help="steps before all faults are mended")
     parser.add_argument("--runs", type=int, default=1, help="how many seeds to try, one after the other")
     parser.add_argument("--trace", action="store_true", help="print the end of the trace though everything held")
+    parser.add_argument("--transactions", action="store_true", help="with a bank in transactions among the load")
     chosen = parser.parse_args()
     for seed in range(chosen.seed, chosen.seed + chosen.runs):
-        report = run(seed, chosen.steps)
+        report = run(seed, chosen.steps, transactions=chosen.transactions)
         if chosen.trace or report.violation is not None:
             print("\n".join(report.trace))
         print(report, flush=True)

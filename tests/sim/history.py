@@ -18,6 +18,8 @@ class Place(NamedTuple):
 
 LOOSE = "loose"
 """A topic that prefers any leader to none: what was acknowledged may be lost."""
+BANK = "bank"
+"""The topic of the accounts that transactions change."""
 
 
 class Violation(AssertionError):

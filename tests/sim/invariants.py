@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from kafkad.meta.store import Create, NoNode, Operation, Set
 from kafkad.meta.znodes import Partition as PartitionNode
@@ -35,6 +35,14 @@ class LogContent(NamedTuple):
     """Offsets of batches that fail their checksums."""
 
 
+class Bank(Protocol):
+    """Transactions of the load."""
+
+    def unfinished(self) -> str | None: ...
+
+    def check(self) -> None: ...
+
+
 class Invariants:
     def __init__(self, history: History, store: StoreServer, machines: Sequence[Machine]) -> None:
         self._history = history
@@ -49,6 +57,9 @@ class Invariants:
         """Replicas whose logs may have lost something of what is promised, and which have not left the ISR since."""
         self.flipped: dict[tuple[Place, int], None] = {}
         """Replicas in whose logs a bit has changed: it may not have been noticed yet."""
+        self.bank: Bank | None = None
+        self._stable: dict[int, tuple[Any, int, int]] = {}
+        """By replica object: itself, the leader epoch, and the last stable offset last seen."""
         store.on_write.append(self._written)
 
     # -- the store -----------------------------------------------------------------------------------------------------
@@ -84,7 +95,7 @@ class Invariants:
         for broker in set(replicas).difference(state.isr):
             self.wounded.pop((place, broker), None)
         if place.topic_id not in self._history.gone:
-            self._check_in_sync(place, state, dict(self._replicas()))
+            self._check_in_sync(place, state, dict(self.replicas()))
 
     def _left_by_itself(self, state: PartitionState, before: PartitionState | None) -> bool:
         """True if a leader that begins anew without its tail took itself out of the ISR: nobody has deposed it yet."""
@@ -134,7 +145,7 @@ class Invariants:
         troubles = self._store.world.troubles
         if troubles:
             raise Violation(troubles[0])
-        replicas = dict(self._replicas())
+        replicas = dict(self.replicas())
         for (place, broker), partition in replicas.items():
             self._check_replica(place, broker, partition)
         states = self.states()
@@ -146,7 +157,7 @@ class Invariants:
 
     def wound(self, machine: Machine) -> None:
         """To be told before something happens to the disk of a machine."""
-        for place, broker in dict(self._replicas()):
+        for place, broker in dict(self.replicas()):
             if broker == machine.broker and not self._history.is_loose(place.topic_id):
                 self.wounded[place, broker] = None
 
@@ -193,7 +204,7 @@ class Invariants:
                     f"{state.isr} of leader epoch {state.leader_epoch}, ends at {partition.log.end_offset}"
                 )
 
-    def _replicas(self) -> Iterable[tuple[tuple[Place, int], Any]]:
+    def replicas(self) -> Iterable[tuple[tuple[Place, int], Any]]:
         for machine in self._machines:
             if machine.replicas is not None:
                 for partition in machine.replicas:
@@ -215,13 +226,21 @@ class Invariants:
                 f"{place}: the watermark of leader {broker} fell from {known[2]} to {partition.high_watermark}"
             )
         self._watermarks[key] = partition, partition.leader_epoch, partition.high_watermark
+        self._check_stable(place, broker, partition)
+
+    def _check_stable(self, place: Place, broker: int, partition: Any) -> None:
+        stable, known = partition.last_stable_offset, self._stable.get(id(partition))
+        same = known is not None and known[0] is partition and known[1] == partition.leader_epoch
+        if known is not None and same and partition.is_leader and stable < known[2]:
+            raise Violation(f"{place}: the last stable offset of leader {broker} fell from {known[2]} to {stable}")
+        self._stable[id(partition)] = partition, partition.leader_epoch, stable
 
     # -- whole logs ----------------------------------------------------------------------------------------------------
 
     def check_logs(self) -> None:
         """Logs that have a batch of the same epoch at the same offset are the same up to there."""
         logs: dict[Place, dict[int, LogContent]] = defaultdict(dict)
-        for (place, broker), partition in self._replicas():
+        for (place, broker), partition in self.replicas():
             logs[place][broker] = self._log_of(place, broker, partition)
         for place, of_place in sorted(logs.items()):
             brokers = sorted(of_place)
@@ -248,7 +267,7 @@ class Invariants:
         if self._children("/admin/delete_topics"):
             return f"topics are still to be deleted: {self._children('/admin/delete_topics')}"
         states = self.states()
-        replicas = dict(self._replicas())
+        replicas = dict(self.replicas())
         for place, assigned in sorted(self.assignments().items()):
             state = states.get(place)
             if state is None or state.leader < 0:
@@ -258,11 +277,11 @@ class Invariants:
             wanting = _wanting(place, state.leader, [replicas.get((place, broker)) for broker in assigned])
             if wanting is not None:
                 return wanting
-        return None
+        return None if self.bank is None else self.bank.unfinished()
 
     def unserved(self) -> str | None:
         """A partition that a producer with acks=all would have to wait for; None when there is none."""
-        replicas = dict(self._replicas())
+        replicas = dict(self.replicas())
         for place, state in sorted(self.states().items()):
             led = replicas.get((place, state.leader))
             if led is None or not led.is_leader:
@@ -275,10 +294,12 @@ class Invariants:
         """Everything that was promised is there, at every replica, and nothing of an idempotent producer twice."""
         self.check()
         self.check_logs()
-        replicas = dict(self._replicas())
+        replicas = dict(self.replicas())
         for place, assigned in sorted(self.assignments().items()):
             for broker in assigned:
                 self._check_content(place, broker, replicas[place, broker])
+        if self.bank is not None:
+            self.bank.check()
 
     def _check_content(self, place: Place, broker: int, partition: Any) -> None:
         content = self._log_of(place, broker, partition)

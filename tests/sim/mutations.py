@@ -56,9 +56,7 @@ def watermark_may_fall() -> Any:
         while self.commit_waits and self.commit_waits[0][0] <= self.high_watermark:
             self.when_committed(*self.commit_waits.popleft())
 
-    return _both(
-        patch.object(rules, "high_watermark", lowest), patch.object(Partition, "raise_high_watermark", advance)
-    )
+    return both(patch.object(rules, "high_watermark", lowest), patch.object(Partition, "raise_high_watermark", advance))
 
 
 @mutation
@@ -86,7 +84,7 @@ def a_new_leader_takes_its_followers_for_caught_up() -> Any:
         return true_fetched(known, max(offset, known.end_offset), *rest)
 
     true_fetched = rules.fetched
-    return _both(patch.object(rules, "begun", begun), patch.object(rules, "fetched", fetched))
+    return both(patch.object(rules, "begun", begun), patch.object(rules, "fetched", fetched))
 
 
 @mutation
@@ -204,7 +202,7 @@ def a_stale_leader_and_isr_is_taken() -> Any:
             known.leader_epoch = min(known.leader_epoch, state.leader_epoch - 1)
         return true_apply(self, topic, state, *more)
 
-    return _both(patch.object(ReplicaManager, "_apply_state", apply), _brokers_take_any_request())
+    return both(patch.object(ReplicaManager, "_apply_state", apply), _brokers_take_any_request())
 
 
 def _brokers_take_any_request() -> Any:
@@ -231,9 +229,9 @@ def alter_partition_ignores_all_epochs() -> Any:
         known = self._state.brokers.get(broker)
         return await true_alter(self, broker, known.epoch if known else broker_epoch, wanted)
 
-    return _both(
+    return both(
         patch.object(Isr, "_present", present),
-        _both(patch.object(Isr, "alter", alter), patch.object(Isr, "_check_members", lambda *what: None)),
+        both(patch.object(Isr, "alter", alter), patch.object(Isr, "_check_members", lambda *what: None)),
     )
 
 
@@ -292,7 +290,7 @@ def the_watch_of_the_brokers_is_set_once() -> Any:
         seen.add(id(lead))
         return await true_read(lead, watch if first else lambda event: None, on_written)
 
-    return _both(patch("kafkad.controller.term.read_brokers", read), patch.object(brokers, "read_brokers", read))
+    return both(patch("kafkad.controller.term.read_brokers", read), patch.object(brokers, "read_brokers", read))
 
 
 # -- disks and brokers that come back ----------------------------------------------------------------------------------
@@ -308,7 +306,7 @@ def a_replica_without_its_tail_leads() -> Any:
     async def stay(*what: Any) -> None:
         pass
 
-    return _both(patch.object(LostTails, "may_take", lambda *what: True), patch.object(parts, "leave_isrs", stay))
+    return both(patch.object(LostTails, "may_take", lambda *what: True), patch.object(parts, "leave_isrs", stay))
 
 
 # -- what only some schedules show -------------------------------------------------------------------------------------
@@ -324,6 +322,6 @@ def followers_join_by_the_watermark_of_the_last_leader() -> Any:
 
 
 @contextmanager
-def _both(one: AbstractContextManager[Any], other: AbstractContextManager[Any]) -> Iterator[None]:
+def both(one: AbstractContextManager[Any], other: AbstractContextManager[Any]) -> Iterator[None]:
     with one, other:
         yield

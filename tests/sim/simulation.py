@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
 
+from tests.sim.bank import Accounts, BankInvariants, CommittedReader, Mover
 from tests.sim.faults import Faults
-from tests.sim.history import History, Violation
+from tests.sim.history import BANK, LOOSE, History, Violation
 from tests.sim.invariants import Invariants
 from tests.sim.machines import Machine
 from tests.sim.network import Network
 from tests.sim.store import StoreServer
-from tests.sim.workload import Administrator, Client, Committer, Consumer, Producer
+from tests.sim.workload import STEADY, Administrator, Client, Committer, Consumer, Producer
 from tests.sim.world import World
 
 _CHECK_EVERY = 50
@@ -39,6 +40,7 @@ class Report:
     acknowledged: int
     read: int
     committed: int
+    moved: int
     restarts: int
     trace_hash: str
     violation: str | None = None
@@ -48,14 +50,17 @@ class Report:
         verdict = "everything held" if self.violation is None else f"VIOLATION: {self.violation}"
         return (
             f"seed {self.seed}: {self.steps} steps, {self.seconds:.1f} s, {self.acknowledged} records acknowledged, "
-            f"{self.read} read, offset {self.committed} committed, {self.restarts} restarts, trace {self.trace_hash}: "
+            f"{self.read} read, offset {self.committed} committed, {self.moved} moved, {self.restarts} restarts, "
+            f"trace {self.trace_hash}: "
             f"{verdict}"
         )
 
 
 class Simulation:
-    def __init__(self, seed: int, directory: str) -> None:
+    def __init__(self, seed: int, directory: str, *, transactions: bool = False) -> None:
+        """`transactions`: a bank is part of the load."""
         self.seed = seed
+        self.accounts = Accounts() if transactions else None
         self.world = World(seed)
         self.network = Network(self.world)
         self.store = StoreServer(self.world, self.network)
@@ -63,6 +68,8 @@ class Simulation:
         brokers = list(range(1, self.world.random.choice((3, 3, 4)) + 1))
         self.machines = [Machine(self.world, self.network, self.store, directory, broker) for broker in brokers]
         self.invariants = Invariants(self.history, self.store, self.machines)
+        if self.accounts is not None:
+            self.invariants.bank = BankInvariants(self.accounts, self.invariants, self.machines)
         self.faults = Faults(self.world, self.network, self.store, self.machines, self.invariants)
         self.clients = self._make_clients(brokers)
 
@@ -71,14 +78,24 @@ class Simulation:
             return self.world, self.network, self.history, name, brokers
 
         leader = self.invariants.leader
+        bank: list[Client] = []
+        accounts, topics = self.accounts, (STEADY, LOOSE)
+        if accounts is not None:
+            topics = (*topics, BANK)
+            bank = [
+                Mover(*who("mover-1"), accounts=accounts, invariants=self.invariants, new=True),
+                Mover(*who("mover-2"), accounts=accounts, invariants=self.invariants, new=False),
+                CommittedReader(*who("auditor"), accounts=accounts),
+            ]
         return [
-            Administrator(*who("admin")),
+            Administrator(*who("admin"), topics=topics),
             Producer(*who("all"), acks=-1, idempotent=False, leader=leader),
             Producer(*who("once"), acks=-1, idempotent=True, leader=leader),
             Producer(*who("one"), acks=1, idempotent=False, leader=leader),
             Consumer(*who("reader-1")),
             Consumer(*who("reader-2")),
             Committer(*who("group"), leader=leader),
+            *bank,
         ]
 
     def run(self, steps: int) -> None:
@@ -130,6 +147,7 @@ class Simulation:
             acknowledged=sum(map(len, self.history.acked.values())),
             read=sum(map(len, self.history.read.values())),
             committed=self.history.committed,
+            moved=0 if self.accounts is None else self.accounts.moved,
             restarts=sum(machine.starts for machine in self.machines) - len(self.machines),
             trace_hash=self.world.trace_hash,
             violation=violation,
@@ -137,9 +155,9 @@ class Simulation:
         )
 
 
-def run(seed: int, steps: int) -> Report:
+def run(seed: int, steps: int, *, transactions: bool = False) -> Report:
     directory = tempfile.mkdtemp(prefix="kafkad-sim-")
-    simulation = Simulation(seed, directory)
+    simulation = Simulation(seed, directory, transactions=transactions)
     try:
         with (
             simulation.world.governed(),

@@ -5,7 +5,7 @@ Each is a process of its own that talks to brokers in Kafka's protocol and tells
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
@@ -78,6 +78,8 @@ class Client:
         self.clock = ProcessClock(world)
         self.timers = LoopTimers(self.loop, self.clock).timers
         self.brokers = brokers
+        self.versions: dict[int, tuple[int, int]] = {}
+        """By API, where not all versions are to be asked."""
         self.partitions: dict[Place, Led] = {}
         self.assigned: dict[Place, list[int]] = {}
         self._clients: dict[int, BrokerClient] = {}
@@ -96,7 +98,10 @@ class Client:
         if client is None:
             endpoint = Endpoint(listener="PLAINTEXT", host=str(broker), port=BROKER_PORT)
             client = BrokerClient(
-                endpoint, ClientOptions(client_id=self.name, software_version="1"), self.clock, self.timers
+                endpoint,
+                ClientOptions(client_id=self.name, software_version="1", versions=self.versions),
+                self.clock,
+                self.timers,
             )
             self._clients[broker] = client
         try:
@@ -326,12 +331,12 @@ class Committer(Client):
 class Administrator(Client):
     """Creates and deletes topics, moves replicas and elects leaders."""
 
-    def __init__(self, *who: Any) -> None:
+    def __init__(self, *who: Any, topics: Sequence[str] = (STEADY, LOOSE)) -> None:
         super().__init__(*who)
-        self._made = 0
+        self._topics = topics
 
     async def run(self) -> None:
-        for name in (STEADY, LOOSE):
+        for name in self._topics:
             while name not in self.history.names.values():
                 await self._create(name)
                 await self.pause(0.2)
@@ -357,7 +362,7 @@ class Administrator(Client):
 
     def _brief_topics(self) -> list[bytes]:
         known = {place.topic_id for place in self.data_places()} - self.history.gone
-        return sorted(topic_id for topic_id in known if self.history.names[topic_id] not in (STEADY, LOOSE))
+        return sorted(topic_id for topic_id in known if self.history.names[topic_id] not in self._topics)
 
     async def _make(self) -> None:
         if len(self._brief_topics()) < 2:
