@@ -7,7 +7,7 @@ altering include describing; altering settings includes describing them; a deny 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from typing import Final, NamedTuple
@@ -19,6 +19,7 @@ from kafkad.security.authorizer import Operation, PatternType, PermissionType, P
 ANYTHING: Final = "*"
 """As a literal name: every resource of the type. As a host: every address."""
 EVERYBODY: Final = "User:*"
+_OF_ANY: Final = 1 << 16
 _MOST_REMEMBERED: Final = 10_000
 """Decisions for one identity: names are made up by clients."""
 
@@ -108,11 +109,16 @@ class _OfType:
         if table is self.prefixes:
             self.lengths = tuple(sorted(set(map(len, table))))
 
-    def of_prefixes(self, name: str) -> Iterator[_Rules]:
+    def of_prefixes(self, name: str) -> list[_Rules]:
+        found = []
+        prefixes, size = self.prefixes, len(name)
         for length in self.lengths:
-            rules = self.prefixes.get(name[:length])
-            if rules is not None and length <= len(name):
-                yield rules
+            if length > size:
+                break
+            rules = prefixes.get(name[:length])
+            if rules is not None:
+                found.append(rules)
+        return found
 
 
 class AclIndex:
@@ -134,10 +140,12 @@ class AclIndex:
     def allows(self, whom: frozenset[Who], operation: Operation, resource: ResourceType, name: str) -> bool | None:
         """None if there is no ACL at all, for anybody, about the resource."""
         of_type = self._by_type[resource]
+        found = of_type.of_prefixes(name)
         literals = of_type.literals
-        found = [rules for rules in (literals.get(name), literals.get(ANYTHING)) if rules is not None]
-        if of_type.lengths:
-            found += of_type.of_prefixes(name)
+        for literal in (name, ANYTHING):
+            rules = literals.get(literal)
+            if rules is not None:
+                found.append(rules)
         allowed = False
         for rules in found:
             denied = rules.denied[operation]
@@ -210,7 +218,7 @@ class AclIdentity:
         """HOT."""
         if self._is_super:
             return True
-        key = operation << 4 | resource, name
+        key = operation << 4 | resource, name  # numbers: an enum hashes slowly
         decided = self._decided.get(key)
         if decided is None:
             authorizer = self._authorizer
@@ -226,10 +234,16 @@ class AclIdentity:
         return allowed
 
     def allows_any(self, operation: Operation, resource: ResourceType) -> bool:
-        authorizer = self._authorizer
-        return self._is_super or authorizer.index.allows_any(
-            self._whom, operation, resource, unless_denied=authorizer.allow_if_no_acl
-        )
+        if self._is_super:
+            return True
+        key = operation << 4 | resource | _OF_ANY, ""
+        decided = self._decided.get(key)
+        if decided is None:
+            authorizer = self._authorizer
+            decided = self._decided[key] = authorizer.index.allows_any(
+                self._whom, operation, resource, unless_denied=authorizer.allow_if_no_acl
+            )
+        return decided
 
     def forget(self) -> None:
         self._decided.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,10 +17,12 @@ from kafkad.cluster.configs import NOTES_EXPIRE_MS
 from kafkad.errors import KafkaError
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.meta.store import MetaStore, ensure_path
+from kafkad.names import TopicPartition
 from kafkad.security.access_log import AccessLog
 from kafkad.security.acl import Acl, AclAuthorizer, Pattern
 from kafkad.security.authorizer import Operation, PatternType, PermissionType, Principal, ResourceType
 from kafkad.timers import Timers
+from tests.broker_parts.several import NETWORK, Brokers
 from tests.fakes import FakeClock
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "security" / "acl-znodes.json"
@@ -191,3 +194,43 @@ def test_a_note_that_cannot_be_read_lets_everything_be_read_again() -> None:
         assert one.allows("alice", "orders")
 
     with_brokers(1, scenario)
+
+
+AUTHORIZER = "authorizer.class.name=kafka.security.authorizer.AclAuthorizer"
+
+
+def test_brokers_that_are_super_users_replicate_and_share_acls(tmp_path: Path) -> None:
+    brokers = Brokers(tmp_path, NETWORK, AUTHORIZER, "super.users=User:ANONYMOUS")
+    brokers.start(1, 2)
+    try:
+        brokers.until(lambda: len(brokers[2].parts.replicas.metadata.brokers) == 2, advance_ms=10)
+        brokers.create("a", (1, 2))
+        a0 = TopicPartition("a", 0)
+        brokers.until(lambda: brokers[1].parts.replicas.find(*a0) is not None, advance_ms=10)
+        produced = brokers.ended(brokers[1].produce(a0, b"x"))
+        assert (produced.error_code, produced.base_offset) == (0, 0)
+        brokers.until(lambda: brokers[2].partition(a0).log.end_offset == 1, advance_ms=10)
+        acls = brokers[1].parts.context.acls
+        other = brokers[2].parts.loaded.rights
+        assert acls is not None and other is not None
+        brokers.run(acls.add(ORDERS, [ALICE_READS]))
+        alice = other.authorizer.identity(Principal("User", "alice"), "10.0.0.1")
+        brokers.until(lambda: alice.allows(READ, TOPIC, "orders"))
+    finally:
+        brokers.stop()
+
+
+def test_a_broker_that_may_not_act_for_the_cluster_is_told_nothing_and_sends_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger("kafkad"), "propagate", True)
+    brokers = Brokers(tmp_path, NETWORK, AUTHORIZER, "super.users=User:somebody")
+    with caplog.at_level(logging.INFO, "kafkad.audit"):
+        brokers.start(1, 2)
+        try:
+            brokers.until(lambda: "ClusterAction" in caplog.text, advance_ms=10)
+            assert "Principal = User:ANONYMOUS is Denied Operation = ClusterAction from host = 127.0.0.1" in caplog.text
+            assert not brokers[2].parts.replicas.metadata.is_here.is_set()
+        finally:
+            brokers.leave(2)
+            brokers.stop()
