@@ -141,7 +141,8 @@ async def load(platform: Platform, settings: Settings, on_progress: Callable[[Lo
         if settings.config.str("authorizer.class.name"):
             from kafkad.broker.rights import load_rights
 
-            rights = await load_rights(settings.config, store, platform.clock, platform.timers)
+            alone = platform.links is None
+            rights = await load_rights(settings.config, store, platform.clock, platform.timers, alone=alone)
         settings.follow(configs.topic)
         settings.override(cluster_wide=configs.cluster, per_broker=configs.broker)
         platform.server.limits = settings.limits()

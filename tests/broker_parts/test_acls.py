@@ -24,6 +24,7 @@ from kafkad.security.authorizer import Operation, PatternType, PermissionType, P
 from kafkad.timers import Timers
 from tests.broker_parts.several import NETWORK, Brokers
 from tests.fakes import FakeClock
+from tests.one_broker import OneBroker
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "security" / "acl-znodes.json"
 TOPIC, LITERAL, PREFIXED = ResourceType.TOPIC, PatternType.LITERAL, PatternType.PREFIXED
@@ -225,12 +226,23 @@ def test_a_broker_that_may_not_act_for_the_cluster_is_told_nothing_and_sends_not
 ) -> None:
     monkeypatch.setattr(logging.getLogger("kafkad"), "propagate", True)
     brokers = Brokers(tmp_path, NETWORK, AUTHORIZER, "super.users=User:somebody")
-    with caplog.at_level(logging.INFO, "kafkad.audit"):
+    with caplog.at_level(logging.INFO, "kafkad"):
         brokers.start(1, 2)
         try:
-            brokers.until(lambda: "ClusterAction" in caplog.text, advance_ms=10)
+            brokers.until(lambda: "= ClusterAction" in caplog.text, advance_ms=10)
             assert "Principal = User:ANONYMOUS is Denied Operation = ClusterAction from host = 127.0.0.1" in caplog.text
             assert not brokers[2].parts.replicas.metadata.is_here.is_set()
+            assert "come over the listener PLAINTEXT as User:ANONYMOUS, who has no right to" in caplog.text
         finally:
             brokers.leave(2)
             brokers.stop()
+
+
+@pytest.mark.parametrize(("everyone", "told"), [("true", True), ("false", False)])
+def test_an_authorizer_that_lets_everybody_pass_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, everyone: str, told: bool
+) -> None:
+    monkeypatch.setattr(logging.getLogger("kafkad"), "propagate", True)
+    OneBroker(tmp_path, AUTHORIZER, f"allow.everyone.if.no.acl.found={everyone}").stop()
+    assert ("everybody may do everything" in caplog.text) is told
+    assert "ClusterAction" not in caplog.text, "there is no other broker"
