@@ -340,7 +340,7 @@ class Listener:
             listener.resume_if_room()
 
     def logged_in(self, connection: Connection) -> None:
-        """It is known now who this is."""
+        """It is known now who this is, or that it may not log in."""
         self.server.lobby.leave(connection)
 
     def handshake_failed(self, handshake: Handshake) -> None:

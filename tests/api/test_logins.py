@@ -16,7 +16,7 @@ from kafkad.api.prepared import Grounds
 from kafkad.config import Config, load
 from kafkad.metrics import Family
 from kafkad.net.connection import Answer, Connection
-from kafkad.net.server import Server
+from kafkad.net.server import Limits, Server
 from kafkad.security.attempts import Attempts
 from kafkad.security.authorizer import ALLOW_ALL
 from kafkad.security.offer import ScramUsers, offer
@@ -115,7 +115,7 @@ class House:
             server.clock,
         )
         self.router = Router(self.logins)
-        self.listener = server.listen("SASL", "127.0.0.1", 0)
+        self.listener = server.listen("SASL", "127.0.0.1", 0, login=True)
         self.clients: list[Client] = []
         server.start(self.router)
 
@@ -145,9 +145,9 @@ def config(*settings: str) -> Config:
     )
 
 
-def at_home(scenario: Callable[[House], Awaitable[None]], *settings: str) -> None:
+def at_home(scenario: Callable[[House], Awaitable[None]], *settings: str, limits: Limits | None = None) -> None:
     async def main() -> None:
-        server = serving()
+        server = serving(limits)
         house = House(server, *settings)
         try:
             await asyncio.wait_for(scenario(house), 30)
@@ -351,6 +351,16 @@ def test_from_the_tenth_failure_on_an_address_waits_longer_and_longer_but_who_kn
         assert time.monotonic() - began < 0.4
 
     at_home(scenario, "connection.failed.authentication.delay.ms=1")
+
+
+def test_who_is_refused_is_told_so_also_when_the_time_to_log_in_is_over() -> None:
+    async def scenario(house: House) -> None:
+        client = await house.connect()
+        assert (await client.log_in(password="x")).error_code == 58
+        late = await house.connect()
+        assert await late.closed()
+
+    at_home(scenario, "connection.failed.authentication.delay.ms=400", limits=Limits(setup_ms=200))
 
 
 def test_a_suspect_address_has_few_at_the_door_at_once() -> None:

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.certificates import Authority
 from tests.supervisor.host import Host, free_ports
 
 pytestmark = pytest.mark.slow
@@ -20,13 +21,15 @@ KAFKAS = "org.apache.kafka.common.security"
 
 
 class SaslHost(Host):
-    def __init__(self, directory: Path, mechanism: str, jaas: str, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, directory: Path, mechanism: str, jaas: str, settings: Mapping[str, str], protocol: str = "SASL_PLAINTEXT"
+    ) -> None:
         name = f"listener.name.brokers.{mechanism.lower()}.sasl.jaas.config"
         super().__init__(
             directory,
             3,
             {
-                "listener.security.protocol.map": "CLIENTS:PLAINTEXT,BROKERS:SASL_PLAINTEXT",
+                "listener.security.protocol.map": f"CLIENTS:PLAINTEXT,BROKERS:{protocol}",
                 "inter.broker.listener.name": "BROKERS",
                 "sasl.enabled.mechanisms": mechanism,
                 "sasl.mechanism.inter.broker.protocol": mechanism,
@@ -85,6 +88,18 @@ def test_by_scram_with_a_password_that_is_set_when_they_are_there(tmp_path: Path
     finally:
         if host.alive():
             host.stop()
+
+
+def test_over_tls(tmp_path: Path) -> None:
+    authority = Authority()
+    jaas = f'{KAFKAS}.plain.PlainLoginModule required username="broker" password="pw" user_broker="pw";'
+    stores = {
+        "ssl.keystore.location": str(authority.issue().write(tmp_path / "broker.pem")),
+        "ssl.truststore.location": str(authority.write(tmp_path / "ca.pem")),
+    }
+    with SaslHost(tmp_path, "PLAIN", jaas, stores, "SASL_SSL") as host:
+        produce_and_consume(host, "encrypted")
+        assert "cannot log in" not in host.log
 
 
 def set_password(host: Host) -> None:
