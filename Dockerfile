@@ -8,12 +8,19 @@ ARG BASE=python:3.11.13-slim-bookworm
 
 FROM ${BASE} AS build
 WORKDIR /source
-RUN python3 -m venv /opt/kafkad
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1
+RUN python3 -m venv /opt/kafkad && python3 -m venv /opt/build
+COPY deploy/requirements.txt deploy/build-requirements.txt deploy/sbom.py deploy/
+RUN /opt/kafkad/bin/pip install --no-deps --require-hashes -r deploy/requirements.txt \
+    && /opt/build/bin/pip install --no-deps --require-hashes -r deploy/build-requirements.txt
 COPY pyproject.toml README.md ./
 COPY kafkad kafkad
 COPY kctl kctl
 COPY spark spark
-RUN /opt/kafkad/bin/pip install --no-cache-dir --disable-pip-version-check '.[fast,etl,security]'
+RUN /opt/build/bin/pip wheel --no-deps --no-build-isolation --wheel-dir /source/wheel . \
+    && /opt/kafkad/bin/pip install --no-deps wheel/*.whl \
+    && /opt/kafkad/bin/pip uninstall --yes --quiet pip setuptools \
+    && python3 deploy/sbom.py /opt/kafkad/lib/python3*/site-packages > /opt/kafkad/sbom.cdx.json
 
 FROM ${BASE}
 RUN useradd --system --uid 909 --home-dir /var/lib/kafkad --shell /usr/sbin/nologin kafkad \

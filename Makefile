@@ -3,7 +3,7 @@ BIN := .venv/bin
 PY := $(BIN)/python
 INSTALLED := .venv/.installed
 
-.PHONY: man deb run cluster sim test test-slow test-rest test-long test-all compatibility check fmt docs bench bench-cluster bench-txn spark test-spark bench-spark
+.PHONY: man deb lock audit run cluster sim test test-slow test-rest test-long test-all compatibility check fmt docs bench bench-cluster bench-txn bench-tls bench-quotas spark test-spark bench-spark
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -114,6 +114,25 @@ bench-cluster: $(INSTALLED)-test
 # TLS beside Kafka 3.9 and 4.3, on an idle machine; ARGS="--versions ''" for kafkad alone.
 bench-tls: $(INSTALLED)-test
 	$(PY) -m tests.bench.tls $(ARGS)
+
+# Versions and hashes of what the Debian package and the image contain. Look at the difference before it is committed.
+LOCKED := --quiet --generate-hashes --strip-extras --no-header --no-annotate --no-emit-find-links --no-emit-index-url
+$(INSTALLED)-audit: | .venv/bin/python
+	$(PYTHON) -m venv .venv/audit
+	.venv/audit/bin/pip install --quiet --disable-pip-version-check pip-tools pip-audit
+	touch $@
+
+lock: $(INSTALLED)-audit
+	.venv/audit/bin/pip-compile $(LOCKED) --upgrade --extra fast --extra etl --extra security -o deploy/requirements.txt pyproject.toml
+	echo hatchling | .venv/audit/bin/pip-compile $(LOCKED) --upgrade -o deploy/build-requirements.txt -
+
+# Known weaknesses of these packages; those that the registry says nothing of are named.
+audit: $(INSTALLED)-audit
+	.venv/audit/bin/pip-audit --progress-spinner off --disable-pip --require-hashes -r deploy/requirements.txt
+
+# How well quotas are held, beside Kafka 3.9 and 4.3; ARGS="--versions ''" for kafkad alone.
+bench-quotas: $(INSTALLED)-test
+	$(PY) -m tests.bench.quotas $(ARGS)
 
 # Transactions beside Kafka 3.9 and 4.3; ARGS="--only confluent --reps 1 --versions ''" for some of it on kafkad alone.
 bench-txn: $(INSTALLED)-test

@@ -19,13 +19,12 @@ from email.utils import formatdate
 from pathlib import Path
 from textwrap import indent
 
-from deploy import man
+from deploy import man, sbom
 
 SOURCE = Path(__file__).parents[1]
 PYTHON = Path("/usr/bin/python3")
 HOME = "usr/lib/kafkad"
 _LEAST_PYTHON = (3, 11)
-_EXTRAS = "fast,etl,security"
 _PROGRAMS = ("kafkad", "kctl")
 _MAINTAINER = "kafkad's makers <kafkad@localhost>"
 _SCRIPTS = ("postinst", "prerm", "postrm")
@@ -86,13 +85,35 @@ def _environment(root: Path, python: tuple[int, int], work: Path) -> Path:
     (home / "bin").mkdir()
     (home / "bin" / "python3").symlink_to(os.path.relpath(PYTHON, f"/{HOME}/bin"))
     (home / "pyvenv.cfg").write_text(f"home = {PYTHON.parent}\ninclude-system-site-packages = false\n")
-    pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
-    _run(*pip, "wheel", "--no-deps", "--wheel-dir", str(work), str(SOURCE))
-    (wheel,) = work.glob("kafkad-*.whl")
-    target = ("--target", str(packages), "--python-version", version, "--only-binary=:all:")
-    _run(*pip, "install", "--no-compile", *target, f"{wheel}[{_EXTRAS}]")
+    target = (
+        "--target",
+        str(packages),
+        "--python-version",
+        version,
+        "--only-binary=:all:",
+        "--no-deps",
+        "--no-compile",
+    )
+    _pip("install", *target, "--require-hashes", "-r", str(SOURCE / "deploy/requirements.txt"))
+    _pip("install", *target, str(_wheel(work)))
     shutil.rmtree(packages / "bin", ignore_errors=True)
     return packages
+
+
+def _wheel(work: Path) -> Path:
+    """kafkad's own, built by tools whose hashes are checked."""
+    tools = work / "tools"
+    requirements = str(SOURCE / "deploy/build-requirements.txt")
+    _pip("install", "--no-deps", "--target", str(tools), "--require-hashes", "-r", requirements)
+    built = ("--no-deps", "--no-build-isolation", "--wheel-dir", str(work), str(SOURCE))
+    _pip("wheel", *built, PYTHONPATH=str(tools))
+    (wheel,) = work.glob("kafkad-*.whl")
+    return wheel
+
+
+def _pip(*arguments: str, **environment: str) -> None:
+    pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
+    subprocess.run((*pip, *arguments), check=True, stdout=subprocess.DEVNULL, env={**os.environ, **environment})
 
 
 def _programs(root: Path) -> None:
@@ -130,6 +151,7 @@ def _watching(root: Path) -> None:
 def _documents(root: Path, version: str, packages: Path) -> None:
     documents = root / "usr/share/doc/kafkad"
     _written(documents / "copyright", _copyright(packages))
+    _zipped(documents / "sbom.cdx.json", sbom.text(packages))
     stamp = formatdate(int(os.environ.get("SOURCE_DATE_EPOCH", _last_change())))
     entry = f"kafkad ({version}) stable; urgency=medium\n\n  * See CHANGELOG.md.\n\n -- {_MAINTAINER}  {stamp}\n"
     _zipped(documents / "changelog", entry)
@@ -156,10 +178,8 @@ def _copyright(packages: Path) -> str:
 def _brought(packages: Path) -> Iterator[str]:
     for file in packages.glob("*.dist-info/METADATA"):
         told = HeaderParser().parsestr(file.read_text(errors="replace"))
-        classifiers = [line.rpartition(" :: ")[2] for line in told.get_all("Classifier", []) if "License" in line]
-        licence = told.get("License-Expression") or ", ".join(classifiers) or (told.get("License") or "").split("\n")[0]
         if told["Name"] != "kafkad":
-            yield f"  {told['Name']} {told['Version']}: {licence or 'see its files'}"
+            yield f"  {told['Name']} {told['Version']}: {sbom.licence(told)}"
 
 
 # What dpkg wants to know
