@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from kafkad import __version__, loggers
 from kafkad.config import Config, ConfigError, load
+from kafkad.config.exposed import exposed
 from kafkad.model import Endpoint
 
 BAD_CONFIGURATION = 2
@@ -93,7 +94,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _report(config: Config) -> int:
-    for warning in config.warnings:
+    for warning in (*config.warnings, *exposed(config)):
         print(f"warning: {warning}")
     if config.encrypts:
         from datetime import UTC, datetime

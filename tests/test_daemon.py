@@ -264,6 +264,35 @@ def test_metrics_health_and_readiness(tmp_path: Path) -> None:
         assert get("/ready")
 
 
+@pytest.mark.parametrize("insecure", ["false", "true"])
+def test_a_listener_without_tls_that_others_reach_is_told_until_it_is_meant(tmp_path: Path, insecure: str) -> None:
+    port = free_port()
+    broker = KafkadProcess(tmp_path, {"http.listener": f"127.0.0.1:{port}", "kafkad.insecure": insecure})
+    broker.settings["listeners"] = f"PLAINTEXT://0.0.0.0:{broker.port}"
+    broker.settings["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{broker.port}"
+    told = "listener PLAINTEXT is PLAINTEXT on 0.0.0.0: anybody who reaches it"
+    with broker:
+        pages = [
+            urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=SECONDS).read().decode()
+            for path in ("/health", "/metrics")
+        ]
+        doctor = subprocess.run(
+            [sys.executable, "-m", "kctl", "-b", broker.bootstrap, "doctor", "--only", "exposed"],
+            capture_output=True,
+            text=True,
+        )
+    if insecure == "true":
+        assert told not in broker.log
+        assert pages[0] == "ok\n"
+        assert "\nkafkad_exposed_listeners 0\n" in pages[1]
+        assert doctor.returncode == 0, doctor
+    else:
+        assert broker.log.count(told) == 1
+        assert pages[0].startswith(f"ok\nexposed: {told}")
+        assert "\nkafkad_exposed_listeners 1\n" in pages[1]
+        assert told in doctor.stdout
+
+
 def test_address_in_use(tmp_path: Path) -> None:
     with KafkadProcess(tmp_path / "first") as first:
         second = KafkadProcess(tmp_path / "second", {"listeners": f"PLAINTEXT://127.0.0.1:{first.port}"})

@@ -31,6 +31,7 @@ from kafkad.broker.supervised import Supervised
 from kafkad.broker.takeover import tell_of_damage, tell_of_offline
 from kafkad.clock import SystemClock
 from kafkad.config import Config, ConfigError, ZooKeeperAddress
+from kafkad.config.exposed import exposed
 from kafkad.controller.registration import OtherCluster, refuse_other_cluster
 from kafkad.log.checkpoint import CheckpointError
 from kafkad.log.directories import DirectoryLockedError, ForeignDirectoryError
@@ -352,9 +353,12 @@ class Daemon:
         health = self._lifecycle.health()
         damaged = [f"damaged: {damage.text(tp)}" for tp, damage in self._logs.damages.kept()]
         problem = self._problem_of_store()
-        return Condition(health.good, "\n".join([health.text, *damaged, *([problem] if problem else [])]))
+        open_to_all = [f"exposed: {why}" for why in exposed(self._settings.config)]
+        return Condition(health.good, "\n".join([health.text, *damaged, *([problem] if problem else []), *open_to_all]))
 
     def _announce(self, parts: Parts, store: MetadataStore) -> None:
+        for why in exposed(self._settings.config):
+            log.warning("%s", why)
         self._lifecycle.enter(BrokerState.RUNNING)
         listeners = ", ".join(map(str, self._server.listeners))
         topics = len(parts.replicas.metadata.topics)

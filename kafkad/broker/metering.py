@@ -14,6 +14,7 @@ from kafkad.broker.lifecycle import Lifecycle
 from kafkad.broker.partition_metrics import log_families, partition_families
 from kafkad.cleaner.cleaner import Cleaner
 from kafkad.config import Config
+from kafkad.config.exposed import exposed
 from kafkad.controller.controller import Controller
 from kafkad.group.committing import OffsetCommitter
 from kafkad.group.coordinator import GroupCoordinator
@@ -94,6 +95,7 @@ def registry(
         verifier.collect,
         transactions,
         quotas,
+        lambda: gauges("kafkad", {"exposed_listeners": len(exposed(config()))}, "Reached by others, without TLS"),
         lambda: idle_families(idle()),
         build_families,
         process_families,

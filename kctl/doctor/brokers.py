@@ -59,11 +59,19 @@ def directories(facts: Facts) -> Iterator[Finding]:
 
 def damaged_logs(facts: Facts) -> Iterator[Finding]:
     """Damaged logs of kafkad brokers with an http.listener; no other broker tells."""
-    for broker, places in facts.damaged.items():
-        for place in places:
+    for broker, told in facts.health.items():
+        for place in told.damaged:
             partition = place.partition(": ")[0]
             fix = f"log of broker {broker}; kctl check-log DIRECTORY there"
             yield Finding(Severity.ERROR, f"a log is damaged: {place}", (partition,), fix, "logs are damaged")
+
+
+def exposed_listeners(facts: Facts) -> Iterator[Finding]:
+    """Those of kafkad brokers with an http.listener; no other broker tells."""
+    for broker, told in facts.health.items():
+        for listener in told.exposed:
+            what, _, fix = listener.partition("; ")
+            yield Finding(Severity.WARN, what, (f"broker/{broker}",), fix, "listeners without TLS are open to others")
 
 
 def filling(facts: Facts) -> Iterator[Finding]:
@@ -183,6 +191,12 @@ CHECKS = (
     Check("controller", "A cluster without a controller.", no_controller),
     Check("disks", "Log directories that are offline or nearly full.", directories, (DIRECTORIES,)),
     Check("damage", "Damaged logs of kafkad brokers with an http.listener.", damaged_logs, (BROKER_SETTINGS, HEALTH)),
+    Check(
+        "exposed",
+        "Listeners without TLS that other machines reach, of kafkad brokers with an http.listener.",
+        exposed_listeners,
+        (BROKER_SETTINGS, HEALTH),
+    ),
     Check("filling", "Disks that will soon be full, with --sample.", filling, (DIRECTORIES,)),
     Check("leaders", "Brokers that lead far more partitions than others.", leaders),
     Check("racks", "Brokers without a rack.", racks),

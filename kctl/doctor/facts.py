@@ -13,7 +13,7 @@ from kctl.acls.bindings import Binding
 from kctl.brokers.facts import BrokerFacts, broker_facts
 from kctl.command.choosing import Choice
 from kctl.configs.resources import Resource, described
-from kctl.doctor.health import damage, listener_of
+from kctl.doctor.health import Told, listener_of, told
 from kctl.errors import KctlError
 from kctl.groups.culprits import judge, suspects
 from kctl.groups.group import REBALANCING, Group, labels
@@ -92,8 +92,8 @@ class Facts(NamedTuple):
     growth: Mapping[tuple[int, str], float] = {}
     """Bytes a second by which the free space of a broker's directory shrinks, where it was looked at twice."""
     certificate_days: float | None = None
-    damaged: Mapping[int, tuple[str, ...]] = {}
-    """Damaged places in logs, of each broker that says them at /health."""
+    health: Mapping[int, Told] = {}
+    """What each broker says of itself at /health."""
     unseen: Mapping[str, tuple[KctlError, ...]] = {}
     """Facts that checks need and that could not be read, or not all of them, with the errors."""
 
@@ -175,7 +175,7 @@ def _with_settings(session: Session, facts: Facts, answering: Iterable[int]) -> 
 
 def _with_health(facts: Facts) -> Facts:
     """Brokers that have `http.listener`, a setting of kafkad, are asked there; others have nothing to say."""
-    found: dict[int, tuple[str, ...]] = {}
+    found: dict[int, Told] = {}
     unseen = []
     for broker in facts.brokers:
         setting = facts.broker_settings.get(broker.id, {}).get("http.listener")
@@ -183,11 +183,11 @@ def _with_health(facts: Facts) -> Facts:
         if where is None:
             continue
         try:
-            found[broker.id] = tuple(damage(*where))
+            found[broker.id] = told(*where)
         except OSError as error:
-            what = f"broker {broker.id} cannot be asked for damaged logs at http://{where[0]}:{where[1]}/health"
+            what = f"broker {broker.id} cannot be asked how it is at http://{where[0]}:{where[1]}/health"
             unseen.append(KctlError(f"{what}: {error}"))
-    return facts._replace(damaged=found).without(HEALTH, unseen)
+    return facts._replace(health=found).without(HEALTH, unseen)
 
 
 def _with_groups(session: Session, facts: Facts) -> Facts:

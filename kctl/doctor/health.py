@@ -1,10 +1,11 @@
-"""The /health report of a kafkad broker, with damaged logs in it: Kafka's protocol has no place for that."""
+"""The /health report of a kafkad broker, with what Kafka's protocol has no place for: damage, exposed listeners."""
 
 from __future__ import annotations
 
 from http.client import HTTPConnection, HTTPException
+from typing import NamedTuple
 
-_DAMAGED = "damaged: "
+_DAMAGED, _EXPOSED = "damaged: ", "exposed: "
 _TIMEOUT_S = 3.0
 _ANY = ("", "0.0.0.0", "::", "[::]")
 
@@ -18,8 +19,15 @@ def listener_of(setting: str | None, broker_host: str) -> tuple[str, int] | None
     return (broker_host if host in _ANY else host.strip("[]")), int(port)
 
 
-def damage(host: str, port: int) -> list[str]:
-    """The damaged places that the broker tells of. OSError when it cannot be asked."""
+class Told(NamedTuple):
+    damaged: tuple[str, ...]
+    """Places in logs."""
+    exposed: tuple[str, ...]
+    """Listeners that others could read along."""
+
+
+def told(host: str, port: int) -> Told:
+    """What the broker says of itself. OSError when it cannot be asked."""
     connection = HTTPConnection(host, port, timeout=_TIMEOUT_S)
     try:
         connection.request("GET", "/health")
@@ -28,4 +36,7 @@ def damage(host: str, port: int) -> list[str]:
         raise OSError(f"no HTTP there: {error!r}") from error
     finally:
         connection.close()
-    return [line.removeprefix(_DAMAGED) for line in lines if line.startswith(_DAMAGED)]
+    damaged, exposed = (
+        tuple(line.removeprefix(kind) for line in lines if line.startswith(kind)) for kind in (_DAMAGED, _EXPOSED)
+    )
+    return Told(damaged, exposed)

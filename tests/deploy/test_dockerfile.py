@@ -111,6 +111,8 @@ class Replay:
             source = self.stages[words.pop(0).removeprefix("--from=")]
         *names, target = words
         place = f"{self.root}{Path(self.workdir) / target}"
+        if target.endswith("/"):
+            self.script += f"mkdir -p {place}\n"
         for name in names:
             found = f"{source}/{name.lstrip('/')}"
             self.script += (

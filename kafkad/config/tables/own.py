@@ -133,6 +133,12 @@ SETTINGS: tuple[Setting, ...] = (
         "Take tokens of OAUTHBEARER that nobody has signed, as Kafka does by default: only for trials.",
     ),
     boolean(
+        "kafkad.insecure",
+        False,
+        MEDIUM,
+        "Listeners without TLS that others reach are meant to be so: no warning in the log, at /health, in metrics.",
+    ),
+    boolean(
         "kafkad.strict.permissions",
         False,
         MEDIUM,

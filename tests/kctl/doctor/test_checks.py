@@ -13,6 +13,7 @@ from kctl.brokers.facts import BrokerFacts
 from kctl.doctor.command import CHECKS, look, not_looked_at
 from kctl.doctor.facts import DIRECTORIES, Facts, grown, retention_ms
 from kctl.doctor.finding import Finding, Severity
+from kctl.doctor.health import Told
 from kctl.errors import KctlError
 from kctl.groups.committed import Commit
 from kctl.groups.group import Group, Member
@@ -126,6 +127,13 @@ def test_ids_are_unique() -> None:
         ("disks", {"directories": (LogDir(1, "/d", None, None, KctlError("x"), ()),)}, ERROR, "is offline"),
         ("filling", {"growth": {(1, "/d"): 50 / 86_400 / 3}}, WARN, "full in 3d00h"),
         ("filling", {"growth": {(1, "/d"): 50 / 3600}}, ERROR, "full in 1h00m"),
+        ("damage", {"health": {1: Told(("t-0: cut",), ())}}, ERROR, "a log is damaged: t-0: cut"),
+        (
+            "exposed",
+            {"health": {1: Told((), ("listener A is PLAINTEXT; give it TLS",))}},
+            WARN,
+            "listener A is PLAINTEXT",
+        ),
         ("acls", {"acls": (ALLOWED,)}, WARN, "ACLs let everybody"),
         ("unmatched-acls", {"acls": (ALLOWED._replace(host="10.0.0.0/8"),)}, WARN, "1 ACL that can never match"),
         ("unmatched-acls", {"acls": (ALLOWED._replace(operation="ClusterAction"),)}, WARN, "1 ACL that can never"),

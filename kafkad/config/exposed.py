@@ -1,0 +1,24 @@
+"""Listeners that anybody on the network could read along, or speak to as anybody: right for a try, and told until it is
+said to be meant."""
+
+from __future__ import annotations
+
+from kafkad.config.config import Config
+
+_THIS_MACHINE = ("127.", "::1", "localhost")
+_READABLE = {
+    "PLAINTEXT": "anybody who reaches it may do what User:ANONYMOUS may, and all that is sent can be read on the way",
+    "SASL_PLAINTEXT": "all that is sent can be read on the way, passwords of PLAIN included",
+}
+
+
+def exposed(config: Config) -> list[str]:
+    """What is wrong with each of them; nothing with `kafkad.insecure=true`."""
+    if config.bool("kafkad.insecure"):
+        return []
+    return [
+        f"listener {endpoint.listener} is {endpoint.protocol} on {endpoint.host or 'every interface'}: "
+        f"{_READABLE[endpoint.protocol]}; give it TLS (see docs/security.md), or say kafkad.insecure=true"
+        for endpoint in config.listeners
+        if endpoint.protocol in _READABLE and not endpoint.host.startswith(_THIS_MACHINE)
+    ]

@@ -1,0 +1,39 @@
+"""Listeners that others could read along are named, until they are said to be meant."""
+
+from __future__ import annotations
+
+import pytest
+
+from kafkad.config import load
+from kafkad.config.exposed import exposed
+
+
+def listening(listeners: str, *settings: str) -> list[str]:
+    protocols = "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,IN:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SSL:SSL"
+    return exposed(load(None, [f"listeners={listeners}", protocols, "inter.broker.listener.name=IN", *settings], {}))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.1.5", "localhost", "[::1]"])
+def test_this_machine_is_nobody_else(host: str) -> None:
+    assert listening(f"IN://{host}:9092") == []
+
+
+@pytest.mark.parametrize(("host", "where"), [("", "every interface"), ("0.0.0.0", "0.0.0.0"), ("10.0.0.1", "10.0.0.1")])
+def test_a_listener_without_tls_is_named(host: str, where: str) -> None:
+    [told] = listening(f"IN://{host}:9092", "advertised.listeners=IN://kafka:9092")
+    assert told.startswith(
+        f"listener IN is PLAINTEXT on {where}: anybody who reaches it may do what User:ANONYMOUS may"
+    )
+    assert told.endswith("; give it TLS (see docs/security.md), or say kafkad.insecure=true")
+
+
+def test_each_of_several() -> None:
+    found = listening(
+        "IN://127.0.0.1:9092,PLAINTEXT://10.0.0.1:9093",
+        "advertised.listeners=IN://127.0.0.1:9092,PLAINTEXT://10.0.0.1:9093",
+    )
+    assert [told.split()[1] for told in found] == ["PLAINTEXT"]
+
+
+def test_who_means_it_is_told_nothing() -> None:
+    assert listening("IN://0.0.0.0:9092", "advertised.listeners=IN://kafka:9092", "kafkad.insecure=true") == []
