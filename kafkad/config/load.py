@@ -20,6 +20,8 @@ KAFKAS_DEFAULTS: dict[str, Value] = {
 }
 """Settings whose kafkad default differs: a `server.properties` that leaves them out means Kafka's."""
 
+_MAY_BE_EMPTY = "ssl.endpoint.identification.algorithm"
+"""Here nothing means none; in other settings it means that the default holds."""
 _IDS = ("broker.id", "node.id")
 
 
@@ -133,7 +135,7 @@ class _Loader:
         self._forget(entry.name)
         if setting is None:
             self._unknown(entry)
-        elif entry.text:
+        elif entry.text or (entry.text is not None and entry.name.endswith(_MAY_BE_EMPTY)):
             self._set(entry, setting, entry.text)
 
     def _forget(self, name: str) -> None:

@@ -345,3 +345,14 @@ def test_the_login_at_zookeeper() -> None:
     ):
         [found] = problems(None, server, *settings)
         assert problem in found
+
+
+@pytest.mark.parametrize("line", ["{}=\n", '{}: ""\n'])
+def test_hosts_of_peers_are_not_looked_at_where_the_algorithm_is_empty(tmp_path: Path, line: str) -> None:
+    name = "ssl.endpoint.identification.algorithm"
+    file = "server.properties" if "=" in line else "kafkad.yaml"
+    for each in (name, f"listener.name.plaintext.{name}"):
+        config = load(write(tmp_path, file, line.format(each)), [], {})
+        assert config.for_listener("PLAINTEXT", name) == ""
+        assert load(None, [f"{each}="], {}).for_listener("PLAINTEXT", name) == ""
+    assert load(None, [], {}).str(name) == "https"

@@ -1,0 +1,206 @@
+"""TLS settings of a listener, contexts out of them, and how a broker's stores are watched."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+from kafkad.broker.tls import BrokerTls, problems
+from kafkad.config import load
+from kafkad.security.tls_contexts import Material, client_context, refuses_itself, server_context, users_of
+from kafkad.security.tls_settings import TLS_1_3_SUITES, TlsError, TlsSettings, openssl_name
+from tests.certificates import DAY, Authority
+from tests.fakes import FakeClock
+
+AUTHORITY = Authority()
+ISSUED = AUTHORITY.issue()
+
+
+def settings(tmp_path: Path, *more: str, listener: str = "SSL") -> TlsSettings:
+    keys, trusted = tmp_path / "keys.pem", tmp_path / "ca.pem"
+    if not keys.exists():
+        ISSUED.write(keys)
+    AUTHORITY.write(trusted)
+    base = [f"listeners={listener}://:9093", f"{MAP}=SSL:SSL,{listener}:SSL", f"inter.broker.listener.name={listener}"]
+    stores = [f"ssl.keystore.location={keys}", f"ssl.truststore.location={trusted}"]
+    return TlsSettings.of(load(None, [*base, "advertised.listeners=", *stores, *more], {}), listener)
+
+
+MAP = "listener.security.protocol.map"
+
+
+@pytest.mark.parametrize(
+    "java, openssl",
+    [
+        ("TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", "ECDHE-RSA-AES256-GCM-SHA384"),
+        ("TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "ECDHE-ECDSA-AES128-GCM-SHA256"),
+        ("TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", "ECDHE-ECDSA-CHACHA20-POLY1305"),
+        ("TLS_DHE_RSA_WITH_AES_256_GCM_SHA384", "DHE-RSA-AES256-GCM-SHA384"),
+        ("TLS_RSA_WITH_AES_128_CBC_SHA", "AES128-SHA"),
+        ("TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA384", "ECDHE-RSA-AES256-SHA384"),
+    ],
+)
+def test_suites_have_other_names_in_java(java: str, openssl: str) -> None:
+    assert openssl_name(java) == openssl
+    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ciphers(openssl)
+
+
+def test_suites_of_tls_1_2_can_be_chosen(tmp_path: Path) -> None:
+    chosen = ["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", *sorted(TLS_1_3_SUITES)]
+    context = server_context(Material.read(settings(tmp_path, f"ssl.cipher.suites={','.join(chosen)}")))
+    old = {each["name"] for each in context.get_ciphers() if each["protocol"] != "TLSv1.3"}
+    assert old == {"ECDHE-ECDSA-AES128-GCM-SHA256"}
+    assert (context.minimum_version, context.maximum_version) == (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3)
+    assert context.num_tickets == 0
+
+
+@pytest.mark.parametrize(
+    "more, why",
+    [
+        ("ssl.cipher.suites=TLS_AES_256_GCM_SHA384", "leaves out TLS_AES_128_GCM_SHA256, TLS_CHACHA20"),
+        (f"ssl.cipher.suites={','.join(TLS_1_3_SUITES)}", "has none of TLS 1.2"),
+        (f"ssl.cipher.suites=TLS_NULL,{','.join(TLS_1_3_SUITES)}", "OpenSSL has no TLS_NULL"),
+        ("ssl.enabled.protocols=TLSv1.1,TLSv1.2", "TLSv1.1 cannot be used"),
+        ("ssl.keystore.key=x", "set either ssl.keystore.location or ssl.keystore.key"),
+        ("ssl.truststore.certificates=x", "set either ssl.truststore.location or"),
+        ("ssl.principal.mapping.rules=RULE:broken", "ssl.principal.mapping.rules: Invalid rule"),
+        ("listener.name.ssl.ssl.enabled.protocols=SSLv3", "SSLv3 cannot be used"),
+    ],
+)
+def test_what_cannot_be_had_is_refused(tmp_path: Path, more: str, why: str) -> None:
+    with pytest.raises(TlsError) as refused:
+        found = settings(tmp_path, more)
+        server_context(Material.read(found))
+        users_of(found)
+    assert why in str(refused.value)
+
+
+def test_certificates_of_clients_need_somebody_who_is_trusted(tmp_path: Path) -> None:
+    with pytest.raises(TlsError, match="who has issued the certificates of clients"):
+        server_context(Material.read(settings(tmp_path, "ssl.client.auth=requested", "ssl.truststore.location=")))
+
+
+def test_settings_of_a_listener_go_before_those_of_all(tmp_path: Path) -> None:
+    found = settings(
+        tmp_path, "ssl.client.auth=required", "listener.name.outside.ssl.client.auth=none", listener="OUTSIDE"
+    )
+    assert found.client_auth == "none"
+
+
+def test_a_broker_must_be_able_to_connect_to_itself(tmp_path: Path) -> None:
+    def why(host: str, *more: str) -> str | None:
+        material = Material.read(settings(tmp_path, "ssl.client.auth=required", *more))
+        return refuses_itself(server_context(material), client_context(material), host)
+
+    assert why("localhost") is None
+    assert "elsewhere" in (why("elsewhere") or "")
+    assert why("elsewhere", "ssl.endpoint.identification.algorithm=") is None
+    AUTHORITY.issue(usages=[ExtendedKeyUsageOID.SERVER_AUTH]).write(tmp_path / "keys.pem")
+    assert why("localhost") is not None
+
+
+# -- watching ----------------------------------------------------------------------------------------------------------
+
+
+class Watched:
+    def __init__(self, directory: Path, *more: str) -> None:
+        self.clock = FakeClock(now_ms=_now_ms())
+        self.keys = ISSUED.write(directory / "keys.pem")
+        stores = (
+            f"ssl.keystore.location={self.keys}",
+            f"ssl.truststore.location={AUTHORITY.write(directory / 'ca.pem')}",
+        )
+        fixed = "listeners=SSL://localhost:9093", "security.inter.broker.protocol=SSL", "ssl.client.auth=required"
+        self.config = load(None, [*fixed, *stores, *more], {})
+        self.loop = asyncio.new_event_loop()
+        self.tls = BrokerTls(self.config, self.loop, self.clock)
+
+    @property
+    def context(self) -> Any:
+        server = self.tls.server("SSL")
+        assert server is not None
+        return server.context
+
+
+def _now_ms() -> int:
+    from kafkad.clock import SystemClock
+
+    return SystemClock().now_ms()
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Iterator[Watched]:
+    made = Watched(tmp_path)
+    yield made
+    made.loop.close()
+
+
+def test_only_what_has_changed_is_read_again(watched: Watched) -> None:
+    before = watched.context
+    watched.tls.refresh(watched.config)
+    assert watched.context is before
+    AUTHORITY.issue().write(watched.keys)
+    watched.tls.refresh(watched.config)
+    renewed = watched.context
+    assert renewed is not before
+    watched.tls.refresh(watched.config, every=True)
+    assert watched.context is not renewed
+    assert watched.tls.server("PLAINTEXT") is None
+
+
+def test_what_is_no_good_is_told_once_until_it_changes(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
+    before = watched.context
+    AUTHORITY.issue(usages=[ExtendedKeyUsageOID.SERVER_AUTH]).write(watched.keys)
+    for _ in range(3):
+        watched.tls.refresh(watched.config)
+    assert caplog.text.count("brokers could not connect to each other with it") == 1
+    assert watched.context is before
+    watched.keys.write_text("half of")
+    watched.tls.refresh(watched.config)
+    assert caplog.text.count("keeps the keys and certificates it has") == 2
+    AUTHORITY.issue().write(watched.keys)
+    watched.tls.refresh(watched.config)
+    assert watched.context is not before
+
+
+def test_the_end_of_a_certificate_is_told_three_times(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
+    told = []
+    for day in range(1, 90):
+        watched.clock.advance(86_400_000)
+        caplog.clear()
+        watched.tls.warn_of_expiry()
+        if caplog.text:
+            told.append((90 - day, caplog.text.split("expires in ")[1].split()[0]))
+    assert [days for days, _ in told] == [30, 7, 1]
+    families = {family.name: family for family in watched.tls.collect()}
+    [(labels, seconds)] = families["kafkad_tls_certificate_expiry_seconds"].samples
+    assert labels == (("listener", "SSL"),)
+    assert 0 < seconds < 90_000
+
+
+def test_rules_for_a_change_of_names_can_be_lifted(tmp_path: Path) -> None:
+    watched = Watched(tmp_path, "ssl.allow.dn.changes=true", "ssl.allow.san.changes=true")
+    before = watched.context
+    AUTHORITY.issue("another", names=["localhost"]).write(watched.keys)
+    watched.tls.refresh(watched.config)
+    assert watched.context is not before
+    watched.loop.close()
+
+
+def test_a_check_finds_an_end_that_has_come_and_a_chain_that_does_not_hang_together(tmp_path: Path) -> None:
+    from datetime import UTC, datetime
+
+    watched = Watched(tmp_path)
+    watched.loop.close()
+    assert not list(problems(watched.config, datetime.now(UTC)))
+    [late] = problems(watched.config, datetime.now(UTC) + 91 * DAY)
+    assert "expired on" in late
+    watched.keys.write_text(ISSUED.key_pem() + ISSUED.certificate_pem + Authority("Another").pem)
+    [apart] = problems(watched.config, datetime.now(UTC))
+    assert "CN=Another follows CN=localhost, but CN=Test CA has issued that" in apart
