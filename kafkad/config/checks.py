@@ -171,6 +171,9 @@ def _own_login(config: Config) -> list[str]:
     if mechanism not in enabled:
         names = ", ".join(enabled)
         return [f"sasl.mechanism.inter.broker.protocol={mechanism} is not enabled at listener {listener}, only {names}"]
+    if mechanism == "OAUTHBEARER":
+        others = ", ".join(name for name in LOGIN_MODULES if name != mechanism)
+        return [f"sasl.mechanism.inter.broker.protocol={mechanism}: brokers log in at each other by {others}"]
     if _jaas(config, listener, mechanism) is not None:
         return []  # said already
     module = config.jaas(listener, mechanism)

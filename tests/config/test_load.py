@@ -356,3 +356,11 @@ def test_hosts_of_peers_are_not_looked_at_where_the_algorithm_is_empty(tmp_path:
         assert config.for_listener("PLAINTEXT", name) == ""
         assert load(None, [f"{each}="], {}).for_listener("PLAINTEXT", name) == ""
     assert load(None, [], {}).str(name) == "https"
+
+
+def test_brokers_do_not_log_in_at_each_other_by_tokens() -> None:
+    unsecured = "kafkad.oauthbearer.unsecured=true"
+    mechanism = "sasl.mechanism.inter.broker.protocol=OAUTHBEARER"
+    assert load(None, [*SASL, unsecured, mechanism], {}).warnings == ()
+    [problem] = problems(None, *SASL, unsecured, mechanism, "zookeeper.connect=zk:2181")
+    assert problem.endswith(f"{mechanism}: brokers log in at each other by PLAIN, SCRAM-SHA-256, SCRAM-SHA-512")
