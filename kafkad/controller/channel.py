@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kafkad.errors import KafkaError
 from kafkad.model import BrokerInfo
+from kafkad.wire.messages.api_versions import ApiVersionsRequest
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kafkad.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkad.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
@@ -25,9 +26,6 @@ Response = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
 OnResponse = Callable[[Response], None]
 
 RETRY_MS = 100
-MS_PER_PARTITION = 2
-"""The time a request is given for each partition that it names, beyond what a broker has to answer any request: on a
-slow disk, under load."""
 
 
 class Channel(Protocol):
@@ -35,6 +33,9 @@ class Channel(Protocol):
 
     async def send(self, request: Request) -> Response:
         """Raises OSError or KafkaError when there is no answer; the request may then have been carried out or not."""
+
+    async def greet(self, timeout_ms: float) -> None:
+        """Returns when the broker answers what needs no work. OSError when it does not, in that time."""
 
     async def close(self) -> None: ...
 
@@ -67,6 +68,9 @@ class LocalChannel(Channel):
             return await self._replicas.update_metadata(request)
         return await self._replicas.stop_replica(request)
 
+    async def greet(self, timeout_ms: float) -> None:
+        pass
+
     async def close(self) -> None:
         pass
 
@@ -81,6 +85,9 @@ class RemoteChannel(Channel):
     async def send(self, request: Request) -> Response:
         response: Response = await self._link.call(request, timeout_ms=self._timeout_ms)
         return response
+
+    async def greet(self, timeout_ms: float) -> None:
+        await self._link.call(ApiVersionsRequest(), timeout_ms=round(timeout_ms))
 
     async def close(self) -> None:
         self._link.close()
@@ -120,12 +127,9 @@ class BrokerQueue:
         return len(self._queue)
 
     @property
-    def silent_ms(self) -> float:
-        """How long the request in flight has waited for its answer, beyond what its size explains."""
-        if not self._queue:
-            return 0
-        request, _, _ = self._queue[0]
-        return max(self._now_ms() - self._since_ms - MS_PER_PARTITION * _partitions(request), 0)
+    def unanswered_ms(self) -> float:
+        """How long the request in flight has waited for its answer."""
+        return self._now_ms() - self._since_ms if self._queue else 0
 
     def replicas_at_once(self, wanted: int) -> int:
         """How many replicas a LeaderAndIsr may name: `wanted`, but the first one has all. With it Kafka begins to write
@@ -175,7 +179,3 @@ class BrokerQueue:
                     log.warning("broker %d did not answer %s; resending until it does: %s", self._broker, name, e)
                     told = True
                 await self._sleep(RETRY_MS)
-
-
-def _partitions(request: Request) -> int:
-    return sum(len(topic.partition_states) for topic in request.topic_states)

@@ -263,8 +263,16 @@ class Leadership:
     def _queue(self, broker: BrokerInfo) -> BrokerQueue:
         return BrokerQueue(broker.id, self.parts.connect(broker), self.parts.sleep, self.parts.now_ms)
 
-    def silent_ms(self, broker: int) -> float:
-        return self._queues[broker].silent_ms
+    def unanswered_ms(self, broker: int) -> float:
+        return self._queues[broker].unanswered_ms
+
+    async def greet(self, broker: BrokerInfo, timeout_ms: float) -> None:
+        """Over a connection of its own. OSError when the broker does not answer."""
+        channel = self.parts.connect(broker)
+        try:
+            await channel.greet(timeout_ms)
+        finally:
+            await channel.close()
 
     def ask_idle(self, brokers: Iterable[int], idle_ms: float) -> None:
         """Sends brokers that had nothing to answer for so long the list of all brokers, which they have already."""

@@ -1,7 +1,8 @@
 """Watches that the brokers answer the controller: a network may be cut that the metadata store is not on.
 
-A registered broker that leaves a request unanswered for too long counts as dead until it answers: others lead what it
-led, and it is in no ISR. That is as safe as with a session that ends while its broker lives. The broker may think that
+A registered broker that leaves a request unanswered for too long, and a greeting beside it, counts as dead until it
+answers: others lead what it led, and it is in no ISR. Who only has much to do, as one that makes thousands of logs,
+answers the greeting. That is as safe as with a session that ends while its broker lives. The broker may think that
 it leads, but its high watermark stands, for its followers have left it, and its AlterPartition is refused.
 
 A controller that reaches less than half of the registered brokers, itself included, is cut off itself. It raises
@@ -10,12 +11,14 @@ A controller that reaches less than half of the registered brokers, itself inclu
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from kafkad.controller.brokers import Brokers
 from kafkad.controller.leadership import Leadership
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.model import BrokerInfo
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +55,15 @@ class Reachability:
         self._patience_ms = patience_ms
         self._on_return = on_return
         self._checked_ms = self._awake_since_ms = lead.parts.now_ms()
+        self._greetings: dict[int, asyncio.Task[None]] = {}
+        self._heard_ms: dict[int, float] = {}
+        """When brokers last answered a greeting."""
+
+    async def close(self) -> None:
+        greetings = list(self._greetings.values())
+        for greeting in greetings:
+            greeting.cancel()
+        await asyncio.gather(*greetings, return_exceptions=True)
 
     async def check(self) -> None:
         """Raises CutOff."""
@@ -60,9 +72,10 @@ class Reachability:
             self._awake_since_ms = now_ms  # this process did not run: answers may have come that were not read
         self._checked_ms = now_ms
         for broker, info in list(self._state.unreachable.items()):
-            if self._lead.silent_ms(broker) >= self._patience_ms:
+            if self._lead.unanswered_ms(broker) >= self._patience_ms:
                 await self._lead.probe(info, self._on_return)  # over a new connection
         others = self._state.brokers.keys() - {self._lead.parts.broker}
+        self._greet(broker for broker in others if self._lead.unanswered_ms(broker) >= self.interval_ms)
         silent = sorted(broker for broker in others if self._is_silent(broker, now_ms))
         self._lead.ask_idle(others, self.interval_ms)
         if silent:
@@ -71,9 +84,24 @@ class Reachability:
                 raise CutOff(sorted([*silent, *self._state.unreachable]), registered)
             await self._give_up(silent)
 
+    def _greet(self, brokers: Iterable[int]) -> None:
+        for broker in brokers:
+            if broker not in self._greetings:
+                greeting = self._until_greeted(self._state.brokers[broker])
+                self._greetings[broker] = asyncio.get_running_loop().create_task(greeting)
+
+    async def _until_greeted(self, info: BrokerInfo) -> None:
+        try:
+            await self._lead.greet(info, self._patience_ms)
+            self._heard_ms[info.id] = self._lead.parts.now_ms()
+        except (OSError, KafkaError):
+            pass  # it is asked again at the next check
+        finally:
+            del self._greetings[info.id]
+
     def _is_silent(self, broker: int, now_ms: float) -> bool:
-        silent_ms = self._lead.silent_ms(broker)
-        return min(silent_ms, now_ms - self._awake_since_ms) >= self._patience_ms
+        heard_ms = max(self._awake_since_ms, self._heard_ms.get(broker, 0))
+        return min(self._lead.unanswered_ms(broker), now_ms - heard_ms) >= self._patience_ms
 
     async def _give_up(self, silent: list[int]) -> None:
         for broker in silent:

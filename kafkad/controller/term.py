@@ -130,6 +130,8 @@ class Term:
         for timer in (self._balancing, self._checking):
             if timer is not None:
                 timer.cancel()
+        if self._reachability is not None:
+            await self._reachability.close()
         await self.lead.close()
 
     async def _finalize_features(self) -> None:

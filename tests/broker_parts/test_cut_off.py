@@ -148,3 +148,17 @@ def test_a_broker_that_is_cut_off_and_restarted_is_a_new_one(three: Brokers) -> 
     three.until(lambda: known(three, 1) == {1, 2}, advance_ms=STEP_MS)
     three.cut.clear()
     three.until(lambda: converged(three), advance_ms=STEP_MS)
+
+
+def test_brokers_that_have_much_to_do_are_not_taken_for_cut_off(three: Brokers) -> None:
+    """They carry out a request for longer than anybody is waited for, and answer a greeting meanwhile."""
+    busy = [three[broker].parts.replicas._one_request for broker in (2, 3)]
+    for request in busy:
+        three.run(request.acquire())
+    moved(three, 3 * LAG_MS)
+    assert three[1].parts.controller.active
+    assert known(three, 1) == {1, 2, 3}
+    assert max(three[1].parts.controller.requests_waiting.values()) > 0
+    for request in busy:
+        request.release()
+    three.until(lambda: converged(three), advance_ms=STEP_MS)
