@@ -147,7 +147,7 @@ class BrokerClient:
         try:
             return await _in_time(asyncio.shield(opening), deadline_ms, self._timers, f"{self} did not accept in time")
         except asyncio.CancelledError:
-            if not opening.cancelled():
+            if not opening.cancelled() or _is_asked_to_end():
                 raise
             raise self._failed(_CLOSED) from None
 
@@ -489,8 +489,14 @@ async def _in_time(waited_for: asyncio.Future[T], deadline_ms: float, timers: Ti
     try:
         return await waited_for
     except asyncio.CancelledError:
-        if overdue:
+        if overdue and not _is_asked_to_end():
             raise LinkError(late) from None
         raise
     finally:
         timer.cancel()
+
+
+def _is_asked_to_end() -> bool:
+    """True if the waiting task was cancelled itself, perhaps in the very turn in which what it waited for was."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

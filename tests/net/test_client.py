@@ -423,6 +423,30 @@ def test_who_waits_for_a_connection_is_told_that_the_client_is_closed_and_not_ca
     with_broker(scenario)
 
 
+@pytest.mark.parametrize("closed", [False, True])
+def test_who_is_cancelled_in_the_turn_in_which_a_connection_is_late_or_closed_ends(closed: bool) -> None:
+    """It would go on for ever if it took that for a request to send again."""
+
+    async def scenario(broker: Broker) -> None:
+        client = broker.client()
+        waiting = ask(client)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert client._opening is not None
+        if closed:
+            client.close()
+            while not client._opening.cancelled():
+                await asyncio.sleep(0)
+        else:
+            broker.advance(60_000)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        client.close()
+
+    with_broker(scenario)
+
+
 @pytest.mark.parametrize("size", [10, 300_000, 2_000_000])
 def test_answers_of_any_size_arrive_whole_and_in_order(size: int) -> None:
     async def scenario(broker: Broker) -> None:
