@@ -35,7 +35,7 @@ from kafkad.meta.store import (
     WatchEvent,
     ensure_path,
 )
-from kafkad.meta.zookeeper import MAX_REQUEST_BYTES, ZooKeeperStore
+from kafkad.meta.zookeeper import MAX_REQUEST_BYTES, ZooKeeperStore, _Request
 from tests.oracle.kafka import free_port
 from tests.oracle.zookeeper import MAX_SESSION_MS, Ensemble, ZooKeeper, missing
 
@@ -526,7 +526,9 @@ async def test_many_nodes_are_read_by_few_requests(pair: Pair) -> None:
 @on_a_pair
 async def test_a_node_without_data_is_an_empty_one(pair: Pair) -> None:
     """Kafka writes such nodes."""
-    await pair.store._ask("/a", lambda link: link.client.create_async(f"{pair.store._root}/a", None))
+    request = _Request("/a", lambda link: link.client.create_async(f"{pair.store._root}/a", None))
+    _, error = await pair.store._enqueue(request).reply
+    assert error is None
     assert (await pair.store.get("/a"))[0] == b""
     [found] = await pair.store.get_many(["/a"])
     assert found is not None
