@@ -21,6 +21,8 @@ WITH_SECURITY = {
         "ClientQuotas": ("Describe", "Alter"),
         "Acls": ("Describe", "Create", "Delete"),
         "UserScramCredentials": ("Describe", "Alter"),
+        "Handshake": ("Sasl",),
+        "Authenticate": ("Sasl",),
     }.items()
     for verb in verbs
 }
