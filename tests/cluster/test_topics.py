@@ -76,6 +76,7 @@ def test_a_topic_is_made_again_while_a_broker_is_down(cluster: Cluster, load: Lo
     create(cluster, topic, [broker, other])
     old = replica(cluster, broker, topic)
     assert old is not None
+    cluster.until((old / "partition.metadata").exists, "its replica says whose it is")
     cluster.kill(broker)
     cluster.until(lambda: cluster.leader(topic) == other, "another leads")
     reassign(cluster, topic, [other, controller])
