@@ -10,15 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from itertools import islice
+from functools import partial
 
 from kafkad.clock import Clock
-from kafkad.cluster.configs import NOTES_EXPIRE_MS
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.meta.notes import Note, Notes, follow
 from kafkad.meta.retrying import until_answered
-from kafkad.meta.security_znodes import AclChange, AclEntry
+from kafkad.meta.security_znodes import ACL_CHANGE_PREFIXES, AclChange, AclEntry
 from kafkad.meta.security_znodes import Acls as Node
 from kafkad.meta.store import (
     BadVersion,
@@ -27,7 +26,6 @@ from kafkad.meta.store import (
     NodeExists,
     NoNode,
     SessionExpired,
-    WatchEvent,
     ensure_path,
 )
 from kafkad.security.acl import Acl, AclAuthorizer, Entries, Pattern
@@ -38,11 +36,8 @@ log = logging.getLogger(__name__)
 
 _NO_NODE = -1
 _NOTHING: Entries = ()
-_PURGED_AT_ONCE = 20
 _TRIES = 10
 """Others write the same node at the same time."""
-_NOTES = ("/kafka-acl-changes", "/kafka-acl-extended-changes")
-_NOTE = re.compile(r"acl_changes_\d{10}")
 _TYPES = {
     name: kind
     for name in Node.RESOURCE_TYPES
@@ -66,9 +61,9 @@ class Acls:
         self._clock = clock
         self._timers = timers
         self._known: dict[Pattern, Entries | None] = {}
-        self._last = [-1, -1]
-        """The last note that was followed, of literal patterns and of prefixed ones."""
         self._news = asyncio.Event()
+        self._notes = [Notes(store, prefix, clock, self._news) for prefix in ACL_CHANGE_PREFIXES]
+        """Of literal patterns, and of prefixed ones."""
         self._reading = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
@@ -84,10 +79,13 @@ class Acls:
         return [_path(pattern) for pattern, entries in self._known.items() if entries is None]
 
     async def start(self) -> None:
-        for path in (*(f"{parent}/{name}" for parent in Node.PARENTS for name in Node.RESOURCE_TYPES), *_NOTES):
+        resources = [f"{parent}/{name}" for parent in Node.PARENTS for name in Node.RESOURCE_TYPES]
+        for path in (*resources, *(notes.parent for notes in self._notes)):
             await ensure_path(self._store, path)
         await self._read_all()
-        self._task = asyncio.create_task(self._follow())
+        self._task = asyncio.create_task(
+            follow(self._news, self.catch_up, "read changes of ACLs", self._clock, self._timers)
+        )
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -100,10 +98,10 @@ class Acls:
             await self._read_all()
 
     async def catch_up(self) -> None:
-        """Follows the notes that are there, and waits for the next one."""
+        """Takes in all changes written before this call."""
         async with self._reading:
-            for prefixed, parent in enumerate(_NOTES):
-                await self._follow_notes(parent, prefixed=bool(prefixed))
+            for prefixed, notes in enumerate(self._notes):
+                await notes.take(partial(self._read_again, prefixed=bool(prefixed)))
 
     async def add(self, pattern: Pattern, acls: Iterable[Acl]) -> None:
         """Raises KafkaError if the store cannot be reached or others change the same node all the time."""
@@ -163,7 +161,7 @@ class Acls:
             listener()
 
     async def _read_all(self) -> None:
-        last = [max(map(_sequence, await self._notes(parent)), default=-1) for parent in _NOTES]
+        last = [await notes.newest() for notes in self._notes]
         patterns = [
             Pattern(_TYPES[kind], name, pattern_type)
             for parent, pattern_type in zip(Node.PARENTS, PatternType, strict=True)
@@ -171,7 +169,9 @@ class Acls:
             for name in await self._store.children(f"{parent}/{kind}")
         ]
         found = await self._read(patterns)
-        self._last, self._known = last, {pattern: entries for pattern, entries in found.items() if entries != ()}
+        for notes, number in zip(self._notes, last, strict=True):
+            notes.skip(number)
+        self._known = {pattern: entries for pattern, entries in found.items() if entries != ()}
         self._index.replace(self._known.items())
         for listener in self.on_change:
             listener()
@@ -183,40 +183,12 @@ class Acls:
             for pattern, node in zip(patterns, nodes, strict=True)
         }
 
-    async def _follow(self) -> None:
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            await until_answered(self.catch_up, "read changes of ACLs", self._clock, self._timers)
-
-    async def _follow_notes(self, parent: str, *, prefixed: bool) -> None:
-        notes = await self._notes(parent)
-        new = [name for name in notes if _sequence(name) > self._last[prefixed]]
-        nodes = await self._store.get_many([f"{parent}/{name}" for name in new])
-        named = [_named(f"{parent}/{name}", node[0], prefixed) for name, node in zip(new, nodes, strict=True) if node]
-        if len(named) < len(new) or None in named:
+    async def _read_again(self, notes: list[Note], *, prefixed: bool) -> None:
+        named = [None if data is None else _named(path, data, prefixed) for path, data in notes]
+        if None in named:
             await self._read_all()
-        elif named:
+        else:
             self._keep(await self._read(list(dict.fromkeys(pattern for pattern in named if pattern is not None))))
-        if new:
-            self._last[prefixed] = max(self._last[prefixed], _sequence(new[-1]))
-        await self._purge(parent, notes)
-
-    async def _notes(self, parent: str) -> list[str]:
-        names = await self._store.children(parent, self._noted)
-        return [name for name in names if _NOTE.fullmatch(name)]
-
-    def _noted(self, event: WatchEvent) -> None:
-        self._news.set()
-
-    async def _purge(self, parent: str, notes: Iterable[str]) -> None:
-        """A few of the oldest at a time: there may be thousands."""
-        paths = [f"{parent}/{name}" for name in islice(notes, _PURGED_AT_ONCE)]
-        before = self._clock.now_ms() - NOTES_EXPIRE_MS
-        for path, node in zip(paths, await self._store.get_many(paths), strict=True):
-            if node is not None and node[1].ctime_ms < before:
-                with contextlib.suppress(NoNode):
-                    await self._store.delete(path)
 
 
 def _path(pattern: Pattern) -> str:
@@ -275,7 +247,3 @@ def _named(path: str, data: bytes, prefixed: bool) -> Pattern | None:
     except _UNREADABLE as error:
         log.error("the note %s cannot be read, so all ACLs are read again: %r", path, error)
         return None
-
-
-def _sequence(name: str) -> int:
-    return int(name[-10:])

@@ -3,7 +3,6 @@
 Notes name users, clients and addresses as well, whose room `entities` is.
 
 A change leaves a sequential note under `/config/changes` that names the entity; brokers then read that entity again.
-Notes older than a quarter of an hour are removed by whoever comes across them, as in Kafka.
 """
 
 from __future__ import annotations
@@ -11,22 +10,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
 from kafkad.clock import Clock
 from kafkad.cluster.entities import EntityConfigs
+from kafkad.meta.notes import Note, Notes, follow
 from kafkad.meta.readable import readable
 from kafkad.meta.retrying import until_answered
-from kafkad.meta.store import MetaStore, NoNode, WatchEvent
+from kafkad.meta.store import MetaStore, NoNode
 from kafkad.meta.znodes import DEFAULT_ENTITY, Config, ConfigChange
 from kafkad.timers import Timers
 
 log = logging.getLogger(__name__)
-
-NOTES_EXPIRE_MS = 15 * 60 * 1000
 
 Overrides = Mapping[str, str]
 Listener = Callable[[str, Overrides], None]
@@ -48,15 +45,17 @@ class DynamicConfigs:
         self._timers = timers
         self._topics: dict[str, Overrides] = {}
         self._listeners: dict[str, list[Listener]] = {}
-        self._last = -1
         self._news = asyncio.Event()
+        self._notes = Notes(store, ConfigChange.PREFIX, clock, self._news)
         self._reading = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Reads all there is. Listeners hear of later changes only."""
         await self._read_all()
-        self._task = asyncio.create_task(self._follow())
+        self._task = asyncio.create_task(
+            follow(self._news, self.catch_up, "read changes of settings", self._clock, self._timers)
+        )
 
     async def session_renewed(self) -> None:
         """Reads all there is again: notes of changes may have come and gone while there was no session."""
@@ -72,7 +71,7 @@ class DynamicConfigs:
                     self._tell(Config.TOPICS, name, self.topic(name))
 
     async def _read_all(self) -> None:
-        last = max((_sequence(name) for name in await self._notes()), default=-1)
+        last = await self._notes.newest()
         cluster = await self._read(f"{Config.BROKERS}/{DEFAULT_ENTITY}")
         broker = await self._read(f"{Config.BROKERS}/{self._broker}")
         topics: dict[str, Overrides] = {}
@@ -80,7 +79,8 @@ class DynamicConfigs:
             names = await self._store.children(Config.path(Config.TOPICS))
             topics = {name: found for name, found in await self._read_topics(names) if found}
         await self.entities.read_all()
-        self._last, self.cluster, self.broker, self._topics = last, cluster, broker, topics
+        self._notes.skip(last)
+        self.cluster, self.broker, self._topics = cluster, broker, topics
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -120,39 +120,19 @@ class DynamicConfigs:
     async def catch_up(self) -> None:
         """Takes in all changes written before this call; their listeners have been called when it returns."""
         async with self._reading:
-            notes = await self._notes()
-            new = sorted((name for name in notes if _sequence(name) > self._last), key=_sequence)
-            paths = [f"{ConfigChange.PARENT}/{name}" for name in new]
-            named = [
-                readable(path, partial(ConfigChange.decode, node[0]))
-                for path, node in zip(paths, await self._store.get_many(paths), strict=True)
-                if node is not None
-            ]
-            for entity in dict.fromkeys(named):
-                if entity is not None:
-                    await self._changed(entity)
-            if new:
-                self._last = _sequence(new[-1])
-            await self._purge(notes)
+            await self._notes.take(self._read_again)
+
+    async def _read_again(self, notes: list[Note]) -> None:
+        named = [readable(path, partial(ConfigChange.decode, data)) for path, data in notes if data is not None]
+        for entity in dict.fromkeys(named):
+            if entity is not None:
+                await self._changed(entity)
 
     def _keep(self, topic: str, overrides: Overrides) -> None:
         if overrides:
             self._topics[topic] = overrides
         else:
             self._topics.pop(topic, None)
-
-    async def _notes(self) -> list[str]:
-        names = await self._store.children(ConfigChange.PARENT, self._noted)
-        return [name for name in names if _NOTE.fullmatch(name)]
-
-    def _noted(self, event: WatchEvent) -> None:
-        self._news.set()
-
-    async def _follow(self) -> None:
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            await until_answered(self.catch_up, "read changes of settings", self._clock, self._timers)
 
     async def _changed(self, entity: str) -> None:
         kind, _, name = entity.partition("/")
@@ -180,14 +160,6 @@ class DynamicConfigs:
         except NoNode:
             return _NONE
 
-    async def _purge(self, notes: Iterable[str]) -> None:
-        paths = [f"{ConfigChange.PARENT}/{name}" for name in notes]
-        before = self._clock.now_ms() - NOTES_EXPIRE_MS
-        for path, node in zip(paths, await self._store.get_many(paths), strict=True):
-            if node is not None and node[1].ctime_ms < before:
-                with contextlib.suppress(NoNode):
-                    await self._store.delete(path)
-
 
 def _decoded(entity: str, data: bytes) -> Overrides:
     """An unreadable node must not keep the broker from starting: it counts as empty."""
@@ -201,10 +173,3 @@ def _decoded(entity: str, data: bytes) -> Overrides:
 
 
 _EMPTY = Config.encode({})
-
-
-_NOTE = re.compile(r"config_change_\d{10}")
-
-
-def _sequence(name: str) -> int:
-    return int(name[-10:])

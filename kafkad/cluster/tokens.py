@@ -7,10 +7,8 @@ Who has a token may log in as its owner until it expires. Its secret is the HMAC
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hmac
 import logging
-import re
 import secrets
 from base64 import b64encode
 from collections.abc import Callable, Iterable
@@ -19,13 +17,12 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from kafkad.clock import Clock
-from kafkad.cluster.configs import NOTES_EXPIRE_MS
 from kafkad.config import Config
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.meta.notes import Note, Notes, follow
 from kafkad.meta.readable import readable
 from kafkad.meta.retrying import until_answered
-from kafkad.meta.security_znodes import DelegationToken
-from kafkad.meta.security_znodes import DelegationTokenChange as Note
+from kafkad.meta.security_znodes import DelegationToken, DelegationTokenChange
 from kafkad.meta.store import (
     BadVersion,
     ConnectionLoss,
@@ -37,7 +34,6 @@ from kafkad.meta.store import (
     Operation,
     SessionExpired,
     Set,
-    WatchEvent,
     ensure_path,
 )
 from kafkad.names import id_text
@@ -47,7 +43,6 @@ from kafkad.timers import Timers, sleep
 log = logging.getLogger(__name__)
 
 _PARENT = "/delegation_token/tokens"
-_NOTE = re.compile(r"token_change_\d{10}")
 _NEVER = -1
 _SALT_BYTES = 16
 
@@ -86,16 +81,17 @@ class DelegationTokens:
         """By secret."""
         self._credentials: dict[str, dict[str, ScramCredential]] = {}
         """By id and mechanism; made at the first login, for that takes milliseconds."""
-        self._last = _NEVER
         self._news = asyncio.Event()
+        self._notes = Notes(store, DelegationTokenChange.PREFIX, clock, self._news)
         self._reading = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        for path in (_PARENT, Note.PARENT):
+        for path in (_PARENT, DelegationTokenChange.PARENT):
             await ensure_path(self._store, path)
         await self._read_all()
-        self._tasks = [asyncio.create_task(work) for work in (self._follow(), self._sweep_now_and_then())]
+        following = follow(self._news, self.catch_up, "read changes of delegation tokens", self._clock, self._timers)
+        self._tasks = [asyncio.create_task(work) for work in (following, self._sweep_now_and_then())]
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -216,7 +212,7 @@ class DelegationTokens:
         return True
 
     async def _write(self, token_id: str, write: Operation) -> None:
-        note = Create(Note.PREFIX, Note.encode(token_id), sequential=True)
+        note = Create(DelegationTokenChange.PREFIX, DelegationTokenChange.encode(token_id), sequential=True)
         try:
             await self._store.multi([write, note])
         except (ConnectionLoss, SessionExpired) as error:
@@ -253,26 +249,16 @@ class DelegationTokens:
     async def catch_up(self) -> None:
         """Takes in all changes written before this call."""
         async with self._reading:
-            names = await self._notes()
-            paths = [f"{Note.PARENT}/{name}" for name in names]
-            notes = [
-                (path, node)
-                for path, node in zip(paths, await self._store.get_many(paths), strict=True)
-                if node is not None
-            ]
-            new = [Note.decode(data) for path, (data, _) in notes if _sequence(path) > self._last]
-            await self._read(dict.fromkeys(new))
-            self._last = max(map(_sequence, names), default=self._last)
-            for path, (_, stat) in notes:
-                if stat.ctime_ms < self._clock.now_ms() - NOTES_EXPIRE_MS:
-                    with contextlib.suppress(NoNode):
-                        await self._store.delete(path)
+            await self._notes.take(self._read_again)
+
+    async def _read_again(self, notes: list[Note]) -> None:
+        await self._read(dict.fromkeys(DelegationTokenChange.decode(data) for _, data in notes if data is not None))
 
     async def _read_all(self) -> None:
-        last = max(map(_sequence, await self._notes()), default=_NEVER)
+        last = await self._notes.newest()
         there = await self._store.children(_PARENT)
         await self._read({**self._tokens, **dict.fromkeys(there)})
-        self._last = last
+        self._notes.skip(last)
 
     async def _read(self, token_ids: Iterable[str]) -> None:
         wanted = list(token_ids)
@@ -288,22 +274,6 @@ class DelegationTokens:
         elif self._tokens.pop(token_id, None) is not None:
             del self._ids[self.secret(token_id)]
             self._credentials.pop(token_id, None)
-
-    async def _notes(self) -> list[str]:
-        return [name for name in await self._store.children(Note.PARENT, self._noted) if _NOTE.fullmatch(name)]
-
-    def _noted(self, event: WatchEvent) -> None:
-        self._news.set()
-
-    async def _follow(self) -> None:
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            await until_answered(self.catch_up, "read changes of delegation tokens", self._clock, self._timers)
-
-
-def _sequence(name: str) -> int:
-    return int(name[-10:])
 
 
 def _out_of_reach(error: Exception) -> KafkaError:

@@ -44,6 +44,10 @@ class Acls:
         ]
 
 
+ACL_CHANGE_PREFIXES = ("/kafka-acl-changes/acl_changes_", "/kafka-acl-extended-changes/acl_changes_")
+"""Of literal patterns, and of prefixed ones."""
+
+
 class AclChange(NamedTuple):
     """A note that a resource's ACLs changed; sequential. `resource_type` is in capitals here: `TRANSACTIONAL_ID`."""
 
@@ -53,7 +57,7 @@ class AclChange(NamedTuple):
 
     @property
     def prefix(self) -> str:
-        return f"/kafka-acl{'-extended' if self.prefixed else ''}-changes/acl_changes_"
+        return ACL_CHANGE_PREFIXES[self.prefixed]
 
     def encode(self) -> bytes:
         if not self.prefixed:

@@ -13,9 +13,9 @@ import pytest
 
 from kafkad.clock import SystemClock
 from kafkad.cluster.acls import Acls
-from kafkad.cluster.configs import NOTES_EXPIRE_MS
 from kafkad.errors import KafkaError
 from kafkad.meta.embedded import EmbeddedStore
+from kafkad.meta.notes import KEPT_MS
 from kafkad.meta.store import MetaStore, ensure_path
 from kafkad.names import TopicPartition
 from kafkad.security.access_log import AccessLog
@@ -111,7 +111,7 @@ def test_old_notes_are_removed() -> None:
     async def scenario(clock: FakeClock, one: Broker) -> None:
         await one.acls.add(ORDERS, [ALICE_READS])
         await settled()
-        clock.advance(NOTES_EXPIRE_MS + 1)
+        clock.advance(KEPT_MS + 1)
         await one.acls.remove(ORDERS, [ALICE_READS])
         await settled()
         assert await one.store.children("/kafka-acl-changes") == ["acl_changes_0000000001"]

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from kafkad.cluster.configs import NOTES_EXPIRE_MS
 from kafkad.cluster.tokens import DelegationTokens, TokenSettings
 from kafkad.config import load
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.embedded import EmbeddedStore
+from kafkad.meta.notes import KEPT_MS
 from kafkad.meta.security_znodes import DelegationToken
 from kafkad.security.scram import ScramCredential
 from kafkad.timers import Timers
@@ -199,7 +199,7 @@ async def test_a_token_that_went_while_there_was_no_session(place: Place) -> Non
 @at_a_place
 async def test_old_notes_are_removed(place: Place) -> None:
     await place.create()
-    place.clock.now += NOTES_EXPIRE_MS + 1
+    place.clock.now += KEPT_MS + 1
     await place.create()
     await turns()
     assert await place.store.children("/delegation_token/token_changes") == ["token_change_0000000001"]

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import pytest
 
 from kafkad.clock import SystemClock
-from kafkad.cluster.configs import NOTES_EXPIRE_MS, DynamicConfigs
+from kafkad.cluster.configs import DynamicConfigs
 from kafkad.config import BROKER_SETTINGS
 from kafkad.config.load import load
 from kafkad.config.passwords import PasswordEncoder
@@ -19,6 +19,7 @@ from kafkad.controller.features import FeatureUpdate, UpgradeType
 from kafkad.controller.registration import prepare
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
+from kafkad.meta.notes import KEPT_MS
 from kafkad.meta.znodes import Config, ConfigChange, Features, ProducerIdBlock
 from kafkad.timers import Timers
 
@@ -197,7 +198,7 @@ async def test_two_who_alter_at_once_lose_nothing(place: Place) -> None:
 @at_a_place
 async def test_old_notes_go(place: Place) -> None:
     await place.alterer.alter(TOPIC, "a", [entry("retention.ms", "7")])
-    place.clock.now += NOTES_EXPIRE_MS
+    place.clock.now += KEPT_MS
     await place.alterer.alter(TOPIC, "b", [entry("retention.ms", "7")])
     await place.followed.catch_up()
     assert len(await place.store.children("/config/changes")) == 2
