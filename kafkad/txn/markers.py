@@ -108,7 +108,7 @@ class MarkerQueues:
 
     def send(self, ending: Ending) -> None:
         """HOT. It may have ended when this returns."""
-        self._route(ending, list(ending.waiting), 0)
+        self._route(ending, sorted(ending.waiting), 0)
         if not ending.over:
             ending.alarm = self._timers.at(ending.begun_ms + _TOLD_AFTER_MS, partial(self._tell, ending))
 

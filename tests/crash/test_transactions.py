@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.broker import KafkadProcess
 from tests.clients.asker import Asker
+from tests.txn.raw import Raw
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -143,3 +144,31 @@ def test_every_record_is_moved_once(tmp_path: Path) -> None:
         with contextlib.closing(asker.client):
             states = asker.ask("ListTransactions", 0, {"state_filters": []}).transaction_states
         assert {one.transaction_state for one in states} == {"CompleteCommit"}
+
+
+def test_a_hundred_open_transactions_go_on_after_a_kill(tmp_path: Path) -> None:
+    """Half of them are committed by their producers, the others time out."""
+    with KafkadProcess(tmp_path, SETTINGS) as kafkad:
+        raw = Raw(kafkad.port)
+        raw.create("t", 1)
+        raw.coordinator(["any"], 1)
+        names = [f"open-{number}" for number in range(100)]
+        producers = {name: raw.new(name, timeout=60_000 if number % 2 else 4_000) for number, name in enumerate(names)}
+        for name, producer in producers.items():
+            assert raw.add(name, *producer, [("t", 0)]) == {"t-0": 0}
+            assert raw.prod(name, *producer, 0, ("t", 0))[0] == 0
+        raw.close()
+        kafkad.kill()
+        kafkad.start()
+        raw = Raw(kafkad.port)
+        raw.coordinator(names, 1)
+        for name in names[1::2]:
+            assert raw.end(name, *producers[name]).error_code == 0
+        end = time.monotonic() + SECONDS
+        while raw.offsets(("t", 0))[1] < 200 and time.monotonic() < end:
+            time.sleep(0.05)
+        assert raw.offsets(("t", 0))[1] == raw.offsets(("t", 0), isolation=0)[1] == 200
+        states = {name: raw.settled(name).transaction_state for name in names}
+        raw.close()
+    assert {states[name] for name in names[1::2]} == {"CompleteCommit"}
+    assert {states[name] for name in names[::2]} == {"CompleteAbort"}

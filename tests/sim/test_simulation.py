@@ -44,12 +44,12 @@ def test_everything_holds_for_a_million_steps() -> None:
 
 
 def test_a_seed_gives_the_same_run_whatever_the_order_of_sets() -> None:
-    assert len({_trace_hash(hash_seed) for hash_seed in ("1", "2")} | {run(3, FAST).trace_hash}) == 1
+    assert len({trace_hash(hash_seed) for hash_seed in ("1", "2")} | {run(3, FAST).trace_hash}) == 1
 
 
-def _trace_hash(hash_seed: str) -> str:
+def trace_hash(hash_seed: str, *options: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.sim", "--seed", "3", "--steps", str(FAST)],
+        [sys.executable, "-m", "tests.sim", "--seed", "3", "--steps", str(FAST), *options],
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         capture_output=True,
         text=True,

@@ -6,6 +6,7 @@ import pytest
 
 from tests.sim.mutations import Mutation
 from tests.sim.simulation import run
+from tests.sim.test_simulation import trace_hash
 from tests.sim.transaction_mutations import TRANSACTIONS
 
 pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
@@ -18,6 +19,12 @@ def test_everything_holds() -> None:
     report = run(1, 8_000, transactions=True)
     assert report.violation is None, "\n".join([*report.trace, str(report)])
     assert report.moved
+
+
+@pytest.mark.slow
+def test_a_seed_gives_the_same_run_whatever_the_order_of_sets() -> None:
+    hashes = {trace_hash(hash_seed, "--transactions") for hash_seed in ("1", "2")}
+    assert len(hashes) == 1
 
 
 @pytest.mark.timeout(1200)
