@@ -5,16 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from kafkad.api.produce_repeat import RepeatedProduce
 from kafkad.api.routes import FETCH, OFFSET_COMMIT, PRODUCE
+from kafkad.net.connection import Connection
 from kafkad.security.authorizer import Principal
+from kafkad.turns import at_once
+from kafkad.wire.fetch import read_fetch
 from kafkad.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkad.wire.records import Record
+from kafkad.wire.schema import encode
 from tests.api.frames import FakeConnection, Frames
 from tests.api.test_acls import ADMIN, ANYTHING, AUTHORIZER, create, creation
 from tests.api.test_prepared import ASKED, fetch, produce
@@ -110,6 +115,21 @@ def test_nothing_is_appended_or_read_after_a_revocation_is_acknowledged(users: U
             assert (users.end > before) == (may[user] and key == PRODUCE)
 
 
+def test_the_broker_itself_forgets_on_every_change_of_acls(users: Users) -> None:
+    """The other tests have a dispatcher of their own."""
+    broker = users.frames.broker
+    parts = broker.parts
+    peer = parts.dispatcher.peer(cast(Connection, users.frames.connection))
+    frame = read_fetch(memoryview(encode(within_session(0, 0, "t"), 12)), 0, 12)
+    session = at_once(parts.fetch.sessions.open(frame, False, 0.0))
+    for change in (users.grant, users.revoke):
+        session.unsure = False
+        peer.prepare(PRODUCE, RepeatedProduce(parts.produce, cast(Connection, None), 9), "t")
+        assert peer.prepared
+        change("alice")
+        assert not peer.prepared and session.unsure
+
+
 def within_session(session_id: int, epoch: int, *names: str, max_wait_ms: int = 0) -> FetchRequest:
     partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20, current_leader_epoch=-1)
     return FetchRequest(
@@ -187,6 +207,32 @@ def test_a_right_that_is_taken_while_a_worker_opens_the_batch_counts(users: User
     [topic] = users.frames.decode(alice.replies[0] or b"", PRODUCE, 9).responses
     assert topic.partition_responses[0].error_code == 29
     assert broker.replicas.get("c", 0).log.end_offset == 0
+
+
+def test_a_transactional_id_is_asked_for_with_each_batch_of_a_transaction(users: Users) -> None:
+    """One that is named without such a batch needs no right, and prepares nothing for those that may follow."""
+    users.grant("alice")
+    alice = users.become("alice")
+
+    def send(**options: Any) -> int:
+        asked = request(alice, 9, {0: batch(**options)})
+        asked.transactional_id = "x"
+        [topic] = users.become("alice").ask(asked, 9).responses
+        code: int = topic.partition_responses[0].error_code
+        return code
+
+    in_transaction = {"producer_id": 5, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+    assert send() == 0
+    assert PRODUCE not in alice.connection.peer.prepared
+    before = users.end
+    assert send(**in_transaction) == 53
+    assert users.end == before
+    users.become("admin")
+    right = creation("x", operation=WRITE, resource_type=5, principal="User:alice")
+    assert create(users.frames, right) == [0]
+    assert send() == 0
+    assert PRODUCE in alice.connection.peer.prepared
+    assert send(**in_transaction) != 53
 
 
 def metadata(frames: Frames, *names: str) -> list[tuple[int, str, int]]:
