@@ -62,7 +62,10 @@ class QuotasInForce:
 
             self.clients = ClientQuotas(self._entities.all, *self._windows())
         self.clients.changed()
-        self._dispatcher.throttle_by(Throttling(self.clients, self._clock) if self.clients.any else None)
+        if self.clients.any:
+            self._dispatcher.throttle_by(Throttling(self.clients, self._clock))
+        elif self._dispatcher.throttling is not None:
+            self._dispatcher.throttle_by(None)
 
     def _pace(self) -> None:
         """What came before still counts where no rate has changed."""

@@ -319,6 +319,16 @@ def test_a_quota_of_the_store_is_in_force(broker: OneBroker) -> None:
     assert dispatcher.throttling is None
 
 
+def test_credentials_alone_leave_prepared_answers_as_they_are(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dropped: list[object] = []
+    monkeypatch.setattr(broker.parts.dispatcher, "throttle_by", dropped.append)
+    broker.run(broker.context.entity_alterer.change(Entity(user="u"), lambda before: {"SCRAM-SHA-256": "…"}))
+    broker.run(broker.configs.catch_up())
+    assert dropped == []
+
+
 def test_windows_are_those_of_the_settings(tmp_path: Path) -> None:
     broker = OneBroker(tmp_path, "quota.window.num=3", "quota.window.size.seconds=2", "controller.quota.window.num=5")
     try:
