@@ -54,8 +54,10 @@ class JavaBroker:
 class MixedCluster:
     """Three brokers with the ids 1, 2 and 3, each of which is Kafka's or kafkad's; all begin as Kafka's."""
 
-    def __init__(self, kafka: Kafka, directory: Path) -> None:
+    def __init__(self, kafka: Kafka, directory: Path, **settings: str) -> None:
+        """`settings` are those of kafkads beside SETTINGS, with underscores for dots."""
         self.ids = (1, 2, 3)
+        self._settings = {name.replace("_", "."): value for name, value in settings.items()}
         self.bootstrap = kafka.bootstrap
         self.brokers: dict[int, JavaBroker | KafkadProcess] = {id_: JavaBroker(kafka, id_) for id_ in self.ids}
         self._kafka = kafka
@@ -91,6 +93,7 @@ class MixedCluster:
         kafkad.port = port
         kafkad.settings |= {
             **SETTINGS,
+            **self._settings,
             "broker.id": str(broker),
             "listeners": f"PLAINTEXT://127.0.0.1:{port}",
             "zookeeper.connect": f"127.0.0.1:{self._kafka.zookeeper.port}",
@@ -202,10 +205,15 @@ def _read_committed(cluster: MixedCluster) -> list[str]:
     return values
 
 
-def test_by_reassignment(tmp_path: Path) -> None:
-    """kafkads join a Kafka broker, which is the controller; they get its partition with its records, and it goes."""
-    with Kafka("3.9", brokers=1, heap="384m", settings={**SETTINGS, "offsets.topic.replication.factor": "1"}) as kafka:
-        cluster = MixedCluster(kafka, tmp_path)
+@pytest.mark.parametrize("protocol", ["3.9", "3.2"])
+def test_by_reassignment(protocol: str, tmp_path: Path) -> None:
+    """kafkads join a Kafka broker, which is the controller; they get its partition with its records, and it goes.
+
+    At both ends of the protocol versions that kafkad speaks with other brokers.
+    """
+    settings = {**SETTINGS, "offsets.topic.replication.factor": "1", "inter.broker.protocol.version": protocol}
+    with Kafka("3.9", brokers=1, heap="384m", settings=settings) as kafka:
+        cluster = MixedCluster(kafka, tmp_path, inter_broker_protocol_version=protocol)
         cluster.ids = (1,)
         cluster.brokers = {1: cluster.brokers[1]}
         create(cluster, TOPIC, [1], min_insync_replicas="1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+from kafkad.meta.store import Delete
 from kafkad.meta.znodes import Controller
 from tests.sim.invariants import Invariants
 from tests.sim.machines import Machine, stop_cleanly
@@ -73,6 +74,7 @@ class Faults:
             self._lose_answers,
             self._lose_answers,
             self._expire,
+            self._depose,
             self._reset,
             self._slow_down,
         )
@@ -162,6 +164,17 @@ class Faults:
     def _expire(self, machine: Machine, random: Random) -> None:
         if machine.session is not None:
             self._store.expire(machine.session.number)
+
+    def _depose(self, machine: Machine, random: Random) -> None:
+        """An operator deletes the controller's node, as one does with Kafka to have another one elected. The controller
+        may hear of it late."""
+        active = self._controller()
+        if active is not None:
+            self._world.note("depose", active)
+            self._store.write([Delete(Controller.path())], 0)
+            if random.random() < 0.5:
+                active.pause()
+                self._mend_later(random.uniform(0.1, 1.0), active.resume)
 
     def _reset(self, machine: Machine, random: Random) -> None:
         self._world.note("reset", machine.name)

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from kafkad.meta.store import Create, NoNode, Operation, Set
+from kafkad.meta.znodes import ControllerEpoch, Topic
 from kafkad.meta.znodes import Partition as PartitionNode
-from kafkad.meta.znodes import Topic
 from kafkad.model import PartitionState
 from kafkad.wire.records import crc_matches, iter_batches
 from tests.sim.history import History, Place, Violation
@@ -86,16 +86,25 @@ class Invariants:
         if state.leader >= 0:
             self._leads(place, state.leader_epoch, state.leader)
         if before is not None and state.partition_epoch:
-            if state.leader_epoch < before.leader_epoch:
-                raise Violation(f"{place}: the leader epoch went from {before.leader_epoch} to {state.leader_epoch}")
-            unclean = state.recovering and self._history.is_loose(place.topic_id)
-            if state.leader not in (-1, before.leader) and state.leader not in before.isr and not unclean:
-                raise Violation(f"{place}: broker {state.leader} was elected, which was not in the ISR {before.isr}")
+            self._check_step(place, before, state)
         self._states[path] = state
         for broker in set(replicas).difference(state.isr):
             self.wounded.pop((place, broker), None)
         if place.topic_id not in self._history.gone:
             self._check_in_sync(place, state, dict(self.replicas()))
+
+    def _check_step(self, place: Place, before: PartitionState, state: PartitionState) -> None:
+        """From one state of a partition to the next."""
+        if state.leader_epoch > before.leader_epoch and state.controller_epoch < self._controller_epoch():
+            raise Violation(f"{place}: written by the controller of epoch {state.controller_epoch}, which is over")
+        if state.leader_epoch < before.leader_epoch:
+            raise Violation(f"{place}: the leader epoch went from {before.leader_epoch} to {state.leader_epoch}")
+        unclean = state.recovering and self._history.is_loose(place.topic_id)
+        if state.leader not in (-1, before.leader) and state.leader not in before.isr and not unclean:
+            raise Violation(f"{place}: broker {state.leader} was elected, which was not in the ISR {before.isr}")
+
+    def _controller_epoch(self) -> int:
+        return ControllerEpoch.decode(self._store.store.get(ControllerEpoch.PATH).data)
 
     def _left_by_itself(self, state: PartitionState, before: PartitionState | None) -> bool:
         """True if a leader that begins anew without its tail took itself out of the ISR: nobody has deposed it yet."""

@@ -179,6 +179,11 @@ def the_log_forgets_where_leader_epochs_begin() -> Any:
 
 
 @mutation
+def leader_epochs_outlive_the_records_that_are_cut_off() -> Any:
+    return patch.object(LeaderEpochs, "truncate_from_end", lambda self, offset: None)
+
+
+@mutation
 def followers_do_not_note_sequences_of_producers() -> Any:
     true_write = Log._write_copied
 
@@ -293,6 +298,18 @@ def the_watch_of_the_brokers_is_set_once() -> Any:
     return both(patch("kafkad.controller.term.read_brokers", read), patch.object(brokers, "read_brokers", read))
 
 
+@mutation
+def a_broker_that_has_registered_anew_is_taken_for_the_one_before() -> Any:
+    true_changed = brokers.Brokers.changed
+
+    async def changed(self: Any, now: Any) -> Any:
+        before = self._state.brokers
+        same = {id_: replace(info, epoch=before[id_].epoch) if id_ in before else info for id_, info in now.items()}
+        return await true_changed(self, same)
+
+    return patch.object(brokers.Brokers, "changed", changed)
+
+
 # -- disks and brokers that come back ----------------------------------------------------------------------------------
 
 
@@ -307,6 +324,11 @@ def a_replica_without_its_tail_leads() -> Any:
         pass
 
     return both(patch.object(LostTails, "may_take", lambda *what: True), patch.object(parts, "leave_isrs", stay))
+
+
+@mutation
+def a_log_keeps_what_is_behind_a_lost_end_of_a_file() -> Any:
+    return patch.object(Log, "whole_until", property(lambda self: self.end_offset))
 
 
 # -- what only some schedules show -------------------------------------------------------------------------------------
