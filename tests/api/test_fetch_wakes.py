@@ -29,6 +29,7 @@ from kafkad.replica.leading import IsrChange
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition, ReplicaParts, Role
 from kafkad.replica.waits import Waits
+from kafkad.security.authorizer import ALLOW_ALL, ANONYMOUS
 from kafkad.timers import Timers
 from kafkad.turns import Jobs, Lane
 from kafkad.wire.frames import RequestHeader, encode_request
@@ -43,6 +44,7 @@ FOLLOWER, CONSUMER = 2, -1
 
 class Peer:
     on_close: Callable[[], None] | None = None
+    identity = ALLOW_ALL.identity(ANONYMOUS, "a-test")
 
     def prepare(self, *answer: object) -> None:
         """Nothing here is asked twice by the same bytes."""
