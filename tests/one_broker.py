@@ -232,12 +232,8 @@ async def handled(context: Context, message: Any, version: int, connection: obje
     asked = Request(header, cast(Connection, connection), memoryview(b""))
     try:
         response = getattr(module, name)(context, asked, request)
-        if isinstance(response, Generator):
-            response = at_once(response)
-        if isinstance(response, Coroutine | asyncio.Future):
-            response = await response
-        if isinstance(response, Generator):
-            response = at_once(response)
+        while isinstance(response, Generator | Coroutine | asyncio.Future):
+            response = at_once(response) if isinstance(response, Generator) else await response
     except KafkaError as error:
         if not hasattr(module, "refused"):
             raise

@@ -58,7 +58,7 @@ def test_version_and_help_by_the_module(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_check_says_how_many_brokers_would_run(capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--brokers", "3", "--set", "log.dirs=/data", "--set", "listeners=PLAINTEXT://:9092", "--check"]
-    assert main(options) == 0
+    assert main([*options, "--set", "kafkad.insecure=true"]) == 0
     verdict = "configuration is good: 3 brokers, the first listens on PLAINTEXT://:9092; data in /data\n"
     assert capsys.readouterr().out == verdict
     assert main(["--brokers", "none", "--check"]) == 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkad.api.context import Context, Request
-from kafkad.api.token_requests import NEVER, check_asker, tokens_of
+from kafkad.api.token_requests import NAMES_REQUESTER, NEVER, check_asker, tokens_of
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.security.authorizer import Operation, Principal, ResourceType
 from kafkad.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
@@ -18,12 +18,12 @@ async def handle(
     answer = CreateDelegationTokenResponse(
         principal_type=owner.type,
         principal_name=owner.name,
-        token_requester_principal_type=asker.type,
-        token_requester_principal_name=asker.name,
         issue_timestamp_ms=NEVER,
         expiry_timestamp_ms=NEVER,
         max_timestamp_ms=NEVER,
     )
+    if request.version >= NAMES_REQUESTER:
+        answer.token_requester_principal_type, answer.token_requester_principal_name = asker
     renewers = [Principal(each.principal_type, each.principal_name) for each in message.renewers]
     try:
         check_asker(request)

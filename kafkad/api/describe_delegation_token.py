@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from kafkad.api.context import Context, Request
-from kafkad.api.token_requests import check_asker, principal_of, tokens_of
+from kafkad.api.token_requests import NAMES_REQUESTER, check_asker, principal_of, tokens_of
 from kafkad.errors import KafkaError
 from kafkad.meta.security_znodes import DelegationToken
 from kafkad.security.authorizer import Operation, Principal, ResourceType
@@ -44,7 +44,7 @@ def handle(
         if wanted is not None and not people & wanted:
             return None
         if asker in people or _allowed(request, token):
-            return _described(token, tokens.secret(token.token_id))
+            return _described(token, tokens.secret(token.token_id), with_requester=request.version >= NAMES_REQUESTER)
         return None
 
     found = yield from each(seen, list(tokens.all))
@@ -55,18 +55,16 @@ def handle(
 
 
 def _allowed(request: Request, token: DelegationToken) -> bool:
-    return request.allowed(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id) or request.allowed(
+    return request.allows(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id) or request.allows(
         Operation.DESCRIBE_TOKENS, ResourceType.USER, token.owner
     )
 
 
-def _described(token: DelegationToken, secret: bytes) -> DescribedDelegationToken:
-    owner, requester = principal_of(token.owner), principal_of(token.requester)
-    return DescribedDelegationToken(
+def _described(token: DelegationToken, secret: bytes, *, with_requester: bool) -> DescribedDelegationToken:
+    owner = principal_of(token.owner)
+    found = DescribedDelegationToken(
         principal_type=owner.type,
         principal_name=owner.name,
-        token_requester_principal_type=requester.type,
-        token_requester_principal_name=requester.name,
         issue_timestamp=token.issued_ms,
         expiry_timestamp=token.expires_ms,
         max_timestamp=token.max_ms,
@@ -77,3 +75,6 @@ def _described(token: DelegationToken, secret: bytes) -> DescribedDelegationToke
             for renewer in map(principal_of, token.renewers)
         ],
     )
+    if with_requester:
+        found.token_requester_principal_type, found.token_requester_principal_name = principal_of(token.requester)
+    return found

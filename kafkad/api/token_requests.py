@@ -9,6 +9,8 @@ from kafkad.security.authorizer import ANONYMOUS, Principal
 
 NEVER = -1
 """The time in answers that refuse."""
+NAMES_REQUESTER = 3
+"""The first version of answers that say who asked for a token, be it the owner or another (KIP-373)."""
 
 
 def check_asker(request: Request) -> None:

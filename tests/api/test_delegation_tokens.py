@@ -180,3 +180,13 @@ def test_others_tokens_are_seen_by_renewers_and_with_a_right(broker: OneBroker) 
     assert {token.token_id for token in described(broker, BOB).tokens} == {second}
     assert described(broker, every=False).tokens == []
     assert described(broker, Principal("User", "nobody")).tokens == []
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_all_versions_are_answered(broker: OneBroker, version: int) -> None:
+    log_in(broker, ALICE)
+    made: CreateDelegationTokenResponse = broker.ask(CreateDelegationTokenRequest(max_lifetime_ms=-1), version)
+    assert (made.error_code, made.principal_name) == (ErrorCode.NONE, ALICE.name)
+    found: DescribeDelegationTokenResponse = broker.ask(DescribeDelegationTokenRequest(owners=None), version)
+    requesters = [token.token_requester_principal_name for token in found.tokens]
+    assert requesters == ([ALICE.name] if version == 3 else [""])

@@ -20,6 +20,10 @@ BUDGETS = [
 ]
 
 
+CLOSES = frozenset({PRODUCE, 29, 30, 31})
+"""As Kafka, which takes the number of an unknown kind of ACL for a request that cannot be read."""
+
+
 @pytest.mark.parametrize("budget", BUDGETS)
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: route.name)
 def test_any_values(broker: RunningBroker, route: Route, budget: settings) -> None:
@@ -36,6 +40,6 @@ def test_any_values(broker: RunningBroker, route: Route, budget: settings) -> No
             for number, message in enumerate(data.draw(st.lists(wild.message(cls, version), min_size=1, max_size=2)))
         ]
         talk = broker.converse(*map(framed, asking), sentinel())
-        assert talk.survived or route.key == PRODUCE, "closed"
+        assert talk.survived or route.key in CLOSES, "closed"
 
     converse()

@@ -1,4 +1,4 @@
-"""Errors for requests that kafkad does not serve yet, and for wrong command lines before any broker is asked."""
+"""Commands about users, rights and transactions at a kafkad without logins, and wrong command lines."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from kctl.errors import Exit
 from tests.kctl.conftest import Kctl
 
 
-@pytest.mark.parametrize("command", ["users list", "quotas list", "tokens list"])
-def test_what_the_broker_does_not_serve(on_broker: Kctl, command: str) -> None:
-    ran = on_broker(*command.split())
-    assert ran.code == Exit.FAILED
-    assert "does not serve" in ran.err and "UNSUPPORTED_VERSION" in ran.err
-    assert ran.out == ""
+@pytest.mark.parametrize("command", ["users list", "quotas list"])
+def test_there_are_none(on_broker: Kctl, command: str) -> None:
+    assert on_broker(*command.split(), "--no-headers") == (Exit.DONE, "", "")
+
+
+def test_tokens_are_for_those_who_log_in(on_broker: Kctl) -> None:
+    ran = on_broker("tokens", "list")
+    assert (ran.code, ran.out) == (Exit.FAILED, "")
+    assert "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED" in ran.err and "log in by SASL" in ran.err
 
 
 def test_without_an_authorizer_there_are_no_acls(on_broker: Kctl) -> None:
