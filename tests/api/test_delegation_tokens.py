@@ -43,8 +43,11 @@ class Nobody(Anybody):
     def identity(self, principal: Principal, host: str) -> Identity:
         return self
 
-    def may(self, operation: Operation, resource: ResourceType, name: str, request: str) -> bool:
+    def allows(self, operation: Operation, resource: ResourceType, name: str) -> bool:
         return (operation, resource, name) in self._allowed
+
+    def may(self, operation: Operation, resource: ResourceType, name: str, request: str) -> bool:
+        return self.allows(operation, resource, name)
 
 
 @pytest.fixture
