@@ -51,19 +51,22 @@ $(INSTALLED)-cluster: pyproject.toml | .venv/bin/python
 cluster: $(INSTALLED)-cluster
 	@$(PY) -m deploy.cluster $(ARGS)
 
-# The fast tests take all cores; ARGS="-n 0" has them run one after the other, in this process.
+# Many tests wait for others' processes, so there are more of them than cores.
+WORKERS = $$(($$(nproc) + 1))
+
+# ARGS="-n 0" has the fast tests run one after the other, in this process.
 test: $(INSTALLED)-test
-	$(PY) -m pytest -n auto $(ARGS)
+	$(PY) -m pytest -n $(WORKERS) $(ARGS)
 
 # Those of tests/clients are part of the compatibility suite.
 test-slow: $(INSTALLED)-test
 	$(PY) -m pytest -m 'slow and not spark and not long' --ignore=tests/clients $(ARGS)
 
 # What CI runs after the fast tests: test-slow, compatibility and test-spark as one run, which keeps its workers busy to
-# the end. There are more of them than cores, since many tests wait for others' processes.
+# the end.
 test-rest: $(INSTALLED)-test-spark
 	$(PY) -m pytest -p tests.balance -p tests.compatibility --compatibility-check -m '(slow or client) and not long' \
-		-n $$(($$(nproc) + 1)) $(ARGS)
+		-n $(WORKERS) $(ARGS)
 
 test-long: $(INSTALLED)-test-spark
 	$(PY) -m pytest -m long $(ARGS)
@@ -87,7 +90,7 @@ check: $(INSTALLED)-test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy & types=$$!; $(BIN)/lint-imports; imports=$$?; wait $$types && exit $$imports
-	test '$(TESTED)' || $(PY) -m pytest -q -x -n auto
+	test '$(TESTED)' || $(PY) -m pytest -q -x -n $(WORKERS)
 
 fmt: $(INSTALLED)-test
 	$(BIN)/ruff format .

@@ -147,6 +147,7 @@ def test_unusable_first_directory_is_named(tmp_path: Path, broken: str) -> None:
     assert "Traceback" not in kafkad.log
 
 
+@pytest.mark.slow
 def test_directory_whose_disk_is_not_mounted(tmp_path: Path) -> None:
     first, second, away = tmp_path / "first", tmp_path / "second", tmp_path / "away"
     with KafkadProcess(tmp_path / "kafkad", log_dirs=[first, second]) as kafkad:

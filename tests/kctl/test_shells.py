@@ -169,6 +169,7 @@ def test_fish_completes_contexts_and_files(fish: Offers, contexts: None, tmp_pat
     assert fish("kctl check-log bi") == ["bin/\tDirectory"]
 
 
+@pytest.mark.slow
 def test_zsh_completes(zsh: Zsh, contexts: None, tmp_path: Path) -> None:
     (tmp_path / "plan.json").touch()
     assert zsh("kctl cont") == "kctl contexts "

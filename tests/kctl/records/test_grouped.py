@@ -66,9 +66,8 @@ def seen(*files: Path) -> list[int]:
     return sorted(int(line.split()[1]) for file in files if file.exists() for line in file.read_text().splitlines())
 
 
-@pytest.mark.parametrize(
-    "assignor", ["cooperative-sticky", *(pytest.param(name, marks=pytest.mark.slow) for name in ASSIGNORS[:3])]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("assignor", ASSIGNORS)
 def test_two_members_share_and_one_takes_over(
     broker: KafkadProcess, on_broker: Kctl, topic: NewTopic, tmp_path: Path, new_name: Callable[[], str], assignor: str
 ) -> None:
