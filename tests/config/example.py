@@ -13,8 +13,8 @@ from kafkad.config.values import text_of
 HEAD = """\
 # kafkad's settings. Each is here at its default, behind a #; take the # away to change it. Names and meanings are
 # Kafka's, names that start with kafkad. are kafkad's own. Nested YAML (log: {segment: {bytes: 1}}) means the same.
-# Settings of Kafka for what kafkad does not have are refused when they are set: TLS, SASL, KRaft, tiered storage, Java
-# plug-ins. (dynamic) marks what can be changed while kafkad runs: in this file followed by SIGHUP, or by Kafka's
+# Settings of Kafka for what kafkad does not have are refused when they are set: KRaft, tiered storage, Kerberos,
+# Java plug-ins. (dynamic) marks what can be changed while kafkad runs: in this file followed by SIGHUP, or by Kafka's
 # configs tool.
 """
 LIVE = {"http.listener": "127.0.0.1:9404"}
