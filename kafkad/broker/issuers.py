@@ -58,5 +58,10 @@ class Issuers:
         for keys in self._keys.values():
             keys.start()
 
+    async def asked(self) -> None:
+        """Returns when each has been asked once: before, good tokens would be turned away as unknown."""
+        for keys in self._keys.values():
+            await keys.asked.wait()
+
     async def stop(self) -> None:
         await asyncio.gather(*[keys.stop() for keys in self._keys.values()])

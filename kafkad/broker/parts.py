@@ -224,8 +224,11 @@ class Parts:
         self.platform.server.start(self.dispatcher)
 
     async def wait_until_ready(self) -> None:
-        """Returns when the controller has told this broker of the cluster, so that it can tell clients."""
+        """Returns when the controller has told this broker of the cluster, so that it can tell clients, and when the
+        issuers of tokens have been asked for their keys."""
         await self.replicas.metadata.is_here.wait()
+        if self.issuers is not None:
+            await self.issuers.asked()
         tell_of_strays(self.platform.logs, self.replicas.metadata, self.loaded.broker_id)
 
     async def leave(self) -> None:

@@ -52,6 +52,8 @@ class Jwks:
         self._threads = threads
         self._clock = clock
         self._timers = timers
+        self.asked = asyncio.Event()
+        """Set once they have been read for the first time, or could not be."""
         self._wanted = asyncio.Event()
         self._problems: list[str] = []
         self._task: asyncio.Task[None] | None = None
@@ -71,7 +73,9 @@ class Jwks:
     async def _keep_reading(self) -> None:
         settings, pause_ms = self._settings, float(self._settings.retry_ms)
         while True:
-            if await self._refresh():
+            read = await self._refresh()
+            self.asked.set()
+            if read:
                 pause_ms = settings.retry_ms
                 await self._rest(settings.refresh_ms)
             else:

@@ -366,3 +366,22 @@ def test_where_keys_are_read_from(tmp_path: Path) -> None:
             reader(JwksSettings(wrong))
     with pytest.raises(OSError, match="refused"):
         reader(JwksSettings("https://127.0.0.1:1/keys"))()
+
+
+def test_who_waits_for_the_first_answer_waits_for_a_failure_too() -> None:
+    """A broker is ready then, be the issuer there or not."""
+
+    async def first(text: bytes | OSError) -> list[str | None]:
+        issuer = Issuer()
+        issuer.text = text
+        assert not issuer.jwks.asked.is_set()
+        issuer.jwks.start()
+        try:
+            await asyncio.wait_for(issuer.jwks.asked.wait(), 30)
+            return issuer.kids
+        finally:
+            await issuer.jwks.stop()
+            issuer.threads.shutdown()
+
+    assert asyncio.run(first(key_set(RSA))) != []
+    assert asyncio.run(first(OSError("away"))) == []

@@ -11,7 +11,6 @@ from kafkad.api.transaction import Transaction as RequestTransaction
 from kafkad.group.offsets import Offsets
 from kafkad.log.log import Log
 from kafkad.replica.partition import Partition
-from kafkad.shard.shard import Shard
 from kafkad.txn.machine import TransactionMachine
 from kafkad.txn.markers import Ending
 from kafkad.txn.transaction import InitProducer
@@ -50,15 +49,6 @@ def a_partition_gets_no_marker() -> Any:
 @mutation
 def transactions_stay_open_for_ever() -> Any:
     return patch.object(TransactionMachine, "_set_alarm", lambda *what: None)
-
-
-@mutation
-def records_of_coordinators_count_before_they_are_committed() -> Any:
-    def wait(self: Any, write: Any) -> None:
-        write.apply()
-        write.on_end(None)
-
-    return patch.object(Shard, "_wait", wait)
 
 
 # -- partitions --------------------------------------------------------------------------------------------------------
