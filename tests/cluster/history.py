@@ -36,7 +36,8 @@ _VALUE_BYTES = 200
 _numbers = count(1)
 _CLIENT = {
     "topic.metadata.refresh.interval.ms": 1000,
-    "retry.backoff.ms": 20,
+    "retry.backoff.ms": 100,
+    "retry.backoff.max.ms": 50,
     "reconnect.backoff.ms": 10,
     "reconnect.backoff.max.ms": 200,
     "socket.connection.setup.timeout.ms": 2000,
@@ -44,7 +45,9 @@ _CLIENT = {
     "broker.address.family": "v4",
     "log_level": 0,
 }
-"""Topics stay known to a client although a broker of Kafka that has just started does not know them yet."""
+"""Topics stay known to a client although a broker of Kafka that has just started does not know them yet. All records
+wait as long before they are sent again, which a greatest wait below the first one brings about: librdkafka 2.16 gives up
+on a batch ("Unable to reconstruct MessageSet") of which some were sent more often than others, and wait for longer."""
 
 
 class Replica(Protocol):

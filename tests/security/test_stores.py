@@ -115,6 +115,8 @@ def javas(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
 
     def make(kind: str, *, key: bool, password: str = "password", key_password: str | None = None) -> str:
         target = directory / f"{kind}-{key}-{key_password}"
+        if target.exists():  # keytool refuses to import the same twice
+            return str(target)
         to = "-keystore" if not key else "-destkeystore"
         options = (to, str(target), "-deststoretype" if key else "-storetype", kind, "-noprompt")
         if key:
