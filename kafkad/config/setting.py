@@ -153,7 +153,7 @@ def kafka_version(value: str) -> str | None:
 # Why a setting has no effect here, or is turned down: the end of a sentence that a person reads at the start, and in
 # the documentation of DescribeConfigs. Of what is turned down it says what to do instead.
 THREADS = "kafkad has one event loop instead of Kafka's thread pools and their queues"
-CLUSTER = "it is about several brokers, which kafkad cannot join into a cluster yet"
+TO_BROKERS = "kafkad gives a connection to another broker 10 seconds, and leaves its buffers to the kernel"
 LOADING = "kafkad reads what it loads in pieces of a size of its own"
 GROUPS = "kafkad has no groups of the consumer protocol (KIP-848) yet"
 ALL_REPLICAS = "kafkad answers a commit when all in-sync replicas have it"
@@ -182,9 +182,6 @@ BY_CONTENT = "kafkad tells the formats of stores apart by their content"
 ONE_WAY = "kafkad has one way to reach ZooKeeper, with TLS and without"
 REVOCATIONS = "kafkad looks up no revocations; leave it out, and keep certificates short-lived instead"
 JAVA = "it names a Java class, and kafkad runs no Java; leave it out"
-KRAFT = (
-    "it belongs to KRaft, and kafkad keeps its metadata as a ZooKeeper-based Kafka 3.9 does; leave it out, as a single "
-    "broker needs no quorum"
-)
+KRAFT = "it belongs to KRaft, and kafkad keeps its metadata as a ZooKeeper-based Kafka 3.9 does; leave it out"
 TIERED = "kafkad has no tiered storage; limit topics by retention.ms and retention.bytes, or add a disk to log.dirs"
 ELR = "kafkad always holds the high watermark back below min.insync.replicas instead; leave it out"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kafkad.config.setting import (
-    CLUSTER,
     CLUSTER_WIDE,
     ELR,
     HIGH,
@@ -13,6 +12,7 @@ from kafkad.config.setting import (
     LOW,
     MEDIUM,
     QUOTAS,
+    TO_BROKERS,
     Setting,
     at_least,
     boolean,
@@ -106,7 +106,7 @@ SETTINGS: tuple[Setting, ...] = (
     ),
     integer("replica.socket.timeout.ms", 30_000, HIGH, "How long a follower waits for an answer."),
     integer(
-        "replica.socket.receive.buffer.bytes", 65_536, HIGH, "SO_RCVBUF of a follower's connections.", unused=CLUSTER
+        "replica.socket.receive.buffer.bytes", 65_536, HIGH, "SO_RCVBUF of a follower's connections.", unused=TO_BROKERS
     ),
     long("replica.high.watermark.checkpoint.interval.ms", 5000, HIGH, "How often high watermarks are written to disk."),
     string(

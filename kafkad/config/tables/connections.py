@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from kafkad.config.setting import (
-    CLUSTER,
     CLUSTER_WIDE,
     HIGH,
     INT_MAX,
@@ -12,6 +11,7 @@ from kafkad.config.setting import (
     PER_BROKER,
     TELEMETRY,
     THREADS,
+    TO_BROKERS,
     Setting,
     at_least,
     integer,
@@ -152,14 +152,14 @@ SETTINGS: tuple[Setting, ...] = (
         10_000,
         MEDIUM,
         "How long connecting to another broker may take at first.",
-        unused=CLUSTER,
+        unused=TO_BROKERS,
     ),
     long(
         "socket.connection.setup.timeout.max.ms",
         30_000,
         MEDIUM,
         "How long connecting to another broker may take after failures.",
-        unused=CLUSTER,
+        unused=TO_BROKERS,
     ),
     string(
         "control.plane.listener.name",

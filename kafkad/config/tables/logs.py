@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from kafkad.config.setting import (
-    CLUSTER,
     CLUSTER_WIDE,
     DOUBLE_MAX,
     FORMAT,
     HIGH,
+    KRAFT,
     LONG_MAX,
     LOW,
     MEDIUM,
@@ -233,7 +233,7 @@ SETTINGS: tuple[Setting, ...] = (
         LOW,
         "How long a broker waits to tell the controller of a failed directory (KRaft).",
         valid=at_least(1),
-        unused=CLUSTER,
+        unused=KRAFT,
     ),
     integer(
         "num.replica.alter.log.dirs.threads",
