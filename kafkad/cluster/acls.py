@@ -29,7 +29,7 @@ from kafkad.meta.store import (
     ensure_path,
 )
 from kafkad.security.acl import Acl, AclAuthorizer, Entries, Pattern
-from kafkad.security.authorizer import Operation, PatternType, PermissionType, ResourceType
+from kafkad.security.authorizer import Operation, PatternType, PermissionType, ResourceType, kafka_name
 from kafkad.timers import Timers
 
 log = logging.getLogger(__name__)
@@ -38,21 +38,17 @@ _NO_NODE = -1
 _NOTHING: Entries = ()
 _TRIES = 10
 """Others write the same node at the same time."""
-_TYPES = {
-    name: kind
-    for name in Node.RESOURCE_TYPES
-    for kind in ResourceType
-    if name.lower() == kind.name.replace("_", "").lower()
-}
-"""As the paths have them."""
-_OPERATIONS = {operation.name.title().replace("_", ""): operation for operation in Operation}
-_PERMISSIONS = {permission.name.title(): permission for permission in PermissionType}
-_NAMES_OF_TYPES = {kind: name for name, kind in _TYPES.items()}
+_NAMES_OF_TYPES = {kind: kafka_name(kind) for kind in ResourceType}
+_TYPES = {name: kind for kind, name in _NAMES_OF_TYPES.items()}
+_OPERATIONS = {kafka_name(operation): operation for operation in Operation}
+_PERMISSIONS = {kafka_name(permission): permission for permission in PermissionType}
 
 Change = Callable[[Entries], Entries]
 
 
 class Acls:
+    """All ACLs of the cluster, which it adds to, removes from, and keeps `authorizer.index` up to date with."""
+
     def __init__(self, store: MetaStore, authorizer: AclAuthorizer, clock: Clock, timers: Timers) -> None:
         self.on_change: list[Callable[[], None]] = [authorizer.changed]
         """Called after every change: what was decided before may not be relied on."""
@@ -68,7 +64,7 @@ class Acls:
         self._task: asyncio.Task[None] | None = None
 
     def __iter__(self) -> Iterator[tuple[Pattern, Acl]]:
-        """All that can be read."""
+        """Every ACL, but those of damaged nodes."""
         for pattern, entries in list(self._known.items()):
             for acl in entries or ():
                 yield pattern, acl
@@ -197,8 +193,7 @@ def _path(pattern: Pattern) -> str:
 
 def _encoded(entries: Entries) -> bytes:
     return Node.encode(
-        AclEntry(acl.principal, acl.permission.name.title(), acl.host, acl.operation.name.title().replace("_", ""))
-        for acl in entries
+        AclEntry(acl.principal, kafka_name(acl.permission), acl.host, kafka_name(acl.operation)) for acl in entries
     )
 
 
@@ -225,7 +220,8 @@ def _decoded(path: str, data: bytes) -> Entries | None:
         log.error(
             "the ACLs in %s cannot be read, and nobody but super.users may do anything that they are about until the "
             "node is mended or deleted: %r",
-            *(path, error),
+            path,
+            error,
         )
         return None
 

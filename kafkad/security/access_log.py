@@ -1,7 +1,7 @@
-"""The part of the audit log that says what was asked for and refused: logger `kafkad.audit`, in Kafka's words.
+"""The part of the audit log that says what was allowed and refused: logger `kafkad.audit`, in Kafka's words.
 
-A refusal is INFO, a grant DEBUG. Whoever is refused again and again cannot fill the log: of one principal and resource
-there are ten lines a second, and then one that counts the others.
+A refusal is logged at INFO, a grant at DEBUG. A client that is refused again and again cannot fill the log: for one
+principal and resource there are ten lines a second, and then one that counts the rest.
 """
 
 from __future__ import annotations
@@ -9,19 +9,30 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
-from kafkad.security.authorizer import Operation, ResourceType
+from kafkad.security.authorizer import Operation, ResourceType, kafka_name
 
 log = logging.getLogger("kafkad.audit")
 
 _LINES_A_SECOND: Final = 10
 _SECOND_MS: Final = 1_000
 _MOST_KNOWN: Final = 1_000
-"""Principals with resources, of which refusals are counted apart: names are made up by clients."""
+"""Pairs of principal and resource whose refusals are counted separately: clients can make up names."""
 
 Later = Callable[[float, Callable[[], None]], object]
 """Calls something at a time of the monotonic clock."""
+
+
+class Access(NamedTuple):
+    """What somebody wanted to do: an operation on the resource of that name, by a request of that API."""
+
+    principal: str
+    host: str
+    operation: Operation
+    resource: ResourceType
+    name: str
+    request: str
 
 
 class AccessLog:
@@ -33,31 +44,26 @@ class AccessLog:
         self._lines: dict[tuple[str, str], int] = {}
         """Refusals since the second began."""
         self._last: dict[tuple[str, str], str] = {}
-        """Of those with more than are logged, the last one."""
+        """The last refusal of each that has had more than its ten lines."""
 
-    def note(
-        self,
-        allowed: bool,
-        principal: str,
-        host: str,
-        operation: Operation,
-        resource: ResourceType,
-        name: str,
-        request: str,
-    ) -> None:
+    def wants(self, allowed: bool) -> bool:
+        """HOT. Whether grants (or refusals) are logged at all. If not, `note` need not be called."""
+        return log.isEnabledFor(logging.DEBUG if allowed else logging.INFO)
+
+    def note(self, access: Access, *, allowed: bool) -> None:
+        line = self._line(access, "Allowed" if allowed else "Denied")
         if allowed:
-            if log.isEnabledFor(logging.DEBUG):
-                log.debug("%s", self._line(allowed, principal, host, operation, resource, name, request))
-            return
-        if not log.isEnabledFor(logging.INFO):
-            return
-        about = principal, f"{resource:d}{name}"
+            log.debug("%s", line)
+        else:
+            self._note_refusal(access, line)
+
+    def _note_refusal(self, access: Access, line: str) -> None:
+        about = access.principal, f"{access.resource:d}{access.name}"
         if about not in self._lines and len(self._lines) >= _MOST_KNOWN:
-            about = principal, ""
+            about = access.principal, ""
         if not self._lines:
             self._later(self._monotonic_ms() + _SECOND_MS, self._second_over)
         count = self._lines[about] = self._lines.get(about, 0) + 1
-        line = self._line(allowed, principal, host, operation, resource, name, request)
         if count <= _LINES_A_SECOND:
             log.info("%s", line)
         else:
@@ -73,38 +79,25 @@ class AccessLog:
         self._lines.clear()
         self._last.clear()
 
-    def _line(
-        self,
-        allowed: bool,
-        principal: str,
-        host: str,
-        operation: Operation,
-        resource: ResourceType,
-        name: str,
-        request: str,
-    ) -> str:
-        outcome, what, kind = "Allowed" if allowed else "Denied", _words(operation), _words(resource)
+    def _line(self, access: Access, outcome: str) -> str:
+        operation, resource = kafka_name(access.operation), kafka_name(access.resource)
         if self._as_json:
             return json.dumps(
                 {
-                    "principal": principal,
+                    "principal": access.principal,
                     "outcome": outcome,
-                    "operation": what,
-                    "host": host,
-                    "resource": kind,
-                    "name": name,
-                    "request": request,
+                    "operation": operation,
+                    "host": access.host,
+                    "resource": resource,
+                    "name": access.name,
+                    "request": access.request,
                 }
             )
         return (
-            f"Principal = {_shown(principal)} is {outcome} Operation = {what} from host = {host} on resource = "
-            f"{kind}:LITERAL:{_shown(name)} for request = {request} with resourceRefCount = 1"
+            f"Principal = {_shown(access.principal)} is {outcome} Operation = {operation} from host = {access.host} on "
+            f"resource = {resource}:LITERAL:{_shown(access.name)} for request = {access.request} with "
+            "resourceRefCount = 1"
         )
-
-
-def _words(value: Operation | ResourceType) -> str:
-    """In Kafka's spelling: ClusterAction, TransactionalId."""
-    return value.name.title().replace("_", "")
 
 
 def _shown(text: str) -> str:

@@ -13,7 +13,7 @@ from ipaddress import IPv6Address, ip_address
 from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
-from kafkad.security.access_log import AccessLog
+from kafkad.security.access_log import Access, AccessLog
 from kafkad.security.authorizer import Operation, PatternType, PermissionType, Principal, ResourceType
 
 ANYTHING: Final = "*"
@@ -35,7 +35,7 @@ _NOBODY: Final = (None,) * _NUMBERS
 
 
 class Pattern(NamedTuple):
-    """The resources that ACLs are about: of one name, or of all names that begin so."""
+    """The resources that an ACL applies to: the one of that name, or all whose names begin with it."""
 
     resource: ResourceType
     name: str
@@ -51,11 +51,11 @@ class Acl(NamedTuple):
 
 Entries = tuple[Acl, ...]
 Who = tuple[str, str]
-"""Principal and host, of which either may be all."""
+"""Principal and host; either may stand for all."""
 
 
 class _Rules:
-    """The ACLs of one pattern: by the number of an operation, who may and who must not."""
+    """The ACLs of one pattern: for each operation, by its number, who is allowed and who is denied."""
 
     __slots__ = ("allowed", "damaged", "denied")
 
@@ -128,8 +128,7 @@ class AclIndex:
         self._by_type = [_OfType() for _ in range(max(ResourceType) + 1)]
 
     def put(self, pattern: Pattern, entries: Entries | None) -> None:
-        """These are the ACLs of the pattern now. None: there are some, which cannot be read, so that nothing that they
-        are about is allowed to anybody."""
+        """Replaces the ACLs of a pattern. None: they cannot be read, and nobody may do anything with its resources."""
         self._by_type[pattern.resource].put(pattern, entries)
 
     def replace(self, acls: Iterable[tuple[Pattern, Entries | None]]) -> None:
@@ -146,15 +145,12 @@ class AclIndex:
             rules = literals.get(literal)
             if rules is not None:
                 found.append(rules)
-        allowed = False
+        if not found:
+            return None
         for rules in found:
-            denied = rules.denied[operation]
-            if rules.damaged or (denied is not None and not denied.isdisjoint(whom)):
+            if rules.deny(whom, operation):
                 return False
-            if not allowed:
-                may = rules.allowed[operation]
-                allowed = may is not None and not may.isdisjoint(whom)
-        return allowed if found else None
+        return any(rules.allow(whom, operation) for rules in found)
 
     def allows_any(
         self, whom: frozenset[Who], operation: Operation, resource: ResourceType, *, unless_denied: bool
@@ -230,7 +226,9 @@ class AclIdentity:
 
     def may(self, operation: Operation, resource: ResourceType, name: str, request: str) -> bool:
         allowed = self.allows(operation, resource, name)
-        self._authorizer.log.note(allowed, self.principal, self.host, operation, resource, name, request)
+        log = self._authorizer.log
+        if log.wants(allowed):
+            log.note(Access(self.principal, self.host, operation, resource, name, request), allowed=allowed)
         return allowed
 
     def allows_any(self, operation: Operation, resource: ResourceType) -> bool:
@@ -262,7 +260,7 @@ def plain_host(host: str) -> str:
 
 
 def is_host(text: str) -> bool:
-    """True for what an ACL can match: everything, or an address."""
+    """True for a host that an ACL can match: `*`, or an address."""
     if text == ANYTHING:
         return True
     try:

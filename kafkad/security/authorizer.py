@@ -50,6 +50,11 @@ class PatternType(IntEnum):
     PREFIXED = 4
 
 
+def kafka_name(value: Operation | ResourceType | PermissionType) -> str:
+    """In Kafka's spelling, as in `ClusterAction` and `TransactionalId`."""
+    return value.name.title().replace("_", "")
+
+
 REFUSALS: Final = {
     ResourceType.TOPIC: (ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed."),
     ResourceType.GROUP: (ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed."),

@@ -16,7 +16,7 @@ from kafkad.api.prepared import Grounds
 from kafkad.api.routes import BETWEEN_BROKERS, BY_KEY, ROUTES, Route
 from kafkad.errors import ErrorCode
 from kafkad.net.connection import Connection
-from kafkad.security.authorizer import ALLOW_ALL, ANONYMOUS, Operation, Principal, ResourceType
+from kafkad.security.authorizer import ALLOW_ALL, ANONYMOUS, Operation, Principal, ResourceType, kafka_name
 from kafkad.wire.apis import request_class, response_class
 from kafkad.wire.frames import RequestHeader, read_request_header, read_response_header
 from kafkad.wire.messages.api_versions import ApiVersionsRequest
@@ -113,15 +113,11 @@ def test_every_route_needs_what_is_documented() -> None:
         for need in needs.strip().split(", ")
     }
     found = {
-        (route.name, f"{_words(permission.operation)} {_words(permission.resource)}".strip())
+        (route.name, f"{kafka_name(permission.operation)} {kafka_name(permission.resource)}".strip())
         for route in (*ROUTES, *BETWEEN_BROKERS)
         for permission in route.permissions
     } | {(route.name, "") for route in ROUTES if route.permissions == NONE}
     assert found == documented - NOT_ASKED_FOR | UNDOCUMENTED
-
-
-def _words(value: Operation | ResourceType) -> str:
-    return value.name.title().replace("_", "")
 
 
 def test_what_a_whole_request_needs_is_in_its_message() -> None:

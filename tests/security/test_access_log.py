@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from kafkad.security.access_log import AccessLog
+from kafkad.security.access_log import Access, AccessLog
 from kafkad.security.authorizer import Operation, ResourceType
 from tests.fakes import FakeClock
 
@@ -43,7 +43,8 @@ def log(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 def refuse(access: AccessLog, name: str = "nope", principal: str = "User:bob") -> None:
-    access.note(False, principal, "127.0.0.1", Operation.CREATE, ResourceType.TOPIC, name, "CreateTopics")
+    asked = Access(principal, "127.0.0.1", Operation.CREATE, ResourceType.TOPIC, name, "CreateTopics")
+    access.note(asked, allowed=False)
 
 
 def test_a_refusal_is_in_kafkas_words(log: Log) -> None:
@@ -57,11 +58,14 @@ def test_a_refusal_is_in_kafkas_words(log: Log) -> None:
 
 def test_a_grant_is_only_told_when_debugging(log: Log, caplog: pytest.LogCaptureFixture) -> None:
     access = log.access()
-    grant = (True, "User:bob", "::1", Operation.CLUSTER_ACTION, ResourceType.TRANSACTIONAL_ID, "x", "EndTxn")
-    access.note(*grant)
-    assert log.lines() == []
+    assert access.wants(False)
+    assert not access.wants(True)
     with caplog.at_level(logging.DEBUG, "kafkad.audit"):
-        access.note(*grant)
+        assert access.wants(True)
+        access.note(
+            Access("User:bob", "::1", Operation.CLUSTER_ACTION, ResourceType.TRANSACTIONAL_ID, "x", "EndTxn"),
+            allowed=True,
+        )
     [line] = log.lines()
     assert line == (
         "Principal = User:bob is Allowed Operation = ClusterAction from host = ::1 on resource = "
