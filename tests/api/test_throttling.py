@@ -34,20 +34,10 @@ from tests.api.test_fetch import fill
 from tests.api.test_fetch import request as to_fetch
 from tests.api.test_produce import batch
 from tests.api.test_produce import request as to_produce
+from tests.fakes import FakeClock
 from tests.one_broker import OneBroker
 
 EVERYBODY = Entity(user=DEFAULT)
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1_000_000.0
-
-    def now_ms(self) -> int:
-        return int(self.now)
-
-    def monotonic_ms(self) -> float:
-        return self.now
 
 
 class Throttled(Frames):
@@ -56,7 +46,7 @@ class Throttled(Frames):
     def __init__(self, broker: OneBroker) -> None:
         super().__init__(broker)
         self.entities: dict[Entity, Overrides] = {}
-        self.clock = Clock()
+        self.clock = FakeClock()
         self.quotas = ClientQuotas(self.entities, Windows(), Windows())
 
     def give(self, entity: Entity, **overrides: float) -> None:
@@ -86,7 +76,7 @@ def large(size: int) -> bytes:
 def test_produce_is_appended_and_answered_with_the_time_to_wait(frames: Throttled, version: int) -> None:
     frames.give(EVERYBODY, producer_byte_rate=1000)
     for turn in range(3):  # from the second on, by the bytes that repeat
-        frames.clock.now += 1e6
+        frames.clock.advance(1_000_000)
         answer = frames.ask(to_produce(frames, version, {0: large(20_000)}), version)
         [partition] = answer.responses[0].partition_responses
         assert (partition.error_code, partition.base_offset) == (0, turn)
@@ -134,7 +124,7 @@ def test_a_fetch_over_the_quota_gets_nothing_and_counts_for_nothing(frames: Thro
     assert [bool(found.responses) for found in seen] == [True, True, False, False]
     [first, second] = frames.muted()
     assert first == second == seen[2].throttle_time_ms == seen[3].throttle_time_ms > 0
-    frames.clock.now += first
+    frames.clock.advance(first)
     assert frames.ask(one_at_a_time, version).responses
     assert frames.muted() == []
 
@@ -155,7 +145,7 @@ def test_one_batch_that_is_larger_passes_and_is_paid_for(frames: Throttled) -> N
     assert 20_000 < paid < 21_000
     refused = frames.ask(asked, 12)
     assert not refused.responses
-    frames.clock.now += 10_000 + refused.throttle_time_ms
+    frames.clock.advance(10_000 + refused.throttle_time_ms)
     assert frames.ask(asked, 12).responses
 
 
@@ -167,7 +157,7 @@ def test_a_session_is_not_touched_by_a_fetch_that_gets_nothing(frames: Throttled
     more = to_fetch(frames, 12, {}, session_id=first.session_id, session_epoch=1)
     throttled = frames.ask(more, 12)
     assert (throttled.session_id, throttled.responses) == (first.session_id, [])
-    frames.clock.now += 20_000
+    frames.clock.advance(20_000)
     more.session_epoch = 2
     assert len(frames.ask(more, 12).responses[0].partitions[0].records) > 4000
 
@@ -245,10 +235,10 @@ def test_time_is_that_of_work_and_not_of_waiting(frames: Throttled) -> None:
     frames.give(EVERYBODY, request_percentage=50)
     frames.ask(FetchRequest(topics=to_fetch(frames, 12, {0: 0}).topics, max_wait_ms=0, min_bytes=1), 12)
     [meter] = frames.quotas.meters()
-    taken = meter.measured(frames.clock.now).values["request_time"]
+    taken = meter.measured(frames.clock.monotonic_ms()).values["request_time"]
     assert 0 < taken < 5
     frames.begin(to_produce(frames, 9, {0: large(100)}, acks=0), 9)
-    assert meter.measured(frames.clock.now).values["request_time"] == taken
+    assert meter.measured(frames.clock.monotonic_ms()).values["request_time"] == taken
 
 
 def new(name: str, partitions: int) -> CreatableTopic:
@@ -268,11 +258,11 @@ def test_changes_of_topics_are_refused_once_nothing_is_left(frames: Throttled) -
     assert (answer.results[0].error_code, answer.throttle_time_ms) == (exceeded, 5000)
     answer = frames.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="a")], timeout_ms=5000), 6)
     assert (answer.responses[0].error_code, answer.throttle_time_ms) == (exceeded, 5000)
-    frames.clock.now += 5000
+    frames.clock.advance(5000)
     answer = frames.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="a")], timeout_ms=5000), 6)
     assert (answer.responses[0].error_code, answer.throttle_time_ms) == (0, 0)
     [mutations] = frames.quotas.meters()
-    assert mutations.measured(frames.clock.now).values["tokens"] == -8
+    assert mutations.measured(frames.clock.monotonic_ms()).values["tokens"] == -8
 
 
 def test_older_requests_are_carried_out_and_wait(frames: Throttled) -> None:

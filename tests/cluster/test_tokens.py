@@ -18,6 +18,7 @@ from kafkad.meta.notes import KEPT_MS
 from kafkad.meta.security_znodes import DelegationToken
 from kafkad.security.scram import ScramCredential
 from kafkad.timers import Timers
+from tests.fakes import FakeClock
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "security"
 VECTORS = json.loads((GOLDEN / "vectors.json").read_text())["delegation_token"]
@@ -26,24 +27,11 @@ DAY = 24 * HOUR
 ALICE, BOB, CAROL = "User:alice", "User:bob", "User:carol"
 
 
-class Moved:
-    """A clock that a test moves."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000
-
-    def now_ms(self) -> int:
-        return self.now
-
-    def monotonic_ms(self) -> float:
-        return float(self.now)
-
-
 class Place:
     """Two brokers over one store."""
 
     def __init__(self, *settings: str) -> None:
-        self.clock = Moved()
+        self.clock = FakeClock()
         self.timers = Timers()
         tree = EmbeddedStore.in_memory(self.clock)
         self.store = tree.session()
@@ -97,9 +85,8 @@ async def test_secrets_are_kafkas(place: Place) -> None:
 @at_a_place
 async def test_a_new_token_is_in_the_store_and_at_all_brokers(place: Place) -> None:
     token = await place.create(BOB)
-    assert token == DelegationToken(
-        token.token_id, ALICE, CAROL, (BOB,), 1_000_000, 1_000_000 + DAY, 1_000_000 + 7 * DAY
-    )
+    now_ms = place.clock.now_ms()
+    assert token == DelegationToken(token.token_id, ALICE, CAROL, (BOB,), now_ms, now_ms + DAY, now_ms + 7 * DAY)
     assert len(token.token_id) == 22
     assert await place.node(token.token_id) == token
     note, _ = await place.store.get("/delegation_token/token_changes/token_change_0000000000")
@@ -113,25 +100,25 @@ async def test_a_new_token_is_in_the_store_and_at_all_brokers(place: Place) -> N
 
 @at_a_place
 async def test_a_lifetime_is_no_longer_than_it_may_be(place: Place) -> None:
-    assert (await place.create(lifetime_ms=HOUR)).expires_ms == place.clock.now + HOUR
-    assert (await place.create(lifetime_ms=30 * DAY)).max_ms == place.clock.now + 7 * DAY
-    assert (await place.create(lifetime_ms=0)).max_ms == place.clock.now + 7 * DAY
+    assert (await place.create(lifetime_ms=HOUR)).expires_ms == place.clock.now_ms() + HOUR
+    assert (await place.create(lifetime_ms=30 * DAY)).max_ms == place.clock.now_ms() + 7 * DAY
+    assert (await place.create(lifetime_ms=0)).max_ms == place.clock.now_ms() + 7 * DAY
 
 
 @at_a_place
 async def test_renewing(place: Place) -> None:
     token = await place.create(BOB)
     secret = place.one.secret(token.token_id)
-    place.clock.now += HOUR
-    assert await place.one.renew(secret, ALICE, -1) == place.clock.now + DAY
-    assert await place.one.renew(secret, BOB, 5) == place.clock.now + 5
+    place.clock.advance(HOUR)
+    assert await place.one.renew(secret, ALICE, -1) == place.clock.now_ms() + DAY
+    assert await place.one.renew(secret, BOB, 5) == place.clock.now_ms() + 5
     assert await place.one.renew(secret, BOB, 30 * DAY) == token.max_ms
     assert (await place.node(token.token_id)).expires_ms == token.max_ms
     assert await refusal(place.one.renew(secret, CAROL, -1)) is ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
     assert await refusal(place.one.renew(b"x", ALICE, -1)) is ErrorCode.DELEGATION_TOKEN_NOT_FOUND
     await turns()
     await place.other.renew(secret, ALICE, 10)
-    place.clock.now += 11
+    place.clock.advance(11)
     assert await refusal(place.one.renew(secret, ALICE, -1)) is ErrorCode.DELEGATION_TOKEN_EXPIRED
 
 
@@ -140,13 +127,13 @@ async def test_expiring(place: Place) -> None:
     token = await place.create(BOB)
     secret = place.one.secret(token.token_id)
     assert await refusal(place.one.expire(secret, CAROL, -1)) is ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
-    assert await place.one.expire(secret, ALICE, 100) == place.clock.now + 100
+    assert await place.one.expire(secret, ALICE, 100) == place.clock.now_ms() + 100
     assert await place.one.expire(secret, ALICE, 30 * DAY) == token.max_ms
     await place.one.expire(secret, ALICE, 0)
-    place.clock.now += 1
+    place.clock.advance(1)
     assert place.one.usable(token.token_id) is None
     assert await refusal(place.one.expire(secret, ALICE, 5)) is ErrorCode.DELEGATION_TOKEN_EXPIRED
-    assert await place.one.expire(secret, BOB, -1) == place.clock.now
+    assert await place.one.expire(secret, BOB, -1) == place.clock.now_ms()
     assert list(place.one.all) == []
     assert await refusal(place.one.expire(secret, ALICE, -1)) is ErrorCode.DELEGATION_TOKEN_NOT_FOUND
     assert await place.store.children("/delegation_token/tokens") == []
@@ -168,12 +155,12 @@ async def test_two_brokers_change_a_token_at_the_same_time(place: Place) -> None
 async def test_expired_tokens_are_swept_away_each_hour(place: Place) -> None:
     short, long = await place.create(lifetime_ms=10), await place.create()
     await turns()
-    place.clock.now += HOUR - 1
-    place.timers.expire(place.clock.now)
+    place.clock.advance(HOUR - 1)
+    place.timers.expire(place.clock.monotonic_ms())
     await turns()
     assert await place.store.children("/delegation_token/tokens") == sorted([short.token_id, long.token_id])
-    place.clock.now += 1
-    place.timers.expire(place.clock.now)
+    place.clock.advance(1)
+    place.timers.expire(place.clock.monotonic_ms())
     await turns()
     assert await place.store.children("/delegation_token/tokens") == [long.token_id]
     assert list(place.one.all) == list(place.other.all) == [long]
@@ -199,7 +186,7 @@ async def test_a_token_that_went_while_there_was_no_session(place: Place) -> Non
 @at_a_place
 async def test_old_notes_are_removed(place: Place) -> None:
     await place.create()
-    place.clock.now += KEPT_MS + 1
+    place.clock.advance(KEPT_MS + 1)
     await place.create()
     await turns()
     assert await place.store.children("/delegation_token/token_changes") == ["token_change_0000000001"]
@@ -224,5 +211,5 @@ async def test_a_token_logs_in_as_its_owner_until_it_expires(place: Place) -> No
     assert other is not None
     assert len(other.credential.stored_key) == 64
     assert place.one.account("SCRAM-SHA-256", "another") is None
-    place.clock.now = token.expires_ms + 1
+    place.clock.advance(token.expires_ms + 1 - place.clock.now_ms())
     assert place.one.account("SCRAM-SHA-256", token.token_id) is None

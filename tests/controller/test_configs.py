@@ -22,6 +22,7 @@ from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
 from kafkad.meta.notes import KEPT_MS
 from kafkad.meta.znodes import Config, ConfigChange, Features, ProducerIdBlock
 from kafkad.timers import Timers
+from tests.fakes import FakeClock
 
 from .cluster import Cluster, with_brokers
 
@@ -29,24 +30,11 @@ TOPIC, BROKER = ResourceKind.TOPIC, ResourceKind.BROKER
 SET, DELETE, APPEND, SUBTRACT = Alteration
 
 
-class Moved:
-    """A clock that a test moves."""
-
-    def __init__(self) -> None:
-        self.now = 1_000_000
-
-    def now_ms(self) -> int:
-        return self.now
-
-    def monotonic_ms(self) -> float:
-        return float(self.now)
-
-
 class Place:
     """A store, who alters settings in it, and who follows."""
 
     def __init__(self) -> None:
-        self.clock = Moved()
+        self.clock = FakeClock()
         tree = EmbeddedStore.in_memory(self.clock)
         self.store: EmbeddedSession = tree.session()
         self.other_store: EmbeddedSession = tree.session()
@@ -198,11 +186,11 @@ async def test_two_who_alter_at_once_lose_nothing(place: Place) -> None:
 @at_a_place
 async def test_old_notes_go(place: Place) -> None:
     await place.alterer.alter(TOPIC, "a", [entry("retention.ms", "7")])
-    place.clock.now += KEPT_MS
+    place.clock.advance(KEPT_MS)
     await place.alterer.alter(TOPIC, "b", [entry("retention.ms", "7")])
     await place.followed.catch_up()
     assert len(await place.store.children("/config/changes")) == 2
-    place.clock.now += 1
+    place.clock.advance(1)
     await place.followed.catch_up()
     assert await place.store.children("/config/changes") == ["config_change_0000000001"]
 

@@ -20,6 +20,7 @@ from kafkad.security.mechanism import Login, LoginFailed
 from kafkad.security.oauth_token import Bearer, Expected, Key, SignedTokens, TokenRefused, UnsecuredTokens, keys_of
 from kafkad.security.oauthbearer import OAuthBearer
 from kafkad.timers import Timers
+from tests.fakes import FakeClock
 from tests.security.tokens import NOW_MS, NOW_S, ec_key, jwk, key_set, rsa_key, signed, unsecured
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "security" / "sasl.jsonl"
@@ -240,21 +241,11 @@ def test_messages_that_are_none(message: bytes) -> None:
 # -- the issuer ------------------------------------------------------------------------------------------------------
 
 
-class Moved:
-    now = 0.0
-
-    def now_ms(self) -> int:
-        return int(self.now)
-
-    def monotonic_ms(self) -> float:
-        return self.now
-
-
 class Issuer:
     """Its keys, read through a Jwks; a test moves the time."""
 
     def __init__(self, url: str = "file:///keys", refresh_ms: int = 3_600_000) -> None:
-        self.clock, self.timers, self.threads = Moved(), Timers(), ThreadPoolExecutor(1)
+        self.clock, self.timers, self.threads = FakeClock(), Timers(), ThreadPoolExecutor(1)
         self.text: bytes | OSError = key_set(RSA)
         self.reads = 0
         settings = JwksSettings(url, refresh_ms=refresh_ms)
@@ -270,9 +261,9 @@ class Issuer:
     def kids(self) -> list[str | None]:
         return [key.kid for key in self.jwks.keys]
 
-    async def after(self, ms: float) -> None:
-        self.clock.now += ms
-        self.timers.expire(self.clock.now)
+    async def after(self, ms: int) -> None:
+        self.clock.advance(ms)
+        self.timers.expire(self.clock.monotonic_ms())
         await self.settle()
 
     async def settle(self) -> None:
