@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from random import Random
+from types import ModuleType
 from typing import Any, cast
+
+import pytest
 
 from kafkad.api.dispatch import Dispatcher
 from kafkad.api.fetch import FetchApi
@@ -103,6 +108,22 @@ class Frames:
 
     def close(self) -> None:
         self.slow_path.close()
+
+    @contextmanager
+    def handled(self, api: ModuleType) -> Iterator[list[Any]]:
+        """The requests that come to the handler of an API: those that are not answered on a quicker way."""
+        came: list[Any] = []
+        handle = api.handle
+
+        def counted(context: Any, request: Any, message: Any) -> Any:
+            came.append(message)
+            return handle(context, request, message)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(api, "handle", counted)
+            self.dispatcher._handlers.clear()
+            yield came
+        self.dispatcher._handlers.clear()
 
     def begin(
         self,

@@ -43,19 +43,10 @@ def new_connection(frames: Frames) -> None:
 
 
 @pytest.fixture
-def general(frames: Frames, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+def general(frames: Frames) -> Iterator[list[Any]]:
     """The requests that went the general way."""
-    went: list[Any] = []
-    handle = add_partitions_to_txn.handle
-
-    def counted(context: Any, request: Any, message: Any) -> Any:
-        went.append(message)
-        return handle(context, request, message)
-
-    monkeypatch.setattr(add_partitions_to_txn, "handle", counted)
-    frames.dispatcher._handlers.clear()
-    yield went
-    frames.dispatcher._handlers.clear()
+    with frames.handled(add_partitions_to_txn) as handled:
+        yield handled
 
 
 def begun(frames: Frames, name: str) -> tuple[int, int]:

@@ -48,17 +48,10 @@ def new_connection(frames: Frames) -> None:
 
 
 @pytest.fixture
-def general(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def general(frames: Frames) -> Iterator[list[Any]]:
     """The requests that went the general way."""
-    went: list[Any] = []
-    handle = offset_commit.handle
-
-    def counted(context: Any, request: Any, message: Any) -> Any:
-        went.append(message)
-        return handle(context, request, message)
-
-    monkeypatch.setattr(offset_commit, "handle", counted)
-    return went
+    with frames.handled(offset_commit) as handled:
+        yield handled
 
 
 def commit(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -119,17 +119,18 @@ class MixedCluster:
         return time.monotonic() - begun
 
 
-def test_broker_by_broker_and_back(tmp_path: Path) -> None:
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[MixedCluster]:
     with Kafka("3.9", brokers=3, heap="384m", settings=SETTINGS) as kafka:
         cluster = MixedCluster(kafka, tmp_path)
         try:
-            _taken_over_and_given_back(cluster)
+            yield cluster
         finally:
             for broker in cluster.ids:
                 _end(cluster.brokers[broker])
 
 
-def _taken_over_and_given_back(cluster: MixedCluster) -> None:
+def test_broker_by_broker_and_back(cluster: MixedCluster) -> None:
     create(cluster, TOPIC, *ASSIGNMENT)
     member = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "kept", "enable.auto.commit": False})
     member.commit(offsets=[TopicPartition(TOPIC, 0, 1)], asynchronous=False)
@@ -150,18 +151,8 @@ def _taken_over_and_given_back(cluster: MixedCluster) -> None:
     load.check()
 
 
-def test_transactions_go_on_over_each_change(tmp_path: Path) -> None:
+def test_transactions_go_on_over_each_change(cluster: MixedCluster) -> None:
     """Those that are open while a broker changes are ended afterwards, by coordinators of either kind."""
-    with Kafka("3.9", brokers=3, heap="384m", settings=SETTINGS) as kafka:
-        cluster = MixedCluster(kafka, tmp_path)
-        try:
-            _transactions_over_each_change(cluster)
-        finally:
-            for broker in cluster.ids:
-                _end(cluster.brokers[broker])
-
-
-def _transactions_over_each_change(cluster: MixedCluster) -> None:
     create(cluster, TOPIC, *ASSIGNMENT)
     settings = {"bootstrap.servers": cluster.bootstrap, "log_level": 0, "transaction.timeout.ms": 300_000}
     producers = [Producer({**settings, "transactional.id": f"id-{number}"}) for number in range(12)]
