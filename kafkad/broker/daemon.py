@@ -165,7 +165,7 @@ class Daemon:
         from kafkad.broker.tls import BrokerTls
 
         try:
-            return BrokerTls(config, self._loop, self._clock)
+            return BrokerTls(config, self._loop, self._clock, self._timers)
         except ValueError as error:
             raise StartError(f"{error}") from error
 

@@ -1,8 +1,7 @@
 """The TLS of a broker: what its listeners show and trust, and what it shows to other brokers.
 
-Stores are read again when their settings change, when SIGHUP comes, and when their files have changed, which is looked
-at every minute. What is read is tried first; if it is no good, what was in use stays in use. Open connections are not
-touched.
+Stores are read again when their settings change, on SIGHUP, and when their files have changed, which is checked every
+minute. New ones are tried first; if they cannot be used, the old ones stay in use. Open connections are not touched.
 """
 
 from __future__ import annotations
@@ -26,24 +25,24 @@ from kafkad.security.tls_contexts import (
     Users,
     client_context,
     refuses_itself,
-    remaining,
     server_context,
     users_of,
 )
 from kafkad.security.tls_settings import TlsError, TlsSettings
+from kafkad.timers import Timers, sleep
 
 log = logging.getLogger(__name__)
 
 HTTP = "HTTP"
 """Where HTTP goes over TLS, the name of its listener in settings."""
-_LOOK_S = 60
+_LOOK_MS = 60_000
 _WARN_DAYS = (1, 7, 30)
 
 _Stamps = tuple[tuple[str, int, int, int] | None, ...]
 
 
 class _Tried(NamedTuple):
-    """What was read for a listener, and found good. `stamps` are those of its files, before they were read."""
+    """Stores of a listener that were read and can be used. `stamps` are those of the files, taken before reading."""
 
     settings: TlsSettings
     stamps: _Stamps
@@ -54,7 +53,7 @@ class _Tried(NamedTuple):
 
 
 class _Listener:
-    """What is in use at one listener, and its ServerTls. `failed` is what was tried last, in vain."""
+    """What is in use at one listener. `failed` is what was tried last and could not be used."""
 
     def __init__(self, tried: _Tried, layer: TlsLayer) -> None:
         self.tried = tried
@@ -71,10 +70,11 @@ class _Listener:
 class BrokerTls:
     """Made at the start, if a listener is encrypted; raises TlsError or StoreError if it cannot be."""
 
-    def __init__(self, config: Config, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+    def __init__(self, config: Config, loop: asyncio.AbstractEventLoop, clock: Clock, timers: Timers) -> None:
         self.layer = TlsLayer(loop.call_soon)
         self._config = config
         self._clock = clock
+        self._timers = timers
         self._listeners: dict[str, _Listener] = {}
         for name in encrypted_listeners(config):
             tried = _try(config, name)
@@ -90,11 +90,11 @@ class BrokerTls:
         return found.tls if found else None
 
     def client_context(self) -> ssl.SSLContext:
-        """For connections to other brokers, as of now; for all that begin from now on."""
+        """For new connections to other brokers; a later call may give another one."""
         return self._listeners[self._config.inter_broker_listener].tried.client
 
     def http_context(self) -> ssl.SSLContext:
-        """Stays the same, and shows to each client what is in use then."""
+        """One context for good, which shows to each client the certificate in use at that moment."""
         listener = self._listeners[HTTP]
 
         def choose(connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
@@ -111,7 +111,7 @@ class BrokerTls:
                 self._try_next(config, name, listener)
 
     def refresh(self, config: Config, *, every: bool = False) -> None:
-        """Takes up what has changed, or `every` store; what is no good is logged, and changes nothing."""
+        """Reads again what has changed, or `every` store. What cannot be used is logged, and changes nothing."""
         self._config = config
         for name, listener in self._listeners.items():
             try:
@@ -128,13 +128,13 @@ class BrokerTls:
 
     async def follow_files(self) -> None:
         while True:
-            await asyncio.sleep(_LOOK_S)
+            await sleep(_LOOK_MS, self._clock, self._timers)
             self.refresh(self._config)
 
     def warn_of_expiry(self) -> None:
         """30, 7 and 1 days before."""
         for name, listener in self._listeners.items():
-            left = remaining(listener.tried.material, self._now())
+            left = listener.tried.material.remaining(self._now())
             days = next((days for days in _WARN_DAYS if left is not None and left.days < days), None)
             if days is not None and days != listener.warned:
                 listener.warned = days
@@ -154,7 +154,7 @@ class BrokerTls:
         left = [
             ((("listener", name),), time.total_seconds())
             for name, each in self._listeners.items()
-            if (time := remaining(each.tried.material, now)) is not None
+            if (time := each.tried.material.remaining(now)) is not None
         ]
         yield Family("kafkad_tls_certificate_expiry_seconds", GAUGE, "Until the certificate in use expires.", left)
         yield Family("kafkad_tls_handshakes_total", COUNTER, "Handshakes that succeeded.", of_each("handshakes"))

@@ -8,12 +8,11 @@ import ssl
 from kafkad.config import Config
 from kafkad.security.stores import Store, StoreError
 from kafkad.security.tls_contexts import Material, client_context
-from kafkad.security.tls_settings import TlsError, TlsSettings
+from kafkad.security.tls_settings import TLS_VERSIONS, TlsError, TlsSettings
 
 log = logging.getLogger(__name__)
 
-_PREFIX = "zookeeper.ssl"
-_VERSIONS = ("TLSv1.2", "TLSv1.3")
+_KEYS, _TRUSTED = "zookeeper.ssl.keystore.location", "zookeeper.ssl.truststore.location"
 
 
 class ZooKeeperContexts:
@@ -37,19 +36,17 @@ def _tls_settings(config: Config) -> TlsSettings:
         value = config.value(name)
         return str(value) if value else None
 
-    keys, trusted = text("zookeeper.ssl.keystore.location"), text("zookeeper.ssl.truststore.location")
+    keys, trusted = text(_KEYS), text(_TRUSTED)
     wanted = config.value("zookeeper.ssl.enabled.protocols") or (config.str("zookeeper.ssl.protocol"),)
     suites = config.value("zookeeper.ssl.cipher.suites")
-    versions = tuple(version for version in _VERSIONS if isinstance(wanted, tuple) and version in wanted)
+    versions = tuple(version for version in TLS_VERSIONS if isinstance(wanted, tuple) and version in wanted)
     if not versions:
-        raise TlsError(f"{_PREFIX}.enabled.protocols names none that can be used: {' and '.join(_VERSIONS)} can")
+        raise TlsError(f"zookeeper.ssl.enabled.protocols names none that can be used: {' and '.join(TLS_VERSIONS)} can")
     password = text("zookeeper.ssl.keystore.password")
     return TlsSettings(
         listener="zookeeper",
-        keys=Store(f"{_PREFIX}.keystore.location", keys, None, password, password) if keys else None,
-        trusted=Store(f"{_PREFIX}.truststore.location", trusted, None, text("zookeeper.ssl.truststore.password"))
-        if trusted
-        else None,
+        keys=Store(_KEYS, keys, None, password, password) if keys else None,
+        trusted=Store(_TRUSTED, trusted, None, text("zookeeper.ssl.truststore.password")) if trusted else None,
         client_auth="none",
         versions=versions,
         suites=suites if isinstance(suites, tuple) else (),

@@ -1,4 +1,4 @@
-"""OpenSSL's contexts out of TLS settings, and whether what they are made of is any good."""
+"""Makes OpenSSL's contexts from TLS settings, and checks the keys and certificates that they name."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Material(NamedTuple):
         return cls(settings, keys, chain, trusted)
 
     def problem(self, now: datetime) -> str | None:
-        """Why clients will not accept it, although OpenSSL does."""
+        """Why clients will refuse these certificates, although OpenSSL loads them."""
         for certificate in self.chain:
             if certificate.expires <= now:
                 return f"{self.settings.keys}: the certificate of {certificate.subject} expired on {_day(certificate)}"
@@ -64,10 +64,9 @@ class Material(NamedTuple):
             )
         return None
 
-    @property
-    def expires(self) -> datetime | None:
-        """When the first of the chain does."""
-        return min((certificate.expires for certificate in self.chain), default=None)
+    def remaining(self, now: datetime) -> timedelta | None:
+        """The time until the first certificate of the chain expires; None without a chain."""
+        return min((certificate.expires - now for certificate in self.chain), default=None)
 
 
 def _listed(names: frozenset[str]) -> str:
@@ -78,12 +77,8 @@ def _day(certificate: Certificate) -> str:
     return f"{certificate.expires:%Y-%m-%d}"
 
 
-def remaining(material: Material, now: datetime) -> timedelta | None:
-    return None if material.expires is None else material.expires - now
-
-
 class Users:
-    """Names of certificates to users; what is not a certificate, or fits no rule, is a ValueError."""
+    """From a certificate in DER to the user that it names. ValueError if it is no certificate, or no rule matches."""
 
     def __init__(self, rules: str) -> None:
         self._mapping = PrincipalMapping.of(rules)
@@ -132,10 +127,8 @@ def client_context(material: Material) -> ssl.SSLContext:
 def _context(protocol: int, material: Material) -> ssl.SSLContext:
     settings = material.settings
     context = ssl.SSLContext(protocol)
-    context.minimum_version, context.maximum_version = (
-        _VERSIONS[settings.versions[0]],
-        _VERSIONS[settings.versions[-1]],
-    )
+    context.minimum_version = _VERSIONS[settings.versions[0]]
+    context.maximum_version = _VERSIONS[settings.versions[-1]]
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     if settings.suites:
         _choose(context, settings)
@@ -154,16 +147,14 @@ def _choose(context: ssl.SSLContext, settings: TlsSettings) -> None:
             f"ssl.cipher.suites leaves out {', '.join(sorted(left_out))}: kafkad cannot choose among those of TLS 1.3; "
             "name them too, or set ssl.enabled.protocols=TLSv1.2"
         )
-    names = [openssl_name(suite) for suite in settings.suites if suite not in TLS_1_3_SUITES]
-    for suite, name in zip(settings.suites, map(openssl_name, settings.suites), strict=True):
-        if suite in TLS_1_3_SUITES:
-            continue
+    names = {suite: openssl_name(suite) for suite in settings.suites if suite not in TLS_1_3_SUITES}
+    for suite, name in names.items():
         try:
             context.set_ciphers(name)
         except ssl.SSLError as error:
             raise TlsError(f"ssl.cipher.suites: OpenSSL has no {suite}") from error
     if names:
-        context.set_ciphers(":".join(names))
+        context.set_ciphers(":".join(names.values()))
     elif "TLSv1.2" in settings.versions:
         raise TlsError("ssl.cipher.suites has none of TLS 1.2, which is among ssl.enabled.protocols")
 

@@ -9,12 +9,12 @@ from kafkad.config.config import Config
 from kafkad.security.stores import Store
 
 _Text = Callable[[str], str | None]
-_VERSIONS = ("TLSv1.2", "TLSv1.3")
+TLS_VERSIONS = ("TLSv1.2", "TLSv1.3")
 TLS_1_3_SUITES = frozenset({"TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256", "TLS_AES_128_GCM_SHA256"})
 
 
 class TlsError(ValueError):
-    """What cannot be used, and what to do; it names the setting."""
+    """A TLS setting that cannot be used. The text names it, and says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,12 +84,13 @@ def _trusted(text: _Text) -> Store | None:
 
 
 def _versions(wanted: tuple[str, ...]) -> tuple[str, ...]:
-    old = sorted(set(wanted) - set(_VERSIONS))
+    old = sorted(set(wanted) - set(TLS_VERSIONS))
     if old:
-        raise TlsError(f"ssl.enabled.protocols: {', '.join(old)} cannot be used; kafkad has {' and '.join(_VERSIONS)}")
+        known = " and ".join(TLS_VERSIONS)
+        raise TlsError(f"ssl.enabled.protocols: {', '.join(old)} cannot be used; kafkad has {known}")
     if not wanted:
         raise TlsError("ssl.enabled.protocols is empty")
-    return tuple(version for version in _VERSIONS if version in wanted)
+    return tuple(version for version in TLS_VERSIONS if version in wanted)
 
 
 def openssl_name(suite: str) -> str:

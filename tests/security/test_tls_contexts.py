@@ -15,6 +15,7 @@ from kafkad.broker.tls import BrokerTls, problems
 from kafkad.config import load
 from kafkad.security.tls_contexts import Material, client_context, refuses_itself, server_context, users_of
 from kafkad.security.tls_settings import TLS_1_3_SUITES, TlsError, TlsSettings, openssl_name
+from kafkad.timers import Timers
 from tests.certificates import DAY, Authority
 from tests.fakes import FakeClock
 
@@ -119,7 +120,8 @@ class Watched:
         fixed = "listeners=SSL://localhost:9093", "security.inter.broker.protocol=SSL", "ssl.client.auth=required"
         self.config = load(None, [*fixed, *stores, *more], {})
         self.loop = asyncio.new_event_loop()
-        self.tls = BrokerTls(self.config, self.loop, self.clock)
+        self.timers = Timers()
+        self.tls = BrokerTls(self.config, self.loop, self.clock, self.timers)
 
     @property
     def context(self) -> Any:
@@ -152,6 +154,27 @@ def test_only_what_has_changed_is_read_again(watched: Watched) -> None:
     watched.tls.refresh(watched.config, every=True)
     assert watched.context is not renewed
     assert watched.tls.server("PLAINTEXT") is None
+
+
+def test_files_are_looked_at_each_minute(watched: Watched) -> None:
+    async def pass_time(ms: int) -> None:
+        watched.clock.advance(ms)
+        watched.timers.expire(watched.clock.monotonic_ms())
+        await asyncio.sleep(0)
+
+    async def look() -> None:
+        following = asyncio.create_task(watched.tls.follow_files())
+        await asyncio.sleep(0)
+        for _ in range(2):
+            before = watched.context
+            AUTHORITY.issue().write(watched.keys)
+            await pass_time(59_999)
+            assert watched.context is before
+            await pass_time(1)
+            assert watched.context is not before
+        following.cancel()
+
+    watched.loop.run_until_complete(look())
 
 
 def test_what_is_no_good_is_told_once_until_it_changes(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
