@@ -208,7 +208,6 @@ class Parts:
         """Joins the cluster, and serves what its controller gives to this broker."""
         if self.platform.links is not None:
             self.replicas.metadata.expects_topics = await has_topics(self.platform.store)
-        if self.platform.links is not None:
             await leave_isrs(self.platform.store, self.loaded.broker_id, self.platform.logs.lost_tails())
         await self.membership.join()
         await self.controller.start()

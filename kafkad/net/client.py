@@ -61,10 +61,10 @@ class Answer(NamedTuple):
 
 
 Secure = Callable[[socket.socket, str], Awaitable[Transport]]
-"""Has TLS agreed on over a socket that is connected to a host. OSError when the host cannot be trusted, or refuses."""
+"""Makes a connected socket a TLS connection to that host. OSError if the host is not trusted, or refuses."""
 Login = Callable[["ClientConnection", float], Awaitable[float | None]]
-"""Authenticates a connection that has just been opened, until a deadline; returns when another has to take its place,
-None if never. LinkError when the broker refuses."""
+"""Logs in over a connection that has just been opened, before a deadline. The time at which another connection has to
+take over, None if never; LinkError when the broker refuses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +103,7 @@ class BrokerClient:
         self._secure = secure
         self._connection: ClientConnection | None = None
         self._former: ClientConnection | None = None
-        """The one before, on which answers are still waited for."""
+        """The previous connection, while answers are still due on it."""
         self._opening: asyncio.Task[ClientConnection] | None = None
         self._failures = 0
         self._not_before_ms = 0.0
@@ -177,7 +177,11 @@ class BrokerClient:
             if opening.done() and not opening.cancelled() and opening.exception() is None:
                 opening.result().close()  # it was connected in the very turn in which the client was closed
             raise
-        transport = await self._transport(sock, deadline_ms)
+        try:
+            transport = await self._transport(sock, deadline_ms)
+        except BaseException:
+            sock.close()
+            raise
         connection = ClientConnection(transport, self.endpoint, self._options, self._timers)
         try:
             await connection.ask_versions(deadline_ms)
@@ -195,14 +199,9 @@ class BrokerClient:
         try:
             return await _in_time(securing, deadline_ms, self._timers, f"{self} did not agree on TLS in time")
         except LinkError:
-            sock.close()
             raise
         except OSError as error:
-            sock.close()
             raise self._failed(f"cannot be reached over TLS: {error}") from error
-        except BaseException:
-            sock.close()
-            raise
 
     def _failed(self, what: str) -> LinkError:
         return LinkError(f"{self} {what}")
@@ -227,7 +226,7 @@ class ClientConnection:
         self.versions: dict[int, tuple[int, int]] = {}
         """API key → first and last version that the broker serves."""
         self.good_until_ms: float | None = None
-        """Nothing more is sent then: the broker is about to end the session."""
+        """After this nothing more is sent: the broker is about to end the session. None: it never is."""
         self._closes_when_answered = False
         self._transport = transport
         self._fd = transport.fileno()
@@ -288,6 +287,9 @@ class ClientConnection:
     def close_when_answered(self) -> None:
         """Nothing more is sent; what has been is still answered."""
         self._closes_when_answered = True
+        self._close_if_answered()
+
+    def _close_if_answered(self) -> None:
         if not self._sent:
             self.close("is asked over another connection")
 
@@ -355,7 +357,7 @@ class ClientConnection:
             self.close(f"broke off: {_reason(error)}")
 
     def _on_readable(self) -> None:
-        """What the transport holds back is read in the next turn: the kernel says nothing of it."""
+        """Bytes that the transport still holds are read in the next turn: the kernel does not report them."""
         if self.closed:
             return
         try:
@@ -438,8 +440,8 @@ class ClientConnection:
         sent.timer.cancel()
         if not sent.answered.done():
             sent.answered.set_result(Answer(frame, body_at, version))
-        if self._closes_when_answered and not self._sent:
-            self.close("is asked over another connection")
+        if self._closes_when_answered:
+            self._close_if_answered()
 
 
 async def _socket_to(endpoint: Endpoint, options: ClientOptions) -> PlainTransport:
@@ -497,6 +499,6 @@ async def _in_time(waited_for: asyncio.Future[T], deadline_ms: float, timers: Ti
 
 
 def _is_asked_to_end() -> bool:
-    """True if the waiting task was cancelled itself, perhaps in the very turn in which what it waited for was."""
+    """True if the waiting task itself was cancelled, perhaps in the same turn as what it waited for."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

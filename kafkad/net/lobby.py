@@ -1,7 +1,7 @@
-"""Those who have connected and have not shown yet who they are: not many, and not for long.
+"""Connections that are not authenticated yet: there are not many, and none of them for long.
 
-A connection that says nothing costs its client nothing. So there is a deadline from its being accepted to its being
-authenticated; and when there are too many, the oldest that leaves kafkad waiting makes room for the next.
+A connection that says nothing costs its client nothing. So each has a deadline, from when it was accepted until it is
+authenticated; and when there are too many, the oldest one that kafkad waits for is closed to make room for the next.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kafkad.timers import Timer, Timers
 log = logging.getLogger(__name__)
 
 _SILENT_MS = 1_000
-"""Who is done sooner than that need not fear to be closed for others."""
+"""A connection younger than this is never closed to make room."""
 
 
 class Newcomer(Protocol):
@@ -27,10 +27,10 @@ class Newcomer(Protocol):
     def port(self) -> int: ...
     @property
     def quiet(self) -> bool:
-        """It waits for its peer, and not for its turn here."""
+        """True if it waits for its peer, and not for its turn here."""
 
     def close(self) -> None:
-        """It leaves the lobby by that."""
+        """Leaves the lobby too."""
 
 
 class _Wait(NamedTuple):
@@ -65,17 +65,17 @@ class Lobby:
         return len(there) < self.most_of_host or self._displace(there)
 
     def enter(self, newcomer: Newcomer) -> None:
-        now_ms = self._clock.monotonic_ms()
-        deadline = self._timers.at(now_ms + self.patience_ms, lambda: self._is_late(newcomer))
-        self._waits[newcomer] = _Wait(now_ms, deadline)
-        self._of_host.setdefault(newcomer.host, {})[newcomer] = None
+        self._admit(newcomer, self._clock.monotonic_ms())
 
     def go_on_as(self, before: Newcomer, newcomer: Newcomer) -> None:
         """The same client, one step further; its time goes on."""
-        wait = self._waits[before]
+        since_ms = self._waits[before].since_ms
         self.leave(before)
-        deadline = self._timers.at(wait.since_ms + self.patience_ms, lambda: self._is_late(newcomer))
-        self._waits[newcomer] = _Wait(wait.since_ms, deadline)
+        self._admit(newcomer, since_ms)
+
+    def _admit(self, newcomer: Newcomer, since_ms: float) -> None:
+        deadline = self._timers.at(since_ms + self.patience_ms, lambda: self._is_late(newcomer))
+        self._waits[newcomer] = _Wait(since_ms, deadline)
         self._of_host.setdefault(newcomer.host, {})[newcomer] = None
 
     def leave(self, newcomer: Newcomer) -> None:
