@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Mapping
-from contextlib import suppress
 
 from kafkad.api.context import Context, Request
 from kafkad.api.quota_entities import Parts, entity_of, parts_named
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.meta.store import ConnectionLoss, SessionExpired
 from kafkad.model import Entity
 from kafkad.security.quotas.keys import quota_of, text_of
 from kafkad.turns import Turns
@@ -35,8 +33,7 @@ async def handle(context: Context, request: Request, message: AlterClientQuotasR
         except KafkaError as refusal:
             error = refusal
         results[parts_named(entry)] = results.get(parts_named(entry)) or error
-    with suppress(ConnectionLoss, SessionExpired):  # then it is followed up once the store is back
-        await context.configs.catch_up()
+    await context.configs.catch_up_if_possible()
     return _response(results)
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import partial
 
 from kafkad.api.context import Context, Request
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.meta.store import ConnectionLoss, SessionExpired
 from kafkad.model import Entity
 from kafkad.security.scram import FEWEST_ITERATIONS, HASHES, MOST_ITERATIONS, NUMBERED, ScramCredential
 from kafkad.wire.messages.alter_user_scram_credentials import (
@@ -36,8 +34,7 @@ async def handle(
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
         results.append(result)
-    with suppress(ConnectionLoss, SessionExpired):  # then it is followed up once the store is back
-        await context.configs.catch_up()
+    await context.configs.catch_up_if_possible()
     return AlterUserScramCredentialsResponse(results=results)
 
 

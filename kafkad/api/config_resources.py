@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from enum import IntEnum
 from typing import Protocol, TypeVar
 
 from kafkad.api.context import Context, Request
 from kafkad.controller.configs import ResourceKind
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.meta.store import ConnectionLoss, SessionExpired
 from kafkad.security.authorizer import CLUSTER_NAME, REFUSALS, Operation
 from kafkad.security.authorizer import ResourceType as Secured
 from kafkad.turns import Turns
@@ -99,6 +97,5 @@ async def alter_each(
                 resource_name=resource.resource_name,
             )
         )
-    with suppress(ConnectionLoss, SessionExpired):  # then it is followed up once the store is back
-        await context.configs.catch_up()
+    await context.configs.catch_up_if_possible()
     return answers

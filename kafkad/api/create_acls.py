@@ -8,20 +8,18 @@ from kafkad.api.context import Context, Request
 from kafkad.cluster.acls import Acls
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.security.acl import Acl, Pattern, is_host
-from kafkad.security.acl_filter import UNKNOWN
+from kafkad.security.acl_filter import ANY, MATCH, UNKNOWN
 from kafkad.security.authorizer import CLUSTER_NAME, Operation, PatternType, PermissionType, ResourceType
 from kafkad.turns import Turns
 from kafkad.wire.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from kafkad.wire.primitives import MalformedError
 
-_FOR_FILTERS = 1, 2
-"""Numbers of what filters may say, and no ACL: any, and of patterns all that match."""
 _NO_ZNODE = frozenset((".", "..", "zookeeper"))
 
 
 def handle(context: Context, request: Request, message: CreateAclsRequest) -> Coroutine[None, None, CreateAclsResponse]:
     if any(UNKNOWN in _numbers(asked) for asked in message.creations):
-        raise MalformedError("an ACL with the number of what is unknown")
+        raise MalformedError("an ACL with a type, operation or permission that its sender does not know itself")
     if context.acls is None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
     return _create(context.acls, message)
@@ -69,11 +67,7 @@ def _checked(asked: AclCreation) -> tuple[Pattern, Acl]:
         raise _invalid(f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}")
     if not asked.resource_name:
         raise _invalid("Invalid empty resource name")
-    if (
-        asked.resource_type == _FOR_FILTERS[0]
-        or asked.resource_pattern_type in _FOR_FILTERS
-        or _FOR_FILTERS[0] in (asked.operation, asked.permission_type)
-    ):
+    if ANY in _numbers(asked) or asked.resource_pattern_type == MATCH:
         raise _invalid("ANY and MATCH are for filters: an ACL has one resource type, pattern, operation and permission")
     if not asked.principal.partition(":")[1]:
         raise _invalid(f"{asked.principal!r} is no principal: expected TYPE:NAME, such as User:alice or User:*")

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafkad.api.context import Context, Request
+from kafkad.api.permissions import may_create_topic
 from kafkad.api.throttling import MutationQuota
 from kafkad.config.describe import describe_topic
 from kafkad.controller.topics import NewTopic, TopicResult
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from kafkad.security.authorizer import Operation, ResourceType
 from kafkad.turns import Turns
 from kafkad.wire.messages.create_topics import (
     CreatableTopic,
@@ -24,7 +25,7 @@ _FIRST_WITH_QUOTAS = 6
 
 
 async def handle(context: Context, request: Request, message: CreateTopicsRequest) -> CreateTopicsResponse:
-    asked = [topic for topic in message.topics if _may_create(request, topic.name)]
+    asked = [topic for topic in message.topics if may_create_topic(request, topic.name)]
     response = await _create_each(context, request, message, asked)
     for topic in asked:
         if _repeats_a_partition(topic):
@@ -68,12 +69,6 @@ async def _create_each(
                     described[key] = _described(context, overrides[result.name])
                 response.topics[-1].configs = described[key]
     return response
-
-
-def _may_create(request: Request, topic: str) -> bool:
-    return request.allows(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME) or request.allowed(
-        Operation.CREATE, ResourceType.TOPIC, topic
-    )
 
 
 async def _create(

@@ -47,7 +47,7 @@ def handle(context: Context, request: Request, message: DescribeAclsRequest) -> 
 
 
 def filter_of(asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
-    """MalformedError for a filter that its sender could not make sense of itself, which closes the connection."""
+    """MalformedError, which closes the connection, for a filter with UNKNOWN in it."""
     found = AclFilter(
         asked.resource_type_filter,
         asked.resource_name_filter,
@@ -58,5 +58,7 @@ def filter_of(asked: DescribeAclsRequest | DeleteAclsFilter) -> AclFilter:
         asked.permission_type,
     )
     if found.is_unknown:
-        raise MalformedError("a filter of ACLs with the number of what is unknown")
+        raise MalformedError(
+            "a filter of ACLs with a type, operation or permission that its sender does not know itself"
+        )
     return found

@@ -10,6 +10,7 @@ from kafkad.api.quota_entities import TYPES, parts_of
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.model import DEFAULT, Entity, Name
 from kafkad.security.quotas.keys import OF_ADDRESSES, OF_USERS_AND_CLIENTS
+from kafkad.security.quotas.levels import number
 from kafkad.wire.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
@@ -105,8 +106,6 @@ def _matches(entity: Entity, wanted: Wanted, strict: bool) -> bool:
 def _values(entity: Entity, overrides: Mapping[str, str]) -> Iterator[ValueData]:
     """Not its credentials, nor what somebody wrote there by hand that is no number."""
     for quota in OF_USERS_AND_CLIENTS if entity.ip is None else OF_ADDRESSES:
-        if quota in overrides:
-            try:
-                yield ValueData(key=quota.value, value=float(overrides[quota]))
-            except ValueError:
-                continue
+        value = number(overrides.get(quota))
+        if value is not None:
+            yield ValueData(key=quota.value, value=value)

@@ -42,6 +42,6 @@ def _end(ended: asyncio.Future[EndTxnResponse], version: int, answer: Answer) ->
 
 def as_known(error: ErrorCode, version: int) -> ErrorCode:
     """Clients of the versions before 2 of the requests about a transaction do not know PRODUCER_FENCED."""
-    if error and error is ErrorCode.PRODUCER_FENCED and version < FIRST_WITH_PRODUCER_FENCED:
+    if version < FIRST_WITH_PRODUCER_FENCED and error is ErrorCode.PRODUCER_FENCED:
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return error

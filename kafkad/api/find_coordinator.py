@@ -49,9 +49,9 @@ async def handle(context: Context, request: Request, message: FindCoordinatorReq
 
 
 def _may_ask(request: Request, kind: int, key: str) -> bool:
-    operation, resource = _RIGHTS.get(kind, (None, None))
-    if operation is None or resource is None:
-        return True
+    if kind not in _RIGHTS:
+        return True  # and is refused as an unknown kind
+    operation, resource = _RIGHTS[kind]
     return request.allowed(operation, resource, CLUSTER_NAME if resource is ResourceType.CLUSTER else key)
 
 

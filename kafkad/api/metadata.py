@@ -9,13 +9,14 @@ from typing import Any
 
 from kafkad.api.context import Context, Request
 from kafkad.api.operations import NOT_ASKED_FOR, authorized_operations, on_cluster
+from kafkad.api.permissions import may_create_topic
 from kafkad.api.replicas import Reachable
 from kafkad.cluster.metadata import TopicMetadata
 from kafkad.controller.internal_topics import internal_topic
 from kafkad.controller.topics import NewTopic, TopicResult, check_name
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.names import INTERNAL_TOPICS, NO_TOPIC_ID
-from kafkad.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from kafkad.security.authorizer import Operation, ResourceType
 from kafkad.turns import Pieces, at_once, each
 from kafkad.wire.messages.metadata import (
     MetadataRequest,
@@ -83,7 +84,7 @@ def _answer(context: Context, request: Request, message: MetadataRequest) -> Pie
     missing = [name for name in names if name not in context.replicas.metadata.topics]
     yield
     if missing and _creates(context, request, message):
-        may = {name: _may_create(request, name) for name in missing}
+        may = {name: may_create_topic(request, name) for name in missing}
         answer.hide(_hidden(name) for name in missing if not may[name])
         missing = [name for name in missing if may[name]]
         if missing:
@@ -155,12 +156,6 @@ def _sees(request: Request, topic: TopicMetadata) -> bool:
 def _hidden(name: str) -> MetadataResponseTopic:
     """The same for a topic that does not exist."""
     return MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name)
-
-
-def _may_create(request: Request, name: str) -> bool:
-    return request.allows(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME) or request.allowed(
-        Operation.CREATE, ResourceType.TOPIC, name
-    )
 
 
 def _creates(context: Context, request: Request, message: MetadataRequest) -> bool:

@@ -47,6 +47,13 @@ NONE: Final[tuple[Permission, ...]] = ()
 """Everybody may ask."""
 
 
+def may_create_topic(request: Request, topic: str) -> bool:
+    """By the right to create on the cluster, or on the topic."""
+    return request.allows(Operation.CREATE, ResourceType.CLUSTER, CLUSTER_NAME) or request.allowed(
+        Operation.CREATE, ResourceType.TOPIC, topic
+    )
+
+
 def guarded(handler: Handler, permissions: Iterable[Permission]) -> Handler:
     """The handler behind a check of what the request needs as a whole."""
     whole = [permission for permission in permissions if permission.whole]

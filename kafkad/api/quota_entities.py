@@ -8,7 +8,7 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.model import DEFAULT, Default, Entity, Name
 
 TYPES: Final = {"user": "user", "client-id": "client", "ip": "ip"}
-"""By the field of Entity that each stands for."""
+"""The field of Entity for each type of entity in a request."""
 
 Parts = tuple[tuple[str, str | None], ...]
 """Types and names; None is the default entity."""

@@ -1,8 +1,7 @@
-"""The overrides of topics and brokers, as the store has them, in memory: read at the start, then followed by notes.
+"""The dynamic settings of topics and brokers, kept in memory as the metadata store has them.
 
-Notes name users, clients and addresses as well, whose room `entities` is.
-
-A change leaves a sequential note under `/config/changes` that names the entity; brokers then read that entity again.
+They are read at the start. A change leaves a sequential note under `/config/changes` that names the entity; brokers
+then read that entity again. Notes name users, clients and addresses too, which `entities` keeps.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from kafkad.cluster.entities import EntityConfigs
 from kafkad.meta.notes import Note, Notes, follow
 from kafkad.meta.readable import readable
 from kafkad.meta.retrying import until_answered
-from kafkad.meta.store import MetaStore, NoNode
+from kafkad.meta.store import ConnectionLoss, MetaStore, NoNode, SessionExpired
 from kafkad.meta.znodes import DEFAULT_ENTITY, Config, ConfigChange
 from kafkad.timers import Timers
 
@@ -121,6 +120,11 @@ class DynamicConfigs:
         """Takes in all changes written before this call; their listeners have been called when it returns."""
         async with self._reading:
             await self._notes.take(self._read_again)
+
+    async def catch_up_if_possible(self) -> None:
+        """The same, if the store can be reached. If not, the changes are taken in once it can."""
+        with contextlib.suppress(ConnectionLoss, SessionExpired):
+            await self.catch_up()
 
     async def _read_again(self, notes: list[Note]) -> None:
         named = [readable(path, partial(ConfigChange.decode, data)) for path, data in notes if data is not None]

@@ -1,4 +1,4 @@
-"""Filters of ACLs, as requests have them: each part is one value, or any."""
+"""Filters of ACLs, as in requests: each part matches one value, or any."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from kafkad.security.acl import ANYTHING, Acl, Pattern
 from kafkad.security.authorizer import PatternType
 
 UNKNOWN: Final = 0
-"""The number of what a client could not make sense of itself."""
-_ANY: Final = 1
-_MATCH: Final = 2
+"""What a client sends for a value that it does not know itself."""
+ANY: Final = 1
+MATCH: Final = 2
 """As the type of a pattern: all patterns that the name falls under."""
 
 
@@ -34,14 +34,14 @@ class AclFilter(NamedTuple):
             self._finds(pattern)
             and self.principal in (None, acl.principal)
             and self.host in (None, acl.host)
-            and self.operation in (_ANY, acl.operation)
-            and self.permission in (_ANY, acl.permission)
+            and self.operation in (ANY, acl.operation)
+            and self.permission in (ANY, acl.permission)
         )
 
     def _finds(self, pattern: Pattern) -> bool:
-        if self.resource not in (_ANY, pattern.resource) or self.pattern_type not in (_ANY, _MATCH, pattern.type):
+        if self.resource not in (ANY, pattern.resource) or self.pattern_type not in (ANY, MATCH, pattern.type):
             return False
-        if self.name is None or self.pattern_type != _MATCH:
+        if self.name is None or self.pattern_type != MATCH:
             return self.name in (None, pattern.name)
         if pattern.type is PatternType.PREFIXED:
             return self.name.startswith(pattern.name)
