@@ -59,8 +59,8 @@ def directories(facts: Facts) -> Iterator[Finding]:
 
 def damaged_logs(facts: Facts) -> Iterator[Finding]:
     """Damaged logs of kafkad brokers with an http.listener; no other broker tells."""
-    for broker, told in facts.health.items():
-        for place in told.damaged:
+    for broker, report in facts.health.items():
+        for place in report.damaged:
             partition = place.partition(": ")[0]
             fix = f"log of broker {broker}; kctl check-log DIRECTORY there"
             yield Finding(Severity.ERROR, f"a log is damaged: {place}", (partition,), fix, "logs are damaged")
@@ -68,8 +68,8 @@ def damaged_logs(facts: Facts) -> Iterator[Finding]:
 
 def exposed_listeners(facts: Facts) -> Iterator[Finding]:
     """Those of kafkad brokers with an http.listener; no other broker tells."""
-    for broker, told in facts.health.items():
-        for listener in told.exposed:
+    for broker, report in facts.health.items():
+        for listener in report.exposed:
             what, _, fix = listener.partition("; ")
             yield Finding(Severity.WARN, what, (f"broker/{broker}",), fix, "listeners without TLS are open to others")
 

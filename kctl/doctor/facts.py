@@ -13,7 +13,7 @@ from kctl.acls.bindings import Binding
 from kctl.brokers.facts import BrokerFacts, broker_facts
 from kctl.command.choosing import Choice
 from kctl.configs.resources import Resource, described
-from kctl.doctor.health import Told, listener_of, told
+from kctl.doctor.health import HealthReport, health_report, listener_of
 from kctl.errors import KctlError
 from kctl.groups.culprits import judge, suspects
 from kctl.groups.group import REBALANCING, Group, labels
@@ -92,7 +92,7 @@ class Facts(NamedTuple):
     growth: Mapping[tuple[int, str], float] = {}
     """Bytes a second by which the free space of a broker's directory shrinks, where it was looked at twice."""
     certificate_days: float | None = None
-    health: Mapping[int, Told] = {}
+    health: Mapping[int, HealthReport] = {}
     """What each broker says of itself at /health."""
     unseen: Mapping[str, tuple[KctlError, ...]] = {}
     """Facts that checks need and that could not be read, or not all of them, with the errors."""
@@ -175,7 +175,7 @@ def _with_settings(session: Session, facts: Facts, answering: Iterable[int]) -> 
 
 def _with_health(facts: Facts) -> Facts:
     """Brokers that have `http.listener`, a setting of kafkad, are asked there; others have nothing to say."""
-    found: dict[int, Told] = {}
+    found: dict[int, HealthReport] = {}
     unseen = []
     for broker in facts.brokers:
         setting = facts.broker_settings.get(broker.id, {}).get("http.listener")
@@ -183,7 +183,7 @@ def _with_health(facts: Facts) -> Facts:
         if where is None:
             continue
         try:
-            found[broker.id] = told(*where)
+            found[broker.id] = health_report(*where)
         except OSError as error:
             what = f"broker {broker.id} cannot be asked how it is at http://{where[0]}:{where[1]}/health"
             unseen.append(KctlError(f"{what}: {error}"))

@@ -19,15 +19,17 @@ def listener_of(setting: str | None, broker_host: str) -> tuple[str, int] | None
     return (broker_host if host in _ANY else host.strip("[]")), int(port)
 
 
-class Told(NamedTuple):
+class HealthReport(NamedTuple):
+    """What a kafkad broker reports of itself."""
+
     damaged: tuple[str, ...]
     """Places in logs."""
     exposed: tuple[str, ...]
-    """Listeners that others could read along."""
+    """Listeners without TLS that other machines can reach."""
 
 
-def told(host: str, port: int) -> Told:
-    """What the broker says of itself. OSError when it cannot be asked."""
+def health_report(host: str, port: int) -> HealthReport:
+    """Asks the broker. OSError when it cannot be reached."""
     connection = HTTPConnection(host, port, timeout=_TIMEOUT_S)
     try:
         connection.request("GET", "/health")
@@ -39,4 +41,4 @@ def told(host: str, port: int) -> Told:
     damaged, exposed = (
         tuple(line.removeprefix(kind) for line in lines if line.startswith(kind)) for kind in (_DAMAGED, _EXPOSED)
     )
-    return Told(damaged, exposed)
+    return HealthReport(damaged, exposed)

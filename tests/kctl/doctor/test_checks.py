@@ -13,7 +13,7 @@ from kctl.brokers.facts import BrokerFacts
 from kctl.doctor.command import CHECKS, look, not_looked_at
 from kctl.doctor.facts import DIRECTORIES, Facts, grown, retention_ms
 from kctl.doctor.finding import Finding, Severity
-from kctl.doctor.health import Told
+from kctl.doctor.health import HealthReport
 from kctl.errors import KctlError
 from kctl.groups.committed import Commit
 from kctl.groups.group import Group, Member
@@ -127,10 +127,10 @@ def test_ids_are_unique() -> None:
         ("disks", {"directories": (LogDir(1, "/d", None, None, KctlError("x"), ()),)}, ERROR, "is offline"),
         ("filling", {"growth": {(1, "/d"): 50 / 86_400 / 3}}, WARN, "full in 3d00h"),
         ("filling", {"growth": {(1, "/d"): 50 / 3600}}, ERROR, "full in 1h00m"),
-        ("damage", {"health": {1: Told(("t-0: cut",), ())}}, ERROR, "a log is damaged: t-0: cut"),
+        ("damage", {"health": {1: HealthReport(("t-0: cut",), ())}}, ERROR, "a log is damaged: t-0: cut"),
         (
             "exposed",
-            {"health": {1: Told((), ("listener A is PLAINTEXT; give it TLS",))}},
+            {"health": {1: HealthReport((), ("listener A is PLAINTEXT; give it TLS",))}},
             WARN,
             "listener A is PLAINTEXT",
         ),
