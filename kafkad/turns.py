@@ -111,7 +111,7 @@ def at_once(pieces: Pieces[T]) -> T:
 
 
 class Backlog:
-    """Many small things to do, one after the other in the lane."""
+    """A queue of small actions, done one after the other in the lane."""
 
     __slots__ = ("_lane", "_waiting")
 

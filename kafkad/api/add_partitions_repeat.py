@@ -24,8 +24,8 @@ _MOST_KNOWN: Final = 16
 _LONGEST_KNOWN: Final = 1024
 
 
-class _Known(NamedTuple):
-    """A request known by its bytes, and the answer but for its correlation id."""
+class _Prepared(NamedTuple):
+    """What a repeated request adds, and its answer but for the correlation id."""
 
     transactional_id: str
     asked: AddPartitions
@@ -34,14 +34,14 @@ class _Known(NamedTuple):
 
 
 class RepeatedAdding:
-    """Of one connection, in one version."""
+    """The prepared answers of one connection, in one version."""
 
     __slots__ = ("_context", "_known", "version")
 
     def __init__(self, context: Context, version: int) -> None:
         self._context = context
         self.version = version
-        self._known: dict[bytes, _Known] = {}
+        self._known: dict[bytes, _Prepared] = {}
 
     def answer(self, view: memoryview, at: int, end: int) -> bytes | None:
         """HOT."""
@@ -62,8 +62,8 @@ class RepeatedAdding:
         asked: AddPartitions,
         response: AddPartitionsToTxnResponse,
     ) -> bool:
-        """The request was answered so: everything was added. Only bytes that are what we would write can be relied on.
-        Whether that is new."""
+        """Keeps the answer to a request by which everything was added. Only bytes that are what we would write can be
+        relied on. True if it is a new one."""
         header, frame = request.header, request.frame
         repeats = bytes(frame[_REPEATS_FROM:])
         if len(frame) > _LONGEST_KNOWN or repeats in self._known or encode_request(header, message)[4:] != frame:
@@ -71,5 +71,5 @@ class RepeatedAdding:
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
         answer = bytearray(encode_response(header.api_key, header.api_version, 0, response))
-        self._known[repeats] = _Known(message.v3_and_below_transactional_id, asked, request.asker, answer)
+        self._known[repeats] = _Prepared(message.v3_and_below_transactional_id, asked, request.asker, answer)
         return True

@@ -1,7 +1,7 @@
 """Logins at the listeners that ask for one: a door for each connection, and its session when it has come through.
 
-Before it has, nothing of a connection reaches the router but ApiVersions, asked once. `security/sasl` decides what is
-said; here it is carried out: answers wait after a failure, longer after many, and sessions end.
+Before its login, nothing of a connection reaches the dispatcher but one ApiVersions. `security/sasl` decides what is
+answered; here that is carried out: answers wait after a failure, longer after many, and sessions end.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kafkad.net.connection import Answer, Connection, Ending, Serve
 from kafkad.security.attempts import Attempts
 from kafkad.security.authorizer import Principal
 from kafkad.security.offer import Offer, ScramUsers
-from kafkad.security.sasl import SASL_HANDSHAKE, Before, Conversation, LoggedIn, Refused, Versions
+from kafkad.security.sasl import SASL_HANDSHAKE, Conversation, LoggedIn, PreviousLogin, Refused, Versions
 from kafkad.wire.primitives import MalformedError
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class LoginProbe:
 
 
 class Logins:
-    """`connections` are all that are open, at whichever listener."""
+    """The logins of a broker. `connections` gives all that are open, at whichever listener."""
 
     def __init__(
         self,
@@ -62,51 +62,52 @@ class Logins:
         self.probes = {listener: LoginProbe() for listener in listeners}
         self._make_offer = make_offer
         self._connections = connections
-        self._strangers: Counter[str] = Counter()
-        """Connections by address that are at the door and do not wait before it."""
+        self._logging_in: Counter[str] = Counter()
+        """The number of connections by address that may log in now."""
         self._waiting: dict[str, dict[_Door, Connection]] = {}
+        """Connections by address that may log in when others have: so much has failed from there."""
         self.settings_changed()
 
     def __contains__(self, listener: str) -> bool:
         return listener in self.probes
 
     def settings_changed(self) -> None:
-        """Who has lost his password by that is not served any longer."""
+        """Closes the connections of users who cannot log in any more by the new settings."""
         self.offers = {listener: self._make_offer(listener) for listener in self.probes}
-        self._close_strangers()
+        self._close_unknown()
 
     def user_changed(self, user: str, overrides: Mapping[str, str]) -> None:
         self.users.changed(user, overrides)
-        self._close_strangers(user)
+        self._close_unknown(user)
 
     def welcome(self, connection: Connection, dispatch: Serve) -> None:
         """A connection has been opened at one of the listeners."""
         door = _Door(self, connection, dispatch)
         connection.guard(door)
         host = connection.host
-        if self._strangers[host] >= _SUSPECTS_AT_ONCE and self.attempts.suspects(host):
+        if self._logging_in[host] >= _SUSPECTS_AT_ONCE and self.attempts.suspects(host):
             self._waiting.setdefault(host, {})[door] = connection
             connection.mute(_LONGEST_WAIT_MS)
         else:
-            self._strangers[host] += 1
+            self._logging_in[host] += 1
 
     def left(self, door: _Door, host: str) -> None:
-        """It is through the door, or closed: the next that waits for that may come to it."""
+        """The connection has logged in, or is closed: the next one that waits for that may log in."""
         waiting = self._waiting.get(host)
         if waiting is not None and waiting.pop(door, None) is not None:
             return
-        self._strangers[host] -= 1
+        self._logging_in[host] -= 1
         if waiting:
             following, connection = next(iter(waiting.items()))
             del waiting[following]
-            self._strangers[host] += 1
+            self._logging_in[host] += 1
             connection.unmute()
         if not waiting:
             self._waiting.pop(host, None)
-        if not self._strangers[host]:
-            del self._strangers[host]
+        if not self._logging_in[host]:
+            del self._logging_in[host]
 
-    def _close_strangers(self, user: str | None = None) -> None:
+    def _close_unknown(self, user: str | None = None) -> None:
         for connection in self._connections():
             peer = connection.peer
             if peer.mechanism is None or user not in (None, peer.principal.name) or self._is_known(connection):
@@ -154,7 +155,7 @@ class Logins:
 
 
 class _Door:
-    """Of one connection; `session` while it authenticates again."""
+    """Lets one connection in once it has logged in. `session` is given while it authenticates again."""
 
     __slots__ = ("_conversation", "_dispatch", "_logins", "_session")
 
@@ -168,7 +169,7 @@ class _Door:
         before = None
         if session is not None:
             peer = connection.peer
-            before = Before(peer.principal.name, peer.mechanism)
+            before = PreviousLogin(peer.principal.name, peer.mechanism)
         self._conversation = Conversation(
             offer.mechanisms, lambda mechanism: offer.lifetimes_ms.get(mechanism, 0), logins.clock.now_ms, before
         )
@@ -241,7 +242,7 @@ class _Door:
 
 
 class _Session:
-    """Stands between a connection and the router where logins are for a time only."""
+    """Stands between a connection and the dispatcher where a login is good only for a limited time."""
 
     __slots__ = ("_began_ms", "_dispatch", "_logins", "ends_ms")
 

@@ -47,7 +47,7 @@ class Admission(Protocol):
 
 
 class RepeatedTransaction:
-    """That of requests for one partition which are sent again and again, in one transaction after the other."""
+    """The transaction of a request for one partition that a producer repeats, in one transaction after the other."""
 
     __slots__ = ("_adds", "_id", "_verifier")
 

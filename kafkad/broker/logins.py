@@ -1,4 +1,4 @@
-"""Builds what logs peers in, where a listener asks for that: by the settings in force, and the users in the store."""
+"""Builds the logins of the listeners that ask for one, from the settings in force and the users in the store."""
 
 from __future__ import annotations
 

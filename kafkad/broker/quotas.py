@@ -1,4 +1,4 @@
-"""The quotas of clients in force at this broker: set up with the first that any of them has.
+"""Puts the quotas of clients in force at this broker, once any client has one.
 
 A broker without quotas has none of this in memory.
 """

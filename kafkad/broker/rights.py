@@ -40,7 +40,7 @@ async def load_rights(config: Config, store: MetaStore, clock: Clock, timers: Ti
 
 
 def _problems(config: Config, rights: Rights, alone: bool) -> Iterator[str]:
-    """What an operator has hardly meant to be so."""
+    """Settings that an operator can hardly have meant."""
     if rights.authorizer.allow_if_no_acl and next(iter(rights.acls), None) is None:
         yield (
             "everybody may do everything: allow.everyone.if.no.acl.found is true, and there are no ACLs; add some "

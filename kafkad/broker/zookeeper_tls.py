@@ -27,7 +27,7 @@ class ZooKeeperContexts:
         try:
             self._context = client_context(Material.read(self._settings))
         except (TlsError, StoreError) as error:
-            log.error("the keys for ZooKeeper cannot be read again; those of before stay in use: %s", error)
+            log.error("the keys for ZooKeeper cannot be read again; the old ones stay in use: %s", error)
         return self._context
 
 

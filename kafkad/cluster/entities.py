@@ -1,6 +1,6 @@
-"""What users, clients and addresses have in the store, their quotas and credentials, in memory.
+"""The quotas and credentials of users, clients and addresses, kept in memory as the metadata store has them.
 
-`configs` has them read at the start, and each again when a note names it.
+`configs` has them read at the start, and one of them again when a note names it.
 """
 
 from __future__ import annotations

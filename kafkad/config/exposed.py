@@ -1,5 +1,5 @@
-"""Listeners that anybody on the network could read along, or speak to as anybody: right for a try, and told until it is
-said to be meant."""
+"""Finds listeners without TLS that other machines can reach: fine for trying kafkad out, and warned of until
+`kafkad.insecure=true` says that they are meant to be so."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _READABLE = {
 
 
 def exposed(config: Config) -> list[str]:
-    """What is wrong with each of them; nothing with `kafkad.insecure=true`."""
+    """A warning for each of them; none with `kafkad.insecure=true`."""
     if config.bool("kafkad.insecure"):
         return []
     return [

@@ -56,8 +56,7 @@ class PasswordEncoder(NamedTuple):
         """Raises ValueError for what is no encrypted password, or another secret's."""
         return _decoded(self.secret, text)
 
-    def encrypted(self, text: str) -> bool:
-        """True for what this secret can decrypt."""
+    def can_decode(self, text: str) -> bool:
         try:
             _decoded(self.secret, text)
         except ValueError:
@@ -152,19 +151,18 @@ def _decrypted(fields: Mapping[str, str], key: bytes) -> bytes:
     from cryptography.hazmat.primitives.padding import PKCS7
 
     vector, encrypted = b64decode(fields["initializationVector"]), b64decode(fields["encryptedPassword"])
-    match fields["cipherAlgorithm"]:
-        case cipher if cipher == _CBC:
-            decryptor = Cipher(algorithms.AES(key), modes.CBC(vector)).decryptor()
-            unpadder = PKCS7(128).unpadder()
-            padded = decryptor.update(encrypted) + decryptor.finalize()
-            return unpadder.update(padded) + unpadder.finalize()
-        case cipher if cipher == _GCM:
-            try:
-                return aead.AESGCM(key).decrypt(vector, encrypted, None)
-            except InvalidTag:
-                raise ValueError("another key") from None
-        case other:
-            raise ValueError(other)
+    cipher = fields["cipherAlgorithm"]
+    if cipher == _GCM:
+        try:
+            return aead.AESGCM(key).decrypt(vector, encrypted, None)
+        except InvalidTag:
+            raise ValueError("another key") from None
+    if cipher != _CBC:
+        raise ValueError(f"no cipher of ours: {cipher}")
+    decryptor = Cipher(algorithms.AES(key), modes.CBC(vector)).decryptor()
+    unpadder = PKCS7(128).unpadder()
+    padded = decryptor.update(encrypted) + decryptor.finalize()
+    return unpadder.update(padded) + unpadder.finalize()
 
 
 def _java_length(text: str) -> int:

@@ -30,7 +30,7 @@ Provider = Callable[[str, str], str]
 
 
 class Secrets:
-    """`loose` has the files that group or others may read, of those that were read."""
+    """Looks secrets up. `loose` are the files read so far that group or others may read."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self.loose: dict[str, None] = {}

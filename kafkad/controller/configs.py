@@ -196,7 +196,7 @@ async def encrypt_anew(store: MetaStore, broker: int, config: Config) -> None:
         before = required(path, partial(ConfigNode.decode, data))
         after = dict(before)
         for name in filter(_is_password, before):
-            if not encoder.encrypted(before[name]):
+            if not encoder.can_decode(before[name]):
                 with suppress(ValueError):
                     after[name] = encoder.encode(decrypted(config, before[name]))
         if after == before:

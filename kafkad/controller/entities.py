@@ -1,4 +1,4 @@
-"""Changes what users, clients and addresses have in the store, with a note to all brokers.
+"""Changes the quotas and credentials of users, clients and addresses in the store, with a note to all brokers.
 
 Credentials and quotas of a user are in one node: each change reads it first, and is made anew if another was quicker.
 A node that has nothing more goes, and with it the parents that were there for its sake.

@@ -1,9 +1,9 @@
 """Watches that the brokers answer the controller: a network may be cut that the metadata store is not on.
 
 A registered broker that leaves a request unanswered for too long, and a greeting beside it, counts as dead until it
-answers: others lead what it led, and it is in no ISR. Who only has much to do, as one that makes thousands of logs,
-answers the greeting. That is as safe as with a session that ends while its broker lives. The broker may think that
-it leads, but its high watermark stands, for its followers have left it, and its AlterPartition is refused.
+answers: others lead what it led, and it is in no ISR. A broker that is only busy, such as one that creates thousands of
+logs, still answers the greeting. That is as safe as with a session that ends while its broker lives. The broker may
+think that it leads, but its high watermark stands, for its followers have left it, and its AlterPartition is refused.
 
 A controller that reaches less than half of the registered brokers, itself included, is cut off itself. It raises
 `CutOff` and has to leave the office to a broker that reaches more.

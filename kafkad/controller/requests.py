@@ -38,7 +38,8 @@ _PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 
 _REPLICAS_AT_ONCE = 1_000
-"""Replicas in one LeaderAndIsr: who makes thousands of logs answers now and then, and serves others in between."""
+"""The most replicas in one LeaderAndIsr: a broker that creates thousands of logs is to answer now and then, and to
+serve others in between."""
 
 
 class Sender(NamedTuple):

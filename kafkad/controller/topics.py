@@ -69,7 +69,7 @@ Admit = Callable[[int], None]
 
 
 def admit_all(partitions: int) -> None:
-    """Nobody counts."""
+    """Refuses nothing."""
 
 
 class TopicResult(NamedTuple):

@@ -1,7 +1,7 @@
-"""Connections that are not authenticated yet: there are not many, and none of them for long.
+"""Those who have connected and have not shown yet who they are: not many, and not for long.
 
-A connection that says nothing costs its client nothing. So each has a deadline, from when it was accepted until it is
-authenticated; and when there are too many, the oldest one that kafkad waits for is closed to make room for the next.
+A connection that says nothing costs its client nothing. So there is a deadline from its being accepted to its being
+authenticated; and when there are too many, the oldest that leaves kafkad waiting makes room for the next.
 """
 
 from __future__ import annotations

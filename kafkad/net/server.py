@@ -156,7 +156,7 @@ class Server:
         self.pace: Pace | None = None
         """None where connections may come as fast as they like."""
         self.held: set[socket.socket] = set()
-        """Of addresses whose connections come too fast: turned away after a while, not before they could try again."""
+        """Sockets of addresses that connect too fast, reset only after a while: else these would try again at once."""
 
     def listen(
         self,

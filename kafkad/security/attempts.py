@@ -1,4 +1,4 @@
-"""Failed logins by address and by name, and how long the next one that fails is made to wait for that.
+"""Counts failed logins by address and by user name, and says how long the next one that fails has to wait.
 
 Names never keep anybody out: who has the right password is let in at once, whatever others have tried.
 """
@@ -16,12 +16,12 @@ _FREE: Final = 9
 _FIRST_MS: Final = 100
 _LONGEST_MS: Final = 10_000
 _MOST_KEPT: Final = 32
-"""Failures of one address or name that are remembered: with these the delay is the longest long since."""
+"""Failures of one address or name that are remembered: by then the delay is long since at its longest."""
 _MOST_SOURCES: Final = 20_000
 
 
 class Attempts:
-    """Of all listeners together."""
+    """Counts failed logins, over all listeners together."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -103,7 +103,7 @@ class Authorizer(Protocol):
 
 
 class Anybody:
-    """Who may do everything."""
+    """The identity of everybody where everything is allowed."""
 
     restricted = False
 

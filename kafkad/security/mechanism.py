@@ -1,4 +1,4 @@
-"""What a SASL mechanism is to the login conversation: messages in, challenges out, until somebody is logged in."""
+"""The interface of SASL mechanisms: client messages in, challenges out, until there is a Login or a failure."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import NamedTuple, Protocol
 
 
 class Login(NamedTuple):
-    """Who has logged in. `last` is the mechanism's last message to the client."""
+    """A login that succeeded. `last` is the mechanism's last message to the client."""
 
     user: str
     last: bytes = b""
     ends_ms: int | None = None
-    """When what was shown ends, by the wall clock."""
+    """When the credential that was shown expires, by the wall clock; None: never."""
     by_token: bool = False
-    """A delegation token was shown, and not the user's own password."""
+    """True if it was by a delegation token, and not by the user's own password."""
 
 
 class LoginFailed(Exception):
@@ -28,7 +28,7 @@ class Mechanism(Protocol):
     """
 
     user: str | None
-    """Whom the client says it is, as soon as it has said so."""
+    """The user that the client claims to be, once it has said so."""
 
     def respond(self, message: bytes) -> bytes | Login:
         """The answer to the client's message; a Login when that was the last one."""

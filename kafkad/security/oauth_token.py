@@ -1,7 +1,7 @@
 """Tokens of OAUTHBEARER: JSON web tokens, signed by keys that the issuer publishes, or not signed at all.
 
-Unsigned ones prove nothing; a broker takes them only where it was told to, for trials. What a token's own header says
-of its algorithm counts for nothing: the key says with which ones it may be used.
+Unsigned ones prove nothing; a broker accepts them only where it is configured to, for trials. The algorithm in a
+token's own header is not trusted: each key says with which algorithms it may be used.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ _LONGEST: Final = 65_536
 _RSA: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
 _CURVES: Final = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}
 _FEWEST_RSA_BITS: Final = 2048
+_LATEST_S: Final = 10**12
 
 
 class TokenRefused(Exception):
@@ -34,7 +35,7 @@ Verify = Callable[[str], Bearer]
 
 
 class Expected(NamedTuple):
-    """What a token has to say beside being signed. `audiences`: one of them; empty or None: anything will do."""
+    """The claims that a token must have. `audiences`: any one of them; empty or None: anything will do."""
 
     audiences: Sequence[str] = ()
     issuer: str | None = None
@@ -122,7 +123,7 @@ class SignedTokens:
             if header.get("alg") in key.algorithms:
                 try:
                     return self._bearer(_verified(token, key))
-                except _OtherKey as error:
+                except _BadSignature as error:
                     refusal = TokenRefused(str(error))
         raise refusal
 
@@ -173,21 +174,18 @@ def _number(claims: Mapping[str, Any], name: str) -> float:
     return float(value)
 
 
-_LATEST_S: Final = 10**12
-
-
-class _OtherKey(Exception):
-    pass
+class _BadSignature(Exception):
+    """The token was not signed by this key."""
 
 
 def _verified(token: str, key: Key) -> Mapping[str, Any]:
-    """The claims of a token that this key has signed. _OtherKey for the others."""
+    """The claims of a token that this key has signed. Raises _BadSignature."""
     import jwt
 
     try:
         claims: Mapping[str, Any] = jwt.api_jws.decode_complete(token, key.public, algorithms=list(key.algorithms))
     except jwt.PyJWTError as error:
-        raise _OtherKey(f"its signature is not valid: {error}") from None
+        raise _BadSignature(f"its signature is not valid: {error}") from None
     return _object(claims["payload"])
 
 

@@ -1,4 +1,4 @@
-"""What a listener offers to those who log in: its mechanisms with their users, and its limits."""
+"""The logins that a listener offers: its mechanisms with their users, and its limits."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ScramUsers:
         self._credentials: dict[str, dict[str, ScramCredential]] = {}
 
     def changed(self, user: str, overrides: Mapping[str, str]) -> None:
-        """All that is set for this user now."""
+        """`overrides` are all that is set for this user from now on."""
         found: dict[str, ScramCredential] = {}
         for mechanism in HASHES.keys() & overrides.keys():
             try:
@@ -56,7 +56,7 @@ class ScramUsers:
 
 
 class Offer(NamedTuple):
-    """Of one listener, by the settings in force."""
+    """The logins of one listener, by the settings in force."""
 
     mechanisms: Mechanisms
     lifetimes_ms: Mapping[str, int]

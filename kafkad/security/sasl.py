@@ -1,7 +1,7 @@
 """The login conversation of one connection, from its first byte, without any I/O.
 
-Nothing but ApiVersions, SaslHandshake and SaslAuthenticate is decoded here, and what else comes ends the conversation.
-What is left to whoever holds the connection: answering ApiVersions, waiting before a refusal leaves, and closing.
+Nothing but ApiVersions, SaslHandshake and SaslAuthenticate is decoded here; any other request ends the conversation.
+The owner of the connection answers ApiVersions, delays refusals, and closes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Versions(Enum):
 
 
 class LoggedIn(NamedTuple):
-    """The answer, and who is there from now on."""
+    """The login succeeded: the answer to send, and who the client is from now on."""
 
     answer: bytes
     login: Login
@@ -62,8 +62,8 @@ class _Next(Enum):
     NOTHING = auto()
 
 
-class Before(NamedTuple):
-    """Who is logged in while a connection authenticates again: nobody else may, nor by another mechanism."""
+class PreviousLogin(NamedTuple):
+    """Who is logged in on a connection that authenticates again: it must be the same user, by the same mechanism."""
 
     user: str
     mechanism: str
@@ -77,7 +77,7 @@ class Conversation:
         mechanisms: Mechanisms,
         lifetime_ms: Callable[[str], int],
         now_ms: Callable[[], int],
-        before: Before | None = None,
+        before: PreviousLogin | None = None,
     ) -> None:
         """`lifetime_ms` is the longest session by mechanism, 0 for any; `now_ms` the wall clock."""
         self.mechanism: str | None = None

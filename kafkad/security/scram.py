@@ -1,7 +1,7 @@
 """SCRAM (RFC 5802, RFC 7677): both sides show that they know the password, and neither sends it.
 
 Like Kafka, it takes names and passwords in UTF-8 as they are (no SASLprep), and no channel binding. Unlike Kafka, it
-does not tell at the first message whether there is such a user: nobody's salt is made up from the name.
+does not tell at the first message whether there is such a user: for unknown ones a salt is made up from the name.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import pytest
 
 from kafkad.security.mechanism import Login, Mechanism, Mechanisms
 from kafkad.security.plain import Plain
-from kafkad.security.sasl import Before, Conversation, LoggedIn, Outcome, Refused, Versions
+from kafkad.security.sasl import Conversation, LoggedIn, Outcome, PreviousLogin, Refused, Versions
 from kafkad.security.scram import HASHES, MadeUp, ScramAccount, ScramCredential, ScramServer
 from kafkad.wire.apis import APIS, request_class, response_class
 from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
@@ -58,7 +58,7 @@ def _decoded(text: str) -> bytes:
     return b64decode(text)
 
 
-def conversation(nonce: str = "servernonce", lifetime_ms: int = 0, before: Before | None = None) -> Conversation:
+def conversation(nonce: str = "servernonce", lifetime_ms: int = 0, before: PreviousLogin | None = None) -> Conversation:
     return Conversation(offered(nonce), lambda mechanism: lifetime_ms, lambda: NOW_MS, before)
 
 
@@ -237,7 +237,7 @@ def test_what_scram_says_of_whoever_fails(mechanism: str) -> None:
 
 # -- sessions ----------------------------------------------------------------------------------------------------------
 
-ALICE = Before("alice", "PLAIN")
+ALICE = PreviousLogin("alice", "PLAIN")
 
 
 def lifetime(outcome: Outcome) -> int:

@@ -14,7 +14,7 @@ from kafkad.security.quotas.levels import Overrides, Sharers, level_of
 from kafkad.security.quotas.rate import Sampled, Steady, TokenBucket, Windows
 
 _MOST_REMEMBERED: Final = 10_000
-"""Client ids are the clients' choice."""
+"""Clients whose quotas are remembered: they choose their client ids themselves."""
 LONGEST_MS: Final = 2**31 - 1
 _MEASURED: Final = {
     Quota.PRODUCE: ("Produce", "byte_rate"),
@@ -66,7 +66,7 @@ class Meter:
 
     @property
     def most_at_once(self) -> int:
-        """What can be taken at all without more than all windows' worth."""
+        """The most that can be taken at once without waiting for more than all windows."""
         windows = self._taken.windows
         return int(min(self.value * (windows.number - 1) * windows.size_ms / 1000, LONGEST_MS))
 
@@ -80,7 +80,7 @@ class Meter:
 
 
 class Mutations:
-    """Partitions that the sharers may have created and deleted."""
+    """How many partitions the sharers of one quota may still create and delete."""
 
     __slots__ = ("bucket", "sharers", "throttled")
 

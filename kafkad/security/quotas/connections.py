@@ -12,12 +12,12 @@ from kafkad.security.quotas.levels import Sharers
 from kafkad.security.quotas.rate import Windows
 
 _MOST_REMEMBERED: Final = 10_000
-"""Addresses, whoever has them."""
+"""Addresses whose rate is remembered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """Connections a second; None and what is not named is unlimited."""
+    """The most connections per second. None, or not being named, is unlimited."""
 
     broker: float | None = None
     listeners: Mapping[str, float] = field(default_factory=dict)

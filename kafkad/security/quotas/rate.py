@@ -32,8 +32,8 @@ class _Sample:
 
 
 class Sampled:
-    """A sample begins with what comes first after the one before is a window old; there are as many as windows, and one
-    more. One whose last amount is older than all windows together begins anew."""
+    """Amounts in samples. A new sample begins with the first amount after the last one is a window old; there is one
+    more of them than there are windows. One whose last amount is older than all windows together begins anew."""
 
     __slots__ = ("_at", "_samples", "windows")
 
@@ -59,12 +59,12 @@ class Sampled:
         sample.last_ms = now_ms
 
     def rate(self, now_ms: float) -> float:
-        """A second."""
+        """Per second."""
         amount, _, window_ms = self._look(now_ms)
         return 1000 * amount / window_ms
 
     def mean(self, now_ms: float) -> float:
-        """Of the amounts."""
+        """The mean of the amounts."""
         amount, count, _ = self._look(now_ms)
         return amount / count if count else 0.0
 
@@ -99,7 +99,7 @@ def _counted_ms(windows: Windows, elapsed_ms: float) -> float:
 
 
 class Steady:
-    """A rate that is held on and on, after as much at once as all windows but one have.
+    """A rate that holds in the long run, after a first burst of as much as all windows but one have.
 
     Kafka's own measure forgets that once it is a few windows old, and lets as much through again: 1.6 times the quota
     on and on with a hundred connections that send a megabyte each.
@@ -130,7 +130,7 @@ class Steady:
 
 
 class TokenBucket:
-    """Tokens come at a rate, up to what comes in all windows. Whoever finds any may take more than there are."""
+    """Fills at a rate, up to what all windows bring. While any token is left, more may be taken than there are."""
 
     __slots__ = ("_at_ms", "_tokens", "rate", "windows")
 
