@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from kafkad.broker.loop_timers import LoopTimers
 from kafkad.clock import SystemClock
 from kafkad.net.connection import Connection, DeferredReply
-from kafkad.net.reply import Pending, Reply
+from kafkad.net.reply import PENDING, Pending, Reply
 from kafkad.net.server import Limits, Server
 from kafkad.net.transport import PlainTransport, Wrap
 
@@ -20,6 +20,18 @@ def frame(body: bytes) -> bytes:
 
 def echo(connection: Connection, view: memoryview, at: int, end: int) -> Reply | Pending | None:
     return frame(bytes(view[at:end]))
+
+
+def holding(waiting: list[Connection]) -> Handle:
+    """Does not answer requests that begin with w, and notes their connections; echoes all others."""
+
+    def handle(connection: Connection, view: memoryview, at: int, end: int) -> Reply | Pending | None:
+        if view[at] != ord("w"):
+            return echo(connection, view, at, end)
+        waiting.append(connection)
+        return PENDING
+
+    return handle
 
 
 Peer = tuple[asyncio.StreamReader, asyncio.StreamWriter]

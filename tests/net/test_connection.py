@@ -19,7 +19,7 @@ from kafkad.net.connection import Connection, DeferredReply
 from kafkad.net.reply import PENDING, Part, Pending, Reply
 from kafkad.net.server import SHARED_BYTES, Buffers, Limits, Server
 from kafkad.turns import TURN_S
-from tests.net.serving import Peer, echo, frame, read_frame, run
+from tests.net.serving import Peer, echo, frame, holding, read_frame, run
 
 
 @dataclass(frozen=True)
@@ -409,12 +409,6 @@ def test_absurd_lengths_close_the_connection_and_no_other() -> None:
 def test_what_follows_a_pending_request_waits_for_its_answer() -> None:
     waiting: list[Connection] = []
 
-    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply | Pending | None:
-        if view[at] == ord("w"):
-            waiting.append(connection)
-            return PENDING
-        return echo(connection, view, at, end)
-
     async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
         reader, writer = await connect()
         writer.write(
@@ -432,7 +426,7 @@ def test_what_follows_a_pending_request_waits_for_its_answer() -> None:
         waiting.pop().reply(None)
         assert [await read_frame(reader) for _ in range(2)] == [b"fifth...", b"sixth..."]
 
-    run(dispatch, scenario)
+    run(holding(waiting), scenario)
 
 
 def test_a_peer_that_does_not_read_costs_one_reply_and_no_other_connection() -> None:

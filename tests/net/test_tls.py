@@ -19,11 +19,11 @@ import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from kafkad.net.connection import Connection
-from kafkad.net.reply import PENDING, Pending, Reply
+from kafkad.net.reply import Pending, Reply
 from kafkad.net.server import SHARED_BYTES, Limits, Listener, Server
 from kafkad.net.tls import ServerTls, TlsLayer, TlsTransport
 from tests.certificates import DAY, Authority, client_context, server_context
-from tests.net.serving import Handle, Serving, echo, frame, read_frame, serving
+from tests.net.serving import Handle, Serving, echo, frame, holding, read_frame, serving
 from tests.net.test_connection import OpenFile, Range
 
 AUTHORITY = Authority()
@@ -109,12 +109,6 @@ def test_many_small_requests_together_are_answered_in_their_order() -> None:
 def test_what_openssl_holds_back_while_the_connection_is_paused_is_read_when_it_goes_on() -> None:
     waiting: list[Connection] = []
 
-    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply | Pending | None:
-        if view[at] == ord("w"):
-            waiting.append(connection)
-            return PENDING
-        return echo(connection, view, at, end)
-
     async def scenario(listener: Listener, connect: Connect) -> None:
         reader, writer = await connect()
         listener.shared = listener.shared[:1000]
@@ -127,7 +121,7 @@ def test_what_openssl_holds_back_while_the_connection_is_paused_is_read_when_it_
         assert await read_frame(reader) == b"answered"
         assert [await read_frame(reader) for _ in bodies] == bodies
 
-    over_tls(dispatch, scenario)
+    over_tls(holding(waiting), scenario)
 
 
 def test_a_client_that_does_not_read_gets_everything_once_it_does() -> None:

@@ -14,10 +14,10 @@ from typing import cast
 import pytest
 
 from kafkad.net.connection import Connection
-from kafkad.net.reply import PENDING, Pending, Reply
+from kafkad.net.reply import Pending, Reply
 from kafkad.net.server import SHARED_BYTES, Limits, Server
 from tests.net.sealed import DATA, FIRST_KEY, HELLO, NEW_KEY, Opener, SealedTransport, seal
-from tests.net.serving import Peer, echo, frame, run
+from tests.net.serving import Peer, echo, frame, holding, run
 from tests.net.test_connection import OpenFile, Range
 
 
@@ -135,12 +135,6 @@ def test_what_is_held_back_when_the_buffer_is_full_is_read_without_the_kernel_sa
 def test_what_is_held_back_while_the_connection_is_paused_is_read_when_it_goes_on() -> None:
     waiting: list[Connection] = []
 
-    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply | Pending | None:
-        if view[at] == ord("w"):
-            waiting.append(connection)
-            return PENDING
-        return echo(connection, view, at, end)
-
     async def scenario(server: Server, client: Client) -> None:
         await greeted(client)
         server.listeners[0].shared = server.shared[:1000]
@@ -153,7 +147,7 @@ def test_what_is_held_back_while_the_connection_is_paused_is_read_when_it_goes_o
         assert await client.read_frame() == b"answered"
         assert [await client.read_frame() for _ in bodies] == bodies
 
-    sealed(dispatch, scenario, Limits())
+    sealed(holding(waiting), scenario, Limits())
 
 
 def test_ranges_of_files_leave_through_it_and_not_past_it() -> None:
