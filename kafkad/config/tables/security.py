@@ -38,6 +38,7 @@ SETTINGS: tuple[Setting, ...] = (
         "Whether ACLs decide who may do what: kafka.security.authorizer.AclAuthorizer; empty: everybody may.",
         valid=authorizer_class,
     ),
+    # Kafka leaves these two to the authorizer: where they are set, it describes them as it does passwords.
     password("super.users", "", MEDIUM, "Principals that may do everything, with ; between them.", hidden=True),
     password(
         "allow.everyone.if.no.acl.found",
