@@ -46,8 +46,9 @@ _CLIENT = {
     "log_level": 0,
 }
 """Topics stay known to a client although a broker of Kafka that has just started does not know them yet. All records
-wait as long before they are sent again, which a greatest wait below the first one brings about: librdkafka 2.16 gives up
-on a batch ("Unable to reconstruct MessageSet") of which some were sent more often than others, and wait for longer."""
+wait as long before they are sent again, which a greatest wait below the first one brings about: librdkafka 2.16 gives
+up on a batch ("Unable to reconstruct MessageSet") of which some were sent more often than others, and wait for longer.
+"""
 
 
 class Replica(Protocol):
