@@ -73,11 +73,12 @@ def _key(entry: Mapping[str, Any]) -> Key:
 
     reader: type[RSAAlgorithm] | type[ECAlgorithm]
     possible: tuple[str, ...]
+    curve = str(entry.get("crv"))
     match entry.get("kty"):
         case "RSA":
             reader, possible = RSAAlgorithm, _RSA
-        case "EC" if entry.get("crv") in _CURVES:
-            reader, possible = ECAlgorithm, (_CURVES[entry["crv"]],)
+        case "EC" if curve in _CURVES:
+            reader, possible = ECAlgorithm, (_CURVES[curve],)
         case other:
             raise ValueError(
                 f"a key of the type {other} cannot verify tokens here: RSA, or EC with {', '.join(_CURVES)}"

@@ -151,12 +151,13 @@ def test_keys_that_cannot_be_used_are_named_and_the_others_count() -> None:
         {"kty": "RSA", "kid": "half", "e": "AQAB"},
         jwk(rsa_key(1, 1024), "short"),
         jwk(rsa_key(), "odd", alg="HS256"),
+        {"kty": "EC", "crv": ["P-256"], "kid": "listed"},
         jwk(rsa_key(), "encrypts", use="enc"),
         {**RSA, "kid": "good"},
     )
     found, problems = keys_of(text)
     assert [key.kid for key in found] == ["good"]
-    assert [problem.split("'")[1] for problem in problems] == ["secret", "half", "short", "odd"]
+    assert [problem.split("'")[1] for problem in problems] == ["secret", "half", "short", "odd", "listed"]
     for wrong in (b"", b"[]", b'{"keys": 1}', b'{"keys": [1]}', b"\xff"):
         with pytest.raises(ValueError, match="no set of keys"):
             keys_of(wrong)
