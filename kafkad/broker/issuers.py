@@ -24,10 +24,6 @@ class Issuers:
 
     def verify_at(self, config: Config, listener: str) -> Verify:
         """By the settings of this listener, which cannot change while the broker runs."""
-
-        def number(name: str) -> int:
-            return int(str(config.for_listener(listener, name)))
-
         user_claim = str(config.for_listener(listener, "sasl.oauthbearer.sub.claim.name"))
         url = config.for_listener(listener, "sasl.oauthbearer.jwks.endpoint.url")
         if not url:
@@ -38,14 +34,14 @@ class Issuers:
             audiences if isinstance(audiences, tuple) else (),
             str(issuer) if issuer else None,
             user_claim,
-            number("sasl.oauthbearer.clock.skew.seconds") * 1000,
+            config.int_for_listener(listener, "sasl.oauthbearer.clock.skew.seconds") * 1000,
         )
         jaas = config.jaas(listener, OAUTHBEARER)
         settings = JwksSettings(
             str(url),
-            number("sasl.oauthbearer.jwks.endpoint.refresh.ms"),
-            number("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms"),
-            number("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms"),
+            config.int_for_listener(listener, "sasl.oauthbearer.jwks.endpoint.refresh.ms"),
+            config.int_for_listener(listener, "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms"),
+            config.int_for_listener(listener, "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms"),
             trusted=jaas.options.get("ssl.truststore.location") if jaas is not None else None,
         )
         if settings not in self._keys:

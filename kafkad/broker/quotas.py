@@ -94,7 +94,7 @@ class QuotasInForce:
         """Of the broker and of its listeners, where they are limited."""
         config, name = self._config(), "max.connection.creation.rate"
         broker = config.int(name)
-        listeners = {e.listener: int(str(config.for_listener(e.listener, name))) for e in config.listeners}
+        listeners = {e.listener: config.int_for_listener(e.listener, name) for e in config.listeners}
         return (
             None if broker == INT_MAX else float(broker),
             {listener: float(rate) for listener, rate in listeners.items() if rate not in (INT_MAX, broker)},

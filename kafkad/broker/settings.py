@@ -59,7 +59,7 @@ class Settings:
         return Limits(
             max_connections=config.int("max.connections"),
             max_per_listener={
-                listener.listener: int(str(config.for_listener(listener.listener, "max.connections")))
+                listener.listener: config.int_for_listener(listener.listener, "max.connections")
                 for listener in config.listeners
             },
             max_per_ip=config.int("max.connections.per.ip"),

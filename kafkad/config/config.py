@@ -120,6 +120,11 @@ class Config:
         own = f"listener.name.{listener.lower()}.{name}"
         return self._values[own] if own in self._values else self.value(name)
 
+    def int_for_listener(self, listener: _Str, name: _Str) -> _Int:
+        value = self.for_listener(listener, name)
+        assert isinstance(value, _Int), name
+        return value
+
     def for_mechanism(self, listener: _Str, mechanism: _Str, name: _Str) -> Value:
         """`listener.name.LISTENER.MECHANISM.NAME` where it is set, else as `for_listener`."""
         own = f"listener.name.{listener.lower()}.{mechanism.lower()}.{name}"

@@ -88,11 +88,13 @@ def offer(
     return Offer(
         mechanisms,
         {mechanism: _lifetime_ms(config, listener, mechanism) for mechanism in enabled},
-        int(str(config.for_listener(listener, "sasl.server.max.receive.size"))),
+        config.int_for_listener(listener, "sasl.server.max.receive.size"),
         config.int("connection.failed.authentication.delay.ms"),
         users,
     )
 
 
 def _lifetime_ms(config: Config, listener: str, mechanism: str) -> int:
-    return int(str(config.for_mechanism(listener, mechanism, "connections.max.reauth.ms")))
+    lifetime_ms = config.for_mechanism(listener, mechanism, "connections.max.reauth.ms")
+    assert isinstance(lifetime_ms, int)
+    return lifetime_ms

@@ -7,7 +7,8 @@ from pathlib import Path
 from kafkad.config import BROKER_SETTINGS
 
 PACKAGE = Path(__file__).parents[2] / "kafkad"
-ACCESSORS = {"int", "long", "bool", "double", "str", "list", "value", "is_set", "for_listener"}
+ACCESSORS = {"int", "long", "bool", "double", "str", "list", "value", "is_set"}
+ACCESSORS |= {"for_listener", "int_for_listener", "for_mechanism"}
 
 
 def modules() -> Iterator[ast.Module]:
