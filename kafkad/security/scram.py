@@ -110,7 +110,7 @@ class ScramServer:
         self._make_nonce = nonce
         self._by_token = False
         self._credential: ScramCredential | None = None
-        self._nonce = ""
+        self._nonces: tuple[str, ...] = ()
         self._said = b""
 
     def respond(self, message: bytes) -> bytes | Login:
@@ -138,8 +138,9 @@ class ScramServer:
         made_up = self._made_up.credential(self._hash, name)
         account = self._find(name, self._by_token)
         self._credential = credential = made_up if account is None else account.credential
-        self._nonce = nonce + self._make_nonce()
-        answer = f"r={self._nonce},s={_base64(credential.salt)},i={credential.iterations}"
+        both = nonce + self._make_nonce()
+        self._nonces = f"r={both}", f"r={nonce}{both}"  # librdkafka before 2.6.1 puts its own before both
+        answer = f"r={both},s={_base64(credential.salt)},i={credential.iterations}"
         self._binding = f"{binding},{acts_as},"
         self._said = f"{','.join(rest)},{answer}".encode()
         return answer.encode()
@@ -148,7 +149,7 @@ class ScramServer:
         """`c=BINDING,r=NONCE[,EXTENSIONS],p=PROOF`. Who was deleted or has another password meanwhile fails."""
         unproved, found, proof_text = _text(message).rpartition(",p=")
         channel, nonce, *_ = [*unproved.split(","), ""]
-        if not found or nonce != f"r={self._nonce}" or channel != f"c={_base64(self._binding.encode())}":
+        if not found or nonce not in self._nonces or channel != f"c={_base64(self._binding.encode())}":
             raise LoginFailed
         try:
             proof = b64decode(proof_text, validate=True)
