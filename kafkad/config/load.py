@@ -23,6 +23,14 @@ KAFKAS_DEFAULTS: dict[str, Value] = {
 _MAY_BE_EMPTY = "ssl.endpoint.identification.algorithm"
 """Here nothing means none; in other settings it means that the default holds."""
 _IDS = ("broker.id", "node.id")
+_KEYS = "ssl.keystore.location"
+_NO_SECRETS = (
+    "ssl.keystore.certificate.chain",
+    "ssl.truststore.certificates",
+    "super.users",
+    "allow.everyone.if.no.acl.found",
+)
+"""Kafka describes these like passwords."""
 
 
 def load(config_file: str | None, overrides: Sequence[str], environ: Mapping[str, str]) -> Config:
@@ -113,7 +121,10 @@ class _Loader:
             self._take(entry)
 
     def check_permissions(self) -> None:
-        """A secret that is not one counts as wrong where `kafkad.strict.permissions` is set."""
+        """A secret that is not one counts as wrong where `kafkad.strict.permissions` is set. So do stores of keys."""
+        for name, path in self.values.items():
+            if name.endswith(_KEYS):
+                self._secrets.check_permissions(str(path))
         notes = self._problems if self.values.get("kafkad.strict.permissions") else self._warnings
         for path in self._secrets.loose:
             notes[path] = f"{path} holds secrets, and group or others may read it: chmod 600 {path}"
@@ -185,7 +196,9 @@ def _is_provider(entry: Entry) -> bool:
 def _holds_password(entry: Entry) -> bool:
     """True for a password that is written down, not only the name of one."""
     setting = find_setting(entry.name)
-    return setting is not None and setting.sensitive and bool(entry.text) and "${" not in (entry.text or "")
+    if setting is None or not setting.sensitive or setting.name.endswith(_NO_SECRETS):
+        return False
+    return bool(entry.text) and "${" not in (entry.text or "")
 
 
 def _nearest(name: str) -> str:

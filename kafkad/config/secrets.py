@@ -17,6 +17,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from kafkad.config.files import Entry, read_properties
 
@@ -70,9 +71,10 @@ class Secrets:
         return _NAMED.sub(self._secret, text) if "${" in text else text
 
     def check_permissions(self, path: str) -> None:
-        """Notes it if group or others may read the file."""
-        if os.stat(path).st_mode & _OTHERS_MAY:
-            self.loose[path] = None
+        """Notes it if group or others may read the file. One that cannot be looked at is named by who opens it."""
+        with suppress(OSError):
+            if os.stat(path).st_mode & _OTHERS_MAY:
+                self.loose[path] = None
 
     def _add(self, name: str, entries: Mapping[str, Entry]) -> str | None:
         """Why this provider cannot be, if it cannot."""

@@ -110,6 +110,18 @@ def test_a_file_that_others_may_read_is_a_warning_or_an_error(tmp_path: Path) ->
     assert problem(f"${{file:{path}:key}}", {}, "kafkad.strict.permissions=true") == text
 
 
+@pytest.mark.parametrize("name", ["ssl.keystore.location", "listener.name.l.ssl.keystore.location"])
+def test_a_key_that_others_may_read_is_a_warning_or_an_error(tmp_path: Path, name: str) -> None:
+    path = secret_file(tmp_path, "broker.pem", "a key", 0o644)
+    text = f"{path} holds secrets, and group or others may read it: chmod 600 {path}"
+    assert text in load(None, [f"{name}={path}"], {}).warnings
+    with pytest.raises(ConfigError) as caught:
+        load(None, [f"{name}={path}", "kafkad.strict.permissions=true"], {})
+    assert text in caught.value.problems
+    path.chmod(0o600)
+    assert text not in load(None, [f"{name}={path}", "kafkad.strict.permissions=true"], {}).warnings
+
+
 def test_a_configuration_with_passwords_in_it_should_not_be_for_everybody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,6 +132,16 @@ def test_a_configuration_with_passwords_in_it_should_not_be_for_everybody(
     assert warning.startswith(f"{path} holds secrets")
     path.write_text("some.password: ${env:P}\n")
     assert load(str(path), [], {"P": SECRET}).warnings == ()
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["super.users: User:admin", 'allow.everyone.if.no.acl.found: "true"', "ssl.truststore.certificates: of everybody"],
+)
+def test_what_is_no_secret_may_be_read_by_everybody(tmp_path: Path, setting: str) -> None:
+    authorizer = "authorizer.class.name: kafka.security.authorizer.AclAuthorizer"
+    path = secret_file(tmp_path, "kafkad.yaml", f"{authorizer}\n{setting}\n", 0o644)
+    assert [warning for warning in load(str(path), [], {}).warnings if "holds secrets" in warning] == []
 
 
 def test_secrets_are_read_again_with_the_file(tmp_path: Path) -> None:
