@@ -164,11 +164,7 @@ class BrokerTls:
         """As Kafka: the broker stays who it is, and can connect to itself."""
         tried = _try(config, name)
         problem = tried.material.problem(self._now()) or tried.material.refused_change(listener.tried.material)
-        if problem is None and name == config.inter_broker_listener and tried.material.trusted is not None:
-            host = next((e.host for e in config.advertised_listeners if e.listener == name), "")
-            why = refuses_itself(tried.server, tried.client, host)
-            if why is not None:
-                problem = f"brokers could not connect to each other with it: {why}"
+        problem = problem or _refused_by_brokers(config, name, tried)
         if problem is not None:
             raise TlsError(problem)
         return tried
@@ -184,9 +180,13 @@ def encrypted_listeners(config: Config) -> list[str]:
 
 def problems(config: Config, now: datetime) -> Iterator[str]:
     """For `--check`: everything that is wrong with the stores."""
+    has_others = bool(config.value("zookeeper.connect")) or config.int("kafkad.brokers") > 1
     for name in encrypted_listeners(config):
         try:
-            problem = _try(config, name).material.problem(now)
+            tried = _try(config, name)
+            problem = tried.material.problem(now)
+            if has_others:
+                problem = problem or _refused_by_brokers(config, name, tried)
         except (TlsError, StoreError) as error:
             problem = str(error)
         if problem is not None:
@@ -198,6 +198,15 @@ def _try(config: Config, name: str) -> _Tried:
     stamps = _stamps(settings)
     material = Material.read(settings)
     return _Tried(settings, stamps, material, users_of(settings), server_context(material), client_context(material))
+
+
+def _refused_by_brokers(config: Config, name: str, tried: _Tried) -> str | None:
+    """Why brokers could not connect to each other by this listener, if it is theirs."""
+    if name != config.inter_broker_listener or tried.material.trusted is None:
+        return None
+    host = next((e.host for e in config.advertised_listeners if e.listener == name), "")
+    why = refuses_itself(tried.server, tried.client, host)
+    return None if why is None else f"brokers could not connect to each other with it: {why}"
 
 
 def _stamps(settings: TlsSettings) -> _Stamps:

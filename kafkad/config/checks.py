@@ -158,7 +158,8 @@ def _inter_broker(config: Config, advertised: set[str]) -> list[str]:
         return ["only one of inter.broker.listener.name and security.inter.broker.protocol should be set"]
     if config.inter_broker_listener not in advertised:
         names = ", ".join(sorted(advertised))
-        return [f"inter-broker listener {config.inter_broker_listener} is not in advertised.listeners ({names})"]
+        missing = f"inter-broker listener {config.inter_broker_listener} is not in advertised.listeners ({names})"
+        return [f"{missing}; set inter.broker.listener.name to one of them"]
     if config.inter_broker_listener in config.login_listeners and config.value("zookeeper.connect"):
         return [*_own_login(config), *_control_plane(config, advertised)]
     return _control_plane(config, advertised)

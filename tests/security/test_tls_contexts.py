@@ -227,3 +227,19 @@ def test_a_check_finds_an_end_that_has_come_and_a_chain_that_does_not_hang_toget
     watched.keys.write_text(ISSUED.key_pem() + ISSUED.certificate_pem + Authority("Another").pem)
     [apart] = problems(watched.config, datetime.now(UTC))
     assert "CN=Another follows CN=localhost, but CN=Test CA has issued that" in apart
+
+
+def test_a_check_finds_that_brokers_of_a_cluster_cannot_connect_to_each_other(tmp_path: Path) -> None:
+    from datetime import UTC, datetime
+
+    def found(*more: str) -> list[str]:
+        watched = Watched(tmp_path, *more)
+        watched.loop.close()
+        return list(problems(watched.config, datetime.now(UTC)))
+
+    elsewhere, cluster = "advertised.listeners=SSL://elsewhere:9093", "zookeeper.connect=zk:2181"
+    assert not found(elsewhere)
+    assert not found(cluster)
+    [problem] = found(elsewhere, cluster)
+    assert "listener SSL: brokers could not connect to each other with it: " in problem
+    assert "elsewhere" in problem
