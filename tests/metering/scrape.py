@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.broker import KafkadProcess
+from tests.certificates import Authority
 from tests.clients.asker import Asker
 from tests.oracle.kafka import free_port
 
@@ -40,7 +41,7 @@ def scrape(port: int) -> Scrape:
 
 
 class Metered:
-    """A kafkad that has topics, records, a group that is behind, and a client that asked for what is not there."""
+    """A kafkad that has topics, records, a group that is behind, TLS, and a client that asked for what is not there."""
 
     def __init__(self, kafkad: KafkadProcess, port: int, asker: Asker) -> None:
         self.kafkad = kafkad
@@ -54,7 +55,10 @@ class Metered:
 @contextmanager
 def metered(directory: Path, **settings: str) -> Iterator[Metered]:
     port = free_port()
-    with KafkadProcess(directory, {"http.listener": f"127.0.0.1:{port}", **settings}) as kafkad:
+    process = KafkadProcess(directory, {"http.listener": f"127.0.0.1:{port}", **settings})
+    process.settings["listeners"] += f",SSL://127.0.0.1:{free_port()}"
+    process.settings["ssl.keystore.location"] = str(Authority().issue().write(directory / "broker.pem"))
+    with process as kafkad:
         asker = Asker(kafkad.port)
         try:
             asker.create(TOPIC)
