@@ -12,7 +12,7 @@ import pytest
 from kctl.cli import root
 
 ROOT = Path(__file__).parents[1]
-PARTS = {"cluster", "ZooKeeper", "TLS", "transactions", "programs of one's own on PySpark"}
+PARTS = {"programs of one's own on PySpark"}
 """Parts that do not exist yet: a claim may wait for no others."""
 
 
@@ -28,7 +28,8 @@ def claims() -> list[Claim]:
 
 
 def test_each_claim_has_one_line() -> None:
-    assert [claim.number for claim in claims()] == list(range(1, 78))
+    assert [claim.number for claim in claims()] == list(range(1, len(claims()) + 1))
+    assert len(claims()) >= 116
 
 
 @pytest.mark.parametrize("claim", claims(), ids=lambda claim: str(claim.number))

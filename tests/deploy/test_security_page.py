@@ -1,0 +1,91 @@
+"""docs/security.md: what it says to do from nothing on is done, in order, with a broker of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.oracle.kafka import free_port
+
+PAGE = Path(__file__).parents[2] / "docs" / "security.md"
+SECONDS = 120
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(SECONDS),
+    pytest.mark.skipif(not (shutil.which("openssl") and shutil.which("kcat")), reason="needs openssl and kcat"),
+]
+
+MACHINE = r"""
+set -eo pipefail
+export PATH={programs}:$PATH HOME={home}
+unset KCTL_CONTEXT KCTL_BOOTSTRAP
+chown() {{ [ -f "$2" ]; }}
+stop() {{
+    [ -f {home}/pid ] || return 0
+    kill "$(cat {home}/pid)"
+    tail --pid="$(cat {home}/pid)" -s 0.1 -f /dev/null
+    rm {home}/pid
+}}
+systemctl() {{
+    [ "$*" = "restart kafkad" ]
+    stop
+    kafkad --config {home}/kafkad.yaml 2>>{home}/kafkad.log & echo $! >{home}/pid
+    until curl -fs http://127.0.0.1:{http}/ready >/dev/null; do kill -0 "$(cat {home}/pid)"; sleep 0.1; done
+}}
+trap stop EXIT
+set -v
+"""
+OF_THE_MACHINE = """log.dirs: {home}/data
+http.listener: 127.0.0.1:{http}
+"""
+
+
+def steps() -> str:
+    """The page's shell, where its YAML replaces the broker's file."""
+    blocks = re.findall(r"^```(sh|yaml)\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
+    as_shell = {
+        "sh": "{0}",
+        "yaml": "cat /etc/kafkad/of-the-machine.yaml - > /etc/kafkad/kafkad.yaml <<'EOF'\n{0}EOF\n",
+    }
+    return "".join(as_shell[kind].format(text) for kind, text in blocks)
+
+
+def test_what_the_page_says_to_do_can_be_done(tmp_path: Path) -> None:
+    plain, tls, login, http = (free_port() for _ in range(4))
+    here = {
+        "/etc/kafkad": str(tmp_path),
+        "0.0.0.0:9093": f"127.0.0.1:{tls}",
+        "0.0.0.0:9094": f"127.0.0.1:{login}",
+        "kafka-1.example.org:9093": f"localhost:{tls}",
+        "kafka-1.example.org:9094": f"localhost:{login}",
+        "127.0.0.1:9092": f"127.0.0.1:{plain}",
+        "$name.example.org": "localhost",
+    }
+    script = steps()
+    for there, place in here.items():
+        assert there in script
+        script = script.replace(there, place)
+    (tmp_path / "of-the-machine.yaml").write_text(OF_THE_MACHINE.format(home=tmp_path, http=http))
+    prelude = MACHINE.format(programs=Path(sys.executable).parent, http=http, home=tmp_path)
+    check = f"kcat -F alice.conf -b localhost:{login} -C -t orders -e -q\necho all of it was done\n"
+    done = subprocess.run(
+        ["bash"],
+        input=prelude + script + check,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        cwd=tmp_path,
+        env={name: value for name, value in os.environ.items() if not name.startswith("KCTL")},
+    )
+    log = tmp_path / "kafkad.log"
+    assert done.returncode == 0, done.stdout + done.stderr + (log.read_text() if log.exists() else "")
+    assert done.stdout.endswith("two boxes\nthree boxes\nall of it was done\n") or done.stdout.endswith(
+        "three boxes\ntwo boxes\nall of it was done\n"
+    ), done.stdout
