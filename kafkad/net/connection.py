@@ -11,7 +11,7 @@ Rules:
 - A peer that trickles wakes nobody: the kernel keeps what arrives until a frame is there, or much more of it.
 - Of a peer that is muted nothing is read or answered for a while; what has been answered leaves.
 - Before a login a door stands where the dispatcher would: it says which frames are read, and may end the connection
-  with an answer that waits. Until then nothing of the peer is kept.
+  with an answer that waits. Until then nothing of the peer is kept, and memory for its frames is that of the lobby.
 """
 
 from __future__ import annotations
@@ -128,6 +128,7 @@ class Connection:
         "_replies",
         "_rest",
         "_served",
+        "_stranger",
         "_transport",
         "_writing",
         "closed",
@@ -155,6 +156,8 @@ class Connection:
         """For the answer to a PENDING request."""
         self._dispatch: Serve = listener.dispatch
         self._door: Door | None = None
+        self._stranger = listener.login
+        """It has not come through the door yet."""
         self._transport = transport
         self._partial: bytes | None = None
         self._large: memoryview | None = None
@@ -187,7 +190,7 @@ class Connection:
         partial, large = self._partial, self._large
         try:
             if large is not None:
-                if listener.queued.full and not listener.queued.may_go_on(self):
+                if listener.queued.full and not self._stranger and not listener.queued.may_go_on(self):
                     self._pause()
                     return
                 view, have = large, self._have
@@ -278,6 +281,9 @@ class Connection:
     def let_in(self, dispatch: Serve) -> None:
         """Through the door: frames go to `dispatch` from now on."""
         self._dispatch, self._door = dispatch, None
+        if self._stranger:
+            self._stranger = False
+            self.listener.queued.change(self.held)
 
     def _unmute(self) -> None:
         self._muted = None
@@ -453,7 +459,10 @@ class Connection:
     def _hold(self, size: int) -> None:
         if size != self.held:
             by, self.held = size - self.held, size
-            self.listener.queued.change(by)
+            if self._stranger:
+                self.listener.server.lobby.hold(self, size)
+            else:
+                self.listener.queued.change(by)
 
     def _give_back(self) -> None:
         if self._large is not None:

@@ -1,7 +1,10 @@
-"""Those who have connected and have not shown yet who they are: not many, and not for long.
+"""Those who have connected and have not shown yet who they are: not many, not for long, and not with much.
 
 A connection that says nothing costs its client nothing. So there is a deadline from its being accepted to its being
 authenticated; and when there are too many, the oldest that leaves kafkad waiting makes room for the next.
+
+What they have sent of requests that are not complete has a bound of its own, so that none of the memory for requests of
+those inside is theirs. Beyond it whoever has sent most is closed: a login is short.
 """
 
 from __future__ import annotations
@@ -39,18 +42,25 @@ class _Wait(NamedTuple):
 
 
 class Lobby:
-    """`most` at a time, and `most_of_host` of one address; `patience_ms` from the first byte to the login."""
+    """`most` at a time, and `most_of_host` of one address; `patience_ms` from the first byte to the login; `most_bytes`
+    of all of them together."""
 
-    def __init__(self, clock: Clock, timers: Timers, *, patience_ms: int, most: int, most_of_host: int) -> None:
+    def __init__(
+        self, clock: Clock, timers: Timers, *, patience_ms: int, most: int, most_of_host: int, most_bytes: int
+    ) -> None:
         self.patience_ms = patience_ms
         self.most = most
         self.most_of_host = most_of_host
+        self.most_bytes = most_bytes
+        self.held = 0
+        """Bytes of incomplete requests and handshakes."""
         self.late = 0
         self.displaced = 0
         self._clock = clock
         self._timers = timers
         self._waits: dict[Newcomer, _Wait] = {}
         self._of_host: dict[str, dict[Newcomer, None]] = {}
+        self._held: dict[Newcomer, int] = {}
 
     def __len__(self) -> int:
         return len(self._waits)
@@ -84,10 +94,27 @@ class Lobby:
         if wait is None:
             return
         wait.deadline.cancel()
+        self.held -= self._held.pop(newcomer, 0)
         there = self._of_host[newcomer.host]
         del there[newcomer]
         if not there:
             del self._of_host[newcomer.host]
+
+    def hold(self, newcomer: Newcomer, size: int) -> None:
+        """So much is kept now of what it has sent. Closes one or the other, be it this one, when that is too much."""
+        if newcomer not in self._waits:
+            return
+        self.held += size - self._held.pop(newcomer, 0)
+        if size:
+            self._held[newcomer] = size
+        while self.held > self.most_bytes and len(self._held) > 1:
+            largest = max(self._held, key=self._held.__getitem__)
+            self.displaced += 1
+            log.info(
+                "closing %s:%d, which has sent %d bytes and is not authenticated: all who are not hold %d bytes",
+                *(largest.host, largest.port, self._held[largest], self.held),
+            )
+            largest.close()
 
     def _is_late(self, newcomer: Newcomer) -> None:
         self.late += 1

@@ -1,8 +1,9 @@
 """Memory for what stands between the sockets and the handlers: incomplete requests, and replies not yet read.
 
-It is counted over all connections together. When requests hold as much as `queued.max.request.bytes`, of those that
-have a large one under way only the first in line is read on; small requests are served as always. When replies hold as
-much, the connection that has taken nothing for longest is closed.
+It is counted over all connections together that are authenticated, or need not be: `net/lobby` has the others. When
+requests hold as much as `queued.max.request.bytes`, of those that have a large one under way only the first in line is
+read on; small requests are served as always. When replies hold as much, the connection that has taken nothing for
+longest is closed.
 """
 
 from __future__ import annotations
@@ -39,20 +40,20 @@ class Queued:
     __slots__ = (
         "_call_later",
         "_first_held",
-        "_limit",
         "_on_full",
         "_total",
         "_unread",
         "_waiting",
         "_watching",
         "full",
+        "limit",
     )
 
     def __init__(
         self, limit: int, call_later: Callable[[float, Callable[[], None]], object], on_full: Callable[[bool], None]
     ) -> None:
         self.full = False
-        self._limit = limit if limit > 0 else default_limit()
+        self.limit = limit if limit > 0 else default_limit()
         self._total = 0
         self._waiting: dict[Queuer, None] = {}
         self._unread: dict[Queuer, int] = {}
@@ -67,7 +68,7 @@ class Queued:
     def change(self, by: int) -> None:
         """Connections hold so many bytes more of requests, or fewer."""
         self._total += by
-        full = self._total >= self._limit
+        full = self._total >= self.limit
         if full != self.full:
             self.full = full
             self._on_full(full)
@@ -106,7 +107,7 @@ class Queued:
                 "closing %s: its large request stalled for %d s while requests hold queued.max.request.bytes=%d",
                 first.address,
                 _STALLED_S,
-                self._limit,
+                self.limit,
             )
             first.close()
         self._first_held = next(iter(self._waiting)).held if self._waiting else -1
@@ -120,11 +121,11 @@ class Queued:
         if not size:
             return
         self._unread[connection] = size
-        while len(self._unread) > 1 and sum(self._unread.values()) > self._limit:
+        while len(self._unread) > 1 and sum(self._unread.values()) > self.limit:
             slowest = next(iter(self._unread))
             del self._unread[slowest]
             log.warning(
-                "closing %s: it does not read its replies, and replies hold %d bytes", slowest.address, self._limit
+                "closing %s: it does not read its replies, and replies hold %d bytes", slowest.address, self.limit
             )
             slowest.close()
 

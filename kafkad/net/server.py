@@ -43,6 +43,8 @@ that is turned away tries again only after 1, 3 and 7 seconds."""
 _WAIT_FOR_ROOM_S = 0.1
 _MOST_HELD = 1000
 _RESET = struct.pack("ii", 1, 0)
+_SHARE_OF_STRANGERS = 4
+"""What may be held of requests before a login is this part of queued.max.request.bytes, and beside it."""
 _THIS_MACHINE = "127.", "::1"
 _MAPPED = "::ffff:"
 """The prefix of IPv4 addresses at a listener on every interface."""
@@ -149,6 +151,7 @@ class Server:
             patience_ms=limits.setup_ms,
             most=limits.max_unauthenticated,
             most_of_host=limits.max_unauthenticated_per_ip,
+            most_bytes=self.queued.limit // _SHARE_OF_STRANGERS,
         )
         self.per_ip: Counter[str] = Counter()
         self.total = 0

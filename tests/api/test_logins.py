@@ -383,6 +383,49 @@ def test_a_suspect_address_has_few_at_the_door_at_once() -> None:
     at_home(scenario)
 
 
+def test_strangers_at_the_door_take_no_memory_from_those_inside() -> None:
+    async def scenario(house: House) -> None:
+        server = house.server
+        inside = await house.connect()
+        assert (await inside.log_in()).error_code == 0
+        half = sized(bytes(400_000))[:300_000]
+        strangers = [await house.connect() for _ in range(20)]
+        for stranger in strangers:
+            stranger.writer.write(half)
+        while server.lobby.displaced < 10:
+            await asyncio.sleep(0.01)
+        assert 0 < server.lobby.held <= 1 << 20
+        assert not server.queued.full
+        inside.writer.write(half)
+        while not house.router.connections[0].held:
+            await asyncio.sleep(0.01)
+        late = await house.connect()
+        assert (await late.log_in()).error_code == 0
+
+    at_home(scenario, limits=Limits(queued_bytes=4 << 20))
+
+
+def test_what_a_login_brings_of_the_next_request_counts_inside_from_then_on() -> None:
+    async def scenario(house: House) -> None:
+        queued, lobby = house.server.queued, house.server.lobby
+        client = await house.connect()
+        await client.ask(handshake())
+        [connection] = house.router.connections
+        login = sized(token(b"\0carol\0pw"))
+        client.writer.write(login[:20])
+        while connection.held < 20:
+            await asyncio.sleep(0.01)
+        assert (lobby.held, queued.full) == (20, False)
+        client.writer.write(login[20:] + sized(METADATA)[:9])
+        assert authenticated(await client.frame()).error_code == 0
+        assert (lobby.held, queued.full) == (0, True)
+        client.writer.write(sized(METADATA)[9:])
+        await client.frame()
+        assert not queued.full
+
+    at_home(scenario, limits=Limits(queued_bytes=9))
+
+
 # -- whoever knows nothing of the protocol -----------------------------------------------------------------------------
 
 

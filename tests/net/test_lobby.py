@@ -27,7 +27,7 @@ class Entrance:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.timers = Timers()
-        self.lobby = Lobby(self.clock, self.timers, patience_ms=10_000, most=4, most_of_host=2)
+        self.lobby = Lobby(self.clock, self.timers, patience_ms=10_000, most=4, most_of_host=2, most_bytes=1000)
 
     def advance(self, ms: int) -> None:
         self.clock.advance(ms)
@@ -86,3 +86,37 @@ def test_nobody_makes_room_whose_turn_it_is_here(entrance: Entrance) -> None:
         Guest(entrance.lobby, quiet=False)
     entrance.advance(5_000)
     assert not entrance.lobby.has_room_for("a")
+
+
+def test_whoever_has_sent_most_makes_room_for_what_others_send(entrance: Entrance) -> None:
+    lobby = entrance.lobby
+    guests = [Guest(lobby, host) for host in "abcd"]
+    for guest, size in zip(guests, (100, 600, 200, 50), strict=True):
+        lobby.hold(guest, size)
+    lobby.hold(guests[0], 150)
+    assert not any(guest.closed for guest in guests)
+    lobby.hold(guests[3], 51)
+    assert [guest.closed for guest in guests] == [False, True, False, False]
+    assert (lobby.held, lobby.displaced) == (401, 1)
+
+
+def test_one_alone_may_send_as_much_as_it_likes(entrance: Entrance) -> None:
+    """Where frames may be larger than the bound for all."""
+    large, other = Guest(entrance.lobby), Guest(entrance.lobby)
+    entrance.lobby.hold(large, 5_000)
+    assert not large.closed
+    entrance.lobby.hold(other, 1)
+    assert (large.closed, other.closed, entrance.lobby.held) == (True, False, 1)
+
+
+def test_who_has_left_holds_nothing_here(entrance: Entrance) -> None:
+    handshake, known = Guest(entrance.lobby), Guest(entrance.lobby)
+    entrance.lobby.hold(handshake, 300)
+    entrance.lobby.hold(known, 500)
+    connection = Guest.__new__(Guest)
+    connection.__dict__ |= vars(handshake)
+    entrance.lobby.go_on_as(handshake, connection)
+    assert entrance.lobby.held == 500
+    entrance.lobby.leave(known)
+    entrance.lobby.hold(known, 700)
+    assert entrance.lobby.held == 0
