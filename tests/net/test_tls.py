@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import socket
@@ -25,6 +26,7 @@ from kafkad.net.tls import ServerTls, TlsLayer, TlsTransport
 from tests.certificates import DAY, Authority, client_context, server_context
 from tests.net.serving import Handle, Serving, echo, frame, holding, read_frame, serving
 from tests.net.test_connection import OpenFile, Range
+from tests.net.tls_records import greeted
 
 AUTHORITY = Authority()
 SERVER = AUTHORITY.issue()
@@ -254,6 +256,54 @@ def test_a_client_may_change_its_keys() -> None:
         finally:
             client.kill()
             await client.wait()
+
+    over_tls(echo, scenario)
+
+
+def test_who_has_keys_changed_without_end_and_does_not_read_is_closed() -> None:
+    async def scenario(listener: Listener, connect: Connect) -> None:
+        client, records = await greeted(listener.port, AUTHORITY)
+        with client:
+            client.sendall(records.data(frame(b"question")))
+            updates = b"".join(records.key_update() for _ in range(20_000))
+            sending = asyncio.create_task(asyncio.to_thread(client.sendall, updates))
+            while listener.connections:
+                await asyncio.sleep(0.001)
+            with contextlib.suppress(OSError):
+                await sending
+
+    over_tls(echo, scenario, Limits(send_buffer_bytes=32 * 1024))
+
+
+def test_nothing_but_changes_of_keys_ends_the_connection_and_does_not_take_the_loop() -> None:
+    async def scenario(listener: Listener, connect: Connect) -> None:
+        client, records = await greeted(listener.port, AUTHORITY)
+        with client:
+            client.sendall(b"".join(records.key_update(asked=False) for _ in range(5_000)))
+            [connection] = listener.connections.values()
+            began = time.process_time()
+            while listener.connections:
+                connection.on_readable()
+                await asyncio.sleep(0)
+            assert time.process_time() - began < 0.05
+
+    over_tls(echo, scenario)
+
+
+def test_keys_may_change_as_often_as_there_is_data() -> None:
+    async def scenario(listener: Listener, connect: Connect) -> None:
+        loop = asyncio.get_running_loop()
+        client, records = await greeted(listener.port, AUTHORITY)
+        with client:
+            client.setblocking(False)
+            question = frame(b"question")
+            sent = [(records.data(question), records.key_update()) for _ in range(4_000)]
+            sending = loop.create_task(loop.sock_sendall(client, b"".join(map(b"".join, sent))))
+            answered = 0
+            while answered < 4_000 * len(sent[0][0]):
+                answered += len(await loop.sock_recv(client, 1 << 20))
+            await sending
+            assert listener.connections
 
     over_tls(echo, scenario)
 
