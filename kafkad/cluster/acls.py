@@ -8,7 +8,6 @@ nothing that it is about is allowed to anybody until it is mended; the other ACL
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
@@ -16,16 +15,20 @@ from functools import partial
 from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.notes import Note, Notes, follow
-from kafkad.meta.retrying import until_answered
 from kafkad.meta.security_znodes import ACL_CHANGE_PREFIXES, AclChange, AclEntry
 from kafkad.meta.security_znodes import Acls as Node
 from kafkad.meta.store import (
     BadVersion,
     ConnectionLoss,
+    Create,
+    Delete,
     MetaStore,
+    MultiFailed,
     NodeExists,
     NoNode,
     SessionExpired,
+    Set,
+    Stat,
     ensure_path,
 )
 from kafkad.security.acl import Acl, AclAuthorizer, Entries, Pattern
@@ -34,7 +37,6 @@ from kafkad.timers import Timers
 
 log = logging.getLogger(__name__)
 
-_NO_NODE = -1
 _NOTHING: Entries = ()
 _TRIES = 10
 """Others write the same node at the same time."""
@@ -111,8 +113,7 @@ class Acls:
         try:
             async with self._reading:  # what is being read now would be older than what is written
                 for _ in range(_TRIES):
-                    with contextlib.suppress(BadVersion, NodeExists, NoNode):
-                        await self._write(pattern, change)
+                    if await self._written(pattern, change):
                         return
         except (ConnectionLoss, SessionExpired) as error:
             raise KafkaError(
@@ -120,31 +121,25 @@ class Acls:
             ) from error
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"others keep changing {_path(pattern)}; try again")
 
-    async def _write(self, pattern: Pattern, change: Change) -> None:
+    async def _written(self, pattern: Pattern, change: Change) -> bool:
+        """The node and the note in one transaction: a change of which there is no note is known to nobody else. False
+        if another change came in between."""
         path = _path(pattern)
-        try:
-            data, stat = await self._store.get(path)
-        except NoNode:
-            version, before = _NO_NODE, _NOTHING
-        else:
-            version, before = stat.version, _decoded_or_refused(path, data)
+        [node] = await self._store.get_many([path])
+        before = _NOTHING if node is None else _decoded_or_refused(path, node[0])
         after = change(before)
-        if after == before:
-            return
-        if not after:
-            await self._store.delete(path, version)
-        elif version == _NO_NODE:
-            await self._store.create(path, _encoded(after))
-        else:
-            await self._store.set(path, _encoded(after), version)
-        self._keep({pattern: after})
-        note = AclChange(pattern.resource.name, pattern.name, pattern.type is PatternType.PREFIXED)
-        await until_answered(
-            lambda: self._store.create(note.prefix, note.encode(), sequential=True),
-            f"tell other brokers of the change of {path}",
-            self._clock,
-            self._timers,
-        )
+        if after != before:
+            note = AclChange(pattern.resource.name, pattern.name, pattern.type is PatternType.PREFIXED)
+            told = Create(note.prefix, note.encode(), sequential=True)
+            try:
+                await self._store.multi([_replacement(path, node, after), told])
+            except MultiFailed as error:
+                if isinstance(error.cause, BadVersion | NodeExists | NoNode):
+                    return False
+                raise
+        if after != self._known.get(pattern, _NOTHING):
+            self._keep({pattern: after})
+        return True
 
     def _keep(self, changed: Mapping[Pattern, Entries | None]) -> None:
         for pattern, entries in changed.items():
@@ -185,6 +180,13 @@ class Acls:
             await self._read_all()
         else:
             self._keep(await self._read(list(dict.fromkeys(pattern for pattern in named if pattern is not None))))
+
+
+def _replacement(path: str, node: tuple[bytes, Stat] | None, after: Entries) -> Create | Set | Delete:
+    if node is None:
+        return Create(path, _encoded(after))
+    version = node[1].version
+    return Set(path, _encoded(after), version) if after else Delete(path, version)
 
 
 def _path(pattern: Pattern) -> str:

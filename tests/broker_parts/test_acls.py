@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -93,6 +96,58 @@ def test_two_brokers_that_change_one_pattern_keep_both_changes() -> None:
         await settled()
         for broker in (one, other):
             assert {acl for _, acl in broker.acls} == set(users)
+
+    with_brokers(2, scenario)
+
+
+class Mortal:
+    """A session with the store of a broker that is killed after some writes."""
+
+    def __init__(self, session: MetaStore, writes: int) -> None:
+        self._session = session
+        self._left = writes
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._session, name)
+        return partial(self._write, found) if name in ("create", "set", "delete", "multi") else found
+
+    async def _write(self, write: Callable[..., Awaitable[Any]], *arguments: Any, **named: Any) -> Any:
+        if not self._left:
+            await asyncio.Event().wait()
+        self._left -= 1
+        return await write(*arguments, **named)
+
+
+@pytest.mark.parametrize("writes", range(3))
+@pytest.mark.parametrize("begins_with", [(), (ALICE_READS,)], ids=["first", "last"])
+def test_a_broker_that_is_killed_in_the_midst_of_a_change_leaves_all_brokers_with_the_same(
+    begins_with: tuple[Acl, ...], writes: int
+) -> None:
+    async def scenario(clock: FakeClock, one: Broker, other: Broker) -> None:
+        await one.acls.add(ORDERS, begins_with)
+        await settled()
+        one.acls._store = Mortal(one.store, writes)  # type: ignore[assignment]
+        change = one.acls.remove if begins_with else one.acls.add
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(change(ORDERS, [ALICE_READS]), 0.05)
+        await settled()
+        is_there = "orders" in await other.store.children("/kafka-acl/Topic")
+        assert other.allows("alice", "orders") is is_there
+
+    with_brokers(2, scenario)
+
+
+def test_what_another_broker_has_changed_already_is_known_when_it_is_asked_for_again() -> None:
+    async def scenario(clock: FakeClock, one: Broker, other: Broker) -> None:
+        await one.acls.add(ORDERS, [ALICE_READS])
+        await settled()
+        async with other.acls._reading:
+            await one.acls.remove(ORDERS, [ALICE_READS])
+            again = asyncio.create_task(other.acls.remove(ORDERS, [ALICE_READS]))
+            await settled()
+            assert other.allows("alice", "orders")
+        await again
+        assert not other.allows("alice", "orders")
 
     with_brokers(2, scenario)
 
