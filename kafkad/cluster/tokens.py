@@ -11,7 +11,8 @@ import hmac
 import logging
 import secrets
 from base64 import b64encode
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 from uuid import uuid4
@@ -143,7 +144,8 @@ class DelegationTokens:
             max_ms=max_ms,
         )
         async with self._reading:
-            await self._write(token.token_id, Create(DelegationToken.path(token.token_id), token.encode()))
+            with _asked_for():
+                await self._write(token.token_id, Create(DelegationToken.path(token.token_id), token.encode()))
             self._keep(token.token_id, token)
         return token
 
@@ -177,14 +179,16 @@ class DelegationTokens:
             raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
         async with self._reading:
             while True:
-                token, version = await self._found(token_id)
+                with _asked_for():
+                    token, version = await self._found(token_id)
                 if token is None:
                     raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
                 if asker != token.owner and asker not in token.renewers:
                     raise KafkaError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
                 after = decide(token)
-                if await self._replaced(token_id, after, version):
-                    break
+                with _asked_for():
+                    if await self._replaced(token_id, after, version):
+                        break
         until_ms = self._clock.now_ms() if after is None else after.expires_ms
         log.info("delegation token %s of %s expires at %d, says %s", token_id, token.owner, until_ms, asker)
         return until_ms
@@ -195,8 +199,6 @@ class DelegationTokens:
             data, stat = await self._store.get(path)
         except NoNode:
             return None, _NEVER
-        except (ConnectionLoss, SessionExpired) as error:
-            raise _out_of_reach(error) from error
         return readable(path, partial(DelegationToken.decode, data)), stat.version
 
     async def _replaced(self, token_id: str, after: DelegationToken | None, version: int) -> bool:
@@ -213,10 +215,7 @@ class DelegationTokens:
 
     async def _write(self, token_id: str, write: Operation) -> None:
         note = Create(DelegationTokenChange.PREFIX, DelegationTokenChange.encode(token_id), sequential=True)
-        try:
-            await self._store.multi([write, note])
-        except (ConnectionLoss, SessionExpired) as error:
-            raise _out_of_reach(error) from error
+        await self._store.multi([write, note])
 
     def _refuse_expired(self, token: DelegationToken) -> None:
         if self._has_expired(token):
@@ -233,9 +232,9 @@ class DelegationTokens:
             await until_answered(self.sweep, "remove delegation tokens that have expired", self._clock, self._timers)
 
     async def sweep(self) -> None:
-        """Removes what has expired, as every broker does."""
-        async with self._reading:
-            for expired in list(filter(self._has_expired, self._tokens.values())):
+        """Removes what has expired, as every broker does; others may ask for changes meanwhile."""
+        for expired in list(filter(self._has_expired, self._tokens.values())):
+            async with self._reading:
                 token, version = await self._found(expired.token_id)
                 if (
                     token is not None
@@ -252,7 +251,10 @@ class DelegationTokens:
             await self._notes.take(self._read_again)
 
     async def _read_again(self, notes: list[Note]) -> None:
-        await self._read(dict.fromkeys(DelegationTokenChange.decode(data) for _, data in notes if data is not None))
+        named = [
+            readable(path, partial(DelegationTokenChange.decode, data)) for path, data in notes if data is not None
+        ]
+        await self._read(dict.fromkeys(token_id for token_id in named if token_id is not None))
 
     async def _read_all(self) -> None:
         last = await self._notes.newest()
@@ -276,5 +278,12 @@ class DelegationTokens:
             self._credentials.pop(token_id, None)
 
 
-def _out_of_reach(error: Exception) -> KafkaError:
-    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The metadata store cannot be changed: {error}")
+@contextmanager
+def _asked_for() -> Iterator[None]:
+    """Whoever has asked for a change is told that the store is out of reach; what this broker does by itself it tries
+    again."""
+    try:
+        yield
+    except (ConnectionLoss, SessionExpired) as error:
+        text = f"The metadata store cannot be changed: {error}"
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error

@@ -15,7 +15,9 @@ from kafkad.config import load
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.meta.notes import KEPT_MS
-from kafkad.meta.security_znodes import DelegationToken
+from kafkad.meta.retrying import RETRY_MS
+from kafkad.meta.security_znodes import DelegationToken, DelegationTokenChange
+from kafkad.meta.store import ConnectionLoss, Result
 from kafkad.security.scram import ScramCredential
 from kafkad.timers import Timers
 from tests.fakes import FakeClock
@@ -164,6 +166,40 @@ async def test_expired_tokens_are_swept_away_each_hour(place: Place) -> None:
     await turns()
     assert await place.store.children("/delegation_token/tokens") == [long.token_id]
     assert list(place.one.all) == list(place.other.all) == [long]
+
+
+@at_a_place
+async def test_a_sweep_goes_on_once_the_store_is_back(place: Place) -> None:
+    short, long = await place.create(lifetime_ms=10), await place.create()
+    await turns()
+
+    async def lost(operations: object) -> list[Result]:
+        raise ConnectionLoss("metadata", "no space left on device")
+
+    for tokens in (place.one, place.other):
+        tokens._store.multi = lost  # type: ignore[assignment, method-assign]
+    place.clock.now += HOUR
+    place.timers.expire(place.clock.now)
+    await turns()
+    assert await refusal(place.create()) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert await refusal(place.one.expire(place.one.secret(long.token_id), ALICE, -1)) is ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(await place.store.children("/delegation_token/tokens")) == 2
+    for tokens in (place.one, place.other):
+        del tokens._store.multi
+    place.clock.now += RETRY_MS
+    place.timers.expire(place.clock.now)
+    await turns()
+    assert await place.store.children("/delegation_token/tokens") == [long.token_id]
+    assert short not in place.one.all
+
+
+@at_a_place
+async def test_a_note_that_cannot_be_read_keeps_nobody_from_the_next(place: Place) -> None:
+    await place.store.create(DelegationTokenChange.PREFIX, b"\xff", sequential=True)
+    await turns()
+    token = await place.create()
+    await turns()
+    assert list(place.other.all) == [token]
 
 
 @at_a_place
