@@ -7,7 +7,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from kafkad.clock import Clock
@@ -16,7 +18,7 @@ from kafkad.meta.store import MetaStore, NoNode, WatchEvent
 from kafkad.timers import Timers
 
 KEPT_MS: Final = 15 * 60 * 1000
-NO_NOTE: Final = -1
+NO_NOTE: Final = ""
 _DIGITS = 10
 _REMOVED_AT_ONCE = 20
 
@@ -28,7 +30,7 @@ class Note(NamedTuple):
 
 
 class Notes:
-    """The notes of one kind, and how far they have been taken in."""
+    """The notes of one kind, and how far they have been taken in. There may be tens of thousands at each look."""
 
     def __init__(self, store: MetaStore, prefix: str, clock: Clock, news: asyncio.Event) -> None:
         """`prefix` is a note's path without its number; `news` is set when there are others than at the last look."""
@@ -39,32 +41,33 @@ class Notes:
         self._news = news
         self._last = NO_NOTE
 
-    async def newest(self) -> int:
-        """The number of the newest, or NO_NOTE: of what is read after this, it says nothing new."""
-        return max(map(_number, await self._names()), default=NO_NOTE)
+    async def newest(self) -> str:
+        """The name of the newest, or NO_NOTE: of what is read after this, it says nothing new."""
+        return max(filter(self._name.fullmatch, await self._children()), default=NO_NOTE)
 
-    def skip(self, upto: int) -> None:
+    def skip(self, upto: str) -> None:
         self._last = upto
 
     async def take(self, work: Callable[[list[Note]], Awaitable[None]]) -> None:
         """Has `work` done over those that are new, in their order; they are new again if it fails."""
-        names = sorted(await self._names(), key=_number)
-        new = [f"{self.parent}/{name}" for name in names if _number(name) > self._last]
+        names = sorted(await self._children())  # their numbers have the same width
+        new = list(filter(self._name.fullmatch, names[bisect_right(names, self._last) :]))
         if new:
-            nodes = await self._store.get_many(new)
-            await work([Note(path, None if node is None else node[0]) for path, node in zip(new, nodes, strict=True)])
-            self._last = _number(new[-1])
-        await self._remove_old(names)
+            paths = [f"{self.parent}/{name}" for name in new]
+            nodes = await self._store.get_many(paths)
+            await work([Note(path, None if node is None else node[0]) for path, node in zip(paths, nodes, strict=True)])
+            self._last = new[-1]
+        await self._remove_old(list(islice(filter(self._name.fullmatch, names), _REMOVED_AT_ONCE)))
 
-    async def _names(self) -> list[str]:
-        return [name for name in await self._store.children(self.parent, self._noted) if self._name.fullmatch(name)]
+    async def _children(self) -> list[str]:
+        return await self._store.children(self.parent, self._noted)
 
     def _noted(self, event: WatchEvent) -> None:
         self._news.set()
 
     async def _remove_old(self, names: list[str]) -> None:
-        """A few of the oldest at a time: there may be thousands."""
-        paths = [f"{self.parent}/{name}" for name in names[:_REMOVED_AT_ONCE]]
+        """A few of the oldest at a time."""
+        paths = [f"{self.parent}/{name}" for name in names]
         before = self._clock.now_ms() - KEPT_MS
         for path, node in zip(paths, await self._store.get_many(paths), strict=True):
             if node is not None and node[1].ctime_ms < before:
@@ -80,7 +83,3 @@ async def follow(
         await news.wait()
         news.clear()
         await until_answered(catch_up, what, clock, timers)
-
-
-def _number(name: str) -> int:
-    return int(name[-_DIGITS:])

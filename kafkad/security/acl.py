@@ -7,6 +7,7 @@ altering include describing; altering settings includes describing them; a deny 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
@@ -93,21 +94,25 @@ def _shared(table: Sequence[set[Who]]) -> Sequence[frozenset[Who] | None]:
 class _OfType:
     """The rules for one type of resource."""
 
-    __slots__ = ("lengths", "literals", "prefixes")
+    __slots__ = ("_of_length", "lengths", "literals", "prefixes")
 
     def __init__(self) -> None:
         self.literals: dict[str, _Rules] = {}
         self.prefixes: dict[str, _Rules] = {}
         self.lengths: tuple[int, ...] = ()
+        """Those of the prefixes, in their order."""
+        self._of_length: Counter[int] = Counter()
 
     def put(self, pattern: Pattern, entries: Entries | None) -> None:
         table = self.literals if pattern.type is PatternType.LITERAL else self.prefixes
+        before = len(table)
         if entries == ():
             table.pop(pattern.name, None)
         else:
             table[pattern.name] = _Rules(entries)
-        if table is self.prefixes:
-            self.lengths = tuple(sorted(set(map(len, table))))
+        if table is self.prefixes and len(table) != before:
+            self._of_length[len(pattern.name)] += len(table) - before
+            self.lengths = tuple(sorted(+self._of_length))
 
     def of_prefixes(self, name: str) -> list[_Rules]:
         found = []

@@ -162,6 +162,24 @@ def test_made_up_names_do_not_fill_the_memory() -> None:
     assert len(carol._decided) <= 10_000
 
 
+def test_the_ten_thousandth_prefix_costs_as_much_as_the_first() -> None:
+    made = authorizer()
+
+    def spent(first: int, count: int) -> float:
+        begin = process_time()
+        for number in range(first, first + count):
+            made.index.put(Pattern(TOPIC, f"topic-{number:06d}", PREFIXED), (Acl("User:x", "*", READ, ALLOW),))
+        return (process_time() - begin) / count
+
+    first = min(spent(at, 200) for at in range(0, 600, 200))
+    spent(600, 9_400)
+    assert min(spent(at, 200) for at in range(10_000, 11_000, 200)) < 5 * first
+    assert made.index._by_type[TOPIC].lengths == (12,)
+    for number in range(11_000):
+        made.index.put(Pattern(TOPIC, f"topic-{number:06d}", PREFIXED), ())
+    assert made.index._by_type[TOPIC].lengths == ()
+
+
 def test_a_decision_over_thousands_of_acls_takes_a_microsecond_or_two() -> None:
     made = authorizer()
     acls = [(Pattern(TOPIC, f"topic-{n}"), (Acl("User:carol", "*", READ, ALLOW),)) for n in range(1_500)]
