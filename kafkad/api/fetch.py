@@ -324,7 +324,7 @@ def _admitted(peer: Peer, frame: FetchFrame) -> FetchFrame:
 def _held(frame: FetchFrame, throttle: Throttle) -> tuple[FetchFrame, Throttle | None]:
     """The request of a client that has quotas: no answer to it is so large that it could never pass. Other brokers have
     none."""
-    if frame.replica_id >= 0 or not throttle.limits_fetches:
+    if throttle.is_of_broker(frame.replica_id) or not throttle.limits_fetches:
         return frame, None
     most = throttle.most_fetched
     if most is None:

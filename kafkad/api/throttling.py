@@ -1,7 +1,7 @@
 """Holds clients to their quotas: what a request takes is measured, and its connection is not read for a while.
 
 The answer leaves at once and says for how long. There is one of these only while any client has a quota; requests
-between brokers are never measured.
+between brokers are never measured, but who says that it is a broker has to have the right to be one.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from kafkad.api.routes import BETWEEN_BROKERS, OFFSET_COMMIT, PRODUCE
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.net.connection import Connection, DeferredReply, OnReply
 from kafkad.net.reply import PENDING, Pending, Reply
+from kafkad.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from kafkad.turns import Pieces
 from kafkad.wire.produce import FIRST_FLEXIBLE as FIRST_FLEXIBLE_PRODUCE
 
@@ -42,9 +43,10 @@ class Throttling:
     def of(self, connection: Connection, view: memoryview, at: int) -> Throttle | None:
         """None for a client without a quota."""
         key, version = _I16.unpack_from(view, at)[0], _I16.unpack_from(view, at + 2)[0]
-        if key in _OF_BROKERS or (key == _ADD_PARTITIONS_TO_TXN and version >= _FIRST_OF_BROKERS):
-            return None
         if connection.listener.apart:
+            return None
+        of_brokers = key in _OF_BROKERS or (key == _ADD_PARTITIONS_TO_TXN and version >= _FIRST_OF_BROKERS)
+        if of_brokers and _may_be_broker(connection):
             return None
         size = _I16.unpack_from(view, at + _CLIENT_ID_AT)[0]
         begin = at + _CLIENT_ID_AT + 2
@@ -117,6 +119,10 @@ class Throttle:
             return _told(key, version, throttle_ms, reply)  # type: ignore[arg-type]
         return reply
 
+    def is_of_broker(self, replica_id: int) -> bool:
+        """True if the request says so by this id of a replica, and its sender may."""
+        return replica_id >= 0 and _may_be_broker(self._connection)
+
     @property
     def limits_fetches(self) -> bool:
         return self.budget.fetch is not None or self.budget.request is not None
@@ -150,9 +156,8 @@ class Throttle:
 
     def answered(self, message: Any, response: Any) -> None:
         """Of every other request, just before its response is written."""
-        if getattr(message, "replica_id", -1) >= 0:
-            return  # a broker asks
-        self.say(response, self._time_ms(self.clock.monotonic_ms()))
+        if not self.is_of_broker(getattr(message, "replica_id", -1)):
+            self.say(response, self._time_ms(self.clock.monotonic_ms()))
 
     def say(self, response: Any, throttle_ms: int) -> None:
         if throttle_ms:
@@ -192,6 +197,11 @@ class MutationQuota:
         if self._throttle is not None and self._mutations is not None and self._throttle_ms:
             self._mutations.throttled.add(self._throttle_ms, self._throttle.clock.monotonic_ms())
             self._throttle.say(response, self._throttle_ms)
+
+
+def _may_be_broker(connection: Connection) -> bool:
+    allowed: bool = connection.peer.identity.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
+    return allowed
 
 
 def _then(first: OnReply | None, second: OnReply) -> OnReply:

@@ -16,6 +16,7 @@ from kafkad.security.authorizer import Principal
 from kafkad.security.quotas.clients import ClientQuotas
 from kafkad.security.quotas.levels import Overrides
 from kafkad.security.quotas.rate import Windows
+from kafkad.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from kafkad.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkad.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkad.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -32,6 +33,7 @@ from kafkad.wire.records import Record
 from tests.api.frames import Frames
 from tests.api.test_fetch import fill
 from tests.api.test_fetch import request as to_fetch
+from tests.api.test_permissions import Refusing
 from tests.api.test_produce import batch
 from tests.api.test_produce import request as to_produce
 from tests.fakes import FakeClock
@@ -181,6 +183,21 @@ def test_followers_have_no_quota(frames: Throttled) -> None:
     assert [answer.throttle_time_ms for answer in found] == [0, 0, 0]
     assert frames.muted() == []
     assert {route.name for route in BETWEEN_BROKERS} >= {"LeaderAndIsr", "UpdateMetadata", "AlterPartition"}
+
+
+def test_who_may_not_be_a_broker_has_quotas_whatever_it_says(frames: Throttled) -> None:
+    fill(frames, batches=2, size=4000)
+    frames.connection.peer.authorizer = Refusing()
+    frames.connection.peer.identify(Principal("User", "mallory"))
+    frames.give(EVERYBODY, consumer_byte_rate=1, request_percentage=1e-6)
+    for asked, version in (
+        (ListOffsetsRequest(replica_id=2), 7),
+        (to_fetch(frames, 12, {0: 0}, replica_id=2), 12),
+        (WriteTxnMarkersRequest(), 1),
+        (AddPartitionsToTxnRequest(), 4),
+    ):
+        frames.ask(asked, version)
+        assert len(frames.muted()) == 1, asked
 
 
 def test_a_fetch_that_was_prepared_before_the_quota_does_not_pass_by_it(frames: Throttled) -> None:
