@@ -178,16 +178,16 @@ async def test_a_sweep_goes_on_once_the_store_is_back(place: Place) -> None:
 
     for tokens in (place.one, place.other):
         tokens._store.multi = lost  # type: ignore[assignment, method-assign]
-    place.clock.now += HOUR
-    place.timers.expire(place.clock.now)
+    place.clock.advance(HOUR)
+    place.timers.expire(place.clock.monotonic_ms())
     await turns()
     assert await refusal(place.create()) is ErrorCode.KAFKA_STORAGE_ERROR
     assert await refusal(place.one.expire(place.one.secret(long.token_id), ALICE, -1)) is ErrorCode.KAFKA_STORAGE_ERROR
     assert len(await place.store.children("/delegation_token/tokens")) == 2
     for tokens in (place.one, place.other):
         del tokens._store.multi
-    place.clock.now += RETRY_MS
-    place.timers.expire(place.clock.now)
+    place.clock.advance(RETRY_MS)
+    place.timers.expire(place.clock.monotonic_ms())
     await turns()
     assert await place.store.children("/delegation_token/tokens") == [long.token_id]
     assert short not in place.one.all
