@@ -82,13 +82,13 @@ def test_second_time_nobody_is_asked(broker: KafkadProcess, topics: list[str], m
         cluster_names._live_names(Settings(), "topics")
 
 
-def test_nobody_there_is_nothing_to_say(capfd: pytest.CaptureFixture[str]) -> None:
+def test_nobody_there_is_nothing_to_say(capsys: pytest.CaptureFixture[str]) -> None:
     made = click.Context(click.Command("x"), obj=Settings())
     made.obj.bootstrap = "127.0.0.1:1"
     assert topic_names(made, PARAMETER, "") == []
     made.obj.bootstrap = ":"
     assert topic_names(made, PARAMETER, "") == []
-    assert capfd.readouterr() == ("", "")
+    assert capsys.readouterr() == ("", "")
 
 
 def test_internal_topics_are_for_who_asks(monkeypatch: pytest.MonkeyPatch, broker: KafkadProcess) -> None:

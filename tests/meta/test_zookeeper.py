@@ -8,6 +8,7 @@ import struct
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from random import Random
 from typing import Any, TypeVar
@@ -221,14 +222,16 @@ class Pair:
                 await asyncio.sleep(0.01)
 
 
-def on_a_pair(test: Callable[[Pair], Awaitable[None]]) -> Callable[[ZooKeeper], None]:
+def on_a_pair(test: Callable[[Pair], Awaitable[None]], session_ms: int = 15_000) -> Callable[[ZooKeeper], None]:
+    """The sessions of most tests last longer than a busy machine keeps them waiting."""
+
     def run(server: ZooKeeper) -> None:
         async def whole() -> None:
             pair = Pair(server)
             await pair.relay.start()
             root = new_root()
             pair.other = await open_store(server.connect, root)
-            pair.store = await open_store(f"127.0.0.1:{pair.relay.port}", root, session_ms=4_000)
+            pair.store = await open_store(f"127.0.0.1:{pair.relay.port}", root, session_ms)
             pair.store.listen(pair.states.append)
             try:
                 await test(pair)
@@ -473,7 +476,7 @@ async def test_writes_whose_replies_are_lost_now_and_then_are_done_once(pair: Pa
     assert (await store.get("/n"))[0] == b"400"
 
 
-@on_a_pair
+@partial(on_a_pair, session_ms=4_000)
 async def test_a_session_that_is_cut_off_for_too_long_has_expired_until_it_is_renewed(pair: Pair) -> None:
     store, other = pair.store, pair.other
     await store.create("/mine", ephemeral=True)

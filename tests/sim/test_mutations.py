@@ -12,10 +12,6 @@ IN_CI = frozenset(list(ALL)[::4])
 """A sample of the rules: that each is found is a matter of the simulation, which changes seldom."""
 
 
-pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
-"""A process that is killed leaves coroutines behind that had not begun."""
-
-
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
     "mutation",

@@ -13,9 +13,6 @@ from tests.sim.simulation import run
 
 FAST = 5_000
 
-pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
-"""A process that is killed leaves coroutines behind that had not begun."""
-
 
 @pytest.mark.parametrize("seed", [4, 5])
 def test_everything_holds(seed: int) -> None:

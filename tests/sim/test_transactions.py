@@ -9,9 +9,6 @@ from tests.sim.simulation import run
 from tests.sim.test_simulation import trace_hash
 from tests.sim.transaction_mutations import TRANSACTIONS
 
-pytestmark = pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning")
-"""A process that is killed leaves coroutines behind that had not begun."""
-
 IN_CI = frozenset(list(TRANSACTIONS)[::3])
 
 

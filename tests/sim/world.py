@@ -160,7 +160,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
             return self.create_task(coroutine)
 
     def die(self) -> None:
-        """In the order in which they were made, tasks are closed where they stand."""
+        """Tasks are closed where they stand, in the order in which they were made; so are those which that begins."""
         if self.dead:
             return
         self.dead = True
@@ -169,12 +169,13 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self.ready.clear()
         self._readers.clear()
         with self.running():
-            for task in list(self._tasks):
+            while self._tasks:
+                task = next(iter(self._tasks))
+                del self._tasks[task]
                 task._log_destroy_pending = False  # type: ignore[attr-defined]
                 with suppress(RuntimeError, ValueError):  # it waits in a `finally`: a dead process waits for nothing
                     task.get_coro().close()  # type: ignore[union-attr]
         self.world.burying = False
-        self._tasks.clear()
         self.ready.clear()
 
     # -- AbstractEventLoop -------------------------------------------------------------------------------------------
