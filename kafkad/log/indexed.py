@@ -259,12 +259,6 @@ class IndexedFile:
         self._load_max_timestamp()
         return self.newest_timestamp
 
-    @property
-    def max_timestamp_offset(self) -> int:
-        """The last offset of the first batch that has it."""
-        self._load_max_timestamp()
-        return self.newest_timestamp_offset
-
     def _load_max_timestamp(self) -> None:
         if self.newest_timestamp == UNKNOWN:
             timestamp, offset = self._last_time_entry()

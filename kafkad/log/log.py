@@ -751,10 +751,6 @@ class Log:
     # -- flush -----------------------------------------------------------------------------------------------------
 
     @property
-    def unflushed_messages(self) -> int:
-        return self.end_offset - self._durable_until
-
-    @property
     def unflushed_bytes(self) -> int:
         base, size = self._flushed_size
         return max(sum(segment.size for segment in self._segments.starting_at(base)) - size, 0)

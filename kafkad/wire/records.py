@@ -44,7 +44,6 @@ CRC_FROM = ATTRIBUTES_AT = 21
 """The CRC covers the batch from its attributes on, so offset and leader epoch change without it."""
 BASE_TIMESTAMP_AT = 27
 MAX_TIMESTAMP_AT = 35
-PRODUCER_AT = 43
 SMALLEST_BATCH = 26
 """A v0 message with neither key nor value."""
 

@@ -39,8 +39,6 @@ _TLS_ALERTS = {0x150300, 0x150301, 0x150302, 0x150303}
 _OTHER_PORT = ("a TLS port? -X security.protocol=SSL or SASL_SSL", "or the port of something else?")
 _SASL_HANDSHAKE = 17
 _LENGTH = Struct(">i")
-_API_VERSIONS = 18
-_RECEIVE_AT_LEAST = 65536
 
 _READING = ("Describe", "List", "Metadata", "ApiVersions", "Fetch", "FindCoordinator", "OffsetFetch", "OffsetForLeader")
 
