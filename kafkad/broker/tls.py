@@ -41,7 +41,7 @@ _WARN_DAYS = (1, 7, 30)
 _Stamps = tuple[tuple[str, int, int, int] | None, ...]
 
 
-class _Tried(NamedTuple):
+class _LoadedTls(NamedTuple):
     """Stores of a listener that were read and can be used. `stamps` are those of the files, taken before reading."""
 
     settings: TlsSettings
@@ -53,17 +53,17 @@ class _Tried(NamedTuple):
 
 
 class _Listener:
-    """What is in use at one listener. `failed` is what was tried last and could not be used."""
+    """What is in use at one listener. `failed` is what was loaded last and could not be used."""
 
-    def __init__(self, tried: _Tried, layer: TlsLayer) -> None:
-        self.tried = tried
-        self.tls = ServerTls(layer, tried.server, tried.users)
+    def __init__(self, loaded: _LoadedTls, layer: TlsLayer) -> None:
+        self.loaded = loaded
+        self.tls = ServerTls(layer, loaded.server, loaded.users)
         self.failed: tuple[TlsSettings, _Stamps] | None = None
         self.warned: int | None = None
 
-    def use(self, tried: _Tried) -> None:
-        self.tried = tried
-        self.tls.context, self.tls.user_of = tried.server, tried.users
+    def use(self, loaded: _LoadedTls) -> None:
+        self.loaded = loaded
+        self.tls.context, self.tls.user_of = loaded.server, loaded.users
         self.failed = self.warned = None
 
 
@@ -77,11 +77,11 @@ class BrokerTls:
         self._timers = timers
         self._listeners: dict[str, _Listener] = {}
         for name in encrypted_listeners(config):
-            tried = _try(config, name)
-            problem = tried.material.problem(self._now())
+            loaded = _load(config, name)
+            problem = loaded.material.problem(self._now())
             if problem is not None:
                 log.error("listener %s: %s; clients will refuse it", name, problem)
-            self._listeners[name] = _Listener(tried, self.layer)
+            self._listeners[name] = _Listener(loaded, self.layer)
         self.warn_of_expiry()
 
     def server(self, listener: str) -> ServerTls | None:
@@ -91,7 +91,7 @@ class BrokerTls:
 
     def client_context(self) -> ssl.SSLContext:
         """For new connections to other brokers; a later call may give another one."""
-        return self._listeners[self._config.inter_broker_listener].tried.client
+        return self._listeners[self._config.inter_broker_listener].loaded.client
 
     def http_context(self) -> ssl.SSLContext:
         """One context for good, which shows to each client the certificate in use at that moment."""
@@ -100,15 +100,15 @@ class BrokerTls:
         def choose(connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
             connection.context = listener.tls.context
 
-        context = server_context(listener.tried.material)
+        context = server_context(listener.loaded.material)
         context.sni_callback = choose
         return context
 
     def check(self, config: Config) -> None:
         """Whether these settings could be used. Raises TlsError or StoreError."""
         for name, listener in self._listeners.items():
-            if TlsSettings.of(config, name) != listener.tried.settings:
-                self._try_next(config, name, listener)
+            if TlsSettings.of(config, name) != listener.loaded.settings:
+                self._load_next(config, name, listener)
 
     def refresh(self, config: Config, *, every: bool = False) -> None:
         """Reads again what has changed, or `every` store. What cannot be used is logged, and changes nothing."""
@@ -117,10 +117,10 @@ class BrokerTls:
             try:
                 settings = TlsSettings.of(config, name)
                 seen = settings, _stamps(settings)
-                known = (listener.tried.settings, listener.tried.stamps), listener.failed
+                known = (listener.loaded.settings, listener.loaded.stamps), listener.failed
                 if every or seen not in known:
                     listener.failed = seen
-                    listener.use(self._try_next(config, name, listener))
+                    listener.use(self._load_next(config, name, listener))
                     log.info("listener %s: its TLS stores were read again", name)
             except (TlsError, StoreError) as error:
                 log.error("listener %s keeps the keys and certificates it has: %s", name, error)
@@ -134,7 +134,7 @@ class BrokerTls:
     def warn_of_expiry(self) -> None:
         """30, 7 and 1 days before."""
         for name, listener in self._listeners.items():
-            left = listener.tried.material.remaining(self._now())
+            left = listener.loaded.material.remaining(self._now())
             days = next((days for days in _WARN_DAYS if left is not None and left.days < days), None)
             if days is not None and days != listener.warned:
                 listener.warned = days
@@ -143,7 +143,7 @@ class BrokerTls:
                     "listener %s: its certificate expires in %.1f days (%s)",
                     name,
                     left.total_seconds() / 86_400,
-                    listener.tried.settings.keys,
+                    listener.loaded.settings.keys,
                 )
 
     def collect(self) -> Iterator[Family]:
@@ -154,20 +154,20 @@ class BrokerTls:
         left = [
             ((("listener", name),), time.total_seconds())
             for name, each in self._listeners.items()
-            if (time := each.tried.material.remaining(now)) is not None
+            if (time := each.loaded.material.remaining(now)) is not None
         ]
         yield Family("kafkad_tls_certificate_expiry_seconds", GAUGE, "Until the certificate in use expires.", left)
         yield Family("kafkad_tls_handshakes_total", COUNTER, "Handshakes that succeeded.", of_each("handshakes"))
         yield Family("kafkad_tls_failed_handshakes_total", COUNTER, "Handshakes that failed.", of_each("failed"))
 
-    def _try_next(self, config: Config, name: str, listener: _Listener) -> _Tried:
+    def _load_next(self, config: Config, name: str, listener: _Listener) -> _LoadedTls:
         """As Kafka: the broker stays who it is, and can connect to itself."""
-        tried = _try(config, name)
-        problem = tried.material.problem(self._now()) or tried.material.refused_change(listener.tried.material)
-        problem = problem or _refused_by_brokers(config, name, tried)
+        loaded = _load(config, name)
+        problem = loaded.material.problem(self._now()) or loaded.material.refused_change(listener.loaded.material)
+        problem = problem or _refused_by_brokers(config, name, loaded)
         if problem is not None:
             raise TlsError(problem)
-        return tried
+        return loaded
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
@@ -183,29 +183,31 @@ def problems(config: Config, now: datetime) -> Iterator[str]:
     has_others = bool(config.value("zookeeper.connect")) or config.int("kafkad.brokers") > 1
     for name in encrypted_listeners(config):
         try:
-            tried = _try(config, name)
-            problem = tried.material.problem(now)
+            loaded = _load(config, name)
+            problem = loaded.material.problem(now)
             if has_others:
-                problem = problem or _refused_by_brokers(config, name, tried)
+                problem = problem or _refused_by_brokers(config, name, loaded)
         except (TlsError, StoreError) as error:
             problem = str(error)
         if problem is not None:
             yield f"listener {name}: {problem}"
 
 
-def _try(config: Config, name: str) -> _Tried:
+def _load(config: Config, name: str) -> _LoadedTls:
     settings = TlsSettings.of(config, name)
     stamps = _stamps(settings)
     material = Material.read(settings)
-    return _Tried(settings, stamps, material, users_of(settings), server_context(material), client_context(material))
+    return _LoadedTls(
+        settings, stamps, material, users_of(settings), server_context(material), client_context(material)
+    )
 
 
-def _refused_by_brokers(config: Config, name: str, tried: _Tried) -> str | None:
+def _refused_by_brokers(config: Config, name: str, loaded: _LoadedTls) -> str | None:
     """Why brokers could not connect to each other by this listener, if it is theirs."""
-    if name != config.inter_broker_listener or tried.material.trusted is None:
+    if name != config.inter_broker_listener or loaded.material.trusted is None:
         return None
     host = next((e.host for e in config.advertised_listeners if e.listener == name), "")
-    why = refuses_itself(tried.server, tried.client, host)
+    why = refuses_itself(loaded.server, loaded.client, host)
     return None if why is None else f"brokers could not connect to each other with it: {why}"
 
 

@@ -49,7 +49,7 @@ class Notes:
         self._last = upto
 
     async def take(self, work: Callable[[list[Note]], Awaitable[None]]) -> None:
-        """Has `work` done over those that are new, in their order; they are new again if it fails."""
+        """Calls `work` with the new notes, in their order. If it fails, they stay new."""
         names = sorted(await self._children())  # their numbers have the same width
         new = list(filter(self._name.fullmatch, names[bisect_right(names, self._last) :]))
         if new:
@@ -78,7 +78,7 @@ class Notes:
 async def follow(
     news: asyncio.Event, catch_up: Callable[[], Awaitable[Any]], what: str, clock: Clock, timers: Timers
 ) -> None:
-    """Has `catch_up` done whenever there is news, and again until the store answers; `what` it does is for the log."""
+    """Calls `catch_up` whenever there is news, and again until the store answers. `what` it does is for the log."""
     while True:
         await news.wait()
         news.clear()

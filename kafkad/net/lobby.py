@@ -1,10 +1,10 @@
-"""Those who have connected and have not shown yet who they are: not many, not for long, and not with much.
+"""Connections that are not authenticated yet: not many, not for long, and not with much memory.
 
-A connection that says nothing costs its client nothing. So there is a deadline from its being accepted to its being
-authenticated; and when there are too many, the oldest that leaves kafkad waiting makes room for the next.
+A connection that says nothing costs its client nothing. So each has a deadline, from when it was accepted until it is
+authenticated; and when there are too many, the oldest one that kafkad waits for is closed to make room for the next.
 
-What they have sent of requests that are not complete has a bound of its own, so that none of the memory for requests of
-those inside is theirs. Beyond it whoever has sent most is closed: a login is short.
+Their incomplete requests have a memory limit of their own, and take nothing from authenticated clients. Beyond it, the
+connection that has sent most is closed: a login is short.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Lobby:
             del self._of_host[newcomer.host]
 
     def hold(self, newcomer: Newcomer, size: int) -> None:
-        """So much is kept now of what it has sent. Closes one or the other, be it this one, when that is too much."""
+        """So many bytes of it are kept now. Closes the largest ones, which may be this one, if all hold too much."""
         if newcomer not in self._waits:
             return
         self.held += size - self._held.pop(newcomer, 0)
@@ -111,7 +111,7 @@ class Lobby:
             largest = max(self._held, key=self._held.__getitem__)
             self.displaced += 1
             log.info(
-                "closing %s:%d, which has sent %d bytes and is not authenticated: all who are not hold %d bytes",
+                "closing %s:%d, which has sent %d bytes and is not authenticated: such connections hold %d bytes",
                 *(largest.host, largest.port, self._held[largest], self.held),
             )
             largest.close()

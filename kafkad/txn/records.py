@@ -30,7 +30,7 @@ _TAG_OF_ID, _TAG_OF_VERSION = struct.Struct(">BBq"), struct.Struct(">BBh")
 """The number of a tag, the size of its value, the value."""
 _PREVIOUS_ID, _NEXT_ID, _CLIENT_VERSION = 0, 1, 2
 _FEW_PARTITIONS, _MOST_KEPT = 32, 512
-"""Partitions of transactions that have no more of them are kept as they are encoded, so many times."""
+"""The encoded partitions of transactions that have few are kept: so many at most of so many transactions."""
 
 
 class Forgotten(NamedTuple):
