@@ -240,7 +240,8 @@ class Log:
         return True
 
     def verify(self, offset: int) -> None:
-        """Check the batch that holds `offset`, which a follower has asked for a second time.
+        """Check the batch that holds `offset`, in which somebody has found an error: a follower asked for it twice, or
+        a coordinator could not load it.
 
         One that fails its checksum becomes a hole: it is served to nobody any more.
         """
@@ -267,8 +268,15 @@ class Log:
 
     @property
     def recovery_point(self) -> int:
-        """The offset at which checks begin after an unclean stop: everything before is on the disk and sound."""
-        return min(self._durable_until, self._segments.damaged_from)
+        """The offset at which checks begin after an unclean stop: everything before is on the disk, and sound in all
+        segments but the last.
+
+        That is checked from its beginning in any case, and what is damaged there in front of this offset is kept;
+        behind it would count as the end of a write that broke off, and the log would be cut.
+        """
+        segments = self._segments
+        damaged_from = segments.damaged_from
+        return min(self._durable_until, damaged_from) if damaged_from < segments.active.base else self._durable_until
 
     @property
     def truncations(self) -> int:

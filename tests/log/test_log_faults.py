@@ -241,11 +241,28 @@ def test_a_tail_is_what_comes_after_the_recovery_point(home: Home) -> None:
     with path_of(log, ".log").open("r+b") as file:
         file.seek(position + 100)
         file.write(b"!!")
-    log = home.open(clean=False)
     home.expect_problems = True
-    assert log.end_offset == 20
-    [(_, hole)] = log.damage
-    assert (hole.first, hole.next) == (4, 5)
+    for _ in range(3):
+        log = home.open(clean=False)
+        assert log.end_offset == 20
+        [(_, hole)] = log.damage
+        assert (hole.first, hole.next) == (4, 5)
+        log.close()
+
+
+def test_damage_found_while_a_log_is_open_is_no_torn_end_at_the_next_start(home: Home) -> None:
+    log = home.open(segment_bytes=1 << 20)
+    fill(log, 20)
+    with path_of(log, ".log").open("r+b") as file:
+        file.seek(log.segments[0].locate(4) + 100)
+        file.write(b"!!")
+    home.expect_problems = True
+    log.verify(4)
+    log.close()
+    for _ in range(2):
+        log = home.open(clean=False)
+        assert (log.end_offset, len(log.damage)) == (20, 1)
+        log.close()
 
 
 @pytest.mark.parametrize("transactional", [False, True])
