@@ -91,6 +91,9 @@ class GroupMachine:
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         self.offsets.end_transaction(producer_id, committed)
 
+    def missed(self, where: str) -> None:
+        """An older commit counts then, and a group without its last generation rejoins: at least once."""
+
     def loaded(self) -> None:
         self._live = True
         now = self._now()

@@ -28,6 +28,8 @@ class Damage(NamedTuple):
     position: int
     offset: int
     reason: str
+    fails_checksum: bool = False
+    """A batch as its header says is there; otherwise it is not even known where it ends."""
 
     def __str__(self) -> str:
         return f"{self.path}, position {self.position}, offset {self.offset}: {self.reason}"
@@ -64,13 +66,13 @@ def _scan_segment(segment: Segment, offset: int, following: int, report: Report)
     position = _start(segment, offset)
     while position < size:
         try:
-            for start, data, at, header in _batches(segment.files, file.fd, position, size):
+            for start, data, view, at, header in _batches(segment.files, file.fd, position, size):
                 position = start + at
                 first, last = header[BASE_OFFSET], header[BASE_OFFSET] + header[LAST_OFFSET_DELTA]
                 if not segment.base <= first <= last < following:
                     raise BadBatch(position, f"a batch with offset {first} before {following}")
-                if not crc_matches(memoryview(data), at, header):
-                    report(Damage(segment.path(LOG), position, first, "a batch that fails its checksum"))
+                if not crc_matches(view, at, header):
+                    report(Damage(segment.path(LOG), position, first, "a batch that fails its checksum", True))
                 elif last >= offset:
                     yield data, at, header
                     offset = last + 1
@@ -80,13 +82,14 @@ def _scan_segment(segment: Segment, offset: int, following: int, report: Report)
             position = _next_indexed(segment, bad.position, size)
 
 
-def _batches(files: Files, fd: int, start: int, end: int) -> Iterator[tuple[int, bytes, int, Header]]:
-    """HOT. Every batch in [start, end), as (position of the bytes, bytes, where it begins in them, header); BadBatch
-    at the first byte that belongs to none."""
+def _batches(files: Files, fd: int, start: int, end: int) -> Iterator[tuple[int, bytes, memoryview, int, Header]]:
+    """HOT. Every batch in [start, end), as (position of the bytes, bytes, a view of them, where it begins in them,
+    header); BadBatch at the first byte that belongs to none."""
     wanted = _CHUNK
     while start < end:
         asked = min(wanted, end - start)
         data = files.pread(fd, asked, start)
+        view = memoryview(data)
         at, there, left = 0, len(data), end - start
         wanted = _CHUNK
         while at + HEADER_SIZE <= there or at < there == left:
@@ -98,7 +101,7 @@ def _batches(files: Files, fd: int, start: int, end: int) -> Iterator[tuple[int,
             if after > there:
                 wanted = max(_CHUNK, after - at)  # the rest comes with the next bytes
                 break
-            yield start, data, at, header
+            yield start, data, view, at, header
             at = after
         if not at and there < asked:
             raise BadBatch(start, "the file ends inside a batch")

@@ -64,6 +64,8 @@ class Loader:
         self._turns = Turns()
         self._latest: Latest = {}
         self._corrupt: dict[tuple[bytes, bytes | None], str] = {}
+        self._missed: Damage | None = None
+        """A damaged place behind what was read last, of which the machine has not been told."""
         self._pause_at = 0
 
     async def run(self) -> None:
@@ -82,24 +84,31 @@ class Loader:
             gc.enable()
 
     async def _run(self) -> None:
-        for data, at, header in scan(self._log, self._report):
+        for data, at, header in scan(self._log, self._skip):
+            if self._missed is not None:
+                await self._tell_of_missed(self._missed)
             try:
                 if header[ATTRIBUTES] & (TRANSACTIONAL | CONTROL):
                     await self._apply_latest()
                     self._apply_transactional(header, iter_records(memoryview(data), at, header))
-                else:
+                elif header[ATTRIBUTES] & CODEC_MASK or header[MAGIC] < 2 or header[RECORD_COUNT] > _RECORDS_AT_ONCE:
                     await self._collect(data, at, header)
+                else:
+                    end = at + PREFIX_SIZE + header[LENGTH]
+                    self._gather(data, at + HEADER_SIZE, end, header[RECORD_COUNT], header, last=True)
             except RecordsError as error:
-                self._report(find(self._log, header[BASE_OFFSET], str(error)))
+                self._skip(find(self._log, header[BASE_OFFSET], str(error)))
             if self.records >= self._pause_at:
                 await self._pause()
         await self._apply_latest()
+        if self._missed is not None:
+            await self._tell_of_missed(self._missed)
         await self._report_corrupt()
         if self.damaged > _MOST_REPORTS:
             log.error("%d more damaged places in %s were skipped", self.damaged - _MOST_REPORTS, self._log.directory)
 
     async def _collect(self, data: bytes, at: int, header: Header) -> None:
-        """HOT."""
+        """A batch that takes longer than most."""
         if header[MAGIC] < 2:
             for record in iter_records(memoryview(data), at, header):
                 self._latest.pop(record.key or b"", None)
@@ -109,17 +118,21 @@ class Loader:
         if header[ATTRIBUTES] & CODEC_MASK:
             data = records_body(memoryview(data), at, header)
             cursor, end = 0, len(data)
-        while left > 0:
-            count = min(left, _RECORDS_AT_ONCE)
-            cursor, without_key = gather(data, cursor, end, count, self._latest)
-            left -= count
-            self.records += count
-            if without_key:
-                self._report(find(self._log, header[BASE_OFFSET], f"{without_key} records without a key"))
-            if left:
-                await self._pause()
-        if cursor != end:
+        while left > _RECORDS_AT_ONCE:
+            cursor = self._gather(data, cursor, end, _RECORDS_AT_ONCE, header)
+            left -= _RECORDS_AT_ONCE
+            await self._pause()
+        self._gather(data, cursor, end, left, header, last=True)
+
+    def _gather(self, data: bytes, cursor: int, end: int, count: int, header: Header, *, last: bool = False) -> int:
+        """HOT. Take in so many records, perhaps the last of their batch; where they end."""
+        cursor, without_key = gather(data, cursor, end, count, self._latest)
+        self.records += count
+        if without_key:
+            self._report(find(self._log, header[BASE_OFFSET], f"{without_key} records without a key"))
+        if last and cursor != end:
             raise RecordsError(f"{end - cursor} bytes after the last record", cursor)
+        return cursor
 
     async def _apply_latest(self) -> None:
         latest, self._latest = self._latest, {}
@@ -146,6 +159,19 @@ class Loader:
         else:
             if record is not None:
                 self._machine.apply(record, producer_id)
+
+    def _skip(self, damage: Damage) -> None:
+        """Whatever keys it had. The log is told of what it can refuse to readers, and perhaps have mended."""
+        self._report(damage)
+        self._missed = self._missed or damage
+        if damage.fails_checksum and self.damaged <= _MOST_REPORTS:
+            self._log.verify(damage.offset)
+
+    async def _tell_of_missed(self, damage: Damage) -> None:
+        """Between what was before it and what is behind."""
+        await self._apply_latest()
+        self._machine.missed(str(damage))
+        self._missed = None
 
     async def _report_corrupt(self) -> None:
         """Find out where these records stand: to remember it of every record would cost more than to look again."""

@@ -35,6 +35,10 @@ class Machine(Protocol[R]):
 
     def end_transaction(self, producer_id: int, committed: bool) -> None: ...
 
+    def missed(self, where: str) -> None:
+        """While it is loaded: a damaged place of the log may have had records of any key, after those applied before
+        and ahead of those that follow."""
+
     def loaded(self) -> None:
         """All of the log has been applied, and requests come from now on: arm timers."""
 

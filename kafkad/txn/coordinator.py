@@ -198,6 +198,8 @@ class TransactionCoordinator:
 
     def describe(self, transactional_id: str) -> Described:
         machine = self._machine(transactional_id)
+        if (why := machine.damaged.get(transactional_id)) is not None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{transactional_id} cannot be used: {why}")
         known = machine.transactions.get(transactional_id)
         if known is None:
             raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND, f"there is no transactional id {transactional_id}")

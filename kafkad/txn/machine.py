@@ -126,7 +126,7 @@ class TransactionMachine:
         version; `later` does what thousands of ids may need in one moment."""
         self.transactions: dict[str, Transaction] = {}
         self.damaged: dict[str, str] = {}
-        """Ids whose last record cannot be read, and why."""
+        """Ids of which it is not known what was recorded last, and why."""
         self.waits_to_complete = 0
         """Transactions whose last record is to be written again."""
         self._write = write
@@ -174,10 +174,21 @@ class TransactionMachine:
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         """Nothing here is written in a transaction."""
 
+    def missed(self, where: str) -> None:
+        """A transaction that was open may have been ended there, and its client told so. One whose end was decided ends
+        so in any case."""
+        for known in [known for known in self.transactions.values() if known.state is ONGOING]:
+            self.apply(Damaged(known.id, f"its transaction was open ahead of {where}"))
+
     def loaded(self) -> None:
         self._live = True
         for name, why in self.damaged.items():
-            log.error("transactional id %s cannot be used: its last record cannot be read: %s", name, why)
+            log.error(
+                "transactional id %s cannot be used, for nobody knows what was recorded of it last: %s. Let its "
+                "producer have another id, and end what it has left open: kctl txns hanging",
+                name,
+                why,
+            )
         for known in list(self.transactions.values()):
             if known.state in PREPARED:
                 self._later(partial(self._bring_out_loaded, known))

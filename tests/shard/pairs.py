@@ -21,6 +21,8 @@ class Pairs:
         self.pairs: dict[str, str] = {}
         self.pending: dict[int, list[Pair]] = {}
         self.applied: list[Pair] = []
+        self.missing: list[tuple[str, dict[str, str]]] = []
+        """Damaged places, and the pairs that were known there."""
         self.state = "new"
 
     def encode(self, record: Pair) -> tuple[bytes, bytes | None]:
@@ -47,6 +49,9 @@ class Pairs:
         if committed:
             for record in records:
                 self.apply(record)
+
+    def missed(self, where: str) -> None:
+        self.missing.append((where, dict(self.pairs)))
 
     def loaded(self) -> None:
         self.state = "loaded"

@@ -14,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkad.config import LogConfig
+from kafkad.errors import KafkaError
+from kafkad.log.damage import Damage
 from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.metrics import TopicProbe
@@ -204,6 +206,26 @@ def test_a_damaged_batch_is_reported_and_what_can_be_found_again_is_loaded(
     assert f"key {header.base_offset}" in missing
     # Without its length, the next batch that the index names (every 256 bytes) is where it goes on.
     assert len(missing) <= (1 if damage is flip_a_value else 6)
+
+
+def test_the_machine_is_told_of_damage_in_its_place(live: Live) -> None:
+    told: list[Damage] = []
+    live.log.on_damage = lambda _, damage: told.append(damage)
+    for number in range(4):
+        live.write(Pair("a", str(number) * 20))
+    path = Path(live.log.segments[0].path(".log"))
+    data = bytearray(path.read_bytes())
+    at = [at for at, _ in iter_batches(memoryview(data))][2]
+    flip_a_value(data, at)
+    path.write_bytes(data)
+    machine, _ = load(live.log)
+    [(where, known)] = machine.missing
+    assert where.startswith(f"{path}, position {at}, offset 2: ")
+    assert known == {"a": "1" * 20}, "of what is ahead of it, and of nothing behind"
+    assert machine.pairs == {"a": "3" * 20}
+    assert [(damage.position, damage.first, damage.next) for damage in told] == [(at, 2, 3)], "the log tells of it"
+    with pytest.raises(KafkaError, match="damaged"):
+        live.log.read(2, 1000, 4)
 
 
 def test_damage_that_recovery_found_is_stepped_over(live: Live, tmp_path: Path) -> None:

@@ -29,13 +29,21 @@ class Disk:
 
     def __init__(self) -> None:
         self.records: list[tuple[bytes, bytes | None]] = []
+        self.damaged_at: int | None = None
+        """Some could not be read ahead of the record with this number."""
 
     def load(self, life: Life) -> None:
-        for key, value in dict(self.records).items():
+        self._apply(life, self.records[: self.damaged_at])
+        if self.damaged_at is not None:
+            life.machine.missed("a damaged batch")
+            self._apply(life, self.records[self.damaged_at :])
+        life.machine.loaded()
+
+    def _apply(self, life: Life, records: Sequence[tuple[bytes, bytes | None]]) -> None:
+        for key, value in dict(records).items():
             record = decode(key, value)
             assert record is not None
             life.machine.apply(record)
-        life.machine.loaded()
 
 
 class Life:

@@ -713,6 +713,27 @@ async def test_a_damaged_record_keeps_only_its_own_id_from_being_used() -> None:
 
 
 @scenario
+async def test_what_was_open_ahead_of_damage_is_not_known_unless_a_later_record_says() -> None:
+    life = Life()
+    producers = {name: await life.new(name, 1000) for name in ("open", "goes on", "prepared", "ended")}
+    for name, producer in producers.items():
+        life.ask(AddPartitions(*producer, [T0], 0), name)
+    life.ask(End(*producers["ended"], True), "ended")
+    life.hold_markers = True
+    life.ask(End(*producers["prepared"], True), "prepared")
+    there = len(life.disk.records)
+    life.ask(AddPartitions(*producers["goes on"], [T1], 0), "goes on")
+    life.disk.damaged_at = there
+    again = Life(life.disk, clock=life.clock)
+    assert again.ask(End(*producers["open"], True), "open") == [Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+    assert again.known("prepared").state is State.COMPLETE_COMMIT, "its end was decided"
+    assert again.ask(End(*producers["goes on"], True), "goes on") == OK
+    assert again.ask(End(*producers["ended"], True), "ended") == OK
+    again.advance(2000)
+    assert {marker.producer_id for marker in again.markers if not marker.commit} == set(), "nothing is aborted"
+
+
+@scenario
 async def test_beside_a_kafka_3_9_records_are_written_in_its_version() -> None:
     for level, version in ((0, b"\0\0"), (1, b"\0\1"), (2, b"\0\1")):
         life = Life(level=level)
