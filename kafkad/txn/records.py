@@ -7,15 +7,27 @@ value that cannot be read is kept as Damaged: its id cannot be used until somebo
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from kafkad.names import TopicPartition
 from kafkad.txn.transaction import EMPTY, NO_PARTITIONS, NONE, State, Transaction
-from kafkad.wire import schema
-from kafkad.wire.log_records.transaction_state import TransactionLogKey, TransactionLogValue
-from kafkad.wire.primitives import EncodeError, MalformedError, put_compact_string, put_string, put_uvarint
+from kafkad.wire.primitives import (
+    EncodeError,
+    MalformedError,
+    array_reader,
+    get_compact_count,
+    get_count,
+    get_nullable_compact_string,
+    get_nullable_string,
+    get_tag_count,
+    get_uvarint,
+    put_compact_string,
+    put_string,
+    put_uvarint,
+    skip_tags,
+)
 
 _LAST_VERSION = 1
 _KEY_VERSION = 0
@@ -23,12 +35,21 @@ _NULL_ARRAY, _NULL_COMPACT_ARRAY = b"\xff\xff\xff\xff", b"\0"
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
 _KEY_START = struct.Struct(">hh")
 _VALUE_START = struct.Struct(">hqhib")
 _TIMES = struct.Struct(">qq")
 _TAG_OF_ID, _TAG_OF_VERSION = struct.Struct(">BBq"), struct.Struct(">BBh")
 """The number of a tag, the size of its value, the value."""
 _PREVIOUS_ID, _NEXT_ID, _CLIENT_VERSION = 0, 1, 2
+_USUAL_TAGS = struct.Struct(">3sq2sh")
+"""Two tags: the previous producer id and the client's transaction version."""
+_NO_TAGS = NONE, NONE, 0
+_READERS = (
+    (get_count, get_nullable_string, array_reader("i", compact=False)),
+    (get_compact_count, get_nullable_compact_string, array_reader("i", compact=True)),
+)
+"""By the version of a value: how many topics, a topic, its partitions."""
 _FEW_PARTITIONS, _MOST_KEPT = 32, 512
 """The encoded partitions of transactions that have few are kept: so many at most of so many transactions."""
 
@@ -40,7 +61,7 @@ class Forgotten(NamedTuple):
 
 
 class Damaged(NamedTuple):
-    """The last record of the id cannot be read, and nobody knows what it says."""
+    """Nobody knows what was recorded of the id last: that cannot be read."""
 
     id: str
     why: str
@@ -65,7 +86,12 @@ def decode(key: bytes, value: bytes | None) -> Record | None:
         raise MalformedError(f"a record with the key {key!r}")
     if version > _KEY_VERSION:
         return None
-    name = schema.read(TransactionLogKey, version, key, 2)[0].transactional_id
+    try:
+        name, _ = get_nullable_string(key, _INT16.size)
+    except (struct.error, UnicodeDecodeError) as error:
+        raise MalformedError(f"a record with the key {key!r}: {error}") from None
+    if name is None:
+        raise MalformedError(f"a record with the key {key!r}, which names no id")
     if value is None:
         return Forgotten(name)
     try:
@@ -145,27 +171,49 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]
 
 
 def _transaction(name: str, value: bytes) -> Transaction:
-    (version,) = _INT16.unpack_from(value)
+    """HOT while a partition is loaded."""
+    version, producer_id, epoch, timeout_ms, state = _VALUE_START.unpack_from(value)
     if not 0 <= version <= _LAST_VERSION:
         raise MalformedError(f"a value of version {version}; this broker knows 0 to {_LAST_VERSION}")
-    said, _ = schema.read(TransactionLogValue, version, value, 2)
-    partitions = NO_PARTITIONS
-    if said.transaction_partitions:
-        partitions = frozenset(
-            TopicPartition(one.topic, partition)
-            for one in said.transaction_partitions
-            for partition in one.partition_ids
-        )
-    return Transaction(
-        name,
-        said.producer_id,
-        said.producer_epoch,
-        said.transaction_timeout_ms,
-        State(said.transaction_status),
-        partitions,
-        said.transaction_last_update_timestamp_ms,
-        said.transaction_start_timestamp_ms,
-        said.previous_producer_id,
-        said.next_producer_id,
-        said.client_transaction_version,
-    )
+    at = _VALUE_START.size
+    if version and value[at] <= 1:  # null, or none: as of all that are at rest
+        partitions, at = NO_PARTITIONS, at + 1
+    else:
+        partitions, at = _read_partitions(value, at, version)
+    updated_ms, started_ms = _TIMES.unpack_from(value, at)
+    tags = _read_tags(value, at + _TIMES.size) if version else _NO_TAGS
+    return Transaction(name, producer_id, epoch, timeout_ms, State(state), partitions, updated_ms, started_ms, *tags)
+
+
+def _read_partitions(value: bytes, at: int, version: int) -> tuple[frozenset[TopicPartition], int]:
+    get_topics, get_name, get_indexes = _READERS[version]
+    topics, at = get_topics(value, at)
+    found: list[TopicPartition] = []
+    for _ in range(topics):
+        topic, at = get_name(value, at)
+        indexes, at = get_indexes(value, at)
+        if topic is None or indexes is None:
+            raise MalformedError(f"null before {at}, where it is not allowed")
+        if version:
+            at = skip_tags(value, at)
+        found += [TopicPartition(topic, index) for index in indexes]
+    return frozenset(found) if found else NO_PARTITIONS, at
+
+
+def _read_tags(value: bytes, at: int) -> Sequence[int]:
+    """HOT. The previous producer id, the next one, and the client's transaction version; others are passed over."""
+    if len(value) - at == _USUAL_TAGS.size:
+        start, previous_id, between, client_version = _USUAL_TAGS.unpack_from(value, at)
+        if start == b"\2\0\x08" and between == b"\2\2":
+            return previous_id, NONE, client_version
+    found = list(_NO_TAGS)
+    count, at = get_tag_count(value, at)
+    for _ in range(count):
+        tag, at = get_uvarint(value, at)
+        size, at = get_uvarint(value, at)
+        if tag < len(found):
+            (found[tag],) = (_INT16 if tag == _CLIENT_VERSION else _INT64).unpack_from(value, at)
+        at += size
+    if at > len(value):
+        raise MalformedError(f"tagged fields that end at {at}, of {len(value)} bytes")
+    return found

@@ -12,6 +12,8 @@ from kafkad.names import TopicPartition
 from kafkad.txn import records
 from kafkad.txn.records import Damaged, Forgotten, decode, encode
 from kafkad.txn.transaction import NO_PARTITIONS, State, Transaction
+from kafkad.wire import schema
+from kafkad.wire.log_records.transaction_state import PartitionsSchema, TransactionLogValue
 from kafkad.wire.primitives import EncodeError, MalformedError
 from tests.txn import golden
 
@@ -118,6 +120,10 @@ def test_only_a_tombstone_forgets() -> None:
         struct.pack(">hqhib", 0, 1, 0, 1, 6) + b"\xff\xff\xff\xff" + bytes(16),
         struct.pack(">hqhib", 0, 1, 0, 1, 1) + b"\x7f\xff\xff\xff" + bytes(16),
         struct.pack(">hqhib", 0, 1, 0, 1, 0) + b"\xff\xff\xff\xff" + bytes(9),
+        struct.pack(">hqhib", 0, 1, 0, 1, 1) + b"\0\0\0\1\0\1t\xff\xff\xff\xff" + bytes(16),
+        struct.pack(">hqhib", 0, 1, 0, 1, 1) + b"\0\0\0\1\xff\xff\0\0\0\0" + bytes(16),
+        struct.pack(">hqhib", 1, 1, 0, 1, 0) + b"\0" + bytes(16) + b"\1\7\x05",
+        struct.pack(">hqhib", 1, 1, 0, 1, 0) + b"\0" + bytes(16) + b"\1\0\4\0\0\0\0",
     ],
 )
 def test_a_value_that_cannot_be_read_names_its_id(value: bytes) -> None:
@@ -129,9 +135,24 @@ def test_a_value_that_cannot_be_read_names_its_id(value: bytes) -> None:
         encode(found, 0)
 
 
+def test_fields_that_are_not_known_are_passed_over() -> None:
+    value = TransactionLogValue(
+        producer_id=1,
+        next_producer_epoch=7,
+        client_transaction_version=2,
+        transaction_status=State.ONGOING,
+        transaction_partitions=[PartitionsSchema(topic="t", partition_ids=[1, 2])],
+        transaction_start_timestamp_ms=5,
+    )
+    found = decode(KEY, b"\0\1" + schema.encode(value, 1))
+    assert isinstance(found, Transaction)
+    assert (found.producer_id, found.version, found.started_ms) == (1, 2, 5)
+    assert found.partitions == {TopicPartition("t", 1), TopicPartition("t", 2)}
+
+
 def test_keys() -> None:
     assert decode(b"\0\x01\0\x01a", b"") is None, "a kind that is not known"
-    for broken in (b"", b"\0", b"\xff\xff\0\0", b"\0\0\0\x05a"):
+    for broken in (b"", b"\0", b"\xff\xff\0\0", b"\0\0\0\x05a", b"\0\0\xff\xff", b"\0\0\0\1\xff", b"\0\0\0"):
         with pytest.raises(MalformedError):
             decode(broken, None)
     with pytest.raises(EncodeError):
