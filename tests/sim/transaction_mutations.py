@@ -10,10 +10,13 @@ from unittest.mock import patch
 from kafkad.api.transaction import Transaction as RequestTransaction
 from kafkad.group.offsets import Offsets
 from kafkad.log.log import Log
+from kafkad.names import TRANSACTIONS_TOPIC
 from kafkad.replica.partition import Partition
+from kafkad.shard import Shard
+from kafkad.txn import transaction
 from kafkad.txn.machine import TransactionMachine
 from kafkad.txn.markers import Ending
-from kafkad.txn.transaction import InitProducer
+from kafkad.txn.transaction import Answer, InitProducer, Transaction
 from tests.sim.mutations import Mutation, both
 
 TRANSACTIONS: dict[str, Mutation] = {}
@@ -49,6 +52,36 @@ def a_partition_gets_no_marker() -> Any:
 @mutation
 def transactions_stay_open_for_ever() -> Any:
     return patch.object(TransactionMachine, "_set_alarm", lambda *what: None)
+
+
+@mutation
+def a_fenced_producer_goes_on() -> Any:
+    """Its epoch is behind that of the producer that has taken over."""
+
+    def refusal(known: Transaction | None, producer_id: int, epoch: int) -> Answer | None:
+        known_epoch = epoch if known is None or epoch > known.epoch else known.epoch
+        return true_refusal(known, producer_id, known_epoch)
+
+    true_refusal = transaction._refusal
+    return patch.object(transaction, "_refusal", refusal)
+
+
+@mutation
+def the_next_coordinator_does_not_finish_what_was_prepared() -> Any:
+    return patch.object(TransactionMachine, "_bring_out_loaded", lambda self, prepared: None)
+
+
+@mutation
+def states_count_before_their_records_are_committed() -> Any:
+    def wait(self: Any, write: Any) -> None:
+        if self.partition.tp.topic != TRANSACTIONS_TOPIC:
+            true_wait(self, write)
+            return
+        write.apply()
+        write.on_end(None)
+
+    true_wait = Shard._wait
+    return patch.object(Shard, "_wait", wait)
 
 
 # -- partitions --------------------------------------------------------------------------------------------------------
