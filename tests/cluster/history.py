@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import count, pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -31,6 +31,8 @@ from kafkad.wire.records import iter_batches
 EACH_LEADS_ONE = ([1, 2, 3], [2, 3, 1], [3, 1, 2])
 """Broker n leads partition n - 1."""
 SETTLING_S = 10
+GROUP = "unused"
+"""Consumers have to name one, and are in none."""
 _EVERY_S = 0.005
 _VALUE_BYTES = 200
 _numbers = count(1)
@@ -106,8 +108,16 @@ class Load:
     """
 
     def __init__(
-        self, cluster: LoadedCluster, topic: str, partitions: int, *, acks: str = "all", idempotent: bool = True
+        self,
+        cluster: LoadedCluster,
+        topic: str,
+        partitions: int,
+        *,
+        acks: str = "all",
+        idempotent: bool = True,
+        client: Mapping[str, str] | None = None,
     ) -> None:
+        """`client` has settings of librdkafka: where its clients connect, and as whom."""
         self.cluster = cluster
         self.topic = topic
         self.partitions = range(partitions)
@@ -115,23 +125,17 @@ class Load:
         self.acknowledged: dict[int, dict[str, Acknowledged]] = {p: {} for p in self.partitions}
         self.read: dict[int, dict[int, str]] = {p: {} for p in self.partitions}
         self.anomalies: list[str] = []
+        self.told: list[KafkaError] = []
+        """What went wrong with connections and logins, as its clients were told."""
+        self._client: Mapping[str, Any] = {}
+        self._acks = acks
         self._idempotent = idempotent and acks == "all"
         self._acks_at: dict[int, list[float]] = {p: [] for p in self.partitions}
         self._stopping = threading.Event()
         self._producing = threading.Thread(target=self._produce, name="producer")
         self._consuming = threading.Thread(target=self._consume, name="consumer")
-        self._producer = Producer(
-            {
-                **_CLIENT,
-                "bootstrap.servers": cluster.bootstrap,
-                "acks": acks,
-                "enable.idempotence": self._idempotent,
-                "linger.ms": 0,
-                "request.timeout.ms": 4000,
-                "delivery.timeout.ms": 120_000,
-                "queue.buffering.max.messages": 1_000_000,
-            }
-        )
+        self.move(client or {})
+        self._producer = self._new_producer()
 
     def __enter__(self) -> Self:
         self._producing.start()
@@ -150,6 +154,15 @@ class Load:
         self._consuming.join()
 
     # -- while it runs ---------------------------------------------------------------------------------------------
+
+    def move(self, client: Mapping[str, str]) -> None:
+        """Its clients end when what they have sent is answered, and others with these settings go on."""
+        self._client = {
+            **_CLIENT,
+            "bootstrap.servers": self.cluster.bootstrap,
+            "error_cb": self.told.append,
+            **client,
+        }
 
     def run(self, seconds: float) -> None:
         time.sleep(seconds)
@@ -171,9 +184,27 @@ class Load:
             worst = max([worst, *(b - a for a, b in pairwise(times))])
         return worst
 
+    def _new_producer(self) -> Producer:
+        return Producer(
+            {
+                **self._client,
+                "acks": self._acks,
+                "enable.idempotence": self._idempotent,
+                "linger.ms": 0,
+                "request.timeout.ms": 4000,
+                "delivery.timeout.ms": 120_000,
+                "queue.buffering.max.messages": 1_000_000,
+            }
+        )
+
     def _produce(self) -> None:
-        due = time.monotonic()
+        due, client = time.monotonic(), self._client
         while not self._stopping.is_set():
+            if self._client is not client:
+                client = self._client
+                if left := self._producer.flush(60):
+                    self.anomalies.append(f"{left} records are not answered")
+                self._producer = self._new_producer()
             for partition in self.partitions:
                 number = self.sent[partition] + 1
                 value = f"{partition}:{number}".ljust(_VALUE_BYTES)
@@ -198,18 +229,21 @@ class Load:
         self._acks_at[partition].append(now)
 
     def _consume(self) -> None:
+        while not self._stopping.is_set():
+            self._consume_as(self._client)
+
+    def _consume_as(self, client: Mapping[str, Any]) -> None:
         consumer = Consumer(
             {
-                **_CLIENT,
-                "bootstrap.servers": self.cluster.bootstrap,
-                "group.id": "unused",
+                **client,
+                "group.id": GROUP,
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
                 "fetch.wait.max.ms": 100,
             }
         )
         consumer.assign([TopicPartition(self.topic, p, OFFSET_BEGINNING) for p in self.partitions])
-        while not self._stopping.is_set():
+        while self._client is client and not self._stopping.is_set():
             message = consumer.poll(0.1)
             if message is None:
                 continue
@@ -217,6 +251,8 @@ class Load:
             if error is not None:
                 if error.code() == KafkaError._AUTO_OFFSET_RESET:
                     self.anomalies.append(f"a consumer was told that its offset is none: {error}")
+                elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    self.anomalies.append(f"a consumer may not read: {error}")
                 continue
             self._note_read(message)
         consumer.close()
@@ -287,9 +323,7 @@ class Load:
         return writers
 
     def _all_records(self) -> dict[int, dict[int, str]]:
-        consumer = Consumer(
-            {**_CLIENT, "bootstrap.servers": self.cluster.bootstrap, "group.id": "unused", "enable.auto.commit": False}
-        )
+        consumer = Consumer({**self._client, "group.id": GROUP, "enable.auto.commit": False})
         there: dict[int, dict[int, str]] = {p: {} for p in self.partitions}
         ends = {p: consumer.get_watermark_offsets(TopicPartition(self.topic, p), 30)[1] for p in self.partitions}
         consumer.assign([TopicPartition(self.topic, p, OFFSET_BEGINNING) for p in self.partitions])
@@ -327,12 +361,13 @@ def new_load(
     *assignment: list[int],
     acks: str = "all",
     idempotent: bool = True,
+    client: Mapping[str, str] | None = None,
     **configs: str,
 ) -> Load:
     """On a new topic; without an assignment each of three brokers leads one partition and follows the others'."""
     topic = f"loaded-{next(_numbers)}"
     create(cluster, topic, *(assignment or EACH_LEADS_ONE), **configs)
-    return Load(cluster, topic, len(assignment or EACH_LEADS_ONE), acks=acks, idempotent=idempotent)
+    return Load(cluster, topic, len(assignment or EACH_LEADS_ONE), acks=acks, idempotent=idempotent, client=client)
 
 
 def create(cluster: LoadedCluster, topic: str, *assignment: list[int], **configs: str) -> None:
