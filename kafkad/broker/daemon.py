@@ -330,6 +330,7 @@ class Daemon:
             control_plane=control_plane,
             tls=self._tls,
             config_now=lambda: self._settings.config,
+            threads=self._threads,
         )
 
     async def _unless_stopped(self, waiting: Coroutine[Any, Any, T]) -> T:

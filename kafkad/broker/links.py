@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
 from kafkad import __version__
@@ -30,11 +31,13 @@ def network_links(
     control_plane: bool = False,
     tls: BrokerTls | None = None,
     config_now: Callable[[], Config] | None = None,
+    threads: Executor | None = None,
 ) -> LinkFactory:
     """For the broker `broker_id`, which names itself to the others by its id.
 
     `control_plane`: to the listener that brokers have for the controller. One that has none yet, while a cluster gets
-    it broker by broker, is reached by the other. `config_now` has the passwords in force, if they may change.
+    it broker by broker, is reached by the other. `config_now` has the passwords in force, if they may change; tokens
+    are asked for in `threads`.
     """
     options = ClientOptions(
         client_id=f"broker-{broker_id}",
@@ -59,7 +62,7 @@ def network_links(
         if chosen.protocol.startswith("SASL_"):
             from kafkad.broker.sasl_client import login as login_at
 
-            login = login_at(config_now or (lambda: config), chosen.listener, clock)
+            login = login_at(config_now or (lambda: config), chosen.listener, clock, threads)
         return BrokerClient(chosen, options, clock, timers, login, secure if encrypted else None)
 
     return connect

@@ -13,6 +13,7 @@ from kafkad.config.several import contradictions_of_several
 
 if TYPE_CHECKING:
     from kafkad.config.config import Config
+    from kafkad.config.jaas import LoginModule
 
 _KAFKAS = "org.apache.kafka.common.security"
 LOGIN_MODULES = {
@@ -24,6 +25,12 @@ LOGIN_MODULES = {
 """The mechanisms that kafkad has, with the class that names each in a JAAS line."""
 ZOOKEEPER_MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule"
 _HANDLER = "sasl.server.callback.handler.class"
+_LOGIN_HANDLER = "sasl.login.callback.handler.class"
+_OF_OWN_TOKENS = (
+    f"{_KAFKAS}.oauthbearer.OAuthBearerLoginCallbackHandler",
+    f"{_KAFKAS}.oauthbearer.secured.OAuthBearerLoginCallbackHandler",
+)
+"""What Kafka has to be told for tokens of an issuer, under its two names."""
 _OF_SIGNED_TOKENS = (
     f"{_KAFKAS}.oauthbearer.OAuthBearerValidatorCallbackHandler",
     f"{_KAFKAS}.oauthbearer.secured.OAuthBearerValidatorCallbackHandler",
@@ -160,7 +167,8 @@ def _inter_broker(config: Config, advertised: set[str]) -> list[str]:
         names = ", ".join(sorted(advertised))
         missing = f"inter-broker listener {config.inter_broker_listener} is not in advertised.listeners ({names})"
         return [f"{missing}; set inter.broker.listener.name to one of them"]
-    if config.inter_broker_listener in config.login_listeners and config.value("zookeeper.connect"):
+    several = config.value("zookeeper.connect") or config.int("kafkad.brokers") > 1
+    if config.inter_broker_listener in config.login_listeners and several:
         return [*_own_login(config), *_control_plane(config, advertised)]
     return _control_plane(config, advertised)
 
@@ -172,15 +180,35 @@ def _own_login(config: Config) -> list[str]:
     if mechanism not in enabled:
         names = ", ".join(enabled)
         return [f"sasl.mechanism.inter.broker.protocol={mechanism} is not enabled at listener {listener}, only {names}"]
-    if mechanism == "OAUTHBEARER":
-        others = ", ".join(name for name in LOGIN_MODULES if name != mechanism)
-        return [f"sasl.mechanism.inter.broker.protocol={mechanism}: brokers log in at each other by {others}"]
+    handler = config.for_mechanism(listener, mechanism, _LOGIN_HANDLER)
+    if handler and (mechanism != "OAUTHBEARER" or handler not in _OF_OWN_TOKENS):
+        return [f"{_LOGIN_HANDLER}={handler} for {mechanism}: kafkad runs no Java, and has only {_OF_OWN_TOKENS[0]}"]
     if _jaas(config, listener, mechanism) is not None:
         return []  # said already
     module = config.jaas(listener, mechanism)
+    if mechanism == "OAUTHBEARER":
+        return _own_token(config, listener, module)
     if module is None or module.username is None or module.password is None:
         name = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
         return [f"{name} needs username and password: brokers log in at each other with them"]
+    return []
+
+
+def _own_token(config: Config, listener: str, module: LoginModule | None) -> list[str]:
+    """Where a broker has the token from by which it logs in at others."""
+    setting = "sasl.oauthbearer.token.endpoint.url"
+    url = str(config.for_listener(listener, setting) or "")
+    if url.startswith("file:///"):
+        return []
+    if not url.startswith("https://"):
+        own = f"listener.name.{listener.lower()}.{setting}"
+        said = f"{setting}={url}" if url else "sasl.mechanism.inter.broker.protocol=OAUTHBEARER"
+        return [
+            f"{said}: set {own} to where brokers get the token they log in with: https://… of the issuer, or file:///…"
+        ]
+    if module is None or not (module.options.get("clientId") and module.options.get("clientSecret")):
+        name = f"listener.name.{listener.lower()}.oauthbearer.sasl.jaas.config"
+        return [f"{name} needs clientId and clientSecret: {url} gives brokers their token for them"]
     return []
 
 

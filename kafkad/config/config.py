@@ -325,6 +325,8 @@ _PER_LISTENER = (
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
     "sasl.oauthbearer.jwks.endpoint.url",
     "sasl.oauthbearer.sub.claim.name",
+    "sasl.oauthbearer.token.endpoint.url",
+    "sasl.login.callback.handler.class",
     "sasl.server.callback.handler.class",
     "sasl.enabled.mechanisms",
     "connections.max.reauth.ms",

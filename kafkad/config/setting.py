@@ -164,10 +164,7 @@ TELEMETRY = "kafkad does not collect client metrics"
 JAVA_METRICS = "kafkad has no JMX and no Java reporters; set http.listener for Prometheus"
 FORMAT = "kafkad always writes message format 2, as Kafka 3.9 does"
 OLD_CLIENTS = "kafkad serves no clients that are too old for message format 2"
-SECURITY = (
-    "kafkad does not have TLS, SASL and authorization yet; let listeners be on a private address, or put a proxy in "
-    "front of them"
-)
+LOGINS = "kafkad has no Kerberos and no Java classes that log in, and logs in again by itself in time; leave it out"
 AUTHORIZERS = (
     "kafka.security.authorizer.AclAuthorizer",
     "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

@@ -7,21 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Callable
 from concurrent.futures import Executor
 from http.client import HTTPException
-from typing import Any, Final, NamedTuple
-from urllib.parse import urlsplit
-from urllib.request import HTTPRedirectHandler, HTTPSHandler, build_opener, url2pathname
+from typing import Final, NamedTuple
 
 from kafkad.clock import Clock
+from kafkad.security.issuer import answer_of, checked
 from kafkad.security.oauth_token import Key, keys_of
 from kafkad.timers import Timers, sleep
 
 log = logging.getLogger(__name__)
 
-_MOST_BYTES: Final = 1 << 20
 _SOONEST_MS: Final = 10_000
 """Tokens with made-up key ids must not make this broker ask the issuer all the time."""
 
@@ -35,7 +32,6 @@ class JwksSettings(NamedTuple):
     refresh_ms: int = 3_600_000
     retry_ms: int = 100
     retry_max_ms: int = 10_000
-    timeout_ms: int = 10_000
     trusted: str | None = None
 
 
@@ -116,30 +112,5 @@ class Jwks:
 
 def reader(settings: JwksSettings) -> Read:
     """For a URL that is a file's or https. ValueError for any other."""
-    url = urlsplit(settings.url)
-    if url.scheme == "file" and not url.netloc:
-        path = url2pathname(url.path)
-        return lambda: _file(path)
-    if url.scheme != "https" or not url.netloc:
-        raise ValueError(f"{settings.url}: the keys of an issuer are read from https://… or file:///…")
-    return lambda: _fetched(settings)
-
-
-class _NoRedirect(HTTPRedirectHandler):
-    """Where a redirect leads nobody has configured."""
-
-    def redirect_request(self, *_: Any) -> None:
-        return None
-
-
-def _file(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read(_MOST_BYTES)
-
-
-def _fetched(settings: JwksSettings) -> bytes:
-    context = ssl.create_default_context(cafile=settings.trusted)
-    opener = build_opener(_NoRedirect, HTTPSHandler(context=context))
-    with opener.open(settings.url, timeout=settings.timeout_ms / 1000) as answer:
-        text: bytes = answer.read(_MOST_BYTES)
-        return text
+    checked(settings.url)
+    return lambda: answer_of(settings.url, trusted=settings.trusted)

@@ -7,11 +7,8 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,9 +19,9 @@ from kafka import KafkaAdminClient
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from tests.broker import KafkadProcess
-from tests.certificates import Authority, server_context
 from tests.oracle.kafka import free_port
-from tests.security.tokens import jwk, key_set, rsa_key, signed
+from tests.security.issuers import Issuer
+from tests.security.tokens import jwk, rsa_key, signed
 
 pytestmark = [pytest.mark.slow]
 
@@ -32,39 +29,6 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 OAUTH = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
-
-
-class Issuer:
-    """Publishes `keys` over HTTPS."""
-
-    def __init__(self, directory: Path) -> None:
-        authority = Authority()
-        self.ca = authority.write(directory / "issuer-ca.pem")
-        self.keys = [jwk(rsa_key(1), "k1")]
-        self.asked = 0
-        issuer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                issuer.asked += 1
-                self.send_response(200)
-                self.end_headers()
-                self.wfile.write(key_set(*issuer.keys))
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self.server = HTTPServer(("127.0.0.1", 0), Handler)
-        context = server_context(authority.issue("localhost"), directory)
-        self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
-        self.url = f"https://localhost:{self.server.server_port}/keys"
-        self.thread = threading.Thread(target=self.server.serve_forever)
-        self.thread.start()
-
-    def close(self) -> None:
-        self.server.shutdown()
-        self.thread.join()
-        self.server.server_close()
 
 
 @pytest.fixture(scope="module")

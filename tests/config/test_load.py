@@ -358,9 +358,23 @@ def test_hosts_of_peers_are_not_looked_at_where_the_algorithm_is_empty(tmp_path:
     assert load(None, [], {}).str(name) == "https"
 
 
-def test_brokers_do_not_log_in_at_each_other_by_tokens() -> None:
-    unsecured = "kafkad.oauthbearer.unsecured=true"
-    mechanism = "sasl.mechanism.inter.broker.protocol=OAUTHBEARER"
-    assert load(None, [*SASL, unsecured, mechanism], {}).warnings == ()
-    [problem] = problems(None, *SASL, unsecured, mechanism, "zookeeper.connect=zk:2181")
-    assert problem.endswith(f"{mechanism}: brokers log in at each other by PLAIN, SCRAM-SHA-256, SCRAM-SHA-512")
+def test_brokers_log_in_at_each_other_by_tokens_of_a_file_or_an_issuer() -> None:
+    by_tokens = (*SASL, "kafkad.oauthbearer.unsecured=true", "sasl.mechanism.inter.broker.protocol=OAUTHBEARER")
+    assert load(None, by_tokens, {}).warnings == ()
+    url, own = "sasl.oauthbearer.token.endpoint.url=", "listener.name.sasl_plaintext.oauthbearer."
+    module = f"{own}sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+    handler = f"{own}sasl.login.callback.handler.class=org.apache.kafka.common.security.oauthbearer."
+    issuer = f"listener.name.sasl_plaintext.{url}https://issuer/token"
+    for others in ("zookeeper.connect=zk:2181", "kafkad.brokers=3"):
+        for settings, problem in (
+            ([], "set listener.name.sasl_plaintext.sasl.oauthbearer.token.endpoint.url to where brokers get the token"),
+            ([f"{url}http://issuer/token"], "set listener.name.sasl_plaintext.sasl.oauthbearer.token.endpoint.url"),
+            ([issuer], f"{own}sasl.jaas.config needs clientId and clientSecret"),
+            ([issuer, f'{module} clientId="broker";'], f"{own}sasl.jaas.config needs clientId and clientSecret"),
+            ([f"{url}file:///token", f"{handler}Mine"], "kafkad runs no Java"),
+        ):
+            [found] = problems(None, *by_tokens, others, *settings)
+            assert problem in found
+        with_secret = [issuer, f'{module} clientId="broker" clientSecret="x";']
+        for good in ([f"{url}file:///token"], with_secret, [*with_secret, f"{handler}OAuthBearerLoginCallbackHandler"]):
+            load(None, [*by_tokens, others, *good], {})

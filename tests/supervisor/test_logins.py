@@ -8,11 +8,12 @@ from hashlib import pbkdf2_hmac
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.certificates import Authority
-from tests.supervisor.host import Host, free_ports
+from tests.security.issuers import CLIENT, SECRET, Issuer
+from tests.supervisor.host import Host, eventually, free_ports
 
 pytestmark = pytest.mark.slow
 
@@ -100,6 +101,84 @@ def test_over_tls(tmp_path: Path) -> None:
     with SaslHost(tmp_path, "PLAIN", jaas, stores, "SASL_SSL") as host:
         produce_and_consume(host, "encrypted")
         assert "cannot log in" not in host.log
+
+
+def tokens_of(issuer: Issuer, listener: str) -> dict[str, str]:
+    """Those of this issuer log in at a listener."""
+    own = f"listener.name.{listener}"
+    return {
+        f"{own}.sasl.enabled.mechanisms": "OAUTHBEARER",
+        f"{own}.oauthbearer.sasl.jaas.config": (
+            f'{KAFKAS}.oauthbearer.OAuthBearerLoginModule required ssl.truststore.location="{issuer.ca}" '
+            f'clientId="{CLIENT}" clientSecret="{SECRET}";'
+        ),
+        f"{own}.sasl.oauthbearer.jwks.endpoint.url": issuer.url,
+        f"{own}.sasl.oauthbearer.expected.issuer": issuer.name,
+    }
+
+
+def names_of_brokers(port: int, token: str, seconds: float = 10) -> list[int]:
+    """What a client with this token is told at a listener."""
+    admin = AdminClient(
+        {
+            "bootstrap.servers": f"127.0.0.1:{port}",
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "OAUTHBEARER",
+            "oauth_cb": lambda _: (token, time.time() + 600),
+            "log_level": 0,
+        }
+    )
+    return sorted(admin.list_topics(timeout=seconds).brokers)
+
+
+def test_by_tokens_of_an_issuer_while_clients_have_another(tmp_path: Path) -> None:
+    """Tokens of brokers live for 3 s, and each is replaced in time."""
+    with (
+        Issuer(tmp_path, key=1, name="of-brokers", lifetime_s=3) as of_brokers,
+        Issuer(tmp_path, key=2, name="of-people") as of_people,
+    ):
+        settings = {
+            "listener.security.protocol.map": "CLIENTS:PLAINTEXT,PEOPLE:SASL_PLAINTEXT,BROKERS:SASL_PLAINTEXT",
+            "sasl.oauthbearer.token.endpoint.url": of_brokers.url,
+            "connection.failed.authentication.delay.ms": "0",
+            **tokens_of(of_people, "people"),
+        }
+        host = SaslHost(tmp_path, "OAUTHBEARER", "", settings)
+        host.settings |= tokens_of(of_brokers, "brokers")
+        people = free_ports(3)
+        host.settings["listeners"] += f",PEOPLE://127.0.0.1:{people}"
+        between = int(host.settings["listeners"].partition("BROKERS://127.0.0.1:")[2].partition(",")[0])
+        with host:
+            produce_and_consume(host, "before")
+            given = of_brokers.given
+            time.sleep(3.5)
+            produce_and_consume(host, "after")
+            assert of_brokers.given > given
+            assert "ended, and it did not authenticate again" not in host.log
+            for broker in range(3):
+                assert names_of_brokers(people + broker, of_people.token("alice")) == [0, 1, 2]
+                assert names_of_brokers(between + broker, of_brokers.token("alice")) == [0, 1, 2]
+            with pytest.raises(KafkaException):
+                names_of_brokers(people, of_brokers.token("alice"), 1)
+            with pytest.raises(KafkaException):
+                names_of_brokers(between, of_people.token("alice"), 1)
+
+
+def test_by_tokens_of_a_file(tmp_path: Path) -> None:
+    """That is there a while after they are: none has to be started again."""
+    with Issuer(tmp_path) as issuer:
+        file = tmp_path / "token"
+        host = SaslHost(tmp_path, "OAUTHBEARER", "", {"sasl.oauthbearer.token.endpoint.url": file.as_uri()})
+        host.settings |= tokens_of(issuer, "brokers")
+        try:
+            host.start(wait=False)
+            eventually(lambda: "for want of a token" in host.log, "that there is none")
+            file.write_text(issuer.token("broker", 600))
+            host.wait_ready()
+            produce_and_consume(host, "tokens")
+        finally:
+            if host.alive():
+                host.stop()
 
 
 def set_password(host: Host) -> None:

@@ -6,13 +6,13 @@ from kafkad.config.setting import (
     BY_CONTENT,
     HIGH,
     JAVA,
+    LOGINS,
     LOW,
     MEDIUM,
     ONE_WAY,
     PER_BROKER,
     REVOCATIONS,
     SCOPES,
-    SECURITY,
     TLS_VERSIONS,
     UNPREFIXED_JAAS,
     Setting,
@@ -115,7 +115,7 @@ SETTINGS: tuple[Setting, ...] = (
     integer("password.encoder.key.length", 128, LOW, "Bits of its key.", valid=at_least(8)),
     string("password.encoder.keyfactory.algorithm", None, LOW, "Its key derivation."),
     java_class(
-        "sasl.client.callback.handler.class", None, MEDIUM, "The Java class of SASL's client side.", refused=SECURITY
+        "sasl.client.callback.handler.class", None, MEDIUM, "The Java class of SASL's client side.", refused=LOGINS
     ),
     names(
         "sasl.enabled.mechanisms",
@@ -127,16 +127,14 @@ SETTINGS: tuple[Setting, ...] = (
     password(
         "sasl.jaas.config", None, MEDIUM, "The JAAS line with the users.", dynamic=PER_BROKER, unused=UNPREFIXED_JAAS
     ),
-    string(
-        "sasl.kerberos.kinit.cmd", "/usr/bin/kinit", MEDIUM, "Where kinit is.", dynamic=PER_BROKER, refused=SECURITY
-    ),
+    string("sasl.kerberos.kinit.cmd", "/usr/bin/kinit", MEDIUM, "Where kinit is.", dynamic=PER_BROKER, refused=LOGINS),
     long(
         "sasl.kerberos.min.time.before.relogin",
         60_000,
         MEDIUM,
         "The least time between two logins.",
         dynamic=PER_BROKER,
-        refused=SECURITY,
+        refused=LOGINS,
     ),
     names(
         "sasl.kerberos.principal.to.local.rules",
@@ -144,7 +142,7 @@ SETTINGS: tuple[Setting, ...] = (
         MEDIUM,
         "How a Kerberos principal becomes a user name.",
         dynamic=PER_BROKER,
-        refused=SECURITY,
+        refused=LOGINS,
     ),
     string(
         "sasl.kerberos.service.name",
@@ -152,7 +150,7 @@ SETTINGS: tuple[Setting, ...] = (
         MEDIUM,
         "The Kerberos service of the brokers.",
         dynamic=PER_BROKER,
-        refused=SECURITY,
+        refused=LOGINS,
     ),
     double(
         "sasl.kerberos.ticket.renew.jitter",
@@ -160,7 +158,7 @@ SETTINGS: tuple[Setting, ...] = (
         MEDIUM,
         "Randomness in the time of renewal.",
         dynamic=PER_BROKER,
-        refused=SECURITY,
+        refused=LOGINS,
     ),
     double(
         "sasl.kerberos.ticket.renew.window.factor",
@@ -168,25 +166,25 @@ SETTINGS: tuple[Setting, ...] = (
         MEDIUM,
         "When in a ticket's life it is renewed.",
         dynamic=PER_BROKER,
-        refused=SECURITY,
+        refused=LOGINS,
     ),
-    java_class("sasl.login.callback.handler.class", None, MEDIUM, "The Java class of SASL logins.", refused=SECURITY),
-    java_class("sasl.login.class", None, MEDIUM, "The Java class that logs in.", refused=SECURITY),
+    java_class("sasl.login.callback.handler.class", None, MEDIUM, "The Java class of the broker's own SASL logins."),
+    java_class("sasl.login.class", None, MEDIUM, "The Java class that logs in.", refused=LOGINS),
     integer(
         "sasl.login.connect.timeout.ms",
         None,
         LOW,
         "How long connecting to the login server may take.",
-        refused=SECURITY,
+        refused=LOGINS,
     ),
-    integer("sasl.login.read.timeout.ms", None, LOW, "How long its answer may take.", refused=SECURITY),
+    integer("sasl.login.read.timeout.ms", None, LOW, "How long its answer may take.", refused=LOGINS),
     short(
         "sasl.login.refresh.buffer.seconds",
         300,
         MEDIUM,
         "How long before its end a credential is refreshed.",
         dynamic=PER_BROKER,
-        refused=SECURITY,
+        refused=LOGINS,
     ),
     short(
         "sasl.login.refresh.min.period.seconds",
@@ -194,7 +192,7 @@ SETTINGS: tuple[Setting, ...] = (
         MEDIUM,
         "The least time between two refreshes.",
         dynamic=PER_BROKER,
-        refused=SECURITY,
+        refused=LOGINS,
     ),
     double(
         "sasl.login.refresh.window.factor",
@@ -202,7 +200,7 @@ SETTINGS: tuple[Setting, ...] = (
         MEDIUM,
         "When in a credential's life it is refreshed.",
         dynamic=PER_BROKER,
-        refused=SECURITY,
+        refused=LOGINS,
     ),
     double(
         "sasl.login.refresh.window.jitter",
@@ -210,13 +208,11 @@ SETTINGS: tuple[Setting, ...] = (
         MEDIUM,
         "Randomness in that time.",
         dynamic=PER_BROKER,
-        refused=SECURITY,
+        refused=LOGINS,
     ),
-    long("sasl.login.retry.backoff.max.ms", 10_000, LOW, "The longest rest between two logins.", refused=SECURITY),
-    long("sasl.login.retry.backoff.ms", 100, LOW, "The first rest between two logins.", refused=SECURITY),
-    string(
-        "sasl.mechanism.controller.protocol", "GSSAPI", HIGH, "The SASL mechanism to controllers.", refused=SECURITY
-    ),
+    long("sasl.login.retry.backoff.max.ms", 10_000, LOW, "The longest rest between two logins.", refused=LOGINS),
+    long("sasl.login.retry.backoff.ms", 100, LOW, "The first rest between two logins.", refused=LOGINS),
+    string("sasl.mechanism.controller.protocol", "GSSAPI", HIGH, "The SASL mechanism to controllers.", refused=LOGINS),
     string(
         "sasl.mechanism.inter.broker.protocol",
         "GSSAPI",
@@ -253,7 +249,7 @@ SETTINGS: tuple[Setting, ...] = (
     string("sasl.oauthbearer.jwks.endpoint.url", None, MEDIUM, "Where the issuer's keys are."),
     string("sasl.oauthbearer.scope.claim.name", "scope", LOW, "The claim that holds the scope.", unused=SCOPES),
     string("sasl.oauthbearer.sub.claim.name", "sub", LOW, "The claim that holds the user."),
-    string("sasl.oauthbearer.token.endpoint.url", None, MEDIUM, "Where tokens are issued.", refused=SECURITY),
+    string("sasl.oauthbearer.token.endpoint.url", None, MEDIUM, "Where brokers get the tokens they log in with."),
     java_class("sasl.server.callback.handler.class", None, MEDIUM, "The Java class of SASL's server side."),
     integer(
         "sasl.server.max.receive.size",

@@ -1,0 +1,47 @@
+"""What an issuer of tokens is asked, over HTTPS or by a file. These calls wait, so they belong into a thread."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import SplitResult, urlencode, urlsplit
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener, url2pathname
+
+_MOST_BYTES: Final = 1 << 20
+_TIMEOUT_S: Final = 10.0
+
+
+def checked(url: str) -> SplitResult:
+    """ValueError for what is neither a file's nor https."""
+    split = urlsplit(url)
+    if (split.scheme == "file" and not split.netloc) or (split.scheme == "https" and split.netloc):
+        return split
+    raise ValueError(f"{url}: an issuer of tokens is asked by https://… or file:///…")
+
+
+def answer_of(
+    url: str,
+    *,
+    trusted: str | None = None,
+    form: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> bytes:
+    """`trusted` is a file with the certificates in PEM that vouch for the issuer; None: those of the system do. A
+    `form` is posted. Raises OSError or HTTPException."""
+    split = checked(url)
+    if split.scheme == "file":
+        with open(url2pathname(split.path), "rb") as file:
+            return file.read(_MOST_BYTES)
+    data = urlencode(form).encode() if form is not None else None
+    opener = build_opener(_NoRedirect, HTTPSHandler(context=ssl.create_default_context(cafile=trusted)))
+    with opener.open(Request(url, data, dict(headers or {})), timeout=_TIMEOUT_S) as answer:
+        text: bytes = answer.read(_MOST_BYTES)
+        return text
+
+
+class _NoRedirect(HTTPRedirectHandler):
+    """Where a redirect leads nobody has configured."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
