@@ -47,13 +47,16 @@ class Throttling:
             return None
         of_brokers = key in _OF_BROKERS or (key == _ADD_PARTITIONS_TO_TXN and version >= _FIRST_OF_BROKERS)
         if of_brokers and _may_be_broker(connection):
+            connection.measure(None)
             return None
         size = _I16.unpack_from(view, at + _CLIENT_ID_AT)[0]
         begin = at + _CLIENT_ID_AT + 2
         client = str(view[begin : begin + size], "utf-8", "replace") if size > 0 else ""
         now_ms = self._clock.monotonic_ms()
         budget = self._quotas.of(connection.peer.principal.name, client, now_ms)
-        return None if budget is None else Throttle(budget, connection, self._clock)
+        throttle = None if budget is None else Throttle(budget, connection, self._clock)
+        connection.measure(throttle.moved if throttle is not None and throttle.budget.request is not None else None)
+        return throttle
 
 
 class Throttle:
@@ -90,6 +93,13 @@ class Throttle:
                 self.rest()
             yield
 
+    def moved(self, ns: int) -> None:
+        """Its bytes have taken so long, of the kernel and of TLS: as in Kafka, that counts with the client's next
+        request."""
+        request = self.budget.request
+        if request is not None:
+            request.add(ns * _PERCENT_OF_NS, self.clock.monotonic_ms())
+
     def _time_ms(self, now_ms: float) -> int:
         request = self.budget.request
         if request is None:
@@ -120,8 +130,11 @@ class Throttle:
         return reply
 
     def is_of_broker(self, replica_id: int) -> bool:
-        """True if the request says so by this id of a replica, and its sender may."""
-        return replica_id >= 0 and _may_be_broker(self._connection)
+        """True if the request says so by this id of a replica, and its sender may. Its bytes count for nothing then."""
+        if replica_id < 0 or not _may_be_broker(self._connection):
+            return False
+        self._connection.measure(None)
+        return True
 
     @property
     def limits_fetches(self) -> bool:

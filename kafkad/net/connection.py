@@ -41,6 +41,7 @@ from kafkad.net.reply import (
     size_of,
     unsent,
 )
+from kafkad.net.transport import MeasuredTransport
 from kafkad.turns import LEAST_S
 from kafkad.wire.primitives import MalformedError
 
@@ -267,6 +268,17 @@ class Connection:
             self._muted.cancel()
         self._muted = self.listener.timers.at(until_ms, self._unmute)
         self._pause()
+
+    def measure(self, spent: Callable[[int], None] | None) -> None:
+        """From now on `spent` is told for how many nanoseconds its bytes were received and sent; None: nobody is."""
+        transport = self._transport
+        if isinstance(transport, MeasuredTransport):
+            if spent is None:
+                self._transport = transport.below
+            else:
+                transport.spent = spent
+        elif spent is not None:
+            self._transport = MeasuredTransport(transport, spent)
 
     def unmute(self) -> None:
         """Read and answer on, before its time is up."""

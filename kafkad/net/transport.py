@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
+from time import perf_counter_ns
 from typing import Final, Protocol
 
 from kafkad.net.reply import Bytes, FileRange
@@ -45,6 +46,57 @@ class Transport(Protocol):
         """The socket need not be reported readable before `size` bytes have arrived: a hint."""
 
     def close(self) -> None: ...
+
+
+class MeasuredTransport:
+    """Another transport, whose work is measured: `spent` is told the nanoseconds of each call that moves bytes."""
+
+    __slots__ = ("below", "spent")
+
+    def __init__(self, below: Transport, spent: Callable[[int], None]) -> None:
+        self.below = below
+        self.spent = spent
+
+    @property
+    def pending(self) -> bool:
+        return self.below.pending
+
+    @property
+    def subject(self) -> str | None:
+        return self.below.subject
+
+    def fileno(self) -> int:
+        return self.below.fileno()
+
+    def recv_into(self, view: memoryview, /) -> int:
+        begun = perf_counter_ns()
+        try:
+            return self.below.recv_into(view)
+        finally:
+            self.spent(perf_counter_ns() - begun)
+
+    def send(self, data: Bytes, /) -> int:
+        begun = perf_counter_ns()
+        try:
+            return self.below.send(data)
+        finally:
+            self.spent(perf_counter_ns() - begun)
+
+    def send_range(self, head: Bytes, part: FileRange) -> int:
+        begun = perf_counter_ns()
+        try:
+            return self.below.send_range(head, part)
+        finally:
+            self.spent(perf_counter_ns() - begun)
+
+    def flush(self) -> bool:
+        return self.below.flush()
+
+    def wake_after(self, size: int) -> None:
+        self.below.wake_after(size)
+
+    def close(self) -> None:
+        self.below.close()
 
 
 Wrap = Callable[[socket.socket], Transport]

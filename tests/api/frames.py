@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
 from types import ModuleType
@@ -53,6 +53,10 @@ class FakeConnection:
         self.later: DeferredReply | None = None
         self.on_reply: OnReply | None = None
         self.muted_ms: list[float] = []
+        self.spent: Callable[[int], None] | None = None
+
+    def measure(self, spent: Callable[[int], None] | None) -> None:
+        self.spent = spent
 
     def mute(self, ms: float) -> None:
         self.muted_ms.append(ms)

@@ -178,8 +178,11 @@ def test_followers_have_no_quota(frames: Throttled) -> None:
     fill(frames, batches=2, size=4000)
     frames.give(EVERYBODY, consumer_byte_rate=1, request_percentage=1e-6)
     found: list[Any] = [frames.ask(to_fetch(frames, 12, {0: 0}, replica_id=2), 12) for _ in range(3)]
+    assert frames.connection.spent is None
     frames.ask(ListOffsetsRequest(replica_id=2), 7)
+    assert frames.connection.spent is None
     frames.ask(WriteTxnMarkersRequest(), 1)
+    assert frames.connection.spent is None
     assert [answer.throttle_time_ms for answer in found] == [0, 0, 0]
     assert frames.muted() == []
     assert {route.name for route in BETWEEN_BROKERS} >= {"LeaderAndIsr", "UpdateMetadata", "AlterPartition"}
@@ -256,6 +259,22 @@ def test_time_is_that_of_work_and_not_of_waiting(frames: Throttled) -> None:
     assert 0 < taken < 5
     frames.begin(to_produce(frames, 9, {0: large(100)}, acks=0), 9)
     assert meter.measured(frames.clock.monotonic_ms()).values["request_time"] == taken
+
+
+def test_time_of_moving_bytes_counts_with_the_next_request(frames: Throttled) -> None:
+    """As Kafka counts what its network threads do. Where no time has a quota nothing is measured."""
+    frames.give(EVERYBODY, consumer_byte_rate=1e9)
+    frames.ask(MetadataRequest(topics=[]), 12)
+    assert frames.connection.spent is None
+    frames.give(EVERYBODY, request_percentage=50)
+    assert frames.ask(MetadataRequest(topics=[]), 12).throttle_time_ms == 0
+    assert frames.connection.spent is not None
+    frames.connection.spent(5_200_000_000)
+    assert frames.muted() == [], "its answer has left already"
+    assert frames.ask(MetadataRequest(topics=[]), 12).throttle_time_ms == pytest.approx(400, abs=20)
+    frames.give(EVERYBODY, consumer_byte_rate=1e9)
+    frames.ask(MetadataRequest(topics=[]), 12)
+    assert frames.connection.spent is None
 
 
 def new(name: str, partitions: int) -> CreatableTopic:

@@ -56,6 +56,31 @@ def test_a_reply_that_comes_while_another_is_leaving_follows_it() -> None:
     run(dispatch, scenario)
 
 
+def test_the_time_that_its_bytes_take_is_told_while_it_is_measured() -> None:
+    """In pieces, as a large reply leaves; nobody is told before and after."""
+    large, spent = bytes(8 << 20), list[int]()
+
+    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply:
+        wanted = bytes(view[at:end])
+        connection.measure(None if wanted == b"in quiet" else spent.append)
+        return frame(large if wanted.startswith(b"large") else wanted)
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        reader, writer = await connect()
+        for body, told in ((b"in quiet", False), (b"measured", True), (b"large  1", True), (b"in quiet", True)):
+            spent.clear()
+            writer.write(frame(body))
+            assert len(await read_frame(reader)) in (len(body), len(large))
+            assert bool(spent) is told
+            assert all(ns > 0 for ns in spent)
+        spent.clear()
+        writer.write(frame(b"in quiet"))
+        assert await read_frame(reader) == b"in quiet"
+        assert spent == []
+
+    run(dispatch, scenario)
+
+
 def test_requests_that_wait_for_their_turn_say_how_long() -> None:
     waited: list[int] = []
 

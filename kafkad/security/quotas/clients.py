@@ -45,10 +45,14 @@ class Meter:
         self._steady = Steady(windows)
         self._longest_ms = windows.size_ms if quota in (Quota.REQUEST, Quota.CONNECTION) else LONGEST_MS
 
-    def take(self, amount: float, now_ms: float) -> int:
-        """The milliseconds for which whoever took this is not to be read; 0 if the quota is kept."""
+    def add(self, amount: float, now_ms: float) -> None:
+        """It is taken, and waited for when more is."""
         self._taken.add(amount, now_ms)
         self._steady.add(amount, self.value, now_ms)
+
+    def take(self, amount: float, now_ms: float) -> int:
+        """The milliseconds for which whoever took this is not to be read; 0 if the quota is kept."""
+        self.add(amount, now_ms)
         throttle_ms = self.owed_ms(now_ms)
         if throttle_ms > 0:
             self.throttled.add(throttle_ms, now_ms)
@@ -61,8 +65,7 @@ class Meter:
 
     def give_back(self, amount: float, now_ms: float) -> None:
         """It was not taken after all."""
-        self._taken.add(-amount, now_ms)
-        self._steady.add(-amount, self.value, now_ms)
+        self.add(-amount, now_ms)
 
     @property
     def most_at_once(self) -> int:
