@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.deploy.pages import carried_out
 from tests.oracle.kafka import free_port
 
 PAGE = Path(__file__).parents[2] / "docs" / "operate.md"
@@ -48,26 +47,14 @@ def test_what_the_page_says_to_do_can_be_done(tmp_path: Path) -> None:
     (tmp_path / "kafkad.yaml").write_text(
         f"listeners: PLAINTEXT://127.0.0.1:{port}\nhttp.listener: 127.0.0.1:{http}\nlog.dirs: {data}\n"
     )
-    here = {
+    places = {
         "/var/lib/kafkad": str(data),
         "/etc/kafkad/": f"{tmp_path}/",
         "/backup/": f"{tmp_path}/backup/",
         "http://localhost:9404": f"http://127.0.0.1:{http}",
     }
-    script = "".join(blocks())
-    for there, place in here.items():
-        assert there in script
-        script = script.replace(there, place)
-    prelude = MACHINE.format(programs=Path(sys.executable).parent, port=port, http=http, home=tmp_path)
+    machine = MACHINE.format(programs=Path(sys.executable).parent, port=port, http=http, home=tmp_path)
     check = 'set +v\nkctl consume orders-copy -q --format "%s\\n" | wc -l\necho "all of it was done"\n'
-    done = subprocess.run(
-        ["bash"],
-        input=prelude + script + check,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        cwd=tmp_path,
-        env={name: value for name, value in os.environ.items() if not name.startswith("KCTL")},
-    )
+    done = carried_out("".join(blocks()), places, machine=machine, check=check, home=tmp_path, seconds=SECONDS)
     assert done.stdout.endswith("all of it was done\n"), done.stdout + done.stderr
     assert done.returncode == 0

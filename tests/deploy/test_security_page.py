@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.deploy.pages import carried_out
 from tests.oracle.kafka import free_port
 
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
@@ -59,7 +58,7 @@ def steps() -> str:
 
 def test_what_the_page_says_to_do_can_be_done(tmp_path: Path) -> None:
     plain, tls, login, http = (free_port() for _ in range(4))
-    here = {
+    places = {
         "/etc/kafkad": str(tmp_path),
         "0.0.0.0:9093": f"127.0.0.1:{tls}",
         "0.0.0.0:9094": f"127.0.0.1:{login}",
@@ -68,22 +67,10 @@ def test_what_the_page_says_to_do_can_be_done(tmp_path: Path) -> None:
         "127.0.0.1:9092": f"127.0.0.1:{plain}",
         "$name.example.org": "localhost",
     }
-    script = steps()
-    for there, place in here.items():
-        assert there in script
-        script = script.replace(there, place)
     (tmp_path / "of-the-machine.yaml").write_text(OF_THE_MACHINE.format(home=tmp_path, http=http))
-    prelude = MACHINE.format(programs=Path(sys.executable).parent, http=http, home=tmp_path)
+    machine = MACHINE.format(programs=Path(sys.executable).parent, http=http, home=tmp_path)
     check = f"kcat -F alice.conf -b localhost:{login} -C -t orders -e -q\necho all of it was done\n"
-    done = subprocess.run(
-        ["bash"],
-        input=prelude + script + check,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        cwd=tmp_path,
-        env={name: value for name, value in os.environ.items() if not name.startswith("KCTL")},
-    )
+    done = carried_out(steps(), places, machine=machine, check=check, home=tmp_path, seconds=SECONDS)
     log = tmp_path / "kafkad.log"
     assert done.returncode == 0, done.stdout + done.stderr + (log.read_text() if log.exists() else "")
     assert done.stdout.endswith("two boxes\nthree boxes\nall of it was done\n") or done.stdout.endswith(
