@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+import functools
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from kafkad.cluster.metadata import MetadataCache, TopicMetadata
 from kafkad.errors import ErrorCode, KafkaError
@@ -199,3 +200,14 @@ def _broker(broker: int) -> BrokerInfo:
 async def turns() -> None:
     for _ in range(10):
         await asyncio.sleep(0)
+
+
+def scenario(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+    """A test on an event loop of its own."""
+
+    @functools.wraps(test)
+    def run() -> None:
+        asyncio.run(test())  # type: ignore[arg-type]
+
+    del run.__wrapped__
+    return run

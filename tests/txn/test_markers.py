@@ -1,0 +1,237 @@
+"""Bringing the markers of an ended transaction to its partitions, here and at other brokers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from kafkad.errors import ErrorCode
+from kafkad.names import TopicPartition
+from kafkad.net.client import LinkError
+from kafkad.txn.transaction import AddPartitions, Answer, End, State
+from kafkad.wire.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from tests.txn.life import ELSEWHERE, HERE, Life, scenario, turns
+
+NONE = ErrorCode.NONE
+OK = [Answer(NONE)]
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@scenario
+async def test_a_leader_that_cannot_now_is_asked_again() -> None:
+    for code in (3, 6, 7, 19, 20, 56):
+        life = Life()
+        producer = await life.new()
+        life.add(producer, 0, 1)
+        life.codes[T1] = ErrorCode(code)
+        life.end(producer, True)
+        assert life.machine.lacking("a") == {T1}
+        life.advance(100)
+        assert [set(marker.partitions) for marker in life.markers] == [{T0, T1}, {T1}]
+        life.codes.clear()
+        life.advance(200)
+        assert life.known().state is State.COMPLETE_COMMIT
+
+
+@scenario
+async def test_a_partition_that_cannot_have_a_marker_is_left_out() -> None:
+    for code in (ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.INVALID_PRODUCER_EPOCH):
+        life = Life()
+        producer = await life.new()
+        life.add(producer, 0)
+        life.codes[T0] = code
+        assert life.end(producer, True) == OK
+        assert life.known().state is State.COMPLETE_COMMIT
+
+
+@scenario
+async def test_where_another_coordinator_is_known_this_one_gives_up() -> None:
+    life = Life()
+    producer = await life.new()
+    life.add(producer, 0, 1)
+    life.codes[T0] = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+    life.end(producer, True)
+    life.advance(10_000)
+    assert life.known().state is State.PREPARE_COMMIT
+    assert len(life.markers) == 1
+
+
+@scenario
+async def test_a_deleted_partition_needs_no_marker() -> None:
+    life = Life()
+    producer = await life.new()
+    life.add(producer, 0, 1)
+    del life.metadata.topics["t"].partitions[1]
+    assert life.end(producer, True) == OK
+    assert [set(marker.partitions) for marker in life.markers] == [{T0}]
+    life.add(producer, 0)
+    del life.metadata.topics["t"]
+    assert life.end(producer, True) == OK
+
+
+@scenario
+async def test_before_the_controller_has_told_of_partitions_none_is_taken_for_deleted() -> None:
+    life = Life()
+    producer = await life.new()
+    life.add(producer, 0)
+    life.hold_markers = True
+    life.end(producer, True)
+    again = Life()
+    again.metadata.is_here.clear()
+    again.metadata.topics.clear()
+    life.disk.load(again)
+    again.advance(500)
+    assert again.known().state is State.PREPARE_COMMIT
+    assert again.queues.without_leader == 1
+    again.leaders("t", [HERE])
+    again.metadata.is_here.set()
+    again.advance(1000)
+    assert again.known().state is State.COMPLETE_COMMIT
+    assert again.queues.without_leader == 0
+
+
+class OtherBroker:
+    """A link that keeps its requests until they are answered."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[WriteTxnMarkersRequest, asyncio.Future[WriteTxnMarkersResponse]]] = []
+        self.closed = False
+
+    async def call(self, request: Any, *, timeout_ms: int) -> Any:
+        answer: asyncio.Future[WriteTxnMarkersResponse] = asyncio.get_running_loop().create_future()
+        self.asked.append((request, answer))
+        return await answer
+
+    def close(self) -> None:
+        self.closed = True
+
+    async def answer(self, code: ErrorCode | None) -> WriteTxnMarkersRequest:
+        """The oldest request; None: the connection breaks."""
+        await turns()
+        request, answer = self.asked.pop(0)
+        if code is None:
+            answer.set_exception(LinkError("it is gone"))
+        else:
+            answer.set_result(_answer(request, code))
+        await turns()
+        return request
+
+
+def _answer(request: WriteTxnMarkersRequest, code: ErrorCode) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(
+        markers=[
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
+                            for index in topic.partition_indexes
+                        ],
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker in request.markers
+        ]
+    )
+
+
+@scenario
+async def test_markers_for_another_broker_go_together() -> None:
+    other = OtherBroker()
+    life = Life(connect=lambda broker: other)
+    life.leaders("t", [HERE, ELSEWHERE, ELSEWHERE])
+    producers = {name: await life.new(name) for name in "abc"}
+    for name, producer in producers.items():
+        life.ask(AddPartitions(*producer, [T0, T1, TopicPartition("t", 2)], 0), name)
+        life.ask(End(*producer, True), name)
+    request = await other.answer(NONE)
+    assert {marker.producer_id for marker in request.markers} == {producer for producer, _ in producers.values()}
+    assert [sorted(topic.partition_indexes) for marker in request.markers for topic in marker.topics] == [[1, 2]] * 3
+    assert not other.asked
+    assert all(known.state is State.COMPLETE_COMMIT for known in life.machine.transactions.values())
+    life.queues.close()
+    assert other.closed
+
+
+@scenario
+async def test_one_request_at_a_time_is_on_its_way_to_a_broker() -> None:
+    other = OtherBroker()
+    life = Life(connect=lambda broker: other)
+    life.leaders("t", [ELSEWHERE])
+    for name in "ab":
+        producer = await life.new(name)
+        life.ask(AddPartitions(*producer, [T0], 0), name)
+        life.ask(End(*producer, True), name)
+        await turns()
+    assert len(other.asked) == 1
+    await other.answer(NONE)
+    assert len(other.asked) == 1
+    await other.answer(NONE)
+    assert life.known("b").state is State.COMPLETE_COMMIT
+
+
+@scenario
+async def test_a_broker_that_is_gone_is_waited_for_and_its_partitions_followed() -> None:
+    other = OtherBroker()
+    life = Life(connect=lambda broker: other)
+    life.leaders("t", [ELSEWHERE])
+    producer = await life.new()
+    life.add(producer, 0)
+    life.end(producer, True)
+    await other.answer(None)
+    assert life.known().state is State.PREPARE_COMMIT
+    life.leaders("t", [HERE])
+    life.advance(100)
+    assert life.known().state is State.COMPLETE_COMMIT
+    assert [marker.partitions for marker in life.markers] == [[T0]]
+
+
+@scenario
+async def test_an_answer_to_an_attempt_that_was_given_up_changes_nothing() -> None:
+    """Else it would end a later transaction of the same id (KAFKA-16352)."""
+    other = OtherBroker()
+    life = Life(connect=lambda broker: other)
+    life.leaders("t", [ELSEWHERE])
+    producer = await life.new()
+    life.add(producer, 0)
+    life.end(producer, True)
+    await turns()
+    life.machine.unloaded()
+    life.disk.load(life)
+    await turns()
+    assert len(other.asked) == 1
+    await other.answer(NONE)
+    assert life.known().state is State.PREPARE_COMMIT
+    await other.answer(NONE)
+    assert life.known().state is State.COMPLETE_COMMIT
+
+
+@scenario
+async def test_what_an_end_waits_for_is_logged() -> None:
+    life = Life()
+    producer = await life.new()
+    life.add(producer, 0)
+    life.leaders("t", [-1])
+    told: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("kafkad.txn.markers")
+    logger.addHandler(handler)
+    try:
+        life.end(producer, True)
+        life.advance(999)
+        assert not told
+        life.advance(5000)
+        assert told == ["transactional id a is to be committed, but cannot be yet: it waits for t-0 (without a leader)"]
+    finally:
+        logger.removeHandler(handler)
