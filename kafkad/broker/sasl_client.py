@@ -33,7 +33,7 @@ def login(config: Callable[[], Config], listener: str, clock: Clock, threads: Ex
             who = "the token"
             talk = shown(await _own_token(now, listener, module, threads, connection))
         elif module is None or module.username is None or module.password is None:
-            raise connection.error(f"is not logged in at: {where} has no username and password")
+            raise connection.error(f"cannot be logged in at: {where} has no username and password")
         else:
             who, talk = module.username, conversation(mechanism, module.username, module.password)
         shaken = await connection.ask(SaslHandshakeRequest(mechanism=mechanism), deadline_ms=deadline_ms)
@@ -97,4 +97,4 @@ async def _own_token(
     try:
         return await asyncio.get_running_loop().run_in_executor(threads, source.token)
     except NoToken as error:
-        raise connection.error(f"is not logged in at, for want of a token: {error}") from error
+        raise connection.error(f"cannot be logged in at without a token: {error}") from error

@@ -1,4 +1,5 @@
-"""What an issuer of tokens is asked, over HTTPS or by a file. These calls wait, so they belong into a thread."""
+"""Asks issuers of tokens for their keys and for tokens, over HTTPS or by a file. These calls block: call them in a
+thread."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ _TIMEOUT_S: Final = 10.0
 
 
 def checked(url: str) -> SplitResult:
-    """ValueError for what is neither a file's nor https."""
+    """The parts of a URL. ValueError for one that is neither https:// nor that of a file."""
     split = urlsplit(url)
     if (split.scheme == "file" and not split.netloc) or (split.scheme == "https" and split.netloc):
         return split
@@ -41,7 +42,7 @@ def answer_of(
 
 
 class _NoRedirect(HTTPRedirectHandler):
-    """Where a redirect leads nobody has configured."""
+    """Follows no redirects: where they lead was not configured."""
 
     def redirect_request(self, *_: Any) -> None:
         return None

@@ -1,6 +1,6 @@
 """The keys of an issuer of tokens, read from a file or over HTTPS: at the start, each hour, and when one is missing.
 
-They are read in a thread: no login waits for the issuer. While it cannot be reached the keys of before count on.
+They are read in a thread: no login waits for the issuer. While it cannot be reached, the keys read last stay in use.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kafkad.timers import Timers, sleep
 log = logging.getLogger(__name__)
 
 _SOONEST_MS: Final = 10_000
-"""Tokens with made-up key ids must not make this broker ask the issuer all the time."""
+"""The least time between two requests: tokens with made-up key ids must not make the broker ask all the time."""
 
 Read = Callable[[], bytes]
 
@@ -36,7 +36,7 @@ class JwksSettings(NamedTuple):
 
 
 class Jwks:
-    """`keys` are those that count now."""
+    """Keeps the keys of one issuer up to date, in `keys`."""
 
     def __init__(self, settings: JwksSettings, read: Read, threads: Executor, clock: Clock, timers: Timers) -> None:
         """`read` is called in one of `threads`."""
@@ -63,7 +63,7 @@ class Jwks:
             await asyncio.wait([self._task])
 
     def missed(self) -> None:
-        """A key that is not there was asked for: it may be new."""
+        """A key that is not among `keys` was asked for. It may be a new one."""
         self._wanted.set()
 
     async def _keep_reading(self) -> None:
@@ -105,7 +105,7 @@ class Jwks:
 
     def _failed(self, why: str) -> None:
         if self.failure != why:
-            still = f"the {len(self.keys)} keys of before count on" if self.keys else "nobody logs in by OAUTHBEARER"
+            still = f"the {len(self.keys)} keys of before are used" if self.keys else "nobody logs in by OAUTHBEARER"
             log.error("cannot read the keys of %s: %s; %s until they are there", self._settings.url, why, still)
         self.failure = why
 

@@ -172,7 +172,7 @@ def test_by_tokens_of_a_file(tmp_path: Path) -> None:
         host.settings |= tokens_of(issuer, "brokers")
         try:
             host.start(wait=False)
-            eventually(lambda: "for want of a token" in host.log, "that there is none")
+            eventually(lambda: "without a token" in host.log, "that there is none")
             file.write_text(issuer.token("broker", 600))
             host.wait_ready()
             produce_and_consume(host, "tokens")
