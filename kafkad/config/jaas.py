@@ -76,9 +76,17 @@ def _entry(module: _Token, tokens: Iterator[_Token]) -> LoginModule:
             return LoginModule(module.text or "", options)
         value = next(tokens, _END) if next(tokens, _END).sign == "=" else _END
         if value.text is None:
-            raise ValueError(f"Value not specified for key '{name.text or 'null'}' in JAAS config")
+            raise ValueError(_without_value(name.text or "null", len(options)))
         options[name.text or "null"] = value.text
     raise ValueError("JAAS config entry not terminated by semi-colon")
+
+
+def _without_value(name: str, before: int) -> str:
+    """In Kafka's words where the name is one of an option; else it may be the rest of a password behind a quote."""
+    if name.startswith(_USER) or name in ("username", "password", "null"):
+        return f"Value not specified for key '{name}' in JAAS config"
+    why = "quotes in a password need a backslash before them"
+    return f"Value not specified in JAAS config, behind {before} options: {why}"
 
 
 def _tokens(line: str) -> Iterator[_Token]:

@@ -50,6 +50,7 @@ def test_users_belong_to_one_listener_and_mechanism() -> None:
     [
         (f"{PLAIN} user_a=secret1", "not terminated by semi-colon"),
         (f'{SCRAM} user_a="secret1";', "ScramLoginModule does not belong to PLAIN"),
+        (f'{PLAIN} user_a="a"secret1";', "quotes in a password need a backslash before them"),
     ],
 )
 def test_a_line_that_is_wrong_is_named_without_its_passwords(line: str, text: str) -> None:
