@@ -140,7 +140,7 @@ class BrokerTls:
                 listener.warned = days
                 assert left is not None
                 log.warning(
-                    "listener %s: its certificate expires in %.1f days (%s)",
+                    "listener %s: its certificate expires in %.1f days (%s); write a new one over it",
                     name,
                     left.total_seconds() / 86_400,
                     listener.loaded.settings.keys,

@@ -27,7 +27,7 @@ _PLAN = (
 def create(session: Session, owner: str | None, renewer: tuple[str, ...], max_lifetime: str | None) -> int:
     """Create a delegation token.
 
-    To log in with the token, use its id and secret as user name and password with SCRAM.
+    To log in with the token, use its id and secret, which -o wide and json show, as user name and password with SCRAM.
 
     Example: kctl tokens create --renewer User:scheduler --max-lifetime 7d
     """
