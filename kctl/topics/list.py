@@ -83,10 +83,12 @@ def list_topics(session: Session, chosen: Choice, internal: bool, unhealthy: boo
     for name, topic in topics.items():
         row = _row(topic, sizes, configs.get(name, {}), with_config, deaf, capped)
         rows.append(row | _rest(topic, configs.get(name, {})) if is_whole else row)
+    healthy = 0
     if unhealthy:
+        healthy = sum(not _is_unhealthy(row) for row in rows)
         rows = [row for row in rows if _is_unhealthy(row)]
     columns = (*COLUMNS, *(Column(name, "A setting.", header=name) for name in with_config))
-    return answer(session, columns, rows, errors, text=lambda: _text(session, columns, rows))
+    return answer(session, columns, rows, errors, text=lambda: _text(session, columns, rows, healthy))
 
 
 Configs = dict[str, str | None]
@@ -172,12 +174,13 @@ def _number(text: str | None) -> int | None:
     return None if text is None else int(text)
 
 
-def _text(session: Session, columns: Sequence[Column], rows: Sequence[Row]) -> Iterator[str]:
+def _text(session: Session, columns: Sequence[Column], rows: Sequence[Row], healthy: int) -> Iterator[str]:
+    """`healthy` topics are left out of the rows."""
     settings = session.settings
     if rows:
         yield from Writer(settings, columns, Document(settings.command)).table(rows)
     if not settings.no_headers and settings.limit is None:
-        yield _summary(rows)
+        yield _summary(rows) if rows or not healthy else f"{counted(healthy, 'topic')}, none unhealthy"
 
 
 def _is_unhealthy(row: Row) -> bool:

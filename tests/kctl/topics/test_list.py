@@ -87,6 +87,7 @@ def test_settings_as_columns(on_broker: Kctl) -> None:
         0,
     )
     assert on_broker("topics", "list", "--unhealthy", "--match", "list-sett*", "-o", "name").out == ""
+    assert on_broker("topics", "list", "--unhealthy", "--match", "list-sett*").out == "1 topic, none unhealthy\n"
 
 
 class Silent:
