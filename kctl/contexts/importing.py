@@ -17,7 +17,7 @@ from kctl.reach.contexts_file import OTHERS, check_name
 from kctl.reach.properties import Translated, read, translate
 from kctl.reach.stores import check
 from kctl.settings import Settings
-from kctl.texts.output import Column, Document, Row, Writer, keep_writing
+from kctl.texts.output import Column, Document, Row, Writer, keep_writing, note
 
 COLUMNS = (
     Column("setting", "The setting's name in Kafka's clients."),
@@ -56,6 +56,8 @@ def import_properties(settings: Settings, file: str, name: str) -> int:
     save(settings, contexts.with_context(name, fields | others), f"context {name} is made of {file}")
     if is_new:
         undo_of_new(settings, name)
+    if "bootstrap" not in fields:
+        note(settings, f"it does not say where the brokers are: kctl contexts set {name} bootstrap=HOST:PORT")
     return Exit.DONE
 
 

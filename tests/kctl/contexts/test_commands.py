@@ -157,6 +157,12 @@ def test_import(kctl: Kctl, file: Path, tmp_path: Path, monkeypatch: pytest.Monk
     assert kctl("contexts", "import", "client.properties", "--name", "prod", "-y").code == Exit.DONE
 
 
+def test_import_of_a_file_that_names_no_broker(kctl: Kctl, file: Path, tmp_path: Path) -> None:
+    (tmp_path / "tool.properties").write_text("security.protocol=PLAINTEXT\n")
+    ran = kctl("contexts", "import", tmp_path / "tool.properties", "--name", "prod")
+    assert "it does not say where the brokers are: kctl contexts set prod bootstrap=HOST:PORT" in ran.err
+
+
 def test_import_of_a_java_store(kctl: Kctl, file: Path, tmp_path: Path) -> None:
     store = tmp_path / "trust.jks"
     store.write_bytes(b"\xfe\xed\xfe\xed")
