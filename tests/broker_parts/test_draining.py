@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 
 import pytest
 
@@ -20,25 +21,26 @@ class Broker:
 
     def __init__(self, clock: FakeClock, *answered_at: int, for_followers: bool) -> None:
         self._clock = clock
-        self._produces = [(at, object()) for at in answered_at]
+        self._produces = deque((at, object()) for at in answered_at)
         self._for_followers = for_followers
 
-    @property
-    def _left(self) -> list[object]:
-        return [produce for at, produce in self._produces if at > self._clock.monotonic_ms()]
+    def _left(self) -> deque[tuple[int, object]]:
+        while self._produces and self._produces[0][0] <= self._clock.monotonic_ms():
+            self._produces.popleft()
+        return self._produces
 
     @property
     def idle(self) -> bool:
-        return not self._left
+        return not self._left()
 
     @property
     def oldest_wait_for_followers(self) -> object | None:
-        return next(iter(self._left), None) if self._for_followers else None
+        return next((produce for _, produce in self._left()), None) if self._for_followers else None
 
     def close_quiet(self) -> int:
-        if self._left:
-            self._produces.append((self._produces[-1][0], object()))
-        return len(self._left)
+        if left := self._left():
+            left.append((left[-1][0], object()))
+        return len(left)
 
 
 def drained_in(*answered_at: int, for_followers: bool) -> float:
