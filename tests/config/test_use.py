@@ -1,7 +1,7 @@
 """The tables against the code: every name that is asked for is a setting."""
 
 import ast
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from kafkad.config import BROKER_SETTINGS
@@ -11,17 +11,17 @@ ACCESSORS = {"int", "long", "bool", "double", "str", "list", "value", "is_set"}
 ACCESSORS |= {"for_listener", "int_for_listener", "for_mechanism"}
 
 
-def modules() -> Iterator[ast.Module]:
-    for path in PACKAGE.rglob("*.py"):
-        if path.parent.name != "tables":
-            yield ast.parse(path.read_text())
+@cache
+def nodes() -> tuple[ast.AST, ...]:
+    """Of all modules but the tables themselves."""
+    modules = (ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py") if path.parent.name != "tables")
+    return tuple(node for module in modules for node in ast.walk(module) if isinstance(node, ast.Call | ast.Constant))
 
 
 def asked_for() -> set[str]:
     return {
         argument.value
-        for module in modules()
-        for call in ast.walk(module)
+        for call in nodes()
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in ACCESSORS
         for argument in call.args
         if isinstance(argument, ast.Constant) and isinstance(argument.value, str) and "." in argument.value
@@ -29,7 +29,7 @@ def asked_for() -> set[str]:
 
 
 def literals() -> set[object]:
-    return {node.value for module in modules() for node in ast.walk(module) if isinstance(node, ast.Constant)}
+    return {node.value for node in nodes() if isinstance(node, ast.Constant)}
 
 
 def test_every_setting_that_is_said_to_count_is_used() -> None:
