@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -329,12 +330,24 @@ STEPS: tuple[Step, ...] = (
 )
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck), phases=NO_SHRINKING)
-@given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 41)), min_size=100, max_size=300))
-def test_what_kafka_promises_holds_in_any_life(program: list[tuple[Step, int]]) -> None:
-    model = Model()
-    for step, number in program:
-        step(model, number)
-        model.receive()
-        model.check()
-    model.end()
+_FEW = settings(max_examples=40, suppress_health_check=list(HealthCheck), phases=NO_SHRINKING)
+BUDGETS = [
+    pytest.param(_FEW, id="few"),
+    pytest.param(settings(_FEW, max_examples=2000, derandomize=False), id="many", marks=pytest.mark.long),
+]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("budget", BUDGETS)
+def test_what_kafka_promises_holds_in_any_life(budget: settings) -> None:
+    @budget
+    @given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 41)), min_size=100, max_size=300))
+    def live(program: list[tuple[Step, int]]) -> None:
+        model = Model()
+        for step, number in program:
+            step(model, number)
+            model.receive()
+            model.check()
+        model.end()
+
+    live()
