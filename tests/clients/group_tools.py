@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.clients.asker import Asker
 from tests.clients.members import assignment, group_of
-from tests.clients.tools import Outcome, Step, run
+from tests.clients.tools import Outcome, Run, Step
 
 SESSION_MS = 1_200_000
 """Of the member that does not send heartbeats while the tools look at its group."""
@@ -124,7 +124,7 @@ KAFKA_4_SAYS = {
 GROUP_SESSION = [*CONSUMERS, *AT_REST, *IN_USE, *AT_THE_END]
 
 
-def run_group_session(version: str, bootstrap: str, directory: Path) -> dict[str, Outcome]:
+def run_group_session(run: Run, bootstrap: str, directory: Path) -> dict[str, Outcome]:
     asker = Asker(int(bootstrap.rpartition(":")[2]))
     for topic in ("g1", "g2"):
         asker.create(topic, retention_ms="-1")  # its records are of 2023
@@ -132,7 +132,7 @@ def run_group_session(version: str, bootstrap: str, directory: Path) -> dict[str
     (directory / "groups.csv").write_text('"c1","g1",0,3\n"c2","g2",0,2\n')
 
     def run_all(steps: list[Step]) -> dict[str, Outcome]:
-        return {step.name: run(step, version, bootstrap, directory) for step in steps}
+        return {step.name: run(step, bootstrap, directory) for step in steps}
 
     with contextlib.closing(asker.client):
         found = run_all([*CONSUMERS, *AT_REST])

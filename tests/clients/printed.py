@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.clients.conftest import SETTINGS
 from tests.clients.group_tools import run_group_session
-from tests.clients.tools import Outcome, run_session
+from tests.clients.tools import Outcome, Run, Step, run, run_session
 from tests.oracle.kafka import VERSIONS, Kafka
 
 FILE = Path(__file__).with_name("printed.jsonl")
@@ -24,14 +24,19 @@ Session = dict[str, Outcome]
 """Step → what it printed."""
 
 
-def run(release: str, bootstrap: str, directory: Path) -> Session:
-    """The whole session with the tools of one release, at the broker of this address."""
-    return run_session(release, bootstrap, directory) | run_group_session(release, bootstrap, directory)
+def run_all(run: Run, bootstrap: str, directory: Path) -> Session:
+    """The whole session at the broker of this address."""
+    return run_session(run, bootstrap, directory) | run_group_session(run, bootstrap, directory)
 
 
 def at_kafka(release: str, directory: Path) -> Session:
+    """Each step in a process of its own, as users do."""
+
+    def in_process(step: Step, bootstrap: str, directory: Path) -> Outcome:
+        return run(step, release, bootstrap, directory)
+
     with Kafka("3.9", settings=SETTINGS, heap="512m") as kafka:
-        return run(release, kafka.bootstrap, directory)
+        return run_all(in_process, kafka.bootstrap, directory)
 
 
 def load() -> dict[str, Session]:

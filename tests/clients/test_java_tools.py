@@ -12,6 +12,7 @@ from tests.broker import KafkadProcess
 from tests.clients import printed
 from tests.clients.conftest import SETTINGS
 from tests.clients.group_tools import GROUP_SESSION, KAFKA_4_SAYS
+from tests.clients.one_jvm import Tools
 from tests.clients.tools import SESSION
 from tests.oracle.kafka import VERSIONS, missing
 
@@ -27,8 +28,8 @@ def at_kafkad(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], print
     @functools.cache
     def run(release: str) -> printed.Session:
         directory = tmp_path_factory.mktemp("tools")
-        with KafkadProcess(directory / "kafkad", SETTINGS) as kafkad:
-            return printed.run(release, kafkad.bootstrap, directory)
+        with KafkadProcess(directory / "kafkad", SETTINGS) as kafkad, Tools(release) as tools:
+            return printed.run_all(tools.run, kafkad.bootstrap, directory)
 
     return run
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,9 +26,9 @@ class Step:
     words: str
     stdin: str = ""
 
-    def command(self, version: str, bootstrap: str, directory: Path) -> list[str]:
+    def arguments(self, bootstrap: str, directory: Path) -> list[str]:
         words = self.words if "{bootstrap}" in self.words else f"--bootstrap-server {{bootstrap}} {self.words}"
-        return tool(version, self.tool, *words.format(bootstrap=bootstrap, dir=directory).split())
+        return words.format(bootstrap=bootstrap, dir=directory).split()
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,17 +159,23 @@ def write_files(directory: Path) -> None:
 
 
 def run(step: Step, version: str, bootstrap: str, directory: Path) -> Outcome:
-    command = step.command(version, bootstrap, directory)
+    """In a process of its own, as users do."""
+    command = tool(version, step.tool, *step.arguments(bootstrap, directory))
     done = subprocess.run(command, input=step.stdin, capture_output=True, text=True, timeout=SECONDS, check=False)
     return Outcome(done.returncode, normalised(done.stdout), normalised(done.stderr))
 
 
-def run_session(version: str, bootstrap: str, directory: Path) -> dict[str, Outcome]:
+Run = Callable[[Step, str, Path], Outcome]
+"""A step at the broker of this address, with this directory."""
+
+
+def run_session(run: Run, bootstrap: str, directory: Path) -> dict[str, Outcome]:
     write_files(directory)
-    return {step.name: run(step, version, bootstrap, directory) for step in SESSION}
+    return {step.name: run(step, bootstrap, directory) for step in SESSION}
 
 
 NORMAL = [
+    (re.compile(r"\badminclient-\d+"), "adminclient-1"),  # each JVM counts its clients
     # A broker that answers DescribeTopicPartitions has an (empty) list where Kafka 3.9 with ZooKeeper has nothing to say.
     (re.compile(r"Elr: (N/A)?\tLastKnownElr:( N/A)?"), "Elr: NONE"),
     (re.compile(r"^  kafkad\..*\n", re.M), ""),

@@ -189,11 +189,15 @@ def _load_classes(version: str) -> None:
 
 def tool(version: str, name: str, *arguments: str, archived: bool = True) -> list[str]:
     """The command line of one of Kafka's own tools; without the archive it costs what it costs users."""
-    main = MOVED.get(version, {}).get(name, TOOLS.get(name, name))
     quick = ["-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
     if name.endswith("-perf"):
         quick = ["-Xms512m", "-Xmx512m", "-XX:+UseG1GC"]
-    return java(version, main, *arguments, options=quick, archived=archived)
+    return java(version, main_class(version, name), *arguments, options=quick, archived=archived)
+
+
+def main_class(version: str, tool: str) -> str:
+    """Of a tool, or of the class that was named instead."""
+    return MOVED.get(version, {}).get(tool, TOOLS.get(tool, tool))
 
 
 def free_port() -> int:
