@@ -3,6 +3,9 @@ BIN := .venv/bin
 PY := $(BIN)/python
 INSTALLED := .venv/.installed
 
+# Thousands of processes would compile the same modules, each for itself.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: man deb lock audit run cluster sim test test-slow test-rest test-long test-all compatibility check fmt docs bench bench-cluster bench-txn bench-tls bench-quotas spark test-spark bench-spark
 
 .venv/bin/python:

@@ -51,6 +51,15 @@ def test_spark_comes_after_the_broker_and_leaves_its_extras(clone: Path) -> None
     assert "pip install" not in make(clone, "run")
 
 
+def test_modules_are_compiled_once_for_all_processes(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the user has set for others."""
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    (clone / ".venv/bin/python").write_text('#!/bin/sh\necho "forbids it: ${PYTHONDONTWRITEBYTECODE-no}"\n')
+    said = make(clone, "test")
+    assert "forbids it: no" in said
+    assert "forbids it: 1" not in said
+
+
 def test_what_jobs_create_is_ignored_by_git() -> None:
     created = [".etl/j/job.json", ".orders-etl-staging/j", "data/orders/day=1/x.parquet", "orders.db", "events.db"]
     done = subprocess.run(["git", "check-ignore", *created], cwd=ROOT, capture_output=True, text=True)
