@@ -24,6 +24,7 @@ from kctl.groups.recent_commits import Recent, recent
 from kctl.partitions.throttle import Throttles, throttles
 from kctl.reach.log_dirs import LogDir
 from kctl.reach.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt, offsets_at
+from kctl.reach.stores import tls_context
 from kctl.txns.hanging import find_hanging
 from kctl.txns.lingering import Lingering, open_transactions
 
@@ -119,7 +120,7 @@ def gather(session: Session, needs: Collection[str], now_ms: int) -> Facts:
     if SETTINGS in needs or BROKER_SETTINGS in needs:
         facts = _with_settings(session, facts, answering)
     if HEALTH in needs:
-        facts = _with_health(facts)
+        facts = _with_health(session, facts)
     if GROUPS in needs:
         facts = _with_groups(session, facts)
     if RETENTION in needs:
@@ -173,19 +174,19 @@ def _with_settings(session: Session, facts: Facts, answering: Iterable[int]) -> 
     )
 
 
-def _with_health(facts: Facts) -> Facts:
+def _with_health(session: Session, facts: Facts) -> Facts:
     """Brokers that have `http.listener`, a setting of kafkad, are asked there; others have nothing to say."""
     found: dict[int, HealthReport] = {}
     unseen = []
     for broker in facts.brokers:
         setting = facts.broker_settings.get(broker.id, {}).get("http.listener")
-        where = listener_of(setting, broker.host or "")
-        if where is None:
+        listener = listener_of(setting, broker.host or "")
+        if listener is None:
             continue
         try:
-            found[broker.id] = health_report(*where)
+            found[broker.id] = health_report(listener, lambda: tls_context(session.access))
         except OSError as error:
-            what = f"broker {broker.id} cannot be asked how it is at http://{where[0]}:{where[1]}/health"
+            what = f"broker {broker.id} cannot be asked how it is at {listener}/health"
             unseen.append(KctlError(f"{what}: {error}"))
     return facts._replace(health=found).without(HEALTH, unseen)
 

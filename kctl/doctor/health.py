@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from http.client import HTTPConnection, HTTPException
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 _DAMAGED, _EXPOSED = "damaged: ", "exposed: "
 _TIMEOUT_S = 3.0
 _ANY = ("", "0.0.0.0", "::", "[::]")
 
 
-def listener_of(setting: str | None, broker_host: str) -> tuple[str, int] | None:
+class HttpListener(NamedTuple):
+    """Where a kafkad broker answers HTTP."""
+
+    host: str
+    port: int
+    over_tls: bool = False
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.over_tls else 'http'}://{host}:{self.port}"
+
+
+def listener_of(setting: str | None, broker_host: str) -> HttpListener | None:
     """The address to ask, from the setting http.listener; the broker's own host if it listens on all interfaces."""
-    text = (setting or "").removeprefix("http://").rstrip("/")
-    host, colon, port = text.rpartition(":")
+    text = (setting or "").rstrip("/")
+    host, colon, port = text.removeprefix("https://").removeprefix("http://").rpartition(":")
     if not colon or not port.isdigit():
         return None
-    return (broker_host if host in _ANY else host.strip("[]")), int(port)
+    return HttpListener(broker_host if host in _ANY else host.strip("[]"), int(port), text.startswith("https://"))
 
 
 class HealthReport(NamedTuple):
@@ -28,9 +44,9 @@ class HealthReport(NamedTuple):
     """Listeners without TLS that other machines can reach."""
 
 
-def health_report(host: str, port: int) -> HealthReport:
-    """Asks the broker. OSError when it cannot be reached."""
-    connection = HTTPConnection(host, port, timeout=_TIMEOUT_S)
+def health_report(listener: HttpListener, tls: Callable[[], SSLContext]) -> HealthReport:
+    """Asks the broker. OSError when it cannot be reached, or not be trusted by `tls`."""
+    connection = _connection(listener, tls)
     try:
         connection.request("GET", "/health")
         lines = connection.getresponse().read().decode("utf-8", "replace").splitlines()
@@ -42,3 +58,11 @@ def health_report(host: str, port: int) -> HealthReport:
         tuple(line.removeprefix(kind) for line in lines if line.startswith(kind)) for kind in (_DAMAGED, _EXPOSED)
     )
     return HealthReport(damaged, exposed)
+
+
+def _connection(listener: HttpListener, tls: Callable[[], SSLContext]) -> HTTPConnection:
+    if not listener.over_tls:
+        return HTTPConnection(listener.host, listener.port, timeout=_TIMEOUT_S)
+    from http.client import HTTPSConnection
+
+    return HTTPSConnection(listener.host, listener.port, timeout=_TIMEOUT_S, context=tls())

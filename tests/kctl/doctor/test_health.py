@@ -1,0 +1,72 @@
+"""What brokers report at /health: over HTTP, and over TLS by the certificates that kctl trusts."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from kctl.doctor.health import HealthReport, HttpListener, health_report, listener_of
+from tests.certificates import Authority, client_context, server_context
+
+AUTHORITY = Authority()
+REPORT = "running\ndamaged: t-0: cut\nexposed: listener A is PLAINTEXT\n"
+
+
+class Health(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/health" else 404)
+        self.end_headers()
+        self.wfile.write(REPORT.encode())
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@contextmanager
+def broker(tls: ssl.SSLContext | None = None) -> Iterator[HttpListener]:
+    server = HTTPServer(("127.0.0.1", 0), Health)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    thread = Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield HttpListener("localhost", server.server_port, tls is not None)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize(
+    "setting, listener",
+    [
+        ("127.0.0.1:9404", "http://127.0.0.1:9404"),
+        ("http://:9404/", "http://b1:9404"),
+        ("https://0.0.0.0:9404", "https://b1:9404"),
+        ("https://[::1]:9404", "https://[::1]:9404"),
+        (None, None),
+        ("9404", None),
+    ],
+)
+def test_where_a_broker_is_asked(setting: str | None, listener: str | None) -> None:
+    found = listener_of(setting, "b1")
+    assert (None if found is None else str(found)) == listener
+
+
+def test_a_report_over_http() -> None:
+    with broker() as listener:
+        report = health_report(listener, ssl.create_default_context)
+    assert report == HealthReport(("t-0: cut",), ("listener A is PLAINTEXT",))
+
+
+def test_a_report_over_tls(tmp_path: Path) -> None:
+    with broker(server_context(AUTHORITY.issue(names=["localhost"]), tmp_path)) as listener:
+        assert health_report(listener, lambda: client_context(AUTHORITY)).damaged == ("t-0: cut",)
+        with pytest.raises(OSError, match="certificate verify failed"):
+            health_report(listener, lambda: client_context(Authority("another")))
