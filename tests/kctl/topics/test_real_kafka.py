@@ -215,6 +215,8 @@ def test_one_broker_down(on_three: Kctl, three: Three, filled: str, request: pyt
     create(on_three, "real-stricter", "--replicas", "0=1,2,3", "--config", "min.insync.replicas=3")
     request.getfixturevalue("without_broker_3")
     until(lambda: "broker 3 is down" in on_three("topics", "describe", "real-strict").out, "broker 3 is gone", 60)
+    stricter = ("topics", "describe", "real-stricter")
+    until(lambda: "2 in sync" in on_three(*stricter).out, "it has left the last partition's ISR", 60)
     strict = on_three("topics", "describe", "real-strict")
     assert strict.code == Exit.DONE
     assert "writes continue (2 in sync, 2 needed)" in strict.out
@@ -222,7 +224,7 @@ def test_one_broker_down(on_three: Kctl, three: Three, filled: str, request: pyt
     assert {row["topic"]: row["under_min_isr"] for row in items(below)} == {"real-strict": 0, "real-stricter": 1}
     told = kafka(three, "topics", "--describe", "--under-min-isr-partitions")
     assert "real-stricter" in told and "real-strict\t" not in told
-    assert "writes with acks=all fail (2 in sync, 3 needed)" in on_three("topics", "describe", "real-stricter").out
+    assert "writes with acks=all fail (2 in sync, 3 needed)" in on_three(*stricter).out
     brokers = items(on_three("brokers", "list", "-o", "json"))
     assert [(row["id"], row["state"]) for row in brokers] == [(1, "ok"), (2, "ok"), (3, "down")]
     refused = on_three("topics", "create", "real-no", "-p", 1, "-r", 3, "-y")
