@@ -56,11 +56,12 @@ def wait(done: Callable[[], bool], what: str) -> None:
 class Worker:
     """A process; a context manager that leaves none behind."""
 
-    def __init__(self, bootstrap: str, scratch: Path, name: str) -> None:
+    def __init__(self, bootstrap: str, scratch: Path, name: str, more: Mapping[str, str] | None = None) -> None:
         self.port = free_port()
         self._log = scratch / f"{name}.log"
         properties = scratch / f"{name}.properties"
-        settings = SETTINGS | {"bootstrap.servers": bootstrap, "listeners": f"http://127.0.0.1:{self.port}"}
+        own = {"bootstrap.servers": bootstrap, "listeners": f"http://127.0.0.1:{self.port}"}
+        settings = SETTINGS | own | dict(more or {})
         properties.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         with self._log.open("ab") as log:
             command = tool("3.9", "connect-distributed", str(properties))

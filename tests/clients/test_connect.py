@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from tests.broker import KafkadProcess
@@ -52,11 +53,11 @@ class Lines:
         self._from.touch()
         self._to.touch()
 
-    def connect(self, worker: Worker) -> None:
+    def connect(self, worker: Worker, **more: str) -> None:
+        """`more` is for the source."""
         package = "org.apache.kafka.connect.file.FileStream"
-        worker.create(
-            SOURCE, **{"connector.class": f"{package}SourceConnector", "file": str(self._from), "topic": "lines"}
-        )
+        source = {"connector.class": f"{package}SourceConnector", "file": str(self._from), "topic": "lines"}
+        worker.create(SOURCE, **source, **more)
         sink = {
             "connector.class": f"{package}SinkConnector",
             "file": str(self._to),
@@ -65,12 +66,15 @@ class Lines:
         }
         worker.create(SINK, **sink)
 
-    def pass_through(self, name: str, count: int = 100) -> None:
-        """Returns when these lines, and all before them, have come out."""
+    def write(self, name: str, count: int) -> None:
         lines = [f"{name} {number}" for number in range(count)]
         self.written.update(lines)
         with self._from.open("a") as file:
             file.writelines(f"{line}\n" for line in lines)
+
+    def pass_through(self, name: str, count: int = 100) -> None:
+        """Returns when these lines, and all before them, have come out."""
+        self.write(name, count)
         wait(lambda: set(self._to.read_text().splitlines()) == self.written, f"lines {name}")
 
 
@@ -82,6 +86,50 @@ def policies(bootstrap: str) -> list[str]:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topics = [ConfigResource(ResourceType.TOPIC, f"connect-{store}") for store in STORES]
     return [found.result(30)["cleanup.policy"].value for found in admin.describe_configs(topics).values()]
+
+
+def committed(bootstrap: str, count: int) -> list[str]:
+    """The lines in the topic that a reader of committed records finds, up to its end."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers", "isolation.level": "read_committed"})
+    places = [TopicPartition("lines", index, 0) for index in range(2)]
+    consumer.assign(places)
+    ends = {place.partition: consumer.get_watermark_offsets(place, 30)[1] for place in places}
+    found: list[str] = []
+    wait(lambda: bool(found.extend(lines(consumer))) or len(found) >= count, f"{count} lines in the topic")
+    while any(at.offset < ends[at.partition] for at in consumer.position(places)):
+        found.extend(lines(consumer))
+    consumer.close()
+    return found
+
+
+def lines(consumer: Consumer) -> list[str]:
+    return [(one.value() or b"").decode() for one in consumer.consume(1_000, 1) if one.error() is None]
+
+
+@pytest.mark.long
+def test_an_exactly_once_source(broker: KafkadProcess | Kafka, tmp_path: Path) -> None:
+    """What it reads and how far it has read are written in one transaction; workers fence each other."""
+    once = {"exactly.once.source.support": "enabled"}
+    passing = Lines(tmp_path)
+    with Worker(broker.bootstrap, tmp_path, "first", once) as first:
+        wait(lambda: first.ask("/connectors") == [], "first worker")
+        passing.connect(first, **{"exactly.once.support": "required"})
+        passing.pass_through("alone")
+        with Worker(broker.bootstrap, tmp_path, "second", once) as second:
+            wait(lambda: set(second.ask("/connectors")) == {SOURCE, SINK}, "second worker")
+            runs_on(second, 2)
+            for number in range(3):
+                passing.write(f"before crash {number}", 1_000)
+                crash(broker)
+                passing.pass_through(f"after crash {number}")
+            passing.write("before a worker dies", 1_000)
+            second.kill()
+            passing.pass_through("after a worker died")
+        passing.write("before the other one dies", 1_000)
+        first.kill()
+    with Worker(broker.bootstrap, tmp_path, "third", once):
+        passing.pass_through("in the end")
+    assert sorted(committed(broker.bootstrap, len(passing.written))) == sorted(passing.written)
 
 
 @pytest.mark.client("Kafka Connect 3.9", "two workers, while they and the broker are killed")
