@@ -96,7 +96,7 @@ def change_settings(session: Session, resources: Sequence[Resource], changes: Se
     return change.done(
         errors=list(refused.values()),
         verified="read back",
-        seen=lambda: is_so(session, [row for resource in made for row in rows[resource]], made),
+        seen=lambda: is_so(session, [row for resource in made for row in rows[resource]], made, changes),
         undo=undo_command({resource: found[resource] for resource in made}, changes),
     )
 
@@ -126,7 +126,7 @@ def plan(resource: Resource, entries: Sequence[Entry], changes: Sequence[Assignm
         old = entry.value if entry else None
         new = default_of(entry) if change.operation == DELETE else result(old, change)
         is_own = entry is not None and entry.source == _own(resource)
-        secret = bool(entry and entry.sensitive)
+        secret = is_secret(change.name, known)
         said = "default" if new is None else with_meaning(change.name, new)
         rows.append(
             {
@@ -144,6 +144,13 @@ def plan(resource: Resource, entries: Sequence[Entry], changes: Sequence[Assignm
     return rows
 
 
+def is_secret(name: str, known: Mapping[str, Entry]) -> bool:
+    """Whether its value must not be shown; a listener's own password is described only once it is set."""
+    if name in known:
+        return known[name].sensitive
+    return any(entry.sensitive and name.endswith(f".{entry.name}") for entry in known.values())
+
+
 def default_of(entry: Entry | None) -> str | None:
     """The value that a setting falls back to: that of the next place that sets it."""
     if entry is None:
@@ -154,14 +161,19 @@ def default_of(entry: Entry | None) -> str | None:
     return below[0] if below else None
 
 
-def is_so(session: Session, rows: Sequence[Row], resources: Sequence[Resource]) -> bool:
-    """True if the settings read back as planned."""
+def is_so(session: Session, rows: Sequence[Row], resources: Sequence[Resource], changes: Sequence[Assignment]) -> bool:
+    """True if the settings read back as planned. Those of a listener are not described once they are unset."""
     found, _ = described(session, resources)
     now = {(str(resource), entry.name): entry.value for resource, entries in found.items() for entry in entries}
-    return all(
-        row["new"] is None or row["new"] == "(hidden, new)" or now.get((row["resource"], row["name"])) == row["new"]
-        for row in rows
-    )
+    unset = {change.name for change in changes if change.operation == DELETE}
+
+    def matches(row: Row) -> bool:
+        where = row["resource"], row["name"]
+        if row["new"] in (None, "(hidden, new)") or (row["name"] in unset and where not in now):
+            return True
+        return bool(now.get(where) == row["new"])
+
+    return all(map(matches, rows))
 
 
 def undo_command(before: Mapping[Resource, Sequence[Entry]], changes: Sequence[Assignment]) -> str:

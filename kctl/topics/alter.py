@@ -77,7 +77,7 @@ def alter(
     return change.done(
         errors=[*failed.values(), *refused.values()],
         verified="read back",
-        seen=lambda: have_grown(session, growing) and is_so(session, rows, made),
+        seen=lambda: have_grown(session, growing) and is_so(session, rows, made, changes),
         undo=undo_command({resource: found[resource] for resource in made}, changes),
     )
 

@@ -7,9 +7,10 @@ from pathlib import Path
 import click
 import pytest
 
-from kctl.configs.change import set_configs
+from kctl.configs.change import plan, set_configs
 from kctl.configs.naming import resources_and_settings
-from kctl.configs.resources import Resource, parse_resource
+from kctl.configs.resources import Entry, Resource, parse_resource
+from kctl.configs.values import parse_assignments
 from kctl.errors import Exit, KctlError
 from tests.kctl.conftest import Kctl
 
@@ -163,3 +164,20 @@ def test_completes_kinds_names_and_settings(monkeypatch: pytest.MonkeyPatch) -> 
     assert resources_and_settings(context, parameter, "user/a") == []
     context.params["words"] = ("topic/orders",)
     assert resources_and_settings(context, parameter, "ret") == ["retention.ms"]
+
+
+@pytest.mark.parametrize("name", ["ssl.keystore.password", "listener.name.external.ssl.keystore.password"])
+def test_a_password_is_not_shown_before_it_is_set_either(name: str) -> None:
+    entries = [Entry("ssl.keystore.password", None, "default", True, False, sensitive=True)]
+    (row,) = plan(parse_resource("broker/1"), entries, parse_assignments([f"{name}=s3cr3t"]))
+    assert "s3cr3t" not in str(row)
+    assert row["changes"]
+
+
+def test_a_setting_of_a_listener_that_is_unset_reads_back(on_broker: Kctl) -> None:
+    """It is not described any more then; what it falls back to is that without the listener."""
+    name = "listener.name.plaintext.max.connections"
+    (broker,) = [item["id"] for item in json.loads(on_broker("brokers", "list", "-o", "json").out)["items"]]
+    assert "verified" in on_broker("configs", "set", f"broker/{broker}", f"{name}=1000", "-y").err
+    ran = on_broker("configs", "unset", f"broker/{broker}", name, "-y")
+    assert (ran.code, "verified: read back" in ran.err) == (Exit.DONE, True), ran.err
