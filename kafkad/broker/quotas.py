@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 from kafkad.api.dispatch import Dispatcher
 from kafkad.api.throttling import Throttling
 from kafkad.clock import Clock
-from kafkad.cluster.entities import EntityConfigs
+from kafkad.cluster.entities import EntityConfigs, Overrides
 from kafkad.config import INT_MAX, Config
 from kafkad.metrics import GAUGE, Family, Labels
+from kafkad.model import Entity
 from kafkad.net.server import Server
 
 if TYPE_CHECKING:
+    from kafkad.broker.address_quotas import AddressRates
     from kafkad.security.quotas.clients import ClientQuotas
     from kafkad.security.quotas.connections import Rates
     from kafkad.security.quotas.rate import Windows
@@ -40,19 +42,35 @@ class QuotasInForce:
         self._clock = clock
         self.clients: ClientQuotas | None = None
         self._rates: Rates | None = None
+        self._addresses: AddressRates | None = None
 
     def follow(self) -> None:
-        self._entities.listen(lambda entity, overrides: self._changed())
-        self._changed()
+        self._entities.listen(self._changed)
+        for entity, overrides in self._entities.all.items():
+            self._keep_rate(entity, overrides)
+        self._hold_clients()
+        self._pace()
 
     def settings_changed(self) -> None:
         if self.clients is not None:
             self.clients.resize(*self._windows())
         self._pace()
 
-    def _changed(self) -> None:
-        self._hold_clients()
-        self._pace()
+    def _changed(self, entity: Entity, overrides: Overrides) -> None:
+        if entity.ip is None:
+            self._hold_clients()
+        else:
+            self._keep_rate(entity, overrides)
+            self._pace()
+
+    def _keep_rate(self, entity: Entity, overrides: Overrides) -> None:
+        if entity.ip is None:
+            return
+        if self._addresses is None:
+            from kafkad.broker.address_quotas import AddressRates
+
+            self._addresses = AddressRates(self._pace)
+        self._addresses.put(entity, overrides)
 
     def _hold_clients(self) -> None:
         if self.clients is None:
@@ -69,21 +87,18 @@ class QuotasInForce:
 
     def _pace(self) -> None:
         """What came before still counts where no rate has changed."""
-        of_addresses = {entity: overrides for entity, overrides in self._entities.all.items() if entity.ip is not None}
         broker, listeners = self._configured_rates()
-        if not of_addresses and broker is None and not listeners:
+        if self._addresses is None and broker is None and not listeners:
             self._rates = self._server.pace = None
             return
-        from kafkad.broker.address_quotas import by_address
         from kafkad.security.quotas.connections import ConnectionRates, Rates
 
         config = self._config()
-        addresses, others = by_address(of_addresses)
         rates = Rates(
             broker=broker,
             listeners=listeners,
-            addresses=addresses,
-            other_addresses=others,
+            addresses={} if self._addresses is None else self._addresses.by_address(),
+            other_addresses=None if self._addresses is None else self._addresses.others,
             exempt=config.inter_broker_listener if len(config.listeners) > 1 else "",
         )
         if rates != self._rates:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,10 @@ from kafkad.api.routes import BETWEEN_BROKERS
 from kafkad.api.throttling import Throttling
 from kafkad.errors import ErrorCode
 from kafkad.model import DEFAULT, Entity
+from kafkad.net.server import Server
 from kafkad.security.authorizer import Principal
 from kafkad.security.quotas.clients import ClientQuotas
+from kafkad.security.quotas.connections import ConnectionRates
 from kafkad.security.quotas.levels import Overrides
 from kafkad.security.quotas.rate import Windows
 from kafkad.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
@@ -383,6 +386,7 @@ def test_rates_of_connections_are_those_of_settings_and_addresses(tmp_path: Path
             entity = Entity(ip=name)
             broker.run(broker.context.entity_alterer.change(entity, lambda before: {"connection_creation_rate": "1"}))
             broker.run(broker.configs.catch_up())
+            broker.run_until(lambda: has_rate(server))
             held = [server.pace.hold_ms("OUTSIDE", "127.0.0.1", 0) > 0 for _ in range(11)]
             assert held == [False] * 10 + [True]
             assert server.pace.hold_ms("PLAINTEXT", "127.0.0.1", 0) == 0, "other brokers come there"
@@ -391,6 +395,34 @@ def test_rates_of_connections_are_those_of_settings_and_addresses(tmp_path: Path
             assert server.pace.hold_ms("OUTSIDE", "127.0.0.1", 0) == 0
     finally:
         broker.stop()
+
+
+def has_rate(server: Server) -> bool:
+    return isinstance(server.pace, ConnectionRates) and "127.0.0.1" in server.pace._rates.addresses
+
+
+def test_names_are_looked_up_once_and_nobody_waits_for_that(broker: OneBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    server, known, asked = broker.parts.platform.server, threading.Event(), []
+
+    def look_up(host: str, *arguments: object, **named: object) -> list[Any]:
+        asked.append(host)
+        known.wait(20)
+        return [(0, 0, 0, "", ("127.0.0.1", 0))]
+
+    monkeypatch.setattr("kafkad.broker.address_quotas.socket.getaddrinfo", look_up)
+    alter = broker.context.entity_alterer
+    broker.run(alter.change(Entity(ip="slow"), lambda before: {"connection_creation_rate": "1"}))
+    broker.run(broker.configs.catch_up())
+    assert not has_rate(server)
+    known.set()
+    broker.run_until(lambda: has_rate(server))
+    pace = server.pace
+    for entity in (Entity(user="alice"), Entity(ip="10.0.0.1")):
+        broker.run(alter.change(entity, lambda before: {"connection_creation_rate": "2"}))
+        broker.run(broker.configs.catch_up())
+        assert (server.pace is pace) is (entity.ip is None)
+    assert has_rate(server)
+    assert asked == ["slow"]
 
 
 def test_a_broker_without_rates_has_no_pace(broker: OneBroker) -> None:
