@@ -18,7 +18,11 @@ class Login(NamedTuple):
 
 
 class LoginFailed(Exception):
-    """The text is for the client; without one it is told that its credentials are invalid."""
+    """The text is for the client; without one it is told that its credentials are invalid. `reason` is for the log."""
+
+    def __init__(self, text: str = "", reason: str = "") -> None:
+        super().__init__(text)
+        self.reason = reason
 
 
 class Mechanism(Protocol):

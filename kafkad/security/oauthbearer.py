@@ -25,7 +25,7 @@ class OAuthBearer:
 
     def respond(self, message: bytes) -> bytes | Login:
         if self._refused is not None:
-            raise LoginFailed(_REFUSAL)
+            raise LoginFailed(_REFUSAL, reason=f"its token is refused: {self._refused}")
         acts_as, token = _read(message)
         try:
             bearer = self._verify(token)

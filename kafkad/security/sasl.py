@@ -151,7 +151,7 @@ class Conversation:
         except LoginFailed as failure:
             text = str(failure) or self._invalid
             answer = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=text)
-            return Refused(encode_response(key, version, correlation_id, answer), text)
+            return Refused(encode_response(key, version, correlation_id, answer), failure.reason or text)
         if isinstance(done, bytes):
             return encode_response(key, version, correlation_id, SaslAuthenticateResponse(auth_bytes=done))
         lifetime_ms = self._lifetime_of(done)
@@ -162,7 +162,7 @@ class Conversation:
         try:
             done = self._respond(message)
         except LoginFailed as failure:
-            return Refused(None, str(failure) or self._invalid)
+            return Refused(None, failure.reason or str(failure) or self._invalid)
         if isinstance(done, bytes):
             return _sized(done)
         return self._logged_in(_sized(done.last), done, self._lifetime_of(done))

@@ -203,8 +203,9 @@ def test_what_kafka_was_sent() -> None:
     assert begun.respond(good) == Login("oauser", ends_ms=1_795_380_278_266)
     refused = OAuthBearer(UnsecuredTokens(Expected(skew_ms=0), lambda: at_ms))
     assert refused.respond(expired) == b'{"status":"invalid_token"}'
-    with pytest.raises(LoginFailed, match=r'^{"status":"invalid_token"}$'):
+    with pytest.raises(LoginFailed, match=r'^{"status":"invalid_token"}$') as caught:
         refused.respond(b"\x01")
+    assert caught.value.reason == "its token is refused: it has expired"
 
 
 def test_a_good_token_after_a_bad_one_comes_too_late() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kafkad.security.mechanism import Login, Mechanism, Mechanisms
+from kafkad.security.mechanism import Login, LoginFailed, Mechanism, Mechanisms
 from kafkad.security.plain import Plain
 from kafkad.security.sasl import Conversation, LoggedIn, Outcome, PreviousLogin, Refused, Versions
 from kafkad.security.scram import HASHES, MadeUp, ScramAccount, ScramCredential, ScramServer
@@ -229,6 +229,22 @@ def test_what_scram_says_of_whoever_fails(mechanism: str) -> None:
     response = refusal(talk.take(token(b"c=biws,r=abcservernonce,p=AAAA,p=%")), 36, 2)
     text = f"Authentication failed during authentication due to invalid credentials with SASL mechanism {mechanism}"
     assert (response.error_code, response.error_message) == (58, text)
+
+
+@pytest.mark.parametrize("version", [0, 1])
+def test_the_log_is_told_more_than_the_client(version: int) -> None:
+    class Refusing:
+        user = None
+
+        def respond(self, message: bytes) -> bytes:
+            raise LoginFailed("no", reason="it has expired")
+
+    talk = Conversation({"X": Refusing}, lambda mechanism: 0, lambda: NOW_MS)
+    talk.take(handshake("X", version))
+    outcome = talk.take(token(b"") if version else memoryview(b"x"))
+    assert isinstance(outcome, Refused)
+    assert outcome.reason == "it has expired"
+    assert b"expired" not in (outcome.answer or b"")
 
 
 # -- sessions ----------------------------------------------------------------------------------------------------------
