@@ -10,13 +10,13 @@ from unittest.mock import patch
 from kafkad.api.transaction import Transaction as RequestTransaction
 from kafkad.group.offsets import Offsets
 from kafkad.log.log import Log
-from kafkad.names import TRANSACTIONS_TOPIC
+from kafkad.names import GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from kafkad.replica.partition import Partition
-from kafkad.shard import Shard
 from kafkad.txn import transaction
 from kafkad.txn.machine import TransactionMachine
 from kafkad.txn.markers import Ending
 from kafkad.txn.transaction import Answer, InitProducer, Transaction
+from tests.sim.history import BANK
 from tests.sim.mutations import Mutation, both
 
 TRANSACTIONS: dict[str, Mutation] = {}
@@ -71,19 +71,6 @@ def the_next_coordinator_does_not_finish_what_was_prepared() -> Any:
     return patch.object(TransactionMachine, "_bring_out_loaded", lambda self, prepared: None)
 
 
-@mutation
-def states_count_before_their_records_are_committed() -> Any:
-    def wait(self: Any, write: Any) -> None:
-        if self.partition.tp.topic != TRANSACTIONS_TOPIC:
-            true_wait(self, write)
-            return
-        write.apply()
-        write.on_end(None)
-
-    true_wait = Shard._wait
-    return patch.object(Shard, "_wait", wait)
-
-
 # -- partitions --------------------------------------------------------------------------------------------------------
 
 
@@ -93,6 +80,20 @@ def nobody_asks_whether_a_transaction_goes_on() -> Any:
         patch.object(RequestTransaction, "claim", lambda self: None),
         patch.object(RequestTransaction, "refusal", lambda *what: None),
     )
+
+
+@mutation
+def what_transactions_write_counts_before_it_is_committed() -> Any:
+    """Records, offsets, states and markers: as soon as the leader has them."""
+
+    def when_committed(self: Any, end: int, on_committed: Any) -> None:
+        if self.tp.topic in (BANK, GROUPS_TOPIC, TRANSACTIONS_TOPIC) and self.is_leader and self.failure is None:
+            on_committed(None)
+        else:
+            true_when_committed(self, end, on_committed)
+
+    true_when_committed = Partition.when_committed
+    return patch.object(Partition, "when_committed", when_committed)
 
 
 @mutation
