@@ -151,7 +151,7 @@ def test_offsets(suffer: Callable[..., None], count: int) -> None:
     def attack(port: int) -> None:
         with raw(port) as client:
             pid, epoch = client.new("committer")
-            assert client.addoff("committer", pid, epoch, "group") == 0
+            assert client.add_offsets("committer", pid, epoch, "group") == 0
             partitions = [
                 {
                     "partition_index": number % PARTITIONS,
@@ -222,7 +222,7 @@ def test_producers_that_fence_each_other(suffer: Callable[..., None]) -> None:
                 given = client.init("shared", wait=False)
                 if not given.error_code:
                     client.add("shared", given.producer_id, given.producer_epoch, [(TOPIC, 0)], wait=False)
-                    client.prod("shared", given.producer_id, given.producer_epoch, 0, (TOPIC, 0))
+                    client.produce_one("shared", given.producer_id, given.producer_epoch, 0, (TOPIC, 0))
                     client.end("shared", given.producer_id, given.producer_epoch)
 
     def attack(port: int) -> None:

@@ -56,14 +56,14 @@ class Left:
         raw.coordinator([self.open, self.done], 1)
         done = raw.new(self.done)
         assert raw.add(self.done, *done, [(topic, 0)]) == {f"{topic}-0": 0}
-        assert raw.prod(self.done, *done, 0, (topic, 0))[0] == 0
+        assert raw.produce_one(self.done, *done, 0, (topic, 0))[0] == 0
         assert raw.end(self.done, *done).error_code == 0
         self.producer = raw.new(self.open, timeout=600_000)
         assert raw.add(self.open, *self.producer, [(topic, 0)]) == {f"{topic}-0": 0}
-        assert raw.prod(self.open, *self.producer, 0, (topic, 0))[0] == 0
+        assert raw.produce_one(self.open, *self.producer, 0, (topic, 0))[0] == 0
         self.hanging = raw.new(None)
-        assert raw.prod(None, *raw.new(None), 0, (topic, 1), txn=False)[0] == 0
-        self.start = raw.prod(f"{topic}-{NOBODY}", *self.hanging, 0, (topic, 1))[1]
+        assert raw.produce_one(None, *raw.new(None), 0, (topic, 1), txn=False)[0] == 0
+        self.start = raw.produce_one(f"{topic}-{NOBODY}", *self.hanging, 0, (topic, 1))[1]
         assert self.start == 1
         self.topic = topic
         self._raw = raw

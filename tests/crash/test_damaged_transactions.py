@@ -64,7 +64,7 @@ def begin(raw: Raw, name: str, partition: int, timeout: int = 60_000) -> tuple[i
     """A transaction with one record in that partition of t."""
     producer = raw.new(name, timeout=timeout)
     assert raw.add(name, *producer, [("t", partition)]) == {f"t-{partition}": 0}
-    assert raw.prod(name, *producer, 0, ("t", partition))[0] == 0
+    assert raw.produce_one(name, *producer, 0, ("t", partition))[0] == 0
     return producer
 
 

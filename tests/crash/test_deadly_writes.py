@@ -117,8 +117,8 @@ class Bank:
         sent = raw.produce(NAME, batches, version=12 if new else 9)
         expect_done(*(error for error, _ in sent.values()))
         if not new:
-            expect_done(raw.addoff(NAME, pid, epoch, GROUP))
-        committed = raw.txnoff(NAME, pid, epoch, GROUP, {SOURCE: number + 1}, version=5 if new else 3)
+            expect_done(raw.add_offsets(NAME, pid, epoch, GROUP))
+        committed = raw.commit_offsets(NAME, pid, epoch, GROUP, {SOURCE: number + 1}, version=5 if new else 3)
         expect_done(*committed.values())
 
     def _batch(self, tp: Tp, value: bytes) -> bytes:

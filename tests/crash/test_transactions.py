@@ -156,7 +156,7 @@ def test_a_hundred_open_transactions_go_on_after_a_kill(tmp_path: Path) -> None:
         producers = {name: raw.new(name, timeout=60_000 if number % 2 else 4_000) for number, name in enumerate(names)}
         for name, producer in producers.items():
             assert raw.add(name, *producer, [("t", 0)]) == {"t-0": 0}
-            assert raw.prod(name, *producer, 0, ("t", 0))[0] == 0
+            assert raw.produce_one(name, *producer, 0, ("t", 0))[0] == 0
         raw.close()
         kafkad.kill()
         kafkad.start()

@@ -42,143 +42,143 @@ def one(by_partition: dict[str, int]) -> str:
     return name(code)
 
 
-def ini(answer: Any) -> str:
+def initialized(answer: Any) -> str:
     pid = "new" if answer.producer_id >= 0 and not answer.error_code else answer.producer_id
     return f"{name(answer.error_code)} pid={pid} ep={answer.producer_epoch}"
 
 
-def endr(answer: Any, version: int) -> str:
+def ended(answer: Any, version: int) -> str:
     pid = "same" if answer.producer_id >= 0 else -1
     return name(answer.error_code) + (f" pid={pid} ep={answer.producer_epoch}" if version >= 5 else "")
 
 
-def pr(answer: tuple[int, int]) -> str:
+def produced(answer: tuple[int, int]) -> str:
     return name(answer[0])
 
 
-def mk(answer: list[tuple[int, dict[str, int]]]) -> list[dict[str, str]]:
+def marked(answer: list[tuple[int, dict[str, int]]]) -> list[dict[str, str]]:
     return [codes(by_partition) for _, by_partition in answer]
 
 
 # -- InitProducerId
 @case("empty transactional id", "InitProducerId", (4,))
 def init_producer_id_empty_transactional_id(raw: Raw, version: int) -> Any:
-    return ini(raw.init("", version=version))
+    return initialized(raw.init("", version=version))
 
 
 @case("timeout 0", "InitProducerId", (4,))
 def init_producer_id_timeout_0(raw: Raw, version: int) -> Any:
-    return ini(raw.init(raw.tid(), timeout=0, version=version))
+    return initialized(raw.init(raw.new_id(), timeout=0, version=version))
 
 
 @case("timeout -1", "InitProducerId", (4,))
 def init_producer_id_timeout_1(raw: Raw, version: int) -> Any:
-    return ini(raw.init(raw.tid(), timeout=-1, version=version))
+    return initialized(raw.init(raw.new_id(), timeout=-1, version=version))
 
 
 @case("timeout above transaction.max.timeout.ms", "InitProducerId", (4,))
 def init_producer_id_timeout_above_transaction_max_timeout_ms(raw: Raw, version: int) -> Any:
-    return ini(raw.init(raw.tid(), timeout=900001, version=version))
+    return initialized(raw.init(raw.new_id(), timeout=900001, version=version))
 
 
 @case("timeout 2^31-1", "InitProducerId", (4,))
 def init_producer_id_timeout_2_31_1(raw: Raw, version: int) -> Any:
-    return ini(raw.init(raw.tid(), timeout=2**31 - 1, version=version))
+    return initialized(raw.init(raw.new_id(), timeout=2**31 - 1, version=version))
 
 
 @case("producer id without epoch", "InitProducerId", (4,))
 def init_producer_id_producer_id_without_epoch(raw: Raw, version: int) -> Any:
-    return ini(raw.init(raw.tid(), pid=5, epoch=-1, version=version))
+    return initialized(raw.init(raw.new_id(), pid=5, epoch=-1, version=version))
 
 
 @case("epoch without producer id", "InitProducerId", (4,))
 def init_producer_id_epoch_without_producer_id(raw: Raw, version: int) -> Any:
-    return ini(raw.init(raw.tid(), pid=-1, epoch=3, version=version))
+    return initialized(raw.init(raw.new_id(), pid=-1, epoch=3, version=version))
 
 
 @case("null id, with producer id and epoch", "InitProducerId", (4,))
 def init_producer_id_null_id_with_producer_id_and_epoch(raw: Raw, version: int) -> Any:
-    return ini(raw.init(None, pid=1, epoch=3, version=version))
+    return initialized(raw.init(None, pid=1, epoch=3, version=version))
 
 
 @case("null id, timeout above the maximum", "InitProducerId", (4,))
 def init_producer_id_null_id_timeout_above_the_maximum(raw: Raw, version: int) -> Any:
-    return ini(raw.init(None, timeout=2**31 - 1, version=version))
+    return initialized(raw.init(None, timeout=2**31 - 1, version=version))
 
 
 @case("unknown id, with some producer id and epoch 7", "InitProducerId", (4,))
 def init_producer_id_unknown_id_with_some_producer_id_and_epoch(raw: Raw, version: int) -> Any:
-    return ini(raw.init(raw.tid(), pid=1, epoch=7, version=version))
+    return initialized(raw.init(raw.new_id(), pid=1, epoch=7, version=version))
 
 
 @case("known id, another's producer id", "InitProducerId", (3, 4))
 def init_producer_id_known_id_anothers_producer_id(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
-    return ini(raw.init(txn, pid=pid + 1, epoch=epoch, version=version))
+    return initialized(raw.init(txn, pid=pid + 1, epoch=epoch, version=version))
 
 
 @case("own producer id, epoch two behind", "InitProducerId", (3, 4))
 def init_producer_id_own_producer_id_epoch_two_behind(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     raw.new(txn)
     raw.new(txn)
-    return ini(raw.init(txn, pid=pid, epoch=epoch, version=version))
+    return initialized(raw.init(txn, pid=pid, epoch=epoch, version=version))
 
 
 @case("own producer id, current epoch (bump)", "InitProducerId", (4,))
 def init_producer_id_own_producer_id_current_epoch_bump(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
-    return ini(raw.init(txn, pid=pid, epoch=epoch, version=version))
+    return initialized(raw.init(txn, pid=pid, epoch=epoch, version=version))
 
 
 @case("the same bump once more (lost answer)", "InitProducerId", (4,))
 def init_producer_id_the_same_bump_once_more_lost_answer(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     raw.init(txn, pid=pid, epoch=epoch, version=version)
-    return ini(raw.init(txn, pid=pid, epoch=epoch, version=version))
+    return initialized(raw.init(txn, pid=pid, epoch=epoch, version=version))
 
 
 @case("bump with previous epoch after another instance's init", "InitProducerId", (4,))
 def init_producer_id_bump_with_previous_epoch_after_another_inst(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     raw.new(txn)
-    return ini(raw.init(txn, pid=pid, epoch=epoch, version=version))
+    return initialized(raw.init(txn, pid=pid, epoch=epoch, version=version))
 
 
 @case("own producer id, epoch ahead", "InitProducerId", (4,))
 def init_producer_id_own_producer_id_epoch_ahead(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
-    return ini(raw.init(txn, pid=pid, epoch=epoch + 5, version=version))
+    return initialized(raw.init(txn, pid=pid, epoch=epoch + 5, version=version))
 
 
 @case("while a transaction is open: first, second answer", "InitProducerId", (1, 4))
 def init_producer_id_while_a_transaction_is_open_first_second_an(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     tp = raw.topic()
     raw.add(txn, pid, epoch, [tp])
-    raw.prod(txn, pid, epoch, 0, tp)
+    raw.produce_one(txn, pid, epoch, 0, tp)
     first = raw.init(txn, version=version, wait=False)
     second = raw.init(txn, version=version)
-    return ini(first) + " | " + ini(second)
+    return initialized(first) + " | " + initialized(second)
 
 
 @case("own id and epoch while own transaction is open: first, then until answered", "InitProducerId", (4,))
 def init_producer_id_own_id_and_epoch_while_own_transaction_is_o(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     tp = raw.topic()
     raw.add(txn, pid, epoch, [tp])
-    raw.prod(txn, pid, epoch, 0, tp)
+    raw.produce_one(txn, pid, epoch, 0, tp)
     first = raw.init(txn, pid=pid, epoch=epoch, version=version, wait=False)
     second = raw.init(txn, pid=pid, epoch=epoch, version=version)
-    return ini(first) + " | " + ini(second)
+    return initialized(first) + " | " + initialized(second)
 
 
 @case("v6 plain, enable_2pc, keep_prepared", "InitProducerId", (6,))
@@ -189,14 +189,14 @@ def init_producer_id_v6_plain_enable_2pc_keep_prepared(raw: Raw, version: int) -
             "InitProducerId",
             version,
             {
-                "transactional_id": raw.tid(),
+                "transactional_id": raw.new_id(),
                 "transaction_timeout_ms": 60000,
                 "producer_id": -1,
                 "producer_epoch": -1,
                 **more,
             },
         )
-        res.append(ini(r))
+        res.append(initialized(r))
     return " | ".join(res)
 
 
@@ -208,19 +208,19 @@ def add_partitions_to_txn_empty_transactional_id(raw: Raw, version: int) -> Any:
 
 @case("unknown transactional id", "AddPartitionsToTxn", (3,))
 def add_partitions_to_txn_unknown_transactional_id(raw: Raw, version: int) -> Any:
-    return one(raw.add(raw.tid(), 1, 0, [(A, 0)], version))
+    return one(raw.add(raw.new_id(), 1, 0, [(A, 0)], version))
 
 
 @case("another's producer id", "AddPartitionsToTxn", (3,))
 def add_partitions_to_txn_anothers_producer_id(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     return one(raw.add(txn, pid + 1, epoch, [(A, 0)], version))
 
 
 @case("epoch behind", "AddPartitionsToTxn", (0, 1, 2, 3))
 def add_partitions_to_txn_epoch_behind(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     raw.new(txn)
     return one(raw.add(txn, pid, epoch, [(A, 0)], version))
@@ -228,35 +228,35 @@ def add_partitions_to_txn_epoch_behind(raw: Raw, version: int) -> Any:
 
 @case("epoch ahead", "AddPartitionsToTxn", (0, 3))
 def add_partitions_to_txn_epoch_ahead(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     return one(raw.add(txn, pid, epoch + 1, [(A, 0)], version))
 
 
 @case("a known and an unknown topic", "AddPartitionsToTxn", (3,))
 def add_partitions_to_txn_a_known_and_an_unknown_topic(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     return codes(raw.add(txn, pid, epoch, [(A, 0), ("nowhere", 0)], version)), raw.describe(txn).transaction_state
 
 
 @case("partition that is not there", "AddPartitionsToTxn", (3,))
 def add_partitions_to_txn_partition_that_is_not_there(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     return codes(raw.add(txn, pid, epoch, [(A, 99)], version))
 
 
 @case("no partition at all: codes, state", "AddPartitionsToTxn", (3,))
 def add_partitions_to_txn_no_partition_at_all_codes_state(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     return codes(raw.add(txn, pid, epoch, [], version)), raw.describe(txn).transaction_state
 
 
 @case("partitions of internal topics", "AddPartitionsToTxn", (3,))
 def add_partitions_to_txn_partitions_of_internal_topics(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     raw.coordinator(["g0"], 0)
     r = codes(raw.add(txn, pid, epoch, [("__consumer_offsets", 0), ("__transaction_state", 0)], version))
@@ -266,7 +266,7 @@ def add_partitions_to_txn_partitions_of_internal_topics(raw: Raw, version: int) 
 
 @case("the same partition again", "AddPartitionsToTxn", (3,))
 def add_partitions_to_txn_the_same_partition_again(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     raw.add(txn, pid, epoch, [(A, 0)], version)
     r = one(raw.add(txn, pid, epoch, [(A, 0)], version))
@@ -276,7 +276,7 @@ def add_partitions_to_txn_the_same_partition_again(raw: Raw, version: int) -> An
 
 @case("right after EndTxn was answered, asked at once (100 tries: codes counted)", "AddPartitionsToTxn", (3,))
 def add_partitions_to_txn_right_after_endtxn_was_answered_asked(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     seen = {}
     for _i in range(100):
@@ -292,23 +292,23 @@ def add_partitions_to_txn_right_after_endtxn_was_answered_asked(raw: Raw, versio
 
 @case("verify_only: in, not in, unknown topic", "AddPartitionsToTxn", (4, 5))
 def add_partitions_to_txn_verify_only_in_not_in_unknown_topic(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     raw.add(txn, pid, epoch, [(A, 0)])
-    r = raw.addb([(txn, pid, epoch, True, [(A, 0), (A, 1)])], version)
-    s = raw.addb([(txn, pid, epoch, True, [(A, 0), ("nowhere", 0)])], version)
+    r = raw.add_batched([(txn, pid, epoch, True, [(A, 0), (A, 1)])], version)
+    s = raw.add_batched([(txn, pid, epoch, True, [(A, 0), ("nowhere", 0)])], version)
     raw.end(txn, pid, epoch, False)
     return [name(r[0]), [codes(tp) for tp in r[1].values()], [codes(tp) for tp in s[1].values()]]
 
 
 @case("verify_only: unknown id, another's pid, epoch behind, epoch ahead, empty id", "AddPartitionsToTxn", (4, 5))
 def add_partitions_to_txn_verify_only_unknown_id_anothers_pid_ep(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     pid, epoch = raw.new(txn)
-    unknown = raw.tid()
+    unknown = raw.new_id()
     r = [
-        raw.addb([(tp, second, z, True, [(A, 0)])], version)[1]
+        raw.add_batched([(tp, second, z, True, [(A, 0)])], version)[1]
         for tp, second, z in (
             (unknown, 1, 0),
             (txn, pid + 1, epoch),
@@ -322,22 +322,22 @@ def add_partitions_to_txn_verify_only_unknown_id_anothers_pid_ep(raw: Raw, versi
 
 @case("verify_only in state Empty and CompleteCommit", "AddPartitionsToTxn", (4,))
 def add_partitions_to_txn_verify_only_in_state_empty_and_complet(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
-    a = raw.addb([(txn, pid, epoch, True, [(A, 0)])], version)[1]
+    a = raw.add_batched([(txn, pid, epoch, True, [(A, 0)])], version)[1]
     raw.add(txn, pid, epoch, [(A, 0)])
     raw.end(txn, pid, epoch, True)
     raw.settled(txn)
-    b = raw.addb([(txn, pid, epoch, True, [(A, 0)])], version)[1]
+    b = raw.add_batched([(txn, pid, epoch, True, [(A, 0)])], version)[1]
     return [one(next(iter(tp.values()))) for tp in (a, b)]
 
 
 @case("batched add (not verify) by a client: two ids, one unknown", "AddPartitionsToTxn", (4, 5))
 def add_partitions_to_txn_batched_add_not_verify_by_a_client_two(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
-    unknown = raw.tid()
-    r = raw.addb([(txn, pid, epoch, False, [(A, 0)]), (unknown, 1, 0, False, [(A, 0)])], version)
+    unknown = raw.new_id()
+    r = raw.add_batched([(txn, pid, epoch, False, [(A, 0)]), (unknown, 1, 0, False, [(A, 0)])], version)
     s = raw.describe(txn).transaction_state
     raw.end(txn, pid, epoch, False)
     return [codes(tp) for tp in r[1].values()], s
@@ -349,32 +349,32 @@ PV = (9, 10, 11, 12)
 
 @case("transactional batch, no transactional id in the request", "Produce", (9, 12))
 def produce_transactional_batch_no_transactional_id_in_the_reque(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     tp = raw.topic()
     raw.add(txn, pid, epoch, [tp])
-    r = pr(raw.prod(None, pid, epoch, 0, tp, version))
+    r = produced(raw.produce_one(None, pid, epoch, 0, tp, version))
     raw.end(txn, pid, epoch, False)
     return r
 
 
 @case("partition not added", "Produce", PV)
 def produce_partition_not_added(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     tp = raw.topic()
-    r = pr(raw.prod(txn, pid, epoch, 0, tp, version))
+    r = produced(raw.produce_one(txn, pid, epoch, 0, tp, version))
     s = raw.describe(txn).transaction_state
     return r, s
 
 
 @case("partition not added, another one is", "Produce", PV)
 def produce_partition_not_added_another_one_is(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     tp, second = raw.topic(), raw.topic()
     raw.add(txn, pid, epoch, [tp])
-    r = pr(raw.prod(txn, pid, epoch, 0, second, version))
+    r = produced(raw.produce_one(txn, pid, epoch, 0, second, version))
     s = raw.describe(txn).transaction_state
     raw.end(txn, pid, epoch, False)
     return r, s
@@ -384,200 +384,200 @@ def produce_partition_not_added_another_one_is(raw: Raw, version: int) -> Any:
 def produce_partition_not_added_transactional_id_unknown(raw: Raw, version: int) -> Any:
     tp = raw.topic()
     pid, epoch = raw.new(None)
-    return pr(raw.prod(raw.tid(), pid, epoch, 0, tp, version))
+    return produced(raw.produce_one(raw.new_id(), pid, epoch, 0, tp, version))
 
 
 @case("another id's producer id in the batch", "Produce", PV)
 def produce_another_ids_producer_id_in_the_batch(raw: Raw, version: int) -> Any:
-    txn, unknown = raw.tid(), raw.tid()
+    txn, unknown = raw.new_id(), raw.new_id()
     pid, epoch = raw.new(txn)
     other, next_epoch = raw.new(unknown)
     tp = raw.topic()
     raw.add(txn, pid, epoch, [tp])
-    r = pr(raw.prod(txn, other, next_epoch, 0, tp, version))
+    r = produced(raw.produce_one(txn, other, next_epoch, 0, tp, version))
     raw.end(txn, pid, epoch, False)
     return r
 
 
 @case("epoch behind, partition new to the producer", "Produce", PV)
 def produce_epoch_behind_partition_new_to_the_producer(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     pid, epoch = raw.new(txn)
     tp = raw.topic()
     raw.add(txn, pid, epoch, [tp])
-    r = pr(raw.prod(txn, pid, epoch - 1, 0, tp, version))
+    r = produced(raw.produce_one(txn, pid, epoch - 1, 0, tp, version))
     raw.end(txn, pid, epoch, False)
     return r
 
 
 @case("epoch behind, partition knows the new epoch", "Produce", PV)
 def produce_epoch_behind_partition_knows_the_new_epoch(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     pid, epoch = raw.new(txn)
     tp = raw.topic()
     raw.add(txn, pid, epoch, [tp])
-    raw.prod(txn, pid, epoch, 0, tp)
-    r = pr(raw.prod(txn, pid, epoch - 1, 0, tp, version))
+    raw.produce_one(txn, pid, epoch, 0, tp)
+    r = produced(raw.produce_one(txn, pid, epoch - 1, 0, tp, version))
     raw.end(txn, pid, epoch, False)
     return r
 
 
 @case("epoch ahead", "Produce", PV)
 def produce_epoch_ahead(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     tp = raw.topic()
     raw.add(txn, pid, epoch, [tp])
-    r = pr(raw.prod(txn, pid, epoch + 1, 0, tp, version))
+    r = produced(raw.produce_one(txn, pid, epoch + 1, 0, tp, version))
     raw.end(txn, pid, epoch, False)
     return r
 
 
 @case("epoch ahead, transaction open there", "Produce", PV)
 def produce_epoch_ahead_transaction_open_there(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     tp = raw.topic()
     raw.add(txn, pid, epoch, [tp])
-    raw.prod(txn, pid, epoch, 0, tp)
-    r = pr(raw.prod(txn, pid, epoch + 1, 0, tp, version))
+    raw.produce_one(txn, pid, epoch, 0, tp)
+    r = produced(raw.produce_one(txn, pid, epoch + 1, 0, tp, version))
     raw.end(txn, pid, epoch, False)
     return r
 
 
 @case("plain batch of a producer with an open transaction there", "Produce", PV)
 def produce_plain_batch_of_a_producer_with_an_open_transaction_t(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     tp = raw.topic()
     raw.add(txn, pid, epoch, [tp])
-    raw.prod(txn, pid, epoch, 0, tp)
-    r = pr(raw.prod(txn, pid, epoch, 1, tp, version, txn=False))
+    raw.produce_one(txn, pid, epoch, 0, tp)
+    r = produced(raw.produce_one(txn, pid, epoch, 1, tp, version, txn=False))
     raw.end(txn, pid, epoch, False)
     return r
 
 
 @case("plain idempotent batch with a transactional producer's id, none open", "Produce", PV)
 def produce_plain_idempotent_batch_with_a_transactional_producer(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     tp = raw.topic()
-    return pr(raw.prod(txn, pid, epoch, 0, tp, version, txn=False))
+    return produced(raw.produce_one(txn, pid, epoch, 0, tp, version, txn=False))
 
 
 @case("plain batch without producer, transactional id in the request", "Produce", (9, 12))
 def produce_plain_batch_without_producer_transactional_id_in_the(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     _pid, _epoch = raw.new(txn)
     tp = raw.topic()
-    return pr(raw.prod(txn, -1, -1, -1, tp, version, txn=False))
+    return produced(raw.produce_one(txn, -1, -1, -1, tp, version, txn=False))
 
 
 @case("transactional flag without producer id", "Produce", (9, 12))
 def produce_transactional_flag_without_producer_id(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     _pid, _epoch = raw.new(txn)
     tp = raw.topic()
-    return pr(raw.prod(txn, -1, -1, -1, tp, version, txn=True))
+    return produced(raw.produce_one(txn, -1, -1, -1, tp, version, txn=True))
 
 
 @case("first sequence 5 in a transaction", "Produce", PV)
 def produce_first_sequence_5_in_a_transaction(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     tp = raw.topic()
     raw.add(txn, pid, epoch, [tp])
-    r = pr(raw.prod(txn, pid, epoch, 5, tp, version))
+    r = produced(raw.produce_one(txn, pid, epoch, 5, tp, version))
     raw.end(txn, pid, epoch, False)
     return r
 
 
 @case("a gap in the sequence", "Produce", (9, 12))
 def produce_a_gap_in_the_sequence(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     tp = raw.topic()
     raw.add(txn, pid, epoch, [tp])
-    raw.prod(txn, pid, epoch, 0, tp, version)
-    r = pr(raw.prod(txn, pid, epoch, 5, tp, version))
+    raw.produce_one(txn, pid, epoch, 0, tp, version)
+    r = produced(raw.produce_one(txn, pid, epoch, 5, tp, version))
     raw.end(txn, pid, epoch, False)
     return r
 
 
 @case("the same batch again: offsets", "Produce", (9, 12))
 def produce_the_same_batch_again_offsets(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     tp = raw.topic()
     raw.add(txn, pid, epoch, [tp])
-    a = raw.prod(txn, pid, epoch, 0, tp, version)
-    b = raw.prod(txn, pid, epoch, 0, tp, version)
+    a = raw.produce_one(txn, pid, epoch, 0, tp, version)
+    b = raw.produce_one(txn, pid, epoch, 0, tp, version)
     raw.end(txn, pid, epoch, False)
     return [name(a[0]), a[1], name(b[0]), b[1]]
 
 
 @case("control batch by a client", "Produce", (9, 12))
 def produce_control_batch_by_a_client(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     tp = raw.topic()
     raw.add(txn, pid, epoch, [tp])
-    r = pr(raw.prod(txn, pid, epoch, 0, tp, version, control=True))
+    r = produced(raw.produce_one(txn, pid, epoch, 0, tp, version, control=True))
     raw.end(txn, pid, epoch, False)
     return r
 
 
 @case("two producer ids in one request", "Produce", (9, 12))
 def produce_two_producer_ids_in_one_request(raw: Raw, version: int) -> Any:
-    txn, unknown = raw.tid(), raw.tid()
+    txn, unknown = raw.new_id(), raw.new_id()
     pid, epoch = raw.new(txn)
     other, next_epoch = raw.new(unknown)
     tp, second = raw.topic(), raw.topic()
     raw.add(txn, pid, epoch, [tp, second])
     r = raw.produce(txn, {tp: raw.batch(pid, epoch, 0), second: raw.batch(other, next_epoch, 0)}, version)
     raw.end(txn, pid, epoch, False)
-    return sorted(pr(i) for i in r.values())
+    return sorted(produced(i) for i in r.values())
 
 
 @case("acks 1, and acks 0 followed by a fetch", "Produce", (9,))
 def produce_acks_1_and_acks_0_followed_by_a_fetch(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     tp = raw.topic()
     raw.add(txn, pid, epoch, [tp])
     r = raw.produce(txn, {tp: raw.batch(pid, epoch, 0)}, version, acks=1)
     raw.end(txn, pid, epoch, False)
-    return [pr(i) for i in r.values()]
+    return [produced(i) for i in r.values()]
 
 
 @case("after the commit was answered and done, partition not added again", "Produce", PV)
 def produce_after_the_commit_was_answered_and_done_partition_not(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     tp = raw.topic()
     raw.add(txn, pid, epoch, [tp])
-    raw.prod(txn, pid, epoch, 0, tp)
+    raw.produce_one(txn, pid, epoch, 0, tp)
     raw.end(txn, pid, epoch, True)
     raw.settled(txn)
-    return pr(raw.prod(txn, pid, epoch, 1, tp, version)), raw.describe(txn).transaction_state
+    return produced(raw.produce_one(txn, pid, epoch, 1, tp, version)), raw.describe(txn).transaction_state
 
 
 @case("late batch after a time-out abort (epoch of before)", "Produce", PV)
 def produce_late_batch_after_a_time_out_abort_epoch_of_before(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     tp = raw.topic()
     raw.add(txn, pid, epoch, [tp])
-    raw.prod(txn, pid, epoch, 0, tp)
+    raw.produce_one(txn, pid, epoch, 0, tp)
     raw.init(txn)
-    return pr(raw.prod(txn, pid, epoch, 1, tp, version))
+    return produced(raw.produce_one(txn, pid, epoch, 1, tp, version))
 
 
 @case("compacted topic, record without key", "Produce", (9,))
 def produce_compacted_topic_record_without_key(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     tp = (COMPACTED, 0)
     raw.add(txn, pid, epoch, [tp])
@@ -597,36 +597,36 @@ def produce_compacted_topic_record_without_key(raw: Raw, version: int) -> Any:
 
 @case("one good, one not added partition in one request", "Produce", PV)
 def produce_one_good_one_not_added_partition_in_one_request(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     tp, second = raw.topic(), raw.topic()
     raw.add(txn, pid, epoch, [tp])
     r = raw.produce(txn, {tp: raw.batch(pid, epoch, 0), second: raw.batch(pid, epoch, 0)}, version)
     raw.end(txn, pid, epoch, False)
     return [
-        pr(r[f"{tp[0]}-0"]) if f"{tp[0]}-0" in r else "?",
-        pr(r[f"{second[0]}-0"]) if f"{second[0]}-0" in r else "?",
+        produced(r[f"{tp[0]}-0"]) if f"{tp[0]}-0" in r else "?",
+        produced(r[f"{second[0]}-0"]) if f"{second[0]}-0" in r else "?",
     ]
 
 
 @case("partition that is not there", "Produce", (9, 12))
 def produce_partition_that_is_not_there(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     tp = raw.topic()
     raw.add(txn, pid, epoch, [tp])
     r = raw.produce(txn, {(tp[0], 9): raw.batch(pid, epoch, 0)}, version)
     s = raw.describe(txn).transaction_state
     raw.end(txn, pid, epoch, False)
-    return [pr(i) for i in r.values()], s
+    return [produced(i) for i in r.values()], s
 
 
 @case("to __consumer_offsets by a client", "Produce", (9, 12))
 def produce_to_consumer_offsets_by_a_client(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     return [
-        pr(i) for i in raw.produce(txn, {("__consumer_offsets", 0): raw.batch(pid, epoch, 0)}, version).values()
+        produced(i) for i in raw.produce(txn, {("__consumer_offsets", 0): raw.batch(pid, epoch, 0)}, version).values()
     ], raw.describe(txn).transaction_state
 
 
@@ -636,22 +636,22 @@ EV = (1, 3, 4, 5)
 
 @case("nothing begun: commit", "EndTxn", EV)
 def end_txn_nothing_begun_commit(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
-    return endr(raw.end(txn, pid, epoch, True, version), version)
+    return ended(raw.end(txn, pid, epoch, True, version), version)
 
 
 @case("nothing begun: abort", "EndTxn", EV)
 def end_txn_nothing_begun_abort(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
-    return endr(raw.end(txn, pid, epoch, False, version), version), raw.settled(txn).transaction_state
+    return ended(raw.end(txn, pid, epoch, False, version), version), raw.settled(txn).transaction_state
 
 
 @case("commit", "EndTxn", EV)
 def end_txn_commit(raw: Raw, version: int) -> Any:
     txn, pid, epoch, _tp = raw.started()
-    return f"ep was {epoch}: " + endr(raw.end(txn, pid, epoch, True, version), version)
+    return f"ep was {epoch}: " + ended(raw.end(txn, pid, epoch, True, version), version)
 
 
 @case("commit, done, commit again with the same epoch", "EndTxn", EV)
@@ -659,7 +659,7 @@ def end_txn_commit_done_commit_again_with_the_same_epoch(raw: Raw, version: int)
     txn, pid, epoch, _tp = raw.started()
     raw.end(txn, pid, epoch, True, version)
     raw.settled(txn)
-    return endr(raw.end(txn, pid, epoch, True, version), version)
+    return ended(raw.end(txn, pid, epoch, True, version), version)
 
 
 @case("commit, done, abort with the same epoch", "EndTxn", EV)
@@ -667,7 +667,7 @@ def end_txn_commit_done_abort_with_the_same_epoch(raw: Raw, version: int) -> Any
     txn, pid, epoch, _tp = raw.started()
     raw.end(txn, pid, epoch, True, version)
     raw.settled(txn)
-    return endr(raw.end(txn, pid, epoch, False, version), version), raw.settled(txn).transaction_state
+    return ended(raw.end(txn, pid, epoch, False, version), version), raw.settled(txn).transaction_state
 
 
 @case("commit, done, commit with the answered epoch", "EndTxn", (5,))
@@ -675,7 +675,7 @@ def end_txn_commit_done_commit_with_the_answered_epoch(raw: Raw, version: int) -
     txn, pid, epoch, _tp = raw.started()
     r = raw.end(txn, pid, epoch, True, version)
     raw.settled(txn)
-    return endr(raw.end(txn, pid, r.producer_epoch, True, version), version)
+    return ended(raw.end(txn, pid, r.producer_epoch, True, version), version)
 
 
 @case("commit, done, abort with the answered epoch", "EndTxn", (5,))
@@ -683,7 +683,7 @@ def end_txn_commit_done_abort_with_the_answered_epoch(raw: Raw, version: int) ->
     txn, pid, epoch, _tp = raw.started()
     r = raw.end(txn, pid, epoch, True, version)
     raw.settled(txn)
-    return endr(raw.end(txn, pid, r.producer_epoch, False, version), version), raw.settled(txn).transaction_state
+    return ended(raw.end(txn, pid, r.producer_epoch, False, version), version), raw.settled(txn).transaction_state
 
 
 @case("abort, done, commit with the same epoch", "EndTxn", EV)
@@ -691,7 +691,7 @@ def end_txn_abort_done_commit_with_the_same_epoch(raw: Raw, version: int) -> Any
     txn, pid, epoch, _tp = raw.started()
     raw.end(txn, pid, epoch, False, version)
     raw.settled(txn)
-    return endr(raw.end(txn, pid, epoch, True, version), version)
+    return ended(raw.end(txn, pid, epoch, True, version), version)
 
 
 @case("abort, done, abort with the same epoch", "EndTxn", EV)
@@ -699,35 +699,35 @@ def end_txn_abort_done_abort_with_the_same_epoch(raw: Raw, version: int) -> Any:
     txn, pid, epoch, _tp = raw.started()
     raw.end(txn, pid, epoch, False, version)
     raw.settled(txn)
-    return endr(raw.end(txn, pid, epoch, False, version), version)
+    return ended(raw.end(txn, pid, epoch, False, version), version)
 
 
 @case("unknown transactional id", "EndTxn", EV)
 def end_txn_unknown_transactional_id(raw: Raw, version: int) -> Any:
-    return endr(raw.end(raw.tid(), 1, 0, True, version), version)
+    return ended(raw.end(raw.new_id(), 1, 0, True, version), version)
 
 
 @case("empty transactional id", "EndTxn", EV)
 def end_txn_empty_transactional_id(raw: Raw, version: int) -> Any:
-    return endr(raw.end("", 1, 0, True, version), version)
+    return ended(raw.end("", 1, 0, True, version), version)
 
 
 @case("another's producer id", "EndTxn", EV)
 def end_txn_anothers_producer_id(raw: Raw, version: int) -> Any:
     txn, pid, epoch, _tp = raw.started()
-    r = endr(raw.end(txn, pid + 1, epoch, True, version), version)
+    r = ended(raw.end(txn, pid + 1, epoch, True, version), version)
     raw.end(txn, pid, epoch, False)
     return r
 
 
 @case("epoch behind", "EndTxn", EV)
 def end_txn_epoch_behind(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     pid, epoch = raw.new(txn)
     tp = raw.topic()
     raw.add(txn, pid, epoch, [tp])
-    r = endr(raw.end(txn, pid, epoch - 1, True, version), version)
+    r = ended(raw.end(txn, pid, epoch - 1, True, version), version)
     raw.end(txn, pid, epoch, False)
     return r
 
@@ -735,7 +735,7 @@ def end_txn_epoch_behind(raw: Raw, version: int) -> Any:
 @case("epoch ahead", "EndTxn", EV)
 def end_txn_epoch_ahead(raw: Raw, version: int) -> Any:
     txn, pid, epoch, _tp = raw.started()
-    r = endr(raw.end(txn, pid, epoch + 1, True, version), version)
+    r = ended(raw.end(txn, pid, epoch + 1, True, version), version)
     raw.end(txn, pid, epoch, False)
     return r
 
@@ -752,9 +752,9 @@ def end_txn_v3_then_v5_on_one_id_addpartitions_v3_produce_v9_end(raw: Raw, versi
     raw.settled(txn)
     next_epoch = r.producer_epoch
     return (
-        endr(r, version),
+        ended(r, version),
         one(raw.add(txn, pid, next_epoch, [tp])),
-        pr(raw.prod(txn, pid, next_epoch, 0, tp)),
+        produced(raw.produce_one(txn, pid, next_epoch, 0, tp)),
         name(raw.end(txn, pid, next_epoch, True, 3).error_code),
         raw.settled(txn).producer_epoch,
     )
@@ -770,16 +770,16 @@ GV = (3, 4, 5)
     (1, 3, 4),
 )
 def add_offsets_to_txn_addoffsetstotxn_empty_id_unknown_id_anoth(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     pid, epoch = raw.new(txn)
     group = raw.group()
     r = [
-        raw.addoff("", pid, epoch, group, version),
-        raw.addoff(raw.tid(), 1, 0, group, version),
-        raw.addoff(txn, pid + 1, epoch, group, version),
-        raw.addoff(txn, pid, epoch - 1, group, version),
-        raw.addoff(txn, pid, epoch, "", version),
+        raw.add_offsets("", pid, epoch, group, version),
+        raw.add_offsets(raw.new_id(), 1, 0, group, version),
+        raw.add_offsets(txn, pid + 1, epoch, group, version),
+        raw.add_offsets(txn, pid, epoch - 1, group, version),
+        raw.add_offsets(txn, pid, epoch, "", version),
     ]
     raw.end(txn, pid, epoch, False)
     return [name(c) for c in r]
@@ -787,17 +787,17 @@ def add_offsets_to_txn_addoffsetstotxn_empty_id_unknown_id_anoth(raw: Raw, versi
 
 @case("TxnOffsetCommit without AddOffsetsToTxn, no transaction open", "TxnOffsetCommit", (2, 3, 4, 5))
 def txn_offset_commit_txnoffsetcommit_without_addoffsetstotxn_no(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     group = raw.group()
-    return one(raw.txnoff(txn, pid, epoch, group, {(A, 0): 5}, version)), raw.describe(txn).transaction_state
+    return one(raw.commit_offsets(txn, pid, epoch, group, {(A, 0): 5}, version)), raw.describe(txn).transaction_state
 
 
 @case("TxnOffsetCommit without AddOffsetsToTxn, transaction open elsewhere", "TxnOffsetCommit", (3, 4, 5))
 def txn_offset_commit_txnoffsetcommit_without_addoffsetstotxn_tr(raw: Raw, version: int) -> Any:
     txn, pid, epoch, _tp = raw.started()
     group = raw.group()
-    r = one(raw.txnoff(txn, pid, epoch, group, {(A, 0): 5}, version))
+    r = one(raw.commit_offsets(txn, pid, epoch, group, {(A, 0): 5}, version))
     d = raw.describe(txn)
     raw.end(txn, pid, epoch, False)
     return r, d.transaction_state, [f"{z.topic}" for z in d.topics if z.topic.startswith("__")]
@@ -805,57 +805,57 @@ def txn_offset_commit_txnoffsetcommit_without_addoffsetstotxn_tr(raw: Raw, versi
 
 @case("TxnOffsetCommit: good, generation -1", "TxnOffsetCommit", (0, 2, 3, 4))
 def txn_offset_commit_txnoffsetcommit_good_generation_1(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     group = raw.group()
-    a = raw.addoff(txn, pid, epoch, group)
-    r = one(raw.txnoff(txn, pid, epoch, group, {(A, 0): 5}, version))
+    a = raw.add_offsets(txn, pid, epoch, group)
+    r = one(raw.commit_offsets(txn, pid, epoch, group, {(A, 0): 5}, version))
     raw.end(txn, pid, epoch, False)
     return name(a), r
 
 
 @case("TxnOffsetCommit: generation 7 of a group that is not there; member id of nobody", "TxnOffsetCommit", (3, 4, 5))
 def txn_offset_commit_txnoffsetcommit_generation_7_of_a_group_th(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     group = raw.group()
-    raw.addoff(txn, pid, epoch, group)
-    r = one(raw.txnoff(txn, pid, epoch, group, {(A, 0): 5}, version, gen=7, member="m"))
-    s = one(raw.txnoff(txn, pid, epoch, group, {(A, 0): 5}, version, gen=-1, member="m"))
-    unknown = one(raw.txnoff(txn, pid, epoch, group, {(A, 0): 5}, version, gen=7))
-    w = one(raw.txnoff(txn, pid, epoch, group, {(A, 0): 5}, version, gen=-1, instance="i"))
+    raw.add_offsets(txn, pid, epoch, group)
+    r = one(raw.commit_offsets(txn, pid, epoch, group, {(A, 0): 5}, version, gen=7, member="m"))
+    s = one(raw.commit_offsets(txn, pid, epoch, group, {(A, 0): 5}, version, gen=-1, member="m"))
+    unknown = one(raw.commit_offsets(txn, pid, epoch, group, {(A, 0): 5}, version, gen=7))
+    w = one(raw.commit_offsets(txn, pid, epoch, group, {(A, 0): 5}, version, gen=-1, instance="i"))
     raw.end(txn, pid, epoch, False)
     return r, s, unknown, w
 
 
 @case("TxnOffsetCommit: unknown topic, unknown partition", "TxnOffsetCommit", (3,))
 def txn_offset_commit_txnoffsetcommit_unknown_topic_unknown_part(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     group = raw.group()
-    raw.addoff(txn, pid, epoch, group)
-    r = codes(raw.txnoff(txn, pid, epoch, group, {("nowhere", 0): 5, (A, 99): 5, (A, 0): 5}, version))
+    raw.add_offsets(txn, pid, epoch, group)
+    r = codes(raw.commit_offsets(txn, pid, epoch, group, {("nowhere", 0): 5, (A, 99): 5, (A, 0): 5}, version))
     raw.end(txn, pid, epoch, False)
     return r
 
 
 @case("TxnOffsetCommit: metadata of 5000 bytes", "TxnOffsetCommit", (3,))
 def txn_offset_commit_txnoffsetcommit_metadata_of_5000_bytes(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     group = raw.group()
-    raw.addoff(txn, pid, epoch, group)
-    r = one(raw.txnoff(txn, pid, epoch, group, {(A, 0): 5}, version, metadata="x" * 5000))
+    raw.add_offsets(txn, pid, epoch, group)
+    r = one(raw.commit_offsets(txn, pid, epoch, group, {(A, 0): 5}, version, metadata="x" * 5000))
     raw.end(txn, pid, epoch, False)
     return r
 
 
 @case("TxnOffsetCommit: empty group id", "TxnOffsetCommit", (3,))
 def txn_offset_commit_txnoffsetcommit_empty_group_id(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
-    raw.addoff(txn, pid, epoch, "")
-    r = one(raw.txnoff(txn, pid, epoch, "", {(A, 0): 5}, version))
+    raw.add_offsets(txn, pid, epoch, "")
+    r = one(raw.commit_offsets(txn, pid, epoch, "", {(A, 0): 5}, version))
     raw.end(txn, pid, epoch, False)
     return r
 
@@ -866,17 +866,17 @@ def txn_offset_commit_txnoffsetcommit_empty_group_id(raw: Raw, version: int) -> 
     (3, 4, 5),
 )
 def txn_offset_commit_txnoffsetcommit_anothers_pid_epoch_behind(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     pid, epoch = raw.new(txn)
     group = raw.group()
-    raw.addoff(txn, pid, epoch, group)
+    raw.add_offsets(txn, pid, epoch, group)
     r = [
-        one(raw.txnoff(txn, pid + 1, epoch, group, {(A, 0): 5}, version)),
-        one(raw.txnoff(txn, pid, epoch - 1, group, {(A, 0): 5}, version)),
-        one(raw.txnoff(txn, pid, epoch + 1, group, {(A, 0): 5}, version)),
-        one(raw.txnoff(raw.tid(), pid, epoch, group, {(A, 0): 5}, version)),
-        one(raw.txnoff("", pid, epoch, group, {(A, 0): 5}, version)),
+        one(raw.commit_offsets(txn, pid + 1, epoch, group, {(A, 0): 5}, version)),
+        one(raw.commit_offsets(txn, pid, epoch - 1, group, {(A, 0): 5}, version)),
+        one(raw.commit_offsets(txn, pid, epoch + 1, group, {(A, 0): 5}, version)),
+        one(raw.commit_offsets(raw.new_id(), pid, epoch, group, {(A, 0): 5}, version)),
+        one(raw.commit_offsets("", pid, epoch, group, {(A, 0): 5}, version)),
     ]
     raw.end(txn, pid, epoch, False)
     return r
@@ -884,24 +884,24 @@ def txn_offset_commit_txnoffsetcommit_anothers_pid_epoch_behind(raw: Raw, versio
 
 @case("TxnOffsetCommit: epoch behind after a good one at the newer epoch", "TxnOffsetCommit", (3, 4, 5))
 def txn_offset_commit_txnoffsetcommit_epoch_behind_after_a_good(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     pid, epoch = raw.new(txn)
     group = raw.group()
-    raw.addoff(txn, pid, epoch, group)
-    raw.txnoff(txn, pid, epoch, group, {(A, 0): 5})
-    r = one(raw.txnoff(txn, pid, epoch - 1, group, {(A, 0): 6}, version))
+    raw.add_offsets(txn, pid, epoch, group)
+    raw.commit_offsets(txn, pid, epoch, group, {(A, 0): 5})
+    r = one(raw.commit_offsets(txn, pid, epoch - 1, group, {(A, 0): 6}, version))
     raw.end(txn, pid, epoch, False)
     return r
 
 
 @case("OffsetFetch of a pending offset: require_stable false, true; after commit", "OffsetFetch", (7,))
 def offset_fetch_offsetfetch_of_a_pending_offset_require_stable(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     group = raw.group()
-    raw.addoff(txn, pid, epoch, group)
-    raw.txnoff(txn, pid, epoch, group, {(A, 0): 5})
+    raw.add_offsets(txn, pid, epoch, group)
+    raw.commit_offsets(txn, pid, epoch, group, {(A, 0): 5})
 
     def read(stable: Any) -> Any:
         r = raw.ask(
@@ -924,11 +924,11 @@ def offset_fetch_offsetfetch_of_a_pending_offset_require_stable(raw: Raw, versio
     (7,),
 )
 def offset_fetch_plain_offsetcommit_while_the_same_partition_is(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     group = raw.group()
-    raw.addoff(txn, pid, epoch, group)
-    raw.txnoff(txn, pid, epoch, group, {(A, 0): 5})
+    raw.add_offsets(txn, pid, epoch, group)
+    raw.commit_offsets(txn, pid, epoch, group, {(A, 0): 5})
     c = raw.ask(
         "OffsetCommit",
         7,
@@ -965,11 +965,11 @@ def offset_fetch_plain_offsetcommit_while_the_same_partition_is(raw: Raw, versio
 
 @case("DeleteGroups and OffsetDelete while an offset is pending", "OffsetFetch", (7,))
 def offset_fetch_deletegroups_and_offsetdelete_while_an_offset_i(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     group = raw.group()
-    raw.addoff(txn, pid, epoch, group)
-    raw.txnoff(txn, pid, epoch, group, {(A, 0): 5})
+    raw.add_offsets(txn, pid, epoch, group)
+    raw.commit_offsets(txn, pid, epoch, group, {(A, 0): 5})
     a = raw.ask("DeleteGroups", 2, {"groups_names": [group]}).results[0].error_code
     b = raw.ask("OffsetDelete", 0, {"group_id": group, "topics": [{"name": A, "partitions": [{"partition_index": 0}]}]})
     raw.end(txn, pid, epoch, True)
@@ -998,27 +998,27 @@ MV = (0, 1, 2)
 
 @case("unknown topic, unknown partition", "WriteTxnMarkers", MV)
 def write_txn_markers_unknown_topic_unknown_partition(raw: Raw, version: int) -> Any:
-    pid, epoch = raw.new(raw.tid())
-    return mk(raw.markers([(pid, epoch, False, [("nowhere", 0), (A, 99)], 0)], version))
+    pid, epoch = raw.new(raw.new_id())
+    return marked(raw.markers([(pid, epoch, False, [("nowhere", 0), (A, 99)], 0)], version))
 
 
 @case("producer that never wrote there", "WriteTxnMarkers", MV)
 def write_txn_markers_producer_that_never_wrote_there(raw: Raw, version: int) -> Any:
-    pid, epoch = raw.new(raw.tid())
+    pid, epoch = raw.new(raw.new_id())
     tp = raw.topic()
-    r = mk(raw.markers([(pid, epoch, False, [tp], 0)], version))
+    r = marked(raw.markers([(pid, epoch, False, [tp], 0)], version))
     return r, raw.offsets(tp, 0)[1]
 
 
 @case("epoch behind", "WriteTxnMarkers", MV)
 def write_txn_markers_epoch_behind(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     pid, epoch = raw.new(txn)
     tp = raw.topic()
     raw.add(txn, pid, epoch, [tp])
-    raw.prod(txn, pid, epoch, 0, tp)
-    r = mk(raw.markers([(pid, epoch - 1, False, [tp], 0)], version))
+    raw.produce_one(txn, pid, epoch, 0, tp)
+    r = marked(raw.markers([(pid, epoch - 1, False, [tp], 0)], version))
     raw.end(txn, pid, epoch, False)
     return r
 
@@ -1028,9 +1028,9 @@ def write_txn_markers_epoch_behind(raw: Raw, version: int) -> Any:
 )
 def write_txn_markers_epoch_ahead_transaction_open_answer_last_s(raw: Raw, version: int) -> Any:
     txn, pid, epoch, tp = raw.started()
-    r = mk(raw.markers([(pid, epoch + 1, False, [tp], 0)], version))
+    r = marked(raw.markers([(pid, epoch + 1, False, [tp], 0)], version))
     stable = raw.offsets(tp, 1)[1]
-    b = pr(raw.prod(txn, pid, epoch, 1, tp))
+    b = produced(raw.produce_one(txn, pid, epoch, 1, tp))
     raw.end(txn, pid, epoch, False)
     return r, stable, b
 
@@ -1038,8 +1038,8 @@ def write_txn_markers_epoch_ahead_transaction_open_answer_last_s(raw: Raw, versi
 @case("coordinator epoch behind (5, then 4)", "WriteTxnMarkers", MV)
 def write_txn_markers_coordinator_epoch_behind_5_then_4(raw: Raw, version: int) -> Any:
     _txn, pid, epoch, tp = raw.started()
-    a = mk(raw.markers([(pid, epoch, False, [tp], 5)], version))
-    b = mk(raw.markers([(pid, epoch, False, [tp], 4)], version))
+    a = marked(raw.markers([(pid, epoch, False, [tp], 5)], version))
+    b = marked(raw.markers([(pid, epoch, False, [tp], 4)], version))
     return a, b
 
 
@@ -1051,8 +1051,8 @@ def write_txn_markers_coordinator_epoch_behind_5_then_4(raw: Raw, version: int) 
 )
 def write_txn_markers_abort_marker_under_an_open_transaction_the(raw: Raw, version: int) -> Any:
     txn, pid, epoch, tp = raw.started()
-    a = mk(raw.markers([(pid, epoch, False, [tp], 0)], version))
-    b = pr(raw.prod(txn, pid, epoch, 1, tp))
+    a = marked(raw.markers([(pid, epoch, False, [tp], 0)], version))
+    b = produced(raw.produce_one(txn, pid, epoch, 1, tp))
     c = name(raw.end(txn, pid, epoch, True).error_code)
     d = raw.settled(txn).transaction_state
     next_epoch = raw.fetch(tp, 0)
@@ -1070,14 +1070,14 @@ def write_txn_markers_abort_marker_under_an_open_transaction_the(raw: Raw, versi
 @case("commit and abort for one producer in one request", "WriteTxnMarkers", (1,))
 def write_txn_markers_commit_and_abort_for_one_producer_in_one_r(raw: Raw, version: int) -> Any:
     txn, pid, epoch, tp = raw.started()
-    r = mk(raw.markers([(pid, epoch, True, [tp], 0), (pid, epoch, False, [tp], 0)], version))
+    r = marked(raw.markers([(pid, epoch, True, [tp], 0), (pid, epoch, False, [tp], 0)], version))
     raw.end(txn, pid, epoch, True)
     return r, raw.offsets(tp, 0)[1]
 
 
 @case("no marker at all", "WriteTxnMarkers", (1,))
 def write_txn_markers_no_marker_at_all(raw: Raw, version: int) -> Any:
-    return mk(raw.markers([], version))
+    return marked(raw.markers([], version))
 
 
 @case(
@@ -1088,7 +1088,7 @@ def write_txn_markers_no_marker_at_all(raw: Raw, version: int) -> Any:
 def write_txn_markers_transaction_version_2_same_epoch_as_the_op(raw: Raw, version: int) -> Any:
     txn, pid, epoch, tp = raw.started()
     r = [
-        mk(raw.markers([(pid, next_epoch, True, [tp], 0, 2)], version))
+        marked(raw.markers([(pid, next_epoch, True, [tp], 0, 2)], version))
         for next_epoch in (epoch, epoch + 1, epoch + 1, epoch)
     ]
     raw.end(txn, pid, epoch, False)
@@ -1097,18 +1097,18 @@ def write_txn_markers_transaction_version_2_same_epoch_as_the_op(raw: Raw, versi
 
 @case("to __consumer_offsets-0 for a producer without offsets", "WriteTxnMarkers", (1,))
 def write_txn_markers_to_consumer_offsets_0_for_a_producer_witho(raw: Raw, version: int) -> Any:
-    pid, epoch = raw.new(raw.tid())
-    return mk(raw.markers([(pid, epoch, False, [("__consumer_offsets", 0)], 0)], version))
+    pid, epoch = raw.new(raw.new_id())
+    return marked(raw.markers([(pid, epoch, False, [("__consumer_offsets", 0)], 0)], version))
 
 
 @case("negative producer id, negative epoch", "WriteTxnMarkers", (1,))
 def write_txn_markers_negative_producer_id_negative_epoch(raw: Raw, version: int) -> Any:
-    pid, _epoch = raw.new(raw.tid())
+    pid, _epoch = raw.new(raw.new_id())
     tp = raw.topic()
     res = []
     for other in ((-1, 0), (pid, -1)):
         try:
-            res.append(mk(raw.markers([(other[0], other[1], False, [tp], 0)], version)))
+            res.append(marked(raw.markers([(other[0], other[1], False, [tp], 0)], version)))
         except Exception as error:
             res.append("connection: " + type(error).__name__)
             raw.connect()
@@ -1118,7 +1118,7 @@ def write_txn_markers_negative_producer_id_negative_epoch(raw: Raw, version: int
 # -- looking
 @case("unknown id, empty id", "DescribeTransactions", (0,))
 def describe_transactions_unknown_id_empty_id(raw: Raw, version: int) -> Any:
-    r = raw.ask("DescribeTransactions", 0, {"transactional_ids": [raw.tid(), ""]})
+    r = raw.ask("DescribeTransactions", 0, {"transactional_ids": [raw.new_id(), ""]})
     return [
         (
             name(tp.error_code),
@@ -1134,7 +1134,7 @@ def describe_transactions_unknown_id_empty_id(raw: Raw, version: int) -> Any:
 
 @case("one after init: fields", "DescribeTransactions", (0,))
 def describe_transactions_one_after_init_fields(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     raw.new(txn)
     tp = raw.describe(txn)
     return (
@@ -1180,7 +1180,7 @@ def list_transactions_unknown_state_name_dead_none_matching_nega(raw: Raw, versi
 
 @case("duration 0 and 10^12: does it list ids with nothing open?", "ListTransactions", (1, 2))
 def list_transactions_duration_0_and_10_12_does_it_list_ids_with(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     raw.new(txn)
 
     def other(d: Any) -> Any:
@@ -1196,7 +1196,7 @@ def list_transactions_duration_0_and_10_12_does_it_list_ids_with(raw: Raw, versi
 
 @case("pattern: no match, exact, broken regex, empty", "ListTransactions", (2,))
 def list_transactions_pattern_no_match_exact_broken_regex_empty(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     raw.new(txn)
 
     def other(d: Any) -> Any:
@@ -1237,7 +1237,7 @@ def describe_producers_open_transaction_after_commit_v3_idempote(raw: Raw, versi
     raw.settled(txn)
     b = read()
     other, other_epoch = raw.new(None)
-    raw.prod(None, other, other_epoch, 0, tp, txn=False)
+    raw.produce_one(None, other, other_epoch, 0, tp, txn=False)
     return a, b, read()
 
 
@@ -1261,7 +1261,7 @@ def find_coordinator_key_type_1_empty_key_key_type_3_batch_with(raw: Raw, versio
 def list_offsets_open_transaction_at_0_latest_uncommitted_latest(raw: Raw, version: int) -> Any:
     txn, pid, epoch, tp = raw.started()
     other, other_epoch = raw.new(None)
-    raw.prod(None, other, other_epoch, 0, tp, txn=False)
+    raw.produce_one(None, other, other_epoch, 0, tp, txn=False)
     next_epoch = raw.fetch(tp, 0)
     r = (
         raw.offsets(tp, 0),
@@ -1285,7 +1285,7 @@ def fetch_fetch_committed_between_last_stable_offset_and_high_wa(raw: Raw, versi
     txn, pid, epoch, tp = raw.started()
     other, other_epoch = raw.new(None)
     for s in range(3):
-        raw.prod(None, other, other_epoch, s, tp, txn=False)
+        raw.produce_one(None, other, other_epoch, s, tp, txn=False)
     res = []
     for o in (0, 2, 4, 5, 99):
         next_epoch = raw.fetch(tp, o)
@@ -1318,11 +1318,11 @@ def fetch_isolation_level_7(raw: Raw, version: int) -> Any:
 @case("aborted list: read_uncommitted, committed from 0, from after the abort", "Fetch", (4, 11))
 def fetch_aborted_list_read_uncommitted_committed_from_0_from_af(raw: Raw, version: int) -> Any:
     txn, pid, epoch, tp = raw.started()
-    raw.prod(txn, pid, epoch, 1, tp)
+    raw.produce_one(txn, pid, epoch, 1, tp)
     raw.end(txn, pid, epoch, False)
     raw.settled(txn)
     raw.add(txn, pid, epoch, [tp])
-    raw.prod(txn, pid, epoch, 2, tp)
+    raw.produce_one(txn, pid, epoch, 2, tp)
     raw.end(txn, pid, epoch, True)
     raw.settled(txn)
     return [
@@ -1352,8 +1352,8 @@ def end_txn_a_commit_that_comes_late_when_the_next_transaction_h(raw: Raw, versi
     next_epoch = r.producer_epoch if version >= 5 else epoch
     if version < 5:
         raw.add(txn, pid, next_epoch, [tp])
-    raw.prod(txn, pid, next_epoch, 0 if version >= 5 else 1, tp, 12 if version >= 5 else 9)
-    a = endr(raw.end(txn, pid, epoch, True, version), version)
+    raw.produce_one(txn, pid, next_epoch, 0 if version >= 5 else 1, tp, 12 if version >= 5 else 9)
+    a = ended(raw.end(txn, pid, epoch, True, version), version)
     s = raw.settled(txn).transaction_state
     stable = raw.offsets(tp, 1)[1]
     raw.end(txn, pid, next_epoch, False, version)
@@ -1371,7 +1371,7 @@ def produce_a_batch_of_an_aborted_transaction_that_comes_late_wh(raw: Raw, versi
     next_epoch = r.producer_epoch if ev == 5 else epoch
     if version < 12:
         raw.add(txn, pid, next_epoch, [tp])
-    a = pr(raw.prod(txn, pid, epoch, 1, tp, version))
+    a = produced(raw.produce_one(txn, pid, epoch, 1, tp, version))
     raw.end(txn, pid, next_epoch, True, ev)
     return a, raw.settled(txn).transaction_state
 
@@ -1393,19 +1393,19 @@ def add_partitions_to_txn_an_addpartitionstotxn_that_comes_late(raw: Raw, versio
     (3, 5),
 )
 def txn_offset_commit_txnoffsetcommit_of_an_aborted_transaction(raw: Raw, version: int) -> Any:
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     group = raw.group()
     ev = 5 if version >= 5 else 3
     if version < 5:
-        raw.addoff(txn, pid, epoch, group)
-    raw.txnoff(txn, pid, epoch, group, {(A, 0): 5}, version)
+        raw.add_offsets(txn, pid, epoch, group)
+    raw.commit_offsets(txn, pid, epoch, group, {(A, 0): 5}, version)
     r = raw.end(txn, pid, epoch, False, ev)
     raw.settled(txn)
     next_epoch = r.producer_epoch if ev == 5 else epoch
     if version < 5:
-        raw.addoff(txn, pid, next_epoch, group)
-    a = one(raw.txnoff(txn, pid, epoch, group, {(A, 0): 6}, version))
+        raw.add_offsets(txn, pid, next_epoch, group)
+    a = one(raw.commit_offsets(txn, pid, epoch, group, {(A, 0): 6}, version))
     raw.end(txn, pid, next_epoch, True, ev)
     return a
 
@@ -1419,7 +1419,7 @@ def end_txn_endtxn_v5_for_a_transaction_begun_with_addpartitions(raw: Raw, versi
     txn, pid, epoch, tp = raw.started()
     r = raw.end(txn, pid, epoch, True, version)
     raw.settled(txn)
-    return endr(r, version), [
+    return ended(r, version), [
         (z.producer_epoch, z.current_txn_start_offset) for z in raw.producers(tp).active_producers
     ]
 
@@ -1428,10 +1428,10 @@ def end_txn_endtxn_v5_for_a_transaction_begun_with_addpartitions(raw: Raw, versi
 def end_txn_endtxn_v3_for_a_transaction_begun_with_produce_v12(raw: Raw, version: int) -> Any:
     if raw.served[0][1] < 12:
         return "-"
-    txn = raw.tid()
+    txn = raw.new_id()
     pid, epoch = raw.new(txn)
     tp = raw.topic()
-    raw.prod(txn, pid, epoch, 0, tp, 12)
-    a = endr(raw.end(txn, pid, epoch, True, version), version)
+    raw.produce_one(txn, pid, epoch, 0, tp, 12)
+    a = ended(raw.end(txn, pid, epoch, True, version), version)
     d = raw.settled(txn)
     return a, d.transaction_state, d.producer_epoch

@@ -48,7 +48,7 @@ class Raw:
 
     # -- names of its own, for one question each
 
-    def tid(self) -> str:
+    def new_id(self) -> str:
         return f"id-{next(_numbers)}"
 
     def topic(self) -> Tp:
@@ -63,10 +63,10 @@ class Raw:
 
     def started(self) -> tuple[str, int, int, Tp]:
         """A transaction with one batch."""
-        txn, tp = self.tid(), self.topic()
+        txn, tp = self.new_id(), self.topic()
         pid, epoch = self.new(txn)
         self.add(txn, pid, epoch, [tp])
-        self.prod(txn, pid, epoch, 0, tp)
+        self.produce_one(txn, pid, epoch, 0, tp)
         return txn, pid, epoch, tp
 
     # -- requests
@@ -137,7 +137,7 @@ class Raw:
                 return codes
             time.sleep(0.02)
 
-    def addb(
+    def add_batched(
         self, transactions: list[tuple[str, int, int, bool, list[Tp]]], version: int = 4
     ) -> tuple[int, dict[str, dict[str, int]]]:
         asked = [
@@ -185,7 +185,7 @@ class Raw:
             for one in topic.partition_responses
         }
 
-    def prod(
+    def produce_one(
         self, tid: str | None, pid: int, epoch: int, sequence: int, tp: Tp, version: int = 9, **more: bool
     ) -> tuple[int, int]:
         batch = self.batch(pid, epoch, sequence, **more)  # type: ignore[arg-type]
@@ -207,12 +207,12 @@ class Raw:
     def describe(self, tid: str) -> Any:
         return self.ask("DescribeTransactions", 0, {"transactional_ids": [tid]}).transaction_states[0]
 
-    def addoff(self, tid: str, pid: int, epoch: int, group: str, version: int = 3) -> int:
+    def add_offsets(self, tid: str, pid: int, epoch: int, group: str, version: int = 3) -> int:
         asked = {"transactional_id": tid, "producer_id": pid, "producer_epoch": epoch, "group_id": group}
         code: int = self.ask("AddOffsetsToTxn", version, asked).error_code
         return code
 
-    def txnoff(
+    def commit_offsets(
         self,
         tid: str,
         pid: int,
