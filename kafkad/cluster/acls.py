@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
+from typing import NamedTuple
 
 from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError
@@ -42,10 +43,20 @@ _TRIES = 10
 """Others write the same node at the same time."""
 _NAMES_OF_TYPES = {kind: kafka_name(kind) for kind in ResourceType}
 _TYPES = {name: kind for kind, name in _NAMES_OF_TYPES.items()}
-_OPERATIONS = {kafka_name(operation): operation for operation in Operation}
-_PERMISSIONS = {kafka_name(permission): permission for permission in PermissionType}
+_NAMES_OF_OPERATIONS = {operation: kafka_name(operation) for operation in Operation}
+_OPERATIONS = {name: operation for operation, name in _NAMES_OF_OPERATIONS.items()}
+_NAMES_OF_PERMISSIONS = {permission: kafka_name(permission) for permission in PermissionType}
+_PERMISSIONS = {name: permission for permission, name in _NAMES_OF_PERMISSIONS.items()}
 
 Change = Callable[[Entries], Entries]
+
+
+class _Known(NamedTuple):
+    """What a node says, and its text: one with the same text is not read again."""
+
+    text: bytes
+    entries: Entries | None
+    """None if it cannot be read."""
 
 
 class Acls:
@@ -58,7 +69,7 @@ class Acls:
         self._index = authorizer.index
         self._clock = clock
         self._timers = timers
-        self._known: dict[Pattern, Entries | None] = {}
+        self._known: dict[Pattern, _Known] = {}
         self._news = asyncio.Event()
         self._notes = [Notes(store, prefix, clock, self._news) for prefix in ACL_CHANGE_PREFIXES]
         """Of literal patterns, and of prefixed ones."""
@@ -67,14 +78,14 @@ class Acls:
 
     def __iter__(self) -> Iterator[tuple[Pattern, Acl]]:
         """Every ACL, but those of damaged nodes."""
-        for pattern, entries in list(self._known.items()):
-            for acl in entries or ():
+        for pattern, known in list(self._known.items()):
+            for acl in known.entries or ():
                 yield pattern, acl
 
     @property
     def damaged(self) -> list[str]:
         """The paths of the nodes that cannot be read."""
-        return [_path(pattern) for pattern, entries in self._known.items() if entries is None]
+        return [_path(pattern) for pattern, known in self._known.items() if known.entries is None]
 
     async def start(self) -> None:
         resources = [f"{parent}/{name}" for parent in Node.PARENTS for name in Node.RESOURCE_TYPES]
@@ -126,28 +137,47 @@ class Acls:
         if another change came in between."""
         path = _path(pattern)
         [node] = await self._store.get_many([path])
-        before = _NOTHING if node is None else _decoded_or_refused(path, node[0])
-        after = change(before)
-        if after != before:
-            note = AclChange(pattern.resource.name, pattern.name, pattern.type is PatternType.PREFIXED)
-            told = Create(note.prefix, note.encode(), sequential=True)
-            try:
-                await self._store.multi([_replacement(path, node, after), told])
-            except MultiFailed as error:
-                if isinstance(error.cause, BadVersion | NodeExists | NoNode):
-                    return False
-                raise
-        if after != self._known.get(pattern, _NOTHING):
-            self._keep({pattern: after})
+        before = self._said(pattern, node)
+        if before is not None and before.entries is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_SERVER_ERROR, f"the ACLs in {path} cannot be read: mend or delete the node"
+            )
+        entries = _NOTHING if before is None or before.entries is None else before.entries
+        after = change(entries)
+        if after == entries:
+            self._keep({pattern: before})
+            return True
+        text = _encoded(after)
+        note = AclChange(pattern.resource.name, pattern.name, pattern.type is PatternType.PREFIXED)
+        told = Create(note.prefix, note.encode(), sequential=True)
+        try:
+            await self._store.multi([_replacement(path, node, text if after else None), told])
+        except MultiFailed as error:
+            if isinstance(error.cause, BadVersion | NodeExists | NoNode):
+                return False
+            raise
+        self._keep({pattern: _Known(text, after) if after else None})
         return True
 
-    def _keep(self, changed: Mapping[Pattern, Entries | None]) -> None:
-        for pattern, entries in changed.items():
-            self._index.put(pattern, entries)
-            if entries == ():
-                self._known.pop(pattern, None)
+    def _said(self, pattern: Pattern, node: tuple[bytes, Stat] | None) -> _Known | None:
+        """What a node says, if there is one."""
+        if node is None:
+            return None
+        known = self._known.get(pattern)
+        return known if known is not None and known.text == node[0] else _decoded(_path(pattern), node[0])
+
+    def _keep(self, found: Mapping[Pattern, _Known | None]) -> None:
+        changed = {pattern: said for pattern, said in found.items() if said != self._known.get(pattern)}
+        for pattern, said in changed.items():
+            self._index.put(pattern, _NOTHING if said is None else said.entries)
+            if said is None:
+                del self._known[pattern]
             else:
-                self._known[pattern] = entries
+                self._known[pattern] = said
+        if changed:
+            self._tell()
+
+    def _tell(self) -> None:
         for listener in self.on_change:
             listener()
 
@@ -162,17 +192,13 @@ class Acls:
         found = await self._read(patterns)
         for notes, number in zip(self._notes, last, strict=True):
             notes.skip(number)
-        self._known = {pattern: entries for pattern, entries in found.items() if entries != ()}
-        self._index.replace(self._known.items())
-        for listener in self.on_change:
-            listener()
+        self._known = {pattern: said for pattern, said in found.items() if said is not None}
+        self._index.replace((pattern, said.entries) for pattern, said in self._known.items())
+        self._tell()
 
-    async def _read(self, patterns: list[Pattern]) -> dict[Pattern, Entries | None]:
+    async def _read(self, patterns: list[Pattern]) -> dict[Pattern, _Known | None]:
         nodes = await self._store.get_many([_path(pattern) for pattern in patterns])
-        return {
-            pattern: () if node is None else _decoded(_path(pattern), node[0])
-            for pattern, node in zip(patterns, nodes, strict=True)
-        }
+        return {pattern: self._said(pattern, node) for pattern, node in zip(patterns, nodes, strict=True)}
 
     async def _read_again(self, notes: list[Note], *, prefixed: bool) -> None:
         named = [None if data is None else _named(path, data, prefixed) for path, data in notes]
@@ -182,11 +208,12 @@ class Acls:
             self._keep(await self._read(list(dict.fromkeys(pattern for pattern in named if pattern is not None))))
 
 
-def _replacement(path: str, node: tuple[bytes, Stat] | None, after: Entries) -> Create | Set | Delete:
+def _replacement(path: str, node: tuple[bytes, Stat] | None, text: bytes | None) -> Create | Set | Delete:
     if node is None:
-        return Create(path, _encoded(after))
+        assert text is not None
+        return Create(path, text)
     version = node[1].version
-    return Set(path, _encoded(after), version) if after else Delete(path, version)
+    return Delete(path, version) if text is None else Set(path, text, version)
 
 
 def _path(pattern: Pattern) -> str:
@@ -195,7 +222,8 @@ def _path(pattern: Pattern) -> str:
 
 def _encoded(entries: Entries) -> bytes:
     return Node.encode(
-        AclEntry(acl.principal, kafka_name(acl.permission), acl.host, kafka_name(acl.operation)) for acl in entries
+        AclEntry(acl.principal, _NAMES_OF_PERMISSIONS[acl.permission], acl.host, _NAMES_OF_OPERATIONS[acl.operation])
+        for acl in entries
     )
 
 
@@ -215,9 +243,9 @@ def _principal(text: str) -> str:
 _UNREADABLE = (ValueError, TypeError, AttributeError, LookupError)
 
 
-def _decoded(path: str, data: bytes) -> Entries | None:
+def _decoded(path: str, text: bytes) -> _Known:
     try:
-        return _decode(data)
+        return _Known(text, _decode(text))
     except _UNREADABLE as error:
         log.error(
             "the ACLs in %s cannot be read, and nobody but super.users may do anything that they are about until the "
@@ -225,16 +253,7 @@ def _decoded(path: str, data: bytes) -> Entries | None:
             path,
             error,
         )
-        return None
-
-
-def _decoded_or_refused(path: str, data: bytes) -> Entries:
-    try:
-        return _decode(data)
-    except _UNREADABLE as error:
-        raise KafkaError(
-            ErrorCode.UNKNOWN_SERVER_ERROR, f"the ACLs in {path} cannot be read: mend or delete the node"
-        ) from error
+        return _Known(text, None)
 
 
 def _named(path: str, data: bytes, prefixed: bool) -> Pattern | None:

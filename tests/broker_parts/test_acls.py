@@ -162,6 +162,24 @@ def test_nothing_is_written_for_what_is_there_already() -> None:
     with_brokers(1, scenario)
 
 
+def test_the_note_of_a_change_of_its_own_is_no_change() -> None:
+    async def scenario(clock: FakeClock, one: Broker, other: Broker) -> None:
+        changes = {one: 0, other: 0}
+
+        def count(broker: Broker) -> None:
+            changes[broker] += 1
+
+        for broker in changes:
+            broker.acls.on_change.append(partial(count, broker))
+        await one.acls.add(ORDERS, [ALICE_READS])
+        await settled()
+        await one.acls.remove(ORDERS, [ALICE_READS])
+        await settled()
+        assert list(changes.values()) == [2, 2]
+
+    with_brokers(2, scenario)
+
+
 def test_old_notes_are_removed() -> None:
     async def scenario(clock: FakeClock, one: Broker) -> None:
         await one.acls.add(ORDERS, [ALICE_READS])
