@@ -132,9 +132,9 @@ def plan(resource: Resource, entries: Sequence[Entry], changes: Sequence[Assignm
             {
                 "resource": str(resource),
                 "name": change.name,
-                "current": "(hidden)" if secret else old,
+                "current": "(hidden)" if secret and entry else old,
                 "new": "(hidden, new)" if secret else new,
-                "current_shown": "(hidden)" if secret else with_meaning(change.name, old),
+                "current_shown": "(hidden)" if secret and entry else with_meaning(change.name, old),
                 "new_shown": "(hidden, new)" if secret else said,
                 "source": entry.source if entry else None,
                 "changes": secret or (is_own if change.operation == DELETE else not is_own or old != new),

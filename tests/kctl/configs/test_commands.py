@@ -166,12 +166,15 @@ def test_completes_kinds_names_and_settings(monkeypatch: pytest.MonkeyPatch) -> 
     assert resources_and_settings(context, parameter, "ret") == ["retention.ms"]
 
 
-@pytest.mark.parametrize("name", ["ssl.keystore.password", "listener.name.external.ssl.keystore.password"])
-def test_a_password_is_not_shown_before_it_is_set_either(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "current"),
+    [("ssl.keystore.password", "(hidden)"), ("listener.name.external.ssl.keystore.password", None)],
+)
+def test_a_password_is_not_shown_before_it_is_set_either(name: str, current: str | None) -> None:
     entries = [Entry("ssl.keystore.password", None, "default", True, False, sensitive=True)]
     (row,) = plan(parse_resource("broker/1"), entries, parse_assignments([f"{name}=s3cr3t"]))
     assert "s3cr3t" not in str(row)
-    assert row["changes"]
+    assert (row["current"], row["changes"]) == (current, True)
 
 
 def test_a_setting_of_a_listener_that_is_unset_reads_back(on_broker: Kctl) -> None:
