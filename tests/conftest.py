@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import Counter
 from pathlib import Path
@@ -27,6 +28,11 @@ _seconds: Counter[str] = Counter()
 
 def in_ci() -> bool:
     return os.environ.get("CI", "").lower() == "true"
+
+
+def pytest_collection_finish() -> None:
+    """Whoever looks for garbage passes over ten thousand tests and the modules, which take a second to go through."""
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
