@@ -57,9 +57,11 @@ cluster: $(INSTALLED)-cluster
 # Many tests wait for others' processes, so there are more of them than cores.
 WORKERS = $$(($$(nproc) + 1))
 
-# ARGS="-n 0" has the fast tests run one after the other, in this process.
+# A worker that has done its share takes over half of another's. ARGS="-n 0" has the fast tests run one after the other, in
+# this process.
+SPREAD = -n $(WORKERS) --dist worksteal
 test: $(INSTALLED)-test
-	$(PY) -m pytest -n $(WORKERS) $(ARGS)
+	$(PY) -m pytest $(SPREAD) $(ARGS)
 
 # Those of tests/clients are part of the compatibility suite.
 test-slow: $(INSTALLED)-test
@@ -93,7 +95,7 @@ check: $(INSTALLED)-test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy & types=$$!; $(BIN)/lint-imports; imports=$$?; wait $$types && exit $$imports
-	test '$(TESTED)' || $(PY) -m pytest -q -x -n $(WORKERS)
+	test '$(TESTED)' || $(PY) -m pytest -q -x $(SPREAD)
 
 fmt: $(INSTALLED)-test
 	$(BIN)/ruff format .
