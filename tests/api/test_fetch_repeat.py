@@ -142,9 +142,21 @@ GOING_BACK = Reader(
 
 @given(reader=READERS, steps=STEPS)
 @example(GOING_BACK, [("fetch", 0), ("fetch", 0), ("fetch", 60), ("fetch", 0), ("say nothing", 0)])
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_both_ways_answer_the_same_bytes(module_broker: OneBroker, reader: Reader, steps: list[Step]) -> None:
-    broker, name = module_broker, f"t{next(_topics)}"
+    both_ways(module_broker, reader, steps)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@given(reader=READERS, steps=STEPS)
+@settings(max_examples=1000, derandomize=False, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_both_ways_answer_the_same_bytes_at_length(module_broker: OneBroker, reader: Reader, steps: list[Step]) -> None:
+    both_ways(module_broker, reader, steps)
+
+
+def both_ways(broker: OneBroker, reader: Reader, steps: list[Step]) -> None:
+    name = f"t{next(_topics)}"
     broker.create(name, configs={"segment.bytes": "2000"})
     for size in range(20):
         append(broker, name, size * 3)

@@ -12,7 +12,7 @@ from kafkad.wire.messages.metadata import MetadataRequest
 from tests.fuzz.running import PRODUCE, RunningBroker, framed, hurried, request, sentinel
 from tests.fuzz.wild import Wild
 
-_FEW = settings(max_examples=12, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+_FEW = settings(max_examples=6, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 BUDGETS = [
     pytest.param(_FEW, id="few"),
     pytest.param(settings(_FEW, max_examples=20), id="some", marks=pytest.mark.slow),
