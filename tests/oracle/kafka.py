@@ -53,6 +53,7 @@ TOOLS = {
     "console-producer": "kafka.tools.ConsoleProducer",
     "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "consumer-perf": "org.apache.kafka.tools.ConsumerPerformance",
+    "delegation-tokens": "org.apache.kafka.tools.DelegationTokenCommand",
     "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
     "dump-log": "kafka.tools.DumpLogSegments",
     "features": "org.apache.kafka.tools.FeatureCommand",
