@@ -88,10 +88,13 @@ class Cluster:
         settings: Mapping[str, str] | None = None,
         *,
         kind: str = "kafkad",
+        kinds: Mapping[int, str] | None = None,
+        prepare: Callable[[KafkadProcess], None] = lambda process: None,
         log_dirs: Mapping[int, list[Path]] | None = None,
         wrappers: Mapping[int, list[str]] | None = None,
     ) -> None:
-        """`log_dirs` and `wrappers` are of single brokers."""
+        """`kinds`, `log_dirs` and `wrappers` are of single brokers; `prepare` changes each broker's settings before it
+        starts."""
         self.kind = kind
         self.failed: Exception | None = None
         """What was wrong in a test with it; then it shows its logs at the end."""
@@ -101,7 +104,9 @@ class Cluster:
         self._directory = directory
         self._log_dirs = log_dirs or {}
         self._wrappers = wrappers or {}
-        self._settings = {**SETTINGS, **(JAVA_SETTINGS if kind == "kafka" else {}), **(settings or {})}
+        self._kinds = kinds or {}
+        self._prepare = prepare
+        self._settings = settings or {}
         self.brokers: dict[int, KafkadProcess] = {}
         self._client: KazooClient | None = None
 
@@ -138,19 +143,23 @@ class Cluster:
         self.links.__exit__(None, None, None)
 
     def _broker(self, broker: int) -> KafkadProcess:
-        made = KafkadProcess if self.kind == "kafkad" else KafkaProcess
+        kind = self._kinds.get(broker, self.kind)
+        made = KafkadProcess if kind == "kafkad" else KafkaProcess
         process = made(self._directory / str(broker), log_dirs=self._log_dirs.get(broker))
         process.wrapper = self._wrappers.get(broker, [])
         inner = free_port()
         between = self.links.to(str(broker), lambda: inner)
         store = self.links.to(ZOOKEEPER, lambda: self.zookeeper.port, source=str(broker))
         process.settings |= {
+            **SETTINGS,
+            **(JAVA_SETTINGS if kind == "kafka" else {}),
             **self._settings,
             "broker.id": str(broker),
             "listeners": f"CLIENTS://127.0.0.1:{process.port},BROKERS://127.0.0.1:{inner}",
             "advertised.listeners": f"CLIENTS://127.0.0.1:{process.port},BROKERS://127.0.0.1:{between}",
             "zookeeper.connect": f"127.0.0.1:{store}/cluster",
         }
+        self._prepare(process)
         return process
 
     # -- faults ----------------------------------------------------------------------------------------------------

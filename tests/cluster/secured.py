@@ -87,11 +87,15 @@ def remove_open_listeners(broker: KafkadProcess) -> None:
 
 
 def ask_for_rights(broker: KafkadProcess) -> None:
-    """What no ACL is about stays open at first."""
+    """What no ACL is about stays open at first.
+
+    A broker that has not heard of a topic yet refuses it to who may not create it, where topics are created on demand.
+    """
     broker.settings |= {
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
         "super.users": f"User:{BROKER}",
         "allow.everyone.if.no.acl.found": "true",
+        "auto.create.topics.enable": "false",
     }
 
 
