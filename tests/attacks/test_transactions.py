@@ -131,8 +131,15 @@ def test_time_outs_in_the_same_moment(suffer: Callable[..., None], count: int, s
     suffer(f"{count:,} transactions time out in the same moment", attack, ready)
 
 
-@pytest.mark.parametrize("count", [19_900, 200_000])
-@pytest.mark.parametrize("what", ["the same partition", "partitions that are not there"])
+@pytest.mark.parametrize(
+    ("what", "count"),
+    [
+        ("the same partition", 19_900),
+        ("partitions that are not there", 19_900),
+        ("partitions that are not there", 200_000),  # refused, whatever they are
+        pytest.param("the same partition", 200_000, marks=pytest.mark.long),
+    ],
+)
 def test_additions(suffer: Callable[..., None], what: str, count: int) -> None:
     def attack(port: int) -> None:
         with raw(port) as client:
@@ -179,8 +186,14 @@ def test_offsets(suffer: Callable[..., None], count: int) -> None:
     suffer(f"TxnOffsetCommit of {count:,}", attack, prepare_large)
 
 
-@pytest.mark.parametrize("count", [19_900, 50_000])
-@pytest.mark.parametrize("topic", [TOPIC, "large", "__consumer_offsets"])
+@pytest.mark.parametrize(
+    ("topic", "count"),
+    [
+        *((topic, 19_900) for topic in (TOPIC, "large", "__consumer_offsets")),
+        (TOPIC, 50_000),  # refused, whatever the topic
+        *(pytest.param(topic, 50_000, marks=pytest.mark.long) for topic in ("large", "__consumer_offsets")),
+    ],
+)
 def test_markers(suffer: Callable[..., None], topic: str, count: int) -> None:
     partitions: list[Tp] = [(topic, number % (PARTITIONS if topic == "large" else 1)) for number in range(count)]
 
@@ -189,7 +202,7 @@ def test_markers(suffer: Callable[..., None], topic: str, count: int) -> None:
             for number in range(3):
                 client.markers([(9_000 + number, 0, True, partitions, 0)])
 
-    suffer(f"WriteTxnMarkers of {count:,} to {topic}", attack, prepare_large)
+    suffer(f"WriteTxnMarkers of {count:,} to {topic}", attack, prepare_large if topic == "large" else ready)
 
 
 NASTY = ["(a*)*b", "(a|aa)+$", "((a?){40}){40}", "([a-z]*[a-z]*[a-z]*)*!", "(.*.*.*.*)*x"]
