@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -112,10 +112,14 @@ class Watchdog(threading.Thread):
 
 
 class Attacked:
-    """A fresh broker with the honest client's topic; a context manager."""
+    """A fresh broker with the honest client's topic; a context manager. `listeners` are further ones, by name."""
 
-    def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, directory: Path, settings: dict[str, str] | None = None, listeners: Mapping[str, int] | None = None
+    ) -> None:
         self.kafkad = KafkadProcess(directory, settings)
+        for name, port in (listeners or {}).items():
+            self.kafkad.settings["listeners"] += f",{name}://127.0.0.1:{port}"
         self._notified = directory / "notify"
         self._watchdog = Watchdog(self._notified)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -21,8 +21,10 @@ def suffer(tmp_path: Path) -> Callable[..., None]:
         attack: Callable[[int], object],
         prepare: Callable[[int], object] = lambda port: None,
         kafka_ms: float | None = None,
+        settings: dict[str, str] | None = None,
+        listeners: Mapping[str, int] | None = None,
     ) -> None:
-        with Attacked(tmp_path / "attacked") as attacked:
+        with Attacked(tmp_path / "attacked", settings, listeners) as attacked:
             prepare(attacked.port)
             suffered = attacked.suffer(name, attack, kafka_ms)
         _SUFFERED.append(suffered)
