@@ -467,6 +467,22 @@ def test_the_high_watermark_follows_those_in_sync(made: Made) -> None:
     assert (partition.high_watermark, heard) == (4, [None])
 
 
+@pytest.mark.parametrize(("epoch", "committed"), [(5, 4), (6, 0)])
+def test_what_followers_had_is_forgotten_if_another_may_have_led_meanwhile(
+    made: Made, epoch: int, committed: int
+) -> None:
+    """They may have truncated it, as they followed that one."""
+    partition = made.partition
+    partition.become(replace(OF_THREE, isr=(ME, 2, 3)))
+    made.append(4)
+    partition.fetched_by(3, 4, 0)
+    heard = wait(made)
+    partition.become(replace(OF_THREE, leader_epoch=epoch, isr=(ME, 3)))
+    assert (partition.high_watermark, heard) == (committed, [None] if committed else [])
+    partition.fetched_by(3, 4, 0)
+    assert (partition.high_watermark, heard) == (4, [None])
+
+
 def test_who_catches_up_is_proposed_and_waited_for_from_then_on(made: Made) -> None:
     partition = made.partition
     alive(made, 2, 3)
