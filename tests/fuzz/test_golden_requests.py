@@ -13,7 +13,7 @@ from tests.fuzz.running import RunningBroker, framed, hurried, sentinel
 from tests.wire.recorded import exchanges
 
 APIS = sorted(exchanges())
-PER_FRAME = 4
+PER_FRAME = 2
 TOGETHER = 12
 
 
@@ -60,8 +60,8 @@ def spoil(broker: RunningBroker, api: str, times: int) -> None:
 @pytest.mark.parametrize(
     "seed",
     [
-        *range(20),
-        *(pytest.param(seed, marks=pytest.mark.slow if seed < 30 else pytest.mark.long) for seed in range(20, 60)),
+        *range(10),
+        *(pytest.param(seed, marks=pytest.mark.slow if seed < 30 else pytest.mark.long) for seed in range(10, 60)),
     ],
 )
 def test_a_mixture_cut_up_anywhere(broker: RunningBroker, seed: int) -> None:
