@@ -92,6 +92,19 @@ def test_a_rate_is_held(connections: int, largest: int) -> None:
         assert sum(sent[second : second + 30]) / 30 == pytest.approx(quota, rel=0.02)
 
 
+@pytest.mark.parametrize("late_ms", [0.5, 2.0])
+def test_one_connection_is_even_within_seconds(late_ms: float) -> None:
+    """It sends 16 KB as soon as it is read again, a little after its time: in any 3 s once the first burst is gone."""
+    size, quota, now_ms = 16_000, 10_000_000, 0.0
+    measured, sent = meter(Quota.PRODUCE, quota), [0] * 31
+    while now_ms < 30_000:
+        sent[int(now_ms / 1000)] += size
+        throttle_ms = measured.take(size, now_ms)
+        now_ms += 0.2 + (throttle_ms + late_ms if throttle_ms else 0)
+    for second in range(12, 27):
+        assert sum(sent[second : second + 3]) / 3 == pytest.approx(quota, rel=0.02)
+
+
 def test_idle_after_all_windows() -> None:
     sampled = Sampled(Windows(number=3, size_ms=100))
     for at in (0, 100, 200, 300, 400):
