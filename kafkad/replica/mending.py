@@ -50,8 +50,8 @@ class Mender:
         self._timers = timers
         self._given_up: set[tuple[str, Hole]] = set()
         """Stretches that the leader has no fitting batches for, or that wait for the next start."""
-        self._asked: set[TopicPartition] = set()
-        """What was led here although it was damaged at the last look."""
+        self._asked: set[tuple[TopicPartition, int]] = set()
+        """What was led here although it was damaged at the last look, with the leader epoch."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -88,8 +88,9 @@ class Mender:
                     log.exception("internal error while mending %s", partition.tp)
 
     def _give_way(self, led: list[Partition]) -> None:
-        """Have the controller ask again about what is led here although it is damaged, once for each time."""
-        present = {partition.tp for partition in led}
+        """Have the controller ask again about what is led here although it is damaged, once in each leader epoch: since
+        the last look another may have led, and this one again before it was mended."""
+        present = {(partition.tp, partition.leader_epoch) for partition in led}
         if present - self._asked:
             self._replicas.on_replicas_changed()
         self._asked = present

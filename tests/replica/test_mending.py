@@ -1,4 +1,4 @@
-"""Leaders are asked for what a log lost beside each other, and only so many at once."""
+"""Leaders are asked for what a log lost beside each other, and only so many at once; a damaged leader gives way."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ def followed(leader: int) -> Any:
 class Replicas(list[Any]):
     def __init__(self, leaders: range) -> None:
         super().__init__(followed(leader) for leader in leaders)
+        self.on_replicas_changed: Any = None
         self.metadata = SimpleNamespace(brokers={id_: BrokerInfo(id=id_, endpoints=()) for id_ in leaders})
 
 
@@ -59,3 +60,27 @@ def test_a_silent_leader_holds_up_no_other_and_not_all_are_asked_at_once() -> No
         return asked
 
     assert asyncio.run(run()) == list(range(LEADERS_AT_ONCE))
+
+
+def test_a_damaged_log_is_to_be_led_elsewhere_whenever_it_is_led_here_again() -> None:
+    led = followed(leader=1)
+    led.following, led.is_leader, led.role.isr = None, True, (1, 2)
+    asked: list[int] = []
+    replicas = Replicas(range(0))
+    replicas.append(led)
+    replicas.on_replicas_changed = lambda: asked.append(led.leader_epoch)
+
+    async def run() -> None:
+        clock, timers = FakeClock(), Timers()
+        mender = Mender(replicas, lambda broker: Silent(broker.id, []), clock, timers)  # type: ignore[arg-type]
+        mender.start()
+        for led.leader_epoch in (1, 1, 3, 3):
+            await asyncio.sleep(0)
+            clock.advance(LOOK_MS)
+            timers.expire(clock.monotonic_ms())
+            for _ in range(10):
+                await asyncio.sleep(0)
+        await mender.stop()
+
+    asyncio.run(run())
+    assert asked == [1, 3]
