@@ -137,13 +137,22 @@ def cpu_seconds(pid: int) -> float:
 
 def memory_mb(pid: int) -> float:
     """Proportional set size of the process and its descendants."""
+    return _mapped_mb(pid, "Pss:")
+
+
+def private_mb(pid: int) -> float:
+    """What the process and its descendants share with nobody: it does not change as others of the same program end."""
+    return _mapped_mb(pid, "Private_Clean:", "Private_Dirty:")
+
+
+def _mapped_mb(pid: int, *kinds: str) -> float:
     total = 0
     for member in process_tree(pid):
         try:
             lines = Path(f"/proc/{member}/smaps_rollup").read_text().splitlines()
         except OSError:  # it ended
             continue
-        total += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+        total += sum(int(line.split()[1]) for line in lines if line.startswith(kinds))
     return total / 1024
 
 

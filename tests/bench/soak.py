@@ -46,7 +46,7 @@ from kafkad.wire.messages.offset_commit import (
 from kafkad.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkad.wire.records import Record, build_batch
 from kafkad.wire.schema import decode
-from tests.bench.measured import memory_mb
+from tests.bench.measured import private_mb
 from tests.broker import KafkadProcess, RawClient
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, OFFSET_COMMIT = 0, 1, 2, 3, 8
@@ -85,8 +85,8 @@ _numbers = itertools.count(1)
 class Sample(NamedTuple):
     second: float
     rss_mb: float
-    pss_mb: float
-    """With its worker processes."""
+    own_mb: float
+    """With its worker processes, and without what any of them shares."""
     descriptors: int
     threads: int
 
@@ -283,7 +283,7 @@ def work(soak: Soak, load: Callable[[Soak], None]) -> None:
 def sample(pid: int, second: float) -> Sample:
     status = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines())
     descriptors = sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
-    return Sample(second, int(status["VmRSS"].split()[0]) / 1024, memory_mb(pid), descriptors, int(status["Threads"]))
+    return Sample(second, int(status["VmRSS"].split()[0]) / 1024, private_mb(pid), descriptors, int(status["Threads"]))
 
 
 def grown(samples: Sequence[Sample], slack: float = 1.0) -> list[str]:
@@ -293,7 +293,7 @@ def grown(samples: Sequence[Sample], slack: float = 1.0) -> list[str]:
     found = []
     for column, least, share in (
         ("rss_mb", ALLOWED_MB, ALLOWED_SHARE),
-        ("pss_mb", ALLOWED_MB, ALLOWED_SHARE),
+        ("own_mb", ALLOWED_MB, ALLOWED_SHARE),
         ("descriptors", ALLOWED_DESCRIPTORS, 0.0),
         ("threads", ALLOWED_THREADS, 0.0),
     ):
@@ -336,10 +336,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=30)
     options = parser.parse_args()
-    print(f"{'second':>8} {'RSS MB':>8} {'PSS MB':>8} {'files':>6} {'threads':>8}", flush=True)
+    print(f"{'second':>8} {'RSS MB':>8} {'own MB':>8} {'files':>6} {'threads':>8}", flush=True)
 
     def show(each: Sample) -> None:
-        cells = f"{each.second:8.0f} {each.rss_mb:8.1f} {each.pss_mb:8.1f} {each.descriptors:6d} {each.threads:8d}"
+        cells = f"{each.second:8.0f} {each.rss_mb:8.1f} {each.own_mb:8.1f} {each.descriptors:6d} {each.threads:8d}"
         print(cells, flush=True)
 
     with tempfile.TemporaryDirectory(prefix="soak-") as directory:
