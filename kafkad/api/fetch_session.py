@@ -123,23 +123,25 @@ class Session:
     def update(self, frame: FetchFrame) -> Pieces[None]:
         followed = self.followed
         for topic in frame.topics:
-            for wanted in topic.partitions:
+            for number, wanted in enumerate(topic.partitions, 1):
                 known = followed.get((topic.key, wanted.partition))
                 if known is None:
                     known = Followed(self, topic.key, wanted)
                     followed[topic.key, wanted.partition] = known
-                    if not len(followed) & _PIECE:
-                        yield
                 else:
                     known.wanted = wanted
                 self.moved[known] = None
+                if not number & _PIECE:
+                    yield
             yield
         for key, indexes in frame.forgotten:
-            for index in indexes:
+            for number, index in enumerate(indexes, 1):
                 gone = followed.pop((key, index), None)
                 if gone is not None:
                     gone.unwatch()
                     self.moved.pop(gone, None)
+                if not number & _PIECE:
+                    yield
             yield
 
     def stir(self) -> None:

@@ -187,7 +187,7 @@ def _read_forgotten(
         left -= indexes
         if left < 0:
             raise MalformedError(f"it forgets more than {MOST_PARTITIONS} topics and partitions")
-        forgotten.append((key, [_I32.unpack_from(frame, at + 4 * i)[0] for i in range(indexes)]))
+        forgotten.append((key, list(struct.unpack_from(f">{indexes}i", frame, at))))
         at += 4 * indexes
         if flexible:
             at = skip_tags(frame, at)

@@ -101,7 +101,7 @@ def furnish(port: int) -> bytes:
         raw.coordinator([THERE], 1)
         producer = raw.new(THERE)
         raw.add(THERE, *producer, [(THERE, 0)])
-        raw.prod(THERE, *producer, 0, (THERE, 0))
+        raw.produce_one(THERE, *producer, 0, (THERE, 0))
         raw.coordinator([THERE], 0)
         place = {"partition_index": 0, "committed_offset": 0, "committed_leader_epoch": -1, "committed_metadata": ""}
         group = {"group_id": THERE, "generation_id": -1, "member_id": ""}
