@@ -16,7 +16,8 @@ from kafkad.api.permissions import NONE
 from kafkad.api.routes import Route
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.metrics import RequestProbe
-from kafkad.net.connection import PENDING, Connection
+from kafkad.net.connection import Connection
+from kafkad.net.reply import PENDING
 from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
 from kafkad.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from kafkad.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -52,7 +53,7 @@ class Asked:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
         route = Route(KEY, "Heartbeat", 0, 4, NONE, "tests.api.test_dispatch:unused")
-        monkeypatch.setitem(dispatch.BY_KEY, KEY, route)
+        monkeypatch.setitem(dispatch.BY_KEY, KEY, route)  # type: ignore[attr-defined]
         self.probe = RequestProbe(route.name)
         self.connection = FakeConnection()
         parts = SimpleNamespace(audit=Audit(), between_brokers=(), replicas=SimpleNamespace(on_topic_changed=[]))

@@ -53,7 +53,7 @@ def commit(broker: OneBroker, version: int, group: str, *asked: tuple[str, int, 
     topics = []
     for name, index, offset in asked:
         one = OffsetCommitRequestPartition(partition_index=index, committed_offset=offset, committed_metadata=None)
-        for field in one.__slots__:
+        for field in one.__slots__:  # type: ignore[attr-defined]
             if field in more:
                 setattr(one, field, more[field])
         topic_id = topic_id_of(broker, name) if version >= BY_ID else bytes(16)

@@ -56,7 +56,7 @@ def test_brokers_replicate_at_any_protocol(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: str, last: tuple[int, ...]
 ) -> None:
     sent: dict[int, int] = {}
-    encode = client.encode_request
+    encode = client.encode_request  # type: ignore[attr-defined]
 
     def noted(header: RequestHeader, message: Any) -> bytearray:
         sent[header.api_key] = header.api_version

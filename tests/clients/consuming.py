@@ -192,7 +192,7 @@ async def _suppressing(error: type[Exception], commit: Any) -> None:
 
 def main() -> None:
     library, *words, session_ms = sys.argv[1:]
-    asked = Arguments(*words, int(session_ms))  # type: ignore[arg-type]
+    asked = Arguments(*words, int(session_ms))  # type: ignore[call-arg]
     leave = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: leave.set())
     if library == "aiokafka":

@@ -13,8 +13,9 @@ import pytest
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.check import check
 from kafkad.log.files import Files
+from kafkad.log.indexed import INDEX, TIME_INDEX
 from kafkad.log.log import Log
-from kafkad.log.segment import INDEX, TIME_INDEX, Segment
+from kafkad.log.segment import Segment
 from kafkad.log.snapshots import ProducerEntry, decode
 from kafkad.names import TopicPartition
 from kafkad.wire.records import iter_batches

@@ -196,7 +196,7 @@ class Work:
             was_compacted=True,
         )
         new = clean(mortal, mortal.segments[: self.random.randint(1, len(mortal.segments) - 1)])
-        mortal._files.lives = self.random.randrange(20)
+        mortal._files.lives = self.random.randrange(20)  # type: ignore[attr-defined]
         with contextlib.suppress(Died):
             mortal.replace(new)
         mortal.close(clean=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,7 +54,7 @@ def test_requests_of_controllers_are_carried_out_one_after_the_other(broker: One
             ),
             replicas.update_metadata(UpdateMetadataRequest(controller_id=9, controller_epoch=OLD)),
         ]
-        tasks = [asyncio.create_task(request) for request in requests]
+        tasks: list[asyncio.Task[Any]] = [asyncio.create_task(request) for request in requests]
         for _ in range(20):
             await asyncio.sleep(0)
         assert not any(task.done() for task in tasks)

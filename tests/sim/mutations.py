@@ -255,7 +255,7 @@ def an_election_does_not_begin_a_leader_epoch() -> Any:
 
 @mutation
 def elections_are_unclean_by_accident() -> Any:
-    true_after = leadership.after_failure
+    true_after = leadership.after_failure  # type: ignore[attr-defined]
     return patch.object(
         leadership, "after_failure", lambda *what, unclean, **more: true_after(*what, unclean=True, **more)
     )

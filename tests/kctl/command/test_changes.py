@@ -33,8 +33,8 @@ class Asked:
             return answer
 
         monkeypatch.setattr(changes, "_someone_is_there", lambda: answer is not None)
-        monkeypatch.setattr(changes.click, "prompt", replies)
-        monkeypatch.setattr(changes.click, "confirm", replies)
+        monkeypatch.setattr(changes.click, "prompt", replies)  # type: ignore[attr-defined]
+        monkeypatch.setattr(changes.click, "confirm", replies)  # type: ignore[attr-defined]
 
     def confirmed(self, type_this: str = "", only_adds: bool = False) -> bool:
         change = Change(self, (), ())  # type: ignore[arg-type]

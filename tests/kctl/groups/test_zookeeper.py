@@ -9,7 +9,7 @@ import pytest
 from kazoo.client import KazooClient
 
 from kafkad.meta.consumer_znodes import Consumer, ConsumerOffset, Owner
-from kctl.cluster.store import StoredNode
+from kctl.cluster.nodes import StoredNode
 from kctl.errors import Exit
 from kctl.groups.zookeeper import rows_of
 from tests.broker import KafkadProcess, free_port
