@@ -180,14 +180,20 @@ async def test_one_request_at_a_time_is_on_its_way_to_a_broker() -> None:
     assert life.known("b").state is State.COMPLETE_COMMIT
 
 
-@scenario
-async def test_a_broker_that_is_gone_is_waited_for_and_its_partitions_followed() -> None:
+async def committed_elsewhere() -> tuple[Life, OtherBroker]:
+    """A transaction has been committed, and the broker that leads its partition is to write the marker."""
     other = OtherBroker()
     life = Life(connect=lambda broker: other)
     life.leaders("t", [ELSEWHERE])
     producer = await life.new()
     life.add(producer, 0)
     life.end(producer, True)
+    return life, other
+
+
+@scenario
+async def test_a_broker_that_is_gone_is_waited_for_and_its_partitions_followed() -> None:
+    life, other = await committed_elsewhere()
     await other.answer(None)
     assert life.known().state is State.PREPARE_COMMIT
     life.leaders("t", [HERE])
@@ -199,12 +205,7 @@ async def test_a_broker_that_is_gone_is_waited_for_and_its_partitions_followed()
 @scenario
 async def test_an_answer_to_an_attempt_that_was_given_up_changes_nothing() -> None:
     """Else it would end a later transaction of the same id (KAFKA-16352)."""
-    other = OtherBroker()
-    life = Life(connect=lambda broker: other)
-    life.leaders("t", [ELSEWHERE])
-    producer = await life.new()
-    life.add(producer, 0)
-    life.end(producer, True)
+    life, other = await committed_elsewhere()
     await turns()
     life.machine.unloaded()
     life.disk.load(life)
