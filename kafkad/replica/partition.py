@@ -138,7 +138,9 @@ class Partition:
         self.is_leader = role.leader == self.broker_id
         if self.is_leader and (not was_leader or old_epoch != role.leader_epoch):
             self.log.assign_epoch(role.leader_epoch, self.log.end_offset)
-        self._take_part(role, led_before=role.leader_epoch <= old_epoch + 1)
+        if role.leader_epoch > old_epoch + 1:
+            self.leading = None  # another broker may have led meanwhile, and followers have truncated what they had
+        self._take_part(role)
         self._settle()
         self._advance()
         if not self.is_leader:
@@ -146,8 +148,7 @@ class Partition:
             self._refuse_commit_waits()
         self._tell_all()
 
-    def _take_part(self, role: Role, *, led_before: bool) -> None:
-        """`led_before` is False if another broker may have led since this one did, and truncated what followers had."""
+    def _take_part(self, role: Role) -> None:
         if not self.is_leader:
             self.leading, self.following = None, Following(self)
             return
@@ -156,7 +157,7 @@ class Partition:
             role.isr,
             role.replicas,
             self.broker_id,
-            before=self.leading if led_before else None,
+            before=self.leading,
             end_offset=self.log.end_offset,
             now_ms=self._parts.clock.monotonic_ms(),
             lag=self._parts.lag,
