@@ -11,6 +11,7 @@ etl = Noun(
         "plan": ("kafkad_etl.commands.plan:plan", "Show what a run would do without doing it."),
         "status": ("kafkad_etl.commands.status:status", "Show how far a job has got."),
         "list": ("kafkad_etl.commands.status:list_jobs", "List the jobs that have a checkpoint."),
+        "runs": ("kafkad_etl.commands.runs:runs", "Show when jobs ran and how that ended."),
         "doctor": (
             "kafkad_etl.commands.doctor:doctor",
             "Check whether jobs can run on this machine.",

@@ -102,6 +102,18 @@ def load(file: JobFile, environment: Mapping[str, str] = os.environ) -> Loaded:
     return parse(_read(file.path), file, environment)
 
 
+def name_in(path: Path) -> str:
+    """The job's name, from a file that may have mistakes elsewhere. Raises EtlError USAGE."""
+    try:
+        root = compose(_read(path))
+    except Unreadable as error:
+        raise JobError(path, [f"{path}:{error.line}: {error.text}"]) from error
+    for key, value in root.value if isinstance(root, MappingNode) else ():
+        if key.value == "name" and isinstance(value, ScalarNode) and "${" not in value.value:
+            return str(value.value)
+    raise EtlError(f"{path} does not say the job's name", EtlExit.USAGE, hints=("give the name instead of the file",))
+
+
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")

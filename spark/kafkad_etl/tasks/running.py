@@ -17,10 +17,10 @@ from kafkad_etl.cluster.clusters import Clusters
 from kafkad_etl.errors import EtlExit
 from kafkad_etl.job import Job
 from kafkad_etl.machine import environment, filesystems
-from kafkad_etl.model.effective import effective
+from kafkad_etl.model.effective import Effective, effective
 from kafkad_etl.model.guarantee import guarantee
 from kafkad_etl.model.inspection import inspect
-from kafkad_etl.model.loading import JobFile, load
+from kafkad_etl.model.loading import JobFile, Loaded, load
 from kafkad_etl.planning import masters
 from kafkad_etl.planning.beginning import begin
 from kafkad_etl.planning.plan import plan
@@ -31,6 +31,7 @@ from kafkad_etl.process.working import Work, run_work
 from kafkad_etl.reporting import How, Reporter, reporter
 from kafkad_etl.tasks.attending import attended
 from kafkad_etl.tasks.diagnosis import explaining
+from kafkad_etl.tasks.recording import Recording
 
 if TYPE_CHECKING:
     from kctl.settings import Settings
@@ -53,6 +54,13 @@ def run(settings: Settings, request: Request, stream: TextIO) -> EtlExit:
     standard output."""
     loaded = load(request.file)
     job = effective(loaded)
+    with Recording(job.job, job.secrets, stream, os.environ) as recording:
+        return recording.ends(_run(settings, request, stream, loaded, job, recording))
+
+
+def _run(
+    settings: Settings, request: Request, stream: TextIO, loaded: Loaded, job: Effective, recording: Recording
+) -> EtlExit:
     doubts = inspect(loaded, job, trusts=request.trusts_sql)
     with loaded.locating_errors():
         filesystems.check(job.job, request.options.words)
@@ -71,9 +79,10 @@ def run(settings: Settings, request: Request, stream: TextIO) -> EtlExit:
             notes.append(f"the last run did not finish ({lock.left}); taking over its lock")
         promise = str(guarantee(planned.plan.job))
         if planned.has_nothing_new:
-            return _nothing_new(request, planned, stream, notes, promise)
+            return _nothing_new(request, planned, stream, notes, promise, recording)
         log = log_of(job.job)
         shown = reporter(request.how, planned, stream, guarantee=promise, log=str(log.path))
+        recording.shown = shown
         with loaded.locating_errors(), exporting(planned.plan.job, shown):
             notes += begin(planned, clusters)
             return run_work(
@@ -84,8 +93,15 @@ def run(settings: Settings, request: Request, stream: TextIO) -> EtlExit:
             )
 
 
-def _nothing_new(request: Request, planned: PlannedRun, stream: TextIO, notes: Sequence[str], promise: str) -> EtlExit:
-    shown = reporter(request.how, planned, stream, guarantee=promise)
+def _nothing_new(
+    request: Request,
+    planned: PlannedRun,
+    stream: TextIO,
+    notes: Sequence[str],
+    promise: str,
+    recording: Recording,
+) -> EtlExit:
+    shown = recording.shown = reporter(request.how, planned, stream, guarantee=promise)
     for text in notes:
         shown.say(text)
     shown.say(f"nothing new since batch {planned.standing.batch}; Spark was not started")
