@@ -15,7 +15,7 @@ from kafkad_etl.driver.sinks import sink_of
 from kafkad_etl.driver.sinks.files.sink import tidy
 from kafkad_etl.driver.tasks.compact import compact
 from kafkad_etl.driver.tasks.preview import preview
-from kafkad_etl.driver.tasks.run import run
+from kafkad_etl.driver.tasks.run import edges_of, run
 from kafkad_etl.facts import FILES
 from kafkad_etl.messages import Ended, EndReason
 
@@ -52,7 +52,9 @@ def task(spark: Any, channel: Channel) -> EndReason:
 def _written(spark: Any, channel: Channel) -> EndReason:
     if channel.plan.task == "compact":
         return compact(spark, channel.plan, channel)
-    reason = run(spark, channel.plan, channel, sink_of)
+    reason = run(
+        spark, channel.plan, channel, edges_of(spark, channel.plan, sink_of(spark, channel.plan, channel.send))
+    )
     if channel.plan.job.sink.compact.after == "run" and reason != "stopped":
         compact(spark, channel.plan, channel)
     return reason

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 from kafkad_etl.job import Offsets
@@ -42,6 +43,23 @@ class Written(NamedTuple):
     rows: int
     files: int = 0
     bytes: int = 0
+
+
+class Source(Protocol):
+    """Where a run's rows come from, as records of Kafka or lines of files."""
+
+    def stream(self) -> DataFrame:
+        """The streaming frame of a run of micro-batches."""
+
+    def everything(self) -> DataFrame:
+        """The whole source of a run in mode batch."""
+
+    def again(self, batch: BatchId) -> DataFrame | None:
+        """The rows of one batch, read again; None for files, which are not read again."""
+
+
+WriteLetters = Callable[[DataFrame], None]
+"""Writes the bad ones among parsed rows as dead letters."""
 
 
 class Sink(Protocol):

@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 from kafkad_etl.driver.batches import transform
 from kafkad_etl.driver.batches.batch import BatchResult, Phases, good, write
 from kafkad_etl.driver.batches.late_rows import Group, groups_of, late_rows
-from kafkad_etl.driver.source import reader
-from kafkad_etl.driver.source.bad_rows import Tally, write_dead_letters
+from kafkad_etl.driver.source.bad_rows import Tally
 from kafkad_etl.driver.source.json_rows import named
 from kafkad_etl.driver.source.parser import BAD, Parser
-from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Sink
+from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Sink, Source, WriteLetters
 from kafkad_etl.facts import duration_ms
 from kafkad_etl.messages import Failed, Plan
 
@@ -35,8 +34,17 @@ class Observed(NamedTuple):
 
 
 class StatefulBatches:
-    def __init__(self, spark: Any, plan: Plan, parser: Parser, sink: Sink, warn: Callable[[str], None]) -> None:
-        self._spark, self._plan, self._parser, self._sink, self._warn = spark, plan, parser, sink, warn
+    def __init__(
+        self,
+        plan: Plan,
+        parser: Parser,
+        source: Source,
+        sink: Sink,
+        write_letters: WriteLetters,
+        warn: Callable[[str], None],
+    ) -> None:
+        self._plan, self._parser, self._source, self._sink = plan, parser, source, sink
+        self._write_letters, self._warn = write_letters, warn
         self._tally = Tally(plan.job.value.bad_rows)
         self._groups: list[Group] = []
         self._warned = False
@@ -99,9 +107,8 @@ class StatefulBatches:
 
     def _again(self, batch: BatchId) -> DataFrame | None:
         """The batch's rows, read and parsed again; None for files, which are not read again."""
-        if self._plan.reading is None:
-            return None
-        return self._parser.parsed(reader.bounded(self._spark, self._plan, batch.start, batch.end))
+        raw = self._source.again(batch)
+        return None if raw is None else self._parser.parsed(raw)
 
     def _bad(self, rows: DataFrame | None, batch: BatchId, passed: Observed) -> None:
         if passed.bad and self._parser.learn(rows):
@@ -109,7 +116,7 @@ class StatefulBatches:
             raise JobFailed(Failed(kind="schema", text=text, retriable=True))
         self._tally.meet(batch.number, rows, passed.bad, passed.rows)
         if passed.bad and self._plan.job.value.bad_rows.action == "dead_letter":
-            write_dead_letters(rows, self._plan)
+            self._write_letters(rows)
         watermark = self._plan.job.transform.watermark
         if passed.timeless and self._groups and watermark and not self._warned:
             self._warned = True

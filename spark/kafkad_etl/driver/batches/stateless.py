@@ -7,9 +7,9 @@ from collections.abc import Callable
 from kafkad_etl.driver.batches.batch import BatchResult, Phases, count_bad, good, write
 from kafkad_etl.driver.batches.transform import first_of_each, has_limit, result
 from kafkad_etl.driver.counting import Counted, counted
-from kafkad_etl.driver.source.bad_rows import Tally, write_dead_letters
+from kafkad_etl.driver.source.bad_rows import Tally
 from kafkad_etl.driver.source.parser import BAD, Parser
-from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Sink
+from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Sink, WriteLetters
 from kafkad_etl.facts import FILES
 from kafkad_etl.messages import Plan
 
@@ -20,10 +20,13 @@ class StatelessBatches:
     Rows are counted as they pass. They are cached only if a second look at them is needed.
     """
 
-    def __init__(self, plan: Plan, parser: Parser, sink: Sink, warn: Callable[[str], None]) -> None:
+    def __init__(
+        self, plan: Plan, parser: Parser, sink: Sink, write_letters: WriteLetters, warn: Callable[[str], None]
+    ) -> None:
         self._plan = plan
         self._parser = parser
         self._sink = sink
+        self._write_letters = write_letters
         self._warn = warn
         self._tally = Tally(plan.job.value.bad_rows)
         self._cuts_short = True
@@ -65,7 +68,7 @@ class StatelessBatches:
         self._tally.meet(batch.number, rows, bad, read)
         if bad and self._plan.job.value.bad_rows.action == "dead_letter":
             with phases.phase("bad rows"):
-                write_dead_letters(rows, self._plan)
+                self._write_letters(rows)
         left = counted(self._deduplicated(good(rows, self._parser)), whole=not self._cuts_short)
         written = write(self._plan, self._sink, result(left.rows, self._plan.job), batch, phases, self._warn)
         return BatchResult(

@@ -54,8 +54,8 @@ def first_bad(rows: DataFrame) -> list[BadRow]:
     return [BadRow(*row) for row in found.limit(NAMED).selectExpr(place, f"{BAD}.column", f"{BAD}.why").collect()]
 
 
-def write_dead_letters(rows: DataFrame, plan: Plan) -> None:
-    """Writes bad rows with their original key and value; headers give their position and the reason."""
+def dead_letters(rows: DataFrame, plan: Plan) -> DataFrame:
+    """The bad rows as records, with their original key and value; headers give their position and the reason."""
     place = {
         "topic": "_topic",
         "partition": "_partition",
@@ -68,12 +68,15 @@ def write_dead_letters(rows: DataFrame, plan: Plan) -> None:
         f"named_struct('key', '{name}', 'value', CAST(CAST({value} AS STRING) AS BINARY))"
         for name, value in said.items()
     )
-    letters = rows.where(f"{BAD} IS NOT NULL").selectExpr(
+    return rows.where(f"{BAD} IS NOT NULL").selectExpr(
         "_raw_key AS key", "_raw_value AS value", f"array({headers}) AS headers"
     )
+
+
+def write_dead_letters(plan: Plan, rows: DataFrame) -> None:
     options = {f"kafka.{name}": value for name, value in plan.dead_letter_client.items()}
     topic = plan.job.value.bad_rows.topic
-    letters.write.format("kafka").options(**options).option("topic", topic).save()
+    dead_letters(rows, plan).write.format("kafka").options(**options).option("topic", topic).save()
 
 
 class Tally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from kafkad_etl.driver.terms import DataFrame
+from kafkad_etl.driver.terms import BatchId, DataFrame
 from kafkad_etl.job import Offsets
 from kafkad_etl.messages import Plan, Reading
 
@@ -48,26 +48,39 @@ def bounded(spark: Any, plan: Plan, start: Offsets, end: Offsets) -> DataFrame:
     return spark.read.format("kafka").options(**bounded_options(plan, plan.reading, start, end)).load()
 
 
-def stream(spark: Any, plan: Plan) -> DataFrame:
-    if plan.reading:
-        return spark.readStream.format("kafka").options(**stream_options(plan, plan.reading)).load()
-    return _files(spark.readStream, plan)
+class PlannedSource:
+    """The source that a Plan names."""
+
+    def __init__(self, spark: Any, plan: Plan) -> None:
+        self._spark, self._plan = spark, plan
+
+    def stream(self) -> DataFrame:
+        spark, plan = self._spark, self._plan
+        if plan.reading:
+            return spark.readStream.format("kafka").options(**stream_options(plan, plan.reading)).load()
+        return files(spark.readStream, plan)
+
+    def everything(self) -> DataFrame:
+        return everything(self._spark, self._plan)
+
+    def again(self, batch: BatchId) -> DataFrame | None:
+        return bounded(self._spark, self._plan, batch.start, batch.end) if self._plan.reading else None
 
 
 def everything(spark: Any, plan: Plan) -> DataFrame:
     """The whole source of a run in mode batch."""
     if plan.reading:
         return bounded(spark, plan, plan.reading.start, plan.reading.end)
-    return _files(spark.read, plan)
+    return files(spark.read, plan)
 
 
-def _files(reader: Any, plan: Plan) -> DataFrame:
-    files = plan.job.source.files
-    assert files
-    reader = reader.format(files.format).options(**{name: str(value) for name, value in files.options.items()})
-    if not files.schema:
-        return reader.load(files.path)
-    if files.format == "parquet":
-        return reader.schema(files.schema).load(files.path)
-    reader = reader.schema(f"{files.schema}, {CORRUPT} STRING").option("columnNameOfCorruptRecord", CORRUPT)
-    return reader.load(files.path).selectExpr("*", f"_metadata.file_path AS {FILE}")
+def files(reader: Any, plan: Plan) -> DataFrame:
+    source = plan.job.source.files
+    assert source
+    reader = reader.format(source.format).options(**{name: str(value) for name, value in source.options.items()})
+    if not source.schema:
+        return reader.load(source.path)
+    if source.format == "parquet":
+        return reader.schema(source.schema).load(source.path)
+    reader = reader.schema(f"{source.schema}, {CORRUPT} STRING").option("columnNameOfCorruptRecord", CORRUPT)
+    return reader.load(source.path).selectExpr("*", f"_metadata.file_path AS {FILE}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from kafkad_etl.driver.batches import offset_log, transform
 from kafkad_etl.driver.batches.batch import BatchResult
@@ -14,12 +14,13 @@ from kafkad_etl.driver.batches.stateful import StatefulBatches, observed_of
 from kafkad_etl.driver.batches.stateless import StatelessBatches
 from kafkad_etl.driver.failures import failure_of, sql_failed
 from kafkad_etl.driver.paths import HadoopFiles, join
-from kafkad_etl.driver.source import reader
+from kafkad_etl.driver.source.bad_rows import write_dead_letters
 from kafkad_etl.driver.source.parser import Parser
+from kafkad_etl.driver.source.reader import PlannedSource
 from kafkad_etl.driver.tasks.executors import Executors
 from kafkad_etl.driver.tasks.limits import enough, idle_since, limits_of
 from kafkad_etl.driver.tasks.progress import batch_of, progress_of, tasks_of
-from kafkad_etl.driver.terms import BatchId, Front, JobFailed, Sink
+from kafkad_etl.driver.terms import BatchId, Front, JobFailed, Sink, Source, WriteLetters
 from kafkad_etl.facts import duration_ms, is_stateful
 from kafkad_etl.messages import EndReason, Failed, Plan, Query, Retrying, Warned
 
@@ -31,11 +32,23 @@ class Halted(Exception):
     """A batch started after a stop was requested; it will be repeated by the next run."""
 
 
-def run(spark: Any, plan: Plan, front: Front, sink_of: Callable[..., Sink]) -> EndReason:
-    sink = sink_of(spark, plan, front.send)
+class Edges(NamedTuple):
+    """What a run reads from and writes to."""
+
+    source: Source
+    sink: Sink
+    write_letters: WriteLetters
+
+
+def edges_of(spark: Any, plan: Plan, sink: Sink) -> Edges:
+    """Those that the Plan names."""
+    return Edges(PlannedSource(spark, plan), sink, partial(write_dead_letters, plan))
+
+
+def run(spark: Any, plan: Plan, front: Front, edges: Edges) -> EndReason:
     retries = plan.job.run.retries
     attempt = 0
-    job_run = _BatchRun(spark, plan, front, sink) if plan.mode == "batch" else _StreamRun(spark, plan, front, sink)
+    job_run = _BatchRun(spark, plan, front, edges) if plan.mode == "batch" else _StreamRun(spark, plan, front, edges)
     job_run.prepare()
     while True:
         batches = job_run.finished
@@ -60,15 +73,16 @@ def _sleep(seconds: float, front: Front) -> None:
 class _Run:
     """The setup shared by both kinds of runs."""
 
-    def __init__(self, spark: Any, plan: Plan, front: Front, sink: Sink) -> None:
-        self._spark, self._plan, self._front, self._sink = spark, plan, front, sink
+    def __init__(self, spark: Any, plan: Plan, front: Front, edges: Edges) -> None:
+        self._spark, self._plan, self._front = spark, plan, front
+        self._source, self._sink, self._write_letters = edges
         self._told = 0.0
         self.finished = 0
         """Number of finished batches, so that a batch failing after successful ones gets as many attempts as the
         first."""
         self._parser = Parser(spark, plan)
         self._executors = Executors(spark, self._warn)
-        self._stateless = StatelessBatches(plan, self._parser, sink, self._warn)
+        self._stateless = StatelessBatches(plan, self._parser, self._sink, self._write_letters, self._warn)
 
     def prepare(self) -> None:
         """Finds errors in the SQL, and mismatches with the sink, without reading anything."""
@@ -78,8 +92,8 @@ class _Run:
         self._front.send(Query(columns))
 
     def _result_columns(self) -> list[tuple[str, str]]:
-        read = reader.everything if self._plan.mode == "batch" else reader.stream
-        return self._stateless.prepare(self._spark.createDataFrame([], read(self._spark, self._plan).schema))
+        read = self._source.everything if self._plan.mode == "batch" else self._source.stream
+        return self._stateless.prepare(self._spark.createDataFrame([], read().schema))
 
     def _warn(self, text: str) -> None:
         self._front.send(Warned(text))
@@ -127,18 +141,18 @@ class _BatchRun(_Run):
     def _read(self) -> BatchResult:
         reading = self._plan.reading
         start, end = (reading.start, reading.end) if reading else ({}, {})
-        return self._stateless.process(
-            reader.everything(self._spark, self._plan), BatchId(0, self._plan.checkpoint_id, start, end)
-        )
+        return self._stateless.process(self._source.everything(), BatchId(0, self._plan.checkpoint_id, start, end))
 
 
 class _StreamRun(_Run):
     """A run of micro-batches. Spark calls back for each batch; this class watches over the query."""
 
-    def __init__(self, spark: Any, plan: Plan, front: Front, sink: Sink) -> None:
-        super().__init__(spark, plan, front, sink)
+    def __init__(self, spark: Any, plan: Plan, front: Front, edges: Edges) -> None:
+        super().__init__(spark, plan, front, edges)
         self._files = HadoopFiles(spark, plan.checkpoint)
-        self._stateful = StatefulBatches(spark, plan, self._parser, sink, self._warn) if is_stateful(plan.job) else None
+        self._stateful = None
+        if is_stateful(plan.job):
+            self._stateful = StatefulBatches(plan, self._parser, *edges, self._warn)
         self._query: Any = None
         self._limits = limits_of(plan.job, plan.limit)
         self._started = threading.Event()
@@ -217,13 +231,13 @@ class _StreamRun(_Run):
     def _result_columns(self) -> list[tuple[str, str]]:
         if self._stateful is None:
             return super()._result_columns()
-        return list(self._stateful.query(reader.stream(self._spark, self._plan)).dtypes)
+        return list(self._stateful.query(self._source.stream()).dtypes)
 
     def _start(self) -> Any:
         from pyspark.errors import AnalysisException
 
         job = self._plan.job
-        frame = reader.stream(self._spark, self._plan)
+        frame = self._source.stream()
         if self._stateful:
             frame = self._stateful.query(frame)
         trigger: dict[str, Any] = {"availableNow": True}

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kafkad_etl.driver.tasks.run import run
+from kafkad_etl.driver.tasks.run import edges_of, run
 from kafkad_etl.messages import Batch, OpenWindows, Warned
 from tests.broker import KafkadProcess
 from tests.spark.driver.rows import IN_PROCESS, Front, Kept, live_plan, produced
@@ -75,7 +75,7 @@ def test_late_rows_are_counted_as_a_recomputation_counts_them(
     sql = f"SELECT window.start AS start, count(*) AS n FROM source GROUP BY window(at, '{width} minutes'{step})"
     front, sink, checkpoint = Front(), Kept(), tmp_path / "checkpoint"
     plan = live_plan(broker.bootstrap, "late", 2, _blocks(sql), checkpoint)
-    assert run(spark, plan, front, lambda *_: sink) == "done"
+    assert run(spark, plan, front, edges_of(spark, plan, sink)) == "done"
 
     batches = front.of(Batch)
     late = [batch.late for batch in batches]
@@ -102,7 +102,7 @@ def test_duplicates_within_a_time_are_counted_and_late_ones_too(
     blocks = _blocks("SELECT id, at FROM source", deduplicate={"keys": ["id"], "within": "10 minutes"})
     front, sink = Front(), Kept()
     plan = live_plan(broker.bootstrap, "twice", 1, blocks, tmp_path / "checkpoint")
-    assert run(spark, plan, front, lambda *_: sink) == "done"
+    assert run(spark, plan, front, edges_of(spark, plan, sink)) == "done"
     batches = front.of(Batch)
     duplicates, late = sum(batch.duplicates for batch in batches), sum(batch.late for batch in batches)
     assert late == 30

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafkad_etl.driver.tasks.preview import preview
-from kafkad_etl.driver.tasks.run import run
+from kafkad_etl.driver.tasks.run import edges_of, run
 from kafkad_etl.driver.terms import JobFailed
 from kafkad_etl.messages import Batch, Failed, Query, Retrying, Rows, Tasks, Warned
 from tests.broker import KafkadProcess
@@ -35,7 +35,7 @@ def topic(broker: KafkadProcess) -> str:
 
 def _failed(spark: Any, plan: Any, sink: Kept) -> Failed:
     with pytest.raises(JobFailed) as error:
-        run(spark, plan, Front(), lambda *_: sink)
+        run(spark, plan, Front(), edges_of(spark, plan, sink))
     return error.value.failed
 
 
@@ -52,7 +52,7 @@ def test_bad_rows_become_dead_letters_and_the_rest_is_written(
     }  # fmt: skip
     front, sink = Front(), Kept()
     plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint")
-    assert run(spark, plan, front, lambda *_: sink) == "done"
+    assert run(spark, plan, front, edges_of(spark, plan, sink)) == "done"
     assert front.of(Query)[0].columns == [("id", "bigint"), ("n", "string")]
     batches = front.of(Batch)
     assert [batch.batch for batch in batches] == [0, 1, 2]
@@ -69,7 +69,7 @@ def test_bad_rows_become_dead_letters_and_the_rest_is_written(
         "timestamp": letters[0][2]["timestamp"],
     }  # fmt: skip
     again = Front()
-    assert run(spark, plan, again, lambda *_: sink) == "done"
+    assert run(spark, plan, again, edges_of(spark, plan, sink)) == "done"
     assert again.of(Batch) == []
 
 
@@ -109,7 +109,7 @@ def test_one_batch_deduplicates_and_counts_what_it_left_out(
     }
     front, sink = Front(), Kept()
     plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint")
-    assert run(spark, plan, front, lambda *_: sink) == "done"
+    assert run(spark, plan, front, edges_of(spark, plan, sink)) == "done"
     (batch,) = front.of(Batch)
     assert (batch.rows_read, batch.bad, batch.rows_written, batch.duplicates) == (1200, 3, 600, 597)
     assert sink.rows[0].__fields__ == ["id", "name"]
@@ -127,7 +127,7 @@ def test_raw_rows_are_counted_while_they_pass_in_one_job_of_spark(
     plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint")
     tracker = spark.sparkContext.statusTracker()
     before = set(tracker.getJobIdsForGroup(None))
-    assert run(spark, plan, front, lambda *_: sink) == "done"
+    assert run(spark, plan, front, edges_of(spark, plan, sink)) == "done"
     (batch,) = front.of(Batch)
     assert (batch.rows_read, batch.rows_written) == (1200, 20)
     assert len(set(tracker.getJobIdsForGroup(None)) - before) == 1
@@ -139,16 +139,16 @@ def test_a_stop_and_a_limit_end_a_run_after_a_whole_batch(
     blocks = {"run": {"mode": "continuous", "stop_after": {"idle": "1s"}}}
     front, sink = Front(stop_at=0), Kept()
     plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint")
-    assert run(spark, plan, front, lambda *_: sink) == "stopped"
+    assert run(spark, plan, front, edges_of(spark, plan, sink)) == "stopped"
     told = {batch.batch for batch in front.of(Batch)}
     assert 0 in told and len(told) <= 2
     limited, rest = Front(), Kept()
     plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint", limit=100)
-    assert run(spark, plan, limited, lambda *_: rest) == "limit"
+    assert run(spark, plan, limited, edges_of(spark, plan, rest)) == "limit"
     assert len(limited.of(Batch)) == 1
     idle, last = Front(), Kept()
     plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint")
-    assert run(spark, plan, idle, lambda *_: last) == "limit"
+    assert run(spark, plan, idle, edges_of(spark, plan, last)) == "limit"
     written = [batch for each in (front, limited, idle) for batch in each.of(Batch)]
     assert sum(batch.rows_written for batch in written) == ROWS
     assert [batch.batch for batch in written] == [0, 1, 2][-len(written) :]
@@ -161,7 +161,7 @@ def test_what_may_pass_is_tried_again_from_the_checkpoint_and_the_rest_is_not(
     busy = [JobFailed(Failed(kind="sink", text="busy", retriable=True)) for _ in range(2)]
     front, sink = Front(), Kept(*busy)
     plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "a")
-    assert run(spark, plan, front, lambda *_: sink) == "done"
+    assert run(spark, plan, front, edges_of(spark, plan, sink)) == "done"
     assert front.of(Retrying) == [
         Retrying(text="busy", seconds=0.1, attempt=1, most=2),
         Retrying(text="busy", seconds=0.2, attempt=2, most=2),
