@@ -20,6 +20,7 @@ etl = Noun(
             "kafkad_etl.commands.jars:jars",
             "Download and check the jars that jobs need in addition to Spark's own.",
         ),
+        "env": ("kafkad_etl.commands.env:env", "Print the variables that a spark-submit called by hand needs."),
         "compact": ("kafkad_etl.commands.compact:compact", "Merge small files that a job has written."),
         "schema": ("kafkad_etl.commands.schema:schema", "Print the JSON Schema of job files, for editors."),
         "validate": ("kafkad_etl.commands.validate:validate", "Check job files without running them."),

@@ -22,6 +22,7 @@ jars = Noun(
     {
         "fetch": ("kafkad_etl.commands.jars:fetch", "Download all jars that any job may need."),
         "list": ("kafkad_etl.commands.jars:list_jars", "List the jars that jobs may need."),
+        "path": ("kafkad_etl.commands.jars:path", "Print the jars as spark-submit's --jars takes them."),
         "verify": ("kafkad_etl.commands.jars:verify", "Check the jars against their locked checksums."),
     },
     help="Download and check the jars that jobs need in addition to Spark's own.",
@@ -76,6 +77,25 @@ def list_jars(settings: Settings, to: str, version: str) -> None:
     Example: kctl etl jars list -o wide
     """
     _checked(settings, to, version)
+
+
+@click.command("path", cls=EtlCommand)
+@click.option("--repo", metavar="URL", default="", help="A Maven mirror or a directory.  [default: Maven Central]")
+@_to
+@_version
+@pass_settings
+def path(settings: Settings, repo: str, to: str, version: str) -> None:
+    """Print the jars as spark-submit's --jars takes them.
+
+    These are the Kafka connector and Avro; missing ones are downloaded first. For a spark-submit called by hand:
+    eval "$(kctl etl env)".
+
+    Example: spark-submit --jars "$(kctl etl jars path)" job.py
+    """
+    from kafkad_etl.machine.download import fetched
+    from kafkad_etl.machine.jars import for_programs
+
+    print(",".join(map(str, fetched(for_programs(_chosen(version)), _directory(to), os.environ, repo))))
 
 
 @click.command("verify", cls=EtlCommand, columns=COLUMNS)

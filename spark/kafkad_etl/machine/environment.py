@@ -46,13 +46,42 @@ class Machine(NamedTuple):
 def find(job: Job, java_home: str = "", environ: Mapping[str, str] | None = None, repository: str = "") -> Environment:
     """Finds everything, downloading missing jars. EtlError says what is missing and how to fix it."""
     environ = os.environ if environ is None else environ
-    spark = spark_home.find()
-    cache = cache_directory(environ)
-    chosen = java.find(spark.version, cache, environ, java_home, java.bundled_home())
+    spark, chosen = _tools(environ, java_home)
     warnings = room(job.spark.driver_memory, machine(Path(temporary(environ))))
-    ours = fetched(jars.needed(job, spark.version), cache / "jars", environ, repository)
+    ours = fetched(jars.needed(job, spark.version), cache_directory(environ) / "jars", environ, repository)
     every = (*map(str, ours), *map(_own_jar, own_jars(job)))
     return Environment(chosen, spark.home, spark.version, sys.executable, every, tuple(warnings))
+
+
+def find_for_program(
+    heap: str, java_home: str, environ: Mapping[str, str], *, brings_connector: bool = False
+) -> Environment:
+    """The same for a program, whose own jars Spark looks for. One that brings the connector does not get ours."""
+    spark, chosen = _tools(environ, java_home)
+    warnings = room(heap, machine(Path(temporary(environ))), "--driver-memory")
+    wanted = [] if brings_connector else jars.for_programs(spark.version)
+    ours = fetched(wanted, cache_directory(environ) / "jars", environ)
+    return Environment(chosen, spark.home, spark.version, sys.executable, (*map(str, ours),), tuple(warnings))
+
+
+def tools(environ: Mapping[str, str], java_home: str = "") -> dict[str, str]:
+    """Java and PySpark, as environment variables of spark-submit."""
+    spark, chosen = _tools(environ, java_home)
+    return tool_variables(Environment(chosen, spark.home, spark.version, sys.executable, ()))
+
+
+def tool_variables(environment: Environment) -> dict[str, str]:
+    return {
+        "JAVA_HOME": str(environment.java.home),
+        "SPARK_HOME": str(environment.spark_home),
+        "PYSPARK_PYTHON": environment.python,
+        "PYSPARK_DRIVER_PYTHON": environment.python,
+    }
+
+
+def _tools(environ: Mapping[str, str], java_home: str) -> tuple[SparkHome, Java]:
+    spark = spark_home.find()
+    return spark, java.find(spark.version, cache_directory(environ), environ, java_home, java.bundled_home())
 
 
 def outlook(job: Job, java_home: str = "", environ: Mapping[str, str] | None = None) -> Environment:
@@ -93,15 +122,15 @@ def temporary(environ: Mapping[str, str]) -> str:
     return environ.get("TMPDIR") or tempfile.gettempdir()
 
 
-def room(heap: str, machine: Machine) -> list[str]:
-    """Checks memory and disk space. Returns warnings; raises EtlError if the job cannot work."""
-    needed = size_of(heap) + _BESIDES_HEAP
+def room(heap: str, machine: Machine, key: str = "spark.driver_memory") -> list[str]:
+    """Checks memory and disk space. Returns warnings; raises EtlError if the job cannot work. `key` is where the heap
+    is set."""
+    needed = size_of(heap, key) + _BESIDES_HEAP
     if machine.memory is not None and machine.memory < needed:
         raise EtlError(
-            f"spark.driver_memory {heap} needs {needed // MB:,} MB, but this machine has only "
-            f"{machine.memory // MB:,} MB",
+            f"{key} {heap} needs {needed // MB:,} MB, but this machine has only {machine.memory // MB:,} MB",
             EtlExit.ENVIRONMENT,
-            hints=("lower spark.driver_memory: 600m is enough for small batches",),
+            hints=(f"lower {key}: 600m is enough for small batches",),
         )
     if machine.disk < _LEAST_DISK:
         raise EtlError(
@@ -142,11 +171,11 @@ def _memory() -> tuple[int | None, int | None]:
 _UNITS = {"": MB, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
-def size_of(text: str) -> int:
+def size_of(text: str, key: str = "spark.driver_memory") -> int:
     """Parses a heap size as Spark does: 700m, 1g; a bare number is in MiB."""
     match = re.fullmatch(r"(\d+)([bkmgt]?)b?", text.strip().lower())
     if match is None:
-        raise EtlError(f'spark.driver_memory "{text}" is not a size; use a value such as 700m or 2g', EtlExit.USAGE)
+        raise EtlError(f'{key} "{text}" is not a size; use a value such as 700m or 2g', EtlExit.USAGE)
     return int(match[1]) * _UNITS[match[2]]
 
 

@@ -79,6 +79,11 @@ def every_jar(version: str) -> list[Jar]:
     return [*connector(version), *jars_of([*lock().avro.get(version, []), *drivers])]
 
 
+def for_programs(version: str) -> list[Jar]:
+    """The jars that programs get: the connector and Avro. None takes the place of a driver that they may bring."""
+    return [*connector(version), *jars_of(lock().avro[version])]
+
+
 def needed(job: Job, version: str) -> list[Jar]:
     """The jars that this job needs; none if it leaves them to Spark."""
     if "spark.jars.packages" in job.spark.conf:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import kafkad_etl
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.job import Job, Scalar
-from kafkad_etl.machine.environment import Environment
+from kafkad_etl.machine.environment import Environment, tool_variables
 from kafkad_etl.messages import Plan
 
 DRIVER = Path(kafkad_etl.__file__).parent / "driver" / "main.py"
@@ -174,10 +174,7 @@ def variables(
 ) -> dict[str, str]:
     """Environment variables for spark-submit. `directory` is the run's private directory."""
     ours = {
-        "JAVA_HOME": str(environment.java.home),
-        "SPARK_HOME": str(environment.spark_home),
-        "PYSPARK_PYTHON": environment.python,
-        "PYSPARK_DRIVER_PYTHON": environment.python,
+        **tool_variables(environment),
         "PYTHONPATH": _joined(":", str(DRIVER.parents[2]), environ.get("PYTHONPATH", "")),
         "PYTHONSAFEPATH": "1",  # the driver's modules are those of its package, not of its directory
         "TMPDIR": str(directory),

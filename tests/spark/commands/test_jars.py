@@ -58,3 +58,11 @@ def test_a_version_that_is_not_locked(kctl: Kctl) -> None:
     assert ran.code == 4
     assert "the Kafka connector for PySpark 3.5.0 has no locked checksums" in ran.err
     assert "supported: pip install pyspark==4.0.0" in ran.err
+
+
+def test_the_jars_of_a_spark_submit_by_hand(kctl: Kctl, locked: Path, tmp_path: Path) -> None:
+    ran = kctl("etl", "jars", "path", "--spark", "4.0.0", "--repo", locked, "--to", tmp_path / "here")
+    names = ("connector", "avro")
+    paths = [tmp_path / f"here/org/example/{name}/1/{name}-1.jar" for name in names]
+    assert (ran.code, ran.out) == (0, ",".join(map(str, paths)) + "\n")
+    assert all(path.is_file() for path in paths)
