@@ -180,7 +180,7 @@ class FakeTransactions:
         self.asked: list[tuple[str, list[TopicPartition], bool]] = []
         self.holding = False
         self.answers_at_once = False
-        self.let_in: list[tuple[TopicPartition, bool]] = []
+        self.let_in: list[tuple[list[TopicPartition], bool]] = []
         self._held: list[Callable[[], None]] = []
 
     def find(self, key: str) -> BrokerInfo:
@@ -209,10 +209,12 @@ class FakeTransactions:
         else:
             done(codes)
 
-    def lets_in(self, name: str, producer_id: int, epoch: int, partition: TopicPartition, *, adds: bool) -> bool:
-        if not self.answers_at_once or self._code(name, producer_id, epoch, partition, verify_only=not adds):
+    def lets_in(
+        self, name: str, producer_id: int, epoch: int, partitions: Sequence[TopicPartition], *, adds: bool
+    ) -> bool:
+        if not self.answers_at_once or any(self._code(name, producer_id, epoch, tp, not adds) for tp in partitions):
             return False
-        self.let_in.append((partition, adds))
+        self.let_in.append((list(partitions), adds))
         return True
 
     def let_go(self) -> None:

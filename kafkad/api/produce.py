@@ -193,7 +193,7 @@ class ProduceApi:
                 self._begin(asyncio.ensure_future(self._long_in_transaction(connection, work, connection.own(frame))))
                 return PENDING
             at_once(self._meet(work, work.transaction, frame))
-            asked = self._verify(work.transaction)
+            asked = None if work.transaction.let_in(self._verifier) else self._verify(work.transaction)
             if asked is not None:
                 self._begin(asyncio.ensure_future(self._when_verified(connection, work, connection.own(frame), asked)))
                 return PENDING
@@ -210,6 +210,8 @@ class ProduceApi:
         for topic in request.topics:
             self._append_topic(work, topic, frame)
         if work.waiting:
+            if work.transaction is not None:
+                work.transaction.keep(self._clock.now_ms())
             self._begin(asyncio.ensure_future(self._finish(connection, work)))
             return PENDING
         if request.repeats and not work.failed:
@@ -222,7 +224,6 @@ class ProduceApi:
 
     def _meet(self, work: Work, transaction: Transaction, frame: memoryview) -> Pieces[None]:
         """Show the transaction all batches that may be its own."""
-        now_ms = self._clock.now_ms()
         for topic in work.request.topics:
             held = self._writable(work, topic)
             for number, (index, at, end) in enumerate(topic.partitions, 1):
@@ -232,14 +233,14 @@ class ProduceApi:
                     continue
                 header = BATCH_HEADER.unpack_from(frame, at)
                 if header[MAGIC] == 2 and is_transactional(header):
-                    transaction.meets(held.get(index), header, now_ms)
+                    transaction.meets(held.get(index), header)
 
     def _verify(self, transaction: Transaction) -> asyncio.Future[None] | None:
         """Ask the coordinator, if it has to be asked; None if the answer was there at once."""
         if not transaction.adds and not self.verifies:
-            transaction.trusted()
+            transaction.trusted(self._clock.now_ms())
             return None
-        claim = transaction.claim()
+        claim = transaction.claim(self._clock.now_ms())
         if claim is None:
             return None
         answered: asyncio.Future[None] | None = None

@@ -66,18 +66,20 @@ class RepeatedTransaction:
         producers.check_epoch(producer_id, epoch)
         if self._adds and header[BASE_SEQUENCE] > 0 and not producers.knows(producer_id):
             return False
-        return self._verifier.lets_in(self._id, producer_id, epoch, partition.tp, adds=self._adds)
+        return self._verifier.lets_in(self._id, producer_id, epoch, (partition.tp,), adds=self._adds)
 
 
 class Transaction:
-    """Made for one request. First it `meets` all batches, then what its `claim` was answered is `told`; after that
-    `refusal` says of each batch whether it may be appended."""
+    """Made for one request. First it `meets` all batches. It may be that all are `let_in` on the spot; else what its
+    `claim` was answered is `told`. After that `refusal` says of each batch whether it may be appended."""
 
     __slots__ = (
         "_asked",
+        "_begins",
         "_conflict",
         "_epoch",
         "_id",
+        "_let_in",
         "_producer_id",
         "_refused",
         "_verified",
@@ -89,6 +91,9 @@ class Transaction:
         self._id = transactional_id
         self._version = version
         self._producer_id = self._epoch = -1
+        self._begins: list[tuple[Partition, Header]] = []
+        """The batches whose partitions do not have it open yet."""
+        self._let_in = False
         self._asked: dict[TopicPartition, _Question] = {}
         self._verified: dict[TopicPartition, _Question] = {}
         self._refused: dict[TopicPartition, KafkaError] = {}
@@ -99,8 +104,8 @@ class Transaction:
     def adds(self) -> bool:
         return self._version >= FIRST_ADDING
 
-    def meets(self, partition: Partition | None, header: Header, now_ms: int) -> None:
-        """A batch, and where it is to go, if that can be written to."""
+    def meets(self, partition: Partition | None, header: Header) -> None:
+        """HOT. A batch, and where it is to go, if that can be written to."""
         producer_id, epoch = header[PRODUCER_ID], header[PRODUCER_EPOCH]
         if self._producer_id < 0:
             self._producer_id, self._epoch = producer_id, epoch
@@ -118,8 +123,7 @@ class Transaction:
         except KafkaError as error:
             self._refused[partition.tp] = error
         else:
-            verification = producers.verify(producer_id, epoch, header[BASE_SEQUENCE], now_ms)
-            self._asked[partition.tp] = _Question(verification, producers, partition.leader_epoch)
+            self._begins.append((partition, header))
 
     def _check(self, producers: ProducerStates, header: Header) -> None:
         producer_id, epoch, sequence = header[PRODUCER_ID], header[PRODUCER_EPOCH], header[BASE_SEQUENCE]
@@ -129,8 +133,24 @@ class Transaction:
         if sequence > 0 and self.adds and not producers.knows(producer_id):
             raise producers.out_of_order(header, "its producer's transaction begins here with 0")
 
-    def claim(self) -> Claim | None:
+    def let_in(self, verifier: Verifier) -> bool:
+        """True if the coordinator is here and lets all batches in. They are to be appended before anything else can
+        happen: nothing remembers the answer, unless `keep` is called. When False, nothing was done."""
+        if not self._begins or self._refused or self._conflict is not None:
+            return False
+        partitions = [partition.tp for partition, _ in self._begins]
+        self._let_in = verifier.lets_in(self._id, self._producer_id, self._epoch, partitions, adds=self.adds)
+        return self._let_in
+
+    def keep(self, now_ms: int) -> None:
+        """Some of what was let in is appended later, unless an end of its producer's transaction comes before."""
+        if self._let_in:
+            self._let_in = False
+            self.trusted(now_ms)
+
+    def claim(self, now_ms: int) -> Claim | None:
         """What the coordinator has to be asked, if anything."""
+        self._ask(now_ms)
         if self._conflict is not None or not self._asked:
             return None
         return Claim(
@@ -163,15 +183,25 @@ class Transaction:
             return f"{tp} was not added to the transaction of {self._id!r}"
         return f"the coordinator of {self._id!r} says {code.name}"
 
-    def trusted(self) -> None:
+    def trusted(self, now_ms: int) -> None:
         """Nobody is asked."""
+        self._ask(now_ms)
         self._verified = self._asked
+
+    def _ask(self, now_ms: int) -> None:
+        for partition, header in self._begins:
+            producers = partition.log.producers
+            if not producers.is_open(self._producer_id, header[PRODUCER_EPOCH]):
+                question = producers.verify(self._producer_id, header[PRODUCER_EPOCH], header[BASE_SEQUENCE], now_ms)
+                self._asked[partition.tp] = _Question(question, producers, partition.leader_epoch)
 
     def admits(self, partition: Partition, header: Header) -> bool:
         return header[PRODUCER_ID] < 0 or self.refusal(partition, header) is None
 
     def refusal(self, partition: Partition, header: Header) -> KafkaError | None:
         """HOT. The reason why this batch must not be appended."""
+        if self._let_in:
+            return None
         if self._conflict is not None:
             return self._conflict
         producers, tp = partition.log.producers, partition.tp

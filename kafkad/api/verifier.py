@@ -47,9 +47,15 @@ class Coordinator(Protocol):
         """On this broker. `done` is called at once, if nothing has to be waited for."""
 
     def lets_in(
-        self, transactional_id: str, producer_id: int, epoch: int, partition: TopicPartition, *, adds: bool
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partitions: Sequence[TopicPartition],
+        *,
+        adds: bool,
     ) -> bool:
-        """True if the transaction has the partition, or was given it, here and now; if not, nothing was done."""
+        """True if the transaction has the partitions, or was given them, here and now; if not, nothing was done."""
 
 
 class Claim(NamedTuple):
@@ -83,10 +89,16 @@ class Verifier:
         self._total_ms = 0.0
 
     def lets_in(
-        self, transactional_id: str, producer_id: int, epoch: int, partition: TopicPartition, *, adds: bool
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partitions: Sequence[TopicPartition],
+        *,
+        adds: bool,
     ) -> bool:
-        """HOT. True if the coordinator is here and lets this partition be written to at once; if not, `ask`."""
-        if not self._coordinator().lets_in(transactional_id, producer_id, epoch, partition, adds=adds):
+        """HOT. True if the coordinator is here and lets these partitions be written to at once; if not, `ask`."""
+        if not self._coordinator().lets_in(transactional_id, producer_id, epoch, partitions, adds=adds):
             return False
         self._asked += 1
         return True

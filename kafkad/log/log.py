@@ -307,14 +307,17 @@ class Log:
         header: Header,
         leader_epoch: int,
         origin: Origin = Origin.CLIENT,
+        marker: ControlRecord | None = None,
     ) -> int:
         """HOT. Append view[at:end], one v2 batch whose size and CRC are checked already; return its base offset.
 
-        Base offset and leader epoch are set in `view`. Raises DuplicateBatch when the producer has sent it before,
-        KafkaError when its sequence or epoch is refused, StorageError when the disk fails: then nothing of it is left.
+        `marker` is what a control batch says, where the caller knows. Base offset and leader epoch are set in `view`.
+        Raises DuplicateBatch when the producer has sent it before, KafkaError when its sequence or epoch is refused,
+        StorageError when the disk fails: then nothing of it is left.
         """
         _, inner_length, _, _, _, _, last_delta, _, max_timestamp, producer_id, _, _, _ = header
-        marker = self._check_producer(view, at, header, origin) if producer_id >= 0 else None
+        if producer_id >= 0:
+            marker = self._check_producer(view, at, header, origin, marker)
         base = self.end_offset
         last = base + last_delta
         length = end - at
@@ -403,8 +406,11 @@ class Log:
             if header[PRODUCER_ID] >= 0:
                 self._note_producer(header, base, batch.marker)
 
-    def _check_producer(self, view: memoryview, at: int, header: Header, origin: Origin) -> ControlRecord | None:
-        marker = read_marker(view, at, header) if header[ATTRIBUTES] & CONTROL else None
+    def _check_producer(
+        self, view: memoryview, at: int, header: Header, origin: Origin, marker: ControlRecord | None
+    ) -> ControlRecord | None:
+        if marker is None and header[ATTRIBUTES] & CONTROL:
+            marker = read_marker(view, at, header)
         self.producers.check(header, marker, origin)
         return marker
 

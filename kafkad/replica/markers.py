@@ -19,7 +19,7 @@ from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
 from kafkad.turns import Jobs, Pieces
 from kafkad.wire.control import ControlRecord, build_marker
-from kafkad.wire.records import BATCH_HEADER
+from kafkad.wire.records import BATCH_HEADER, HEADER_SIZE, Header
 
 _NO_ERROR = ErrorCode.NONE
 Codes = list[list[ErrorCode]]
@@ -46,30 +46,34 @@ EndInShard = Callable[[int, Marker, OnEnd], None]
 class MarkerBatch:
     """A marker as it is written, once for all of its partitions."""
 
-    __slots__ = ("_data", "_marker", "_now_ms", "_size")
+    __slots__ = ("_data", "_header", "_marker", "_now_ms", "_record", "_size")
 
     def __init__(self, marker: Marker, now_ms: int) -> None:
         self._marker = marker
         self._now_ms = now_ms
+        self._record = ControlRecord(marker.commit, marker.coordinator_epoch)
         batch = build_marker(
-            ControlRecord(marker.commit, marker.coordinator_epoch),
+            self._record,
             producer_id=marker.producer_id,
             producer_epoch=marker.producer_epoch,
             timestamp=now_ms,
         )
         self._data = memoryview(batch)
         self._size = len(batch)
+        self._header: Header = BATCH_HEADER.unpack(self._data[:HEADER_SIZE])
 
     def append(self, partition: Partition) -> None:
-        """To a partition that is led here; KafkaError for a marker that is late."""
+        """HOT. To a partition that is led here; KafkaError for a marker that is late."""
         if not partition.commits_at_once:
             partition.check_acks_all()
-        log, marker, data = partition.log, self._marker, self._data
-        log.producers.check_marker(marker.producer_id, marker.producer_epoch, marker.version)
-        header = stamp(data, 0, self._size, BATCH_HEADER.unpack_from(data), log.config, self._now_ms)
-        partition.append(data, 0, self._size, header, COORDINATOR)
-        log.producers.committed_until(partition.high_watermark)
-        log.producers.ended(marker.producer_id, marker.producer_epoch, marker.version)
+        log, data = partition.log, self._data
+        producers = log.producers
+        producer_id, epoch, _, _, version, _ = self._marker
+        producers.check_marker(producer_id, epoch, version)
+        header = self._header = stamp(data, 0, self._size, self._header, log.config, self._now_ms)
+        partition.append(data, 0, self._size, header, COORDINATOR, self._record)
+        producers.committed_until(partition.high_watermark)
+        producers.ended(producer_id, epoch, version)
 
 
 _AT_ONCE = 50

@@ -28,6 +28,7 @@ from kafkad.replica.leading import IsrChange, Leading, begin
 from kafkad.replica.quota import ReplicationQuota, is_throttled
 from kafkad.replica.selector import nearest
 from kafkad.replica.waits import Waits, Watcher
+from kafkad.wire.control import ControlRecord
 from kafkad.wire.records import RECORD_COUNT, Header
 
 """Its place in a batch header."""
@@ -229,10 +230,18 @@ class Partition:
 
     # -- produce ---------------------------------------------------------------------------------------------------
 
-    def append(self, view: memoryview, at: int, end: int, header: Header, origin: Origin = Origin.CLIENT) -> int:
-        """HOT. Append one checked batch as leader; returns its base offset."""
+    def append(
+        self,
+        view: memoryview,
+        at: int,
+        end: int,
+        header: Header,
+        origin: Origin = Origin.CLIENT,
+        marker: ControlRecord | None = None,
+    ) -> int:
+        """HOT. Append one checked batch as leader; returns its base offset. `marker` as for `Log.append`."""
         log = self.log
-        base = log.append(view, at, end, header, self.leader_epoch, origin)
+        base = log.append(view, at, end, header, self.leader_epoch, origin, marker)
         if self._alone:
             self.high_watermark = log.end_offset
             if self.watchers:

@@ -155,17 +155,22 @@ class TransactionCoordinator:
             machine.verify(transactional_id, producer_id, epoch, partitions, answered)
 
     def lets_in(
-        self, transactional_id: str, producer_id: int, epoch: int, partition: TopicPartition, *, adds: bool
+        self,
+        transactional_id: str,
+        producer_id: int,
+        epoch: int,
+        partitions: Sequence[TopicPartition],
+        *,
+        adds: bool,
     ) -> bool:
-        """HOT. True if the transaction of this producer has the partition, or can be given it at once with `adds`.
+        """HOT. True if the transaction of this producer has the partitions, or can be given them at once with `adds`.
         Otherwise nothing is done, and `add_partitions` says why."""
         try:
             machine = self._machine(transactional_id)
         except KafkaError:
             return False
-        return machine.has(transactional_id, producer_id, epoch, partition) or (
-            adds
-            and machine.adds_at_once(transactional_id, AddPartitions(producer_id, epoch, (partition,), BUMPS_EPOCH))
+        return machine.has(transactional_id, producer_id, epoch, partitions) or (
+            adds and machine.adds_at_once(transactional_id, AddPartitions(producer_id, epoch, partitions, BUMPS_EPOCH))
         )
 
     def adds_at_once(self, transactional_id: str, asked: AddPartitions, asker: str) -> bool:

@@ -239,15 +239,15 @@ class TransactionMachine:
         verification = _Verification(producer_id, epoch, partitions)
         self.ask(name, verification, lambda answer: done(answer.error or verification.found))
 
-    def has(self, name: str, producer_id: int, epoch: int, partition: TopicPartition) -> bool:
-        """HOT. True if this producer's transaction is open and has the partition."""
+    def has(self, name: str, producer_id: int, epoch: int, partitions: Sequence[TopicPartition]) -> bool:
+        """HOT. True if this producer's transaction is open and has the partitions."""
         known = self.transactions.get(name)
         return (
             known is not None
             and known.producer_id == producer_id
             and known.epoch == epoch
             and known.state is ONGOING
-            and partition in known.partitions
+            and known.partitions.issuperset(partitions)
         )
 
     def adds_at_once(self, name: str, asked: AddPartitions, asker: str = "") -> bool:

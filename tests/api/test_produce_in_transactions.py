@@ -6,11 +6,13 @@ The answers are Kafka's: 4.3.1's, recorded from raw requests.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future
 
 import pytest
 
 from kafkad.errors import ErrorCode
 from kafkad.log.producers import ProducerStates
+from kafkad.log.validate import Demands, RebuildResult, rebuild
 from kafkad.names import TopicPartition
 from kafkad.replica.markers import Marker
 from kafkad.wire.messages.produce import (
@@ -128,12 +130,70 @@ def test_the_next_transaction_begins_the_quick_way_where_its_coordinator_answers
     assert [produce(frames, version, batch(number)) for number in (0, 1)] == [(0, 0), (0, 1)]
     end(frames)
     transactions.begin(TXN, PID, EPOCH, *([] if version in ADDING else [T0]))
-    asked = list(transactions.asked)
     assert produce(frames, version, batch(2)) == (0, 3)
-    assert transactions.let_in == [(T0, version in ADDING)]
-    assert transactions.asked == asked
+    assert transactions.let_in == [([T0], version in ADDING)] * 2
+    assert not transactions.asked
     assert T0 in transactions.open[TXN]
     assert frames.broker.replicas.leader("t", 0).last_stable_offset == 3
+
+
+@pytest.mark.parametrize("version", [9, 12])
+def test_several_partitions_are_let_in_together_where_their_coordinator_answers_at_once(
+    frames: Frames, version: int
+) -> None:
+    """Nothing remembers that: what comes behind the end of the transaction is asked for again."""
+    transactions = frames.transactions
+    adds = version in ADDING
+    transactions.begin(TXN, PID, EPOCH, *([] if adds else [T0, T1]))
+    transactions.answers_at_once = True
+    assert answers(frames, version, {0: batch(), 1: batch()}) == [(0, 0), (0, 0)]
+    assert transactions.let_in == [([T0, T1], adds)]
+    end(frames)
+    transactions.begin(TXN, PID, EPOCH)
+    transactions.refuses = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    found = answers(frames, version, {0: batch(1), 1: batch(1)})
+    assert found == [(ErrorCode.INVALID_PRODUCER_ID_MAPPING, -1), (0, 1)]  # in the other it is still open
+    assert end_offset(frames) == 2
+
+
+@pytest.mark.parametrize("version", [9, 12])
+def test_of_several_partitions_those_are_let_in_that_belong_to_the_transaction(frames: Frames, version: int) -> None:
+    transactions = frames.transactions
+    transactions.begin(TXN, PID, EPOCH, T0)
+    transactions.answers_at_once = True
+    produce(frames, version, batch(epoch=EPOCH + 1, transactional=False), txn=None, partition=1)
+    found = answers(frames, version, {0: batch(), 1: batch()})
+    assert found == [(0, 0), (ErrorCode.INVALID_PRODUCER_EPOCH, -1)]
+    assert transactions.asked == [(TXN, [T0], version not in ADDING)]
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_what_was_let_in_and_is_rebuilt_elsewhere_is_appended_unless_its_transaction_has_ended(
+    frames: Frames, monkeypatch: pytest.MonkeyPatch, ends: bool
+) -> None:
+    frames.broker.create("zipped", 1, configs={"compression.type": "zstd"})
+    there = TopicPartition("zipped", 0)
+    frames.transactions.begin(TXN, PID, EPOCH, there)
+    frames.transactions.answers_at_once = True
+    rebuilt: Future[RebuildResult] = Future()
+    work: list[tuple[bytearray, Demands]] = []
+
+    def submit(data: bytearray, wanted: Demands) -> Future[RebuildResult]:
+        work.append((data, wanted))
+        return rebuilt
+
+    monkeypatch.setattr(frames.slow_path, "submit", submit)
+    asked = request(frames, 9, {0: batch()})
+    asked.topic_data[0].name = there.topic
+    frames.begin(asked, 9)
+    frames.broker.run_until(lambda: bool(work))
+    if ends:
+        marker = Marker(PID, EPOCH, True, 0, 0, [there])
+        frames.broker.coordinators.markers.append([marker], lambda codes: None)
+    rebuilt.set_result(rebuild(*work[0]))
+    frames.broker.run_until(lambda: bool(frames.connection.replies))
+    assert answered(frames) == ((ErrorCode.INVALID_TXN_STATE, -1) if ends else (0, 0))
+    assert frames.broker.replicas.leader(*there).log.end_offset == 1  # the marker, or the batch
 
 
 @pytest.mark.parametrize("version", [9, 12])

@@ -592,16 +592,16 @@ async def test_partitions_are_added_at_once_only_where_nothing_has_to_be_waited_
     assert not life.machine.adds_at_once("a", asked)
     life.hold = False
     assert not life.disk.records[1:], "nothing was done"
-    assert not life.machine.has("a", *producer, T0)
+    assert not life.machine.has("a", *producer, [T0])
     assert life.machine.adds_at_once("a", asked)
-    assert life.machine.has("a", *producer, T0)
-    assert not life.machine.has("a", *producer, T1)
-    assert not life.machine.has("a", producer[0], producer[1] + 1, T0)
+    assert life.machine.has("a", *producer, [T0])
+    assert not life.machine.has("a", *producer, [T1])
+    assert not life.machine.has("a", producer[0], producer[1] + 1, [T0])
     assert not life.machine.adds_at_once("a", AddPartitions(producer[0], producer[1] + 1, (T1,), 2))
     assert not life.machine.adds_at_once("unknown", asked)
     life.hold_markers = True
     life.end(producer, True)
     assert not life.machine.adds_at_once("a", asked), "its markers are on their way"
-    assert not life.machine.has("a", *producer, T0)
+    assert not life.machine.has("a", *producer, [T0])
     life.write_markers()
     assert life.known().state is State.COMPLETE_COMMIT
