@@ -23,6 +23,8 @@ RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 START_OFFSETS = "log-start-offset-checkpoint"
 CLEANED_OFFSETS = "cleaner-offset-checkpoint"
+DAMAGED_OFFSETS = "damaged-offset-checkpoint"
+"""Not one of Kafka's, which does not mind it: from where on a log is checked at the next start, if it is damaged."""
 PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
@@ -33,6 +35,7 @@ _REMEDIES = {
     HIGH_WATERMARKS: "Delete it, and high watermarks are found anew",
     START_OFFSETS: "Restore it from a copy, or delete it: records removed by DeleteRecords may then come back",
     CLEANED_OFFSETS: "Delete it, and compaction starts over",
+    DAMAGED_OFFSETS: "Delete it; kctl check-log finds the damage again",
     PARTITION_METADATA: "Restore the topic id from a copy of this file in another partition of the topic",
     META_PROPERTIES: "Restore it from a copy, or from another log directory of the same broker",
 }

@@ -11,7 +11,14 @@ from typing import NamedTuple
 
 from kafkad.errors import StorageError
 from kafkad.log import checkpoint, clean_stop
-from kafkad.log.checkpoint import CLEANED_OFFSETS, HIGH_WATERMARKS, RECOVERY_POINTS, START_OFFSETS, MetaProperties
+from kafkad.log.checkpoint import (
+    CLEANED_OFFSETS,
+    DAMAGED_OFFSETS,
+    HIGH_WATERMARKS,
+    RECOVERY_POINTS,
+    START_OFFSETS,
+    MetaProperties,
+)
 from kafkad.log.clean_stop import StoppedLog
 from kafkad.log.files import Files, LogFile
 from kafkad.log.lock import LOCK, holder, take
@@ -138,7 +145,7 @@ class LogDirectory:
     def read_checkpoints(self) -> None:
         """CheckpointError, StorageError."""
         try:
-            for name in (RECOVERY_POINTS, START_OFFSETS, HIGH_WATERMARKS, CLEANED_OFFSETS):
+            for name in (RECOVERY_POINTS, START_OFFSETS, HIGH_WATERMARKS, CLEANED_OFFSETS, DAMAGED_OFFSETS):
                 self._checkpoints[name] = checkpoint.read_offsets(self._file(name), self._files)
         except OSError as error:
             raise self.storage_error("reading its checkpoints", error) from error
@@ -173,8 +180,13 @@ class LogDirectory:
 
     # --- what is written about it
 
-    def collect_recovery_points(self) -> CheckpointWrite:
-        return self.checkpoint(RECOVERY_POINTS, {tp: log.recovery_point for tp, log in self.all_logs()})
+    def collect_recovery_points(self) -> list[CheckpointWrite]:
+        """And first which logs are checked from further back: of these no other file tells."""
+        damaged = {tp: log.damaged_from for tp, log in self.all_logs()}
+        return [
+            self.checkpoint(DAMAGED_OFFSETS, {tp: offset for tp, offset in damaged.items() if offset is not None}),
+            self.checkpoint(RECOVERY_POINTS, {tp: log.recovery_point for tp, log in self.all_logs()}),
+        ]
 
     def collect_start_offsets(self) -> CheckpointWrite:
         """Only those that the names of the segments do not tell."""

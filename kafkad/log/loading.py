@@ -12,7 +12,7 @@ from kafkad.config import LogConfig
 from kafkad.errors import KafkaError, StorageError
 from kafkad.log import checkpoint, clean_stop
 from kafkad.log.batches import BadBatch
-from kafkad.log.checkpoint import CLEANED_OFFSETS, RECOVERY_POINTS, START_OFFSETS
+from kafkad.log.checkpoint import CLEANED_OFFSETS, DAMAGED_OFFSETS, RECOVERY_POINTS, START_OFFSETS
 from kafkad.log.directories import BrokenPartition, FoundPartition, LogDirectory
 from kafkad.log.files import Files, may_pass
 from kafkad.log.log import Log
@@ -194,7 +194,7 @@ class Loader:
         """A log that is as a clean stop left it; None for any other."""
         tp = partition.name.topic_partition
         stopped = directory.stopped.get(tp) if partition.name.kind is Kind.CURRENT else None
-        if stopped is None:
+        if stopped is None or directory.checkpointed(DAMAGED_OFFSETS, tp) is not None:
             return None
         loaded = clean_stop.restore(
             stopped,
@@ -254,6 +254,7 @@ def open_log(
         topic_id=topic_id,
         start_offset=directory.checkpointed(START_OFFSETS, topic_partition) or 0,
         recovery_point=directory.checkpointed(RECOVERY_POINTS, topic_partition) or 0,
+        damaged_from=directory.checkpointed(DAMAGED_OFFSETS, topic_partition),
         clean=directory.was_clean,
         was_compacted=cleaned_until is not None,
         progress=progress,

@@ -169,6 +169,7 @@ class Log:
         topic_id: bytes = NO_TOPIC_ID,
         start_offset: int = 0,
         recovery_point: int = 0,
+        damaged_from: int | None = None,
         clean: bool = True,
         was_compacted: bool = False,
         progress: Callable[[int, int], None] | None = None,
@@ -176,8 +177,9 @@ class Log:
     ) -> Self:
         """Load the log in `directory`, or make a new one there.
 
-        `clean` means that it was closed properly: then only its end is looked at. Otherwise every batch from the
-        recovery point on is checked, and `progress(bytes done, bytes to do)` is called now and then.
+        `clean` means that it was closed properly: then only its end is looked at, unless it was damaged. Otherwise
+        every batch from the recovery point on is checked, or from where the damage was, and `progress(bytes done,
+        bytes to do)` is called now and then.
         With `was_compacted` offsets may be missing though nothing is compacted now.
         """
         with disk_errors(directory, "opening the log"):
@@ -188,6 +190,7 @@ class Log:
                 clock.now_ms(),
                 start_offset=start_offset,
                 recovery_point=recovery_point,
+                damaged_from=damaged_from,
                 clean=clean,
                 was_compacted=was_compacted,
                 progress=progress,
@@ -268,15 +271,18 @@ class Log:
 
     @property
     def recovery_point(self) -> int:
-        """The offset at which checks begin after an unclean stop: everything before is on the disk, and sound in all
-        segments but the last.
+        """Everything before this offset is on the disk. After an unclean stop checks begin with its segment, or with
+        `damaged_from`.
 
-        That is checked from its beginning in any case, and what is damaged there in front of this offset is kept;
-        behind it would count as the end of a write that broke off, and the log would be cut.
+        What is damaged in front of it is kept; behind it, at the end of the log, it would count as a write that broke
+        off, and the log would be cut.
         """
-        segments = self._segments
-        damaged_from = segments.damaged_from
-        return min(self._durable_until, damaged_from) if damaged_from < segments.active.base else self._durable_until
+        return self._durable_until
+
+    @property
+    def damaged_from(self) -> int | None:
+        """The base of the first segment with damage: from there on all is checked at each start, until none is left."""
+        return self._segments.damaged_from if self.is_damaged else None
 
     @property
     def truncations(self) -> int:

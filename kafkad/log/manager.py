@@ -420,7 +420,7 @@ class LogManager:
     # --- checkpoints: collected on the loop, written in a thread
 
     def collect_recovery_points(self) -> list[CheckpointWrite]:
-        return [directory.collect_recovery_points() for directory in self.live]
+        return [write for directory in self.live for write in directory.collect_recovery_points()]
 
     def collect_start_offsets(self) -> list[CheckpointWrite]:
         return [directory.collect_start_offsets() for directory in self.live]

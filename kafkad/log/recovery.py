@@ -79,6 +79,7 @@ def load(
     *,
     start_offset: int,
     recovery_point: int,
+    damaged_from: int | None,
     clean: bool,
     was_compacted: bool,
     progress: ReportProgress | None,
@@ -110,8 +111,9 @@ def load(
     )
     if not epochs_known:
         _find_epochs(epochs, segments)
-    if not (clean and _load_clean(loaded, now_ms)):
-        _recover(loaded, now_ms, progress, compacted=config.compacted or was_compacted)
+    if not (clean and damaged_from is None and _load_clean(loaded, now_ms)):
+        checked_from = recovery_point if damaged_from is None else min(recovery_point, damaged_from)
+        _recover(loaded, checked_from, now_ms, progress, compacted=config.compacted or was_compacted)
     if loaded.end_offset < recovery_point:
         loaded.lost_until = recovery_point
     _fit_together(loaded, config, now_ms)
@@ -183,15 +185,17 @@ def _fit_together(loaded: Loaded, config: LogConfig, now_ms: int) -> None:
     loaded.durable_until = min(loaded.durable_until, loaded.end_offset)
 
 
-def _recover(loaded: Loaded, now_ms: int, progress: ReportProgress | None, *, compacted: bool) -> None:
+def _recover(
+    loaded: Loaded, checked_from: int, now_ms: int, progress: ReportProgress | None, *, compacted: bool
+) -> None:
     segments = loaded.segments
-    number = max(sum(segment.base <= loaded.durable_until for segment in segments) - 1, 0)
+    number = max(sum(segment.base <= checked_from for segment in segments) - 1, 0)
     checked = segments[number:]
     first = max(checked[0].base, loaded.start_offset)
     snapshots = loaded.producers.snapshots
     snapshots.doubt(first)
     reload_producers(loaded.producers, segments[:number], loaded.start_offset, first, now_ms)
-    check = _Check(loaded, progress, checked, compacted=compacted)
+    check = _Check(loaded, checked_from, progress, checked, compacted=compacted)
     until = max((place for place, segment in enumerate(checked, start=1) if segment.size), default=1)
     for segment, following in zip(checked[:until], [*checked[1:until], None], strict=True):
         if segment.base > first:
@@ -217,12 +221,19 @@ def _drop_empty(loaded: Loaded, segment: Segment) -> None:
 
 
 class _Check:
-    """One pass over the segments from the recovery point on."""
+    """One pass over the segments from the recovery point on, or from the first one that had been damaged before."""
 
     def __init__(
-        self, loaded: Loaded, progress: ReportProgress | None, segments: Sequence[Segment], *, compacted: bool
+        self,
+        loaded: Loaded,
+        checked_from: int,
+        progress: ReportProgress | None,
+        segments: Sequence[Segment],
+        *,
+        compacted: bool,
     ) -> None:
         self.loaded = loaded
+        self._checked_from = checked_from
         self._compacted = compacted
         self.end = segments[0].base
         self.was_cut = False
@@ -313,19 +324,20 @@ class _Check:
         end, following = _next_sound(segment, bad.position, size, self.end, limit)
         is_lost = False
         if following is None:
-            may_be_lost = limit == _NO_LIMIT or self.end >= self.loaded.durable_until
+            may_be_lost = limit == _NO_LIMIT or self.end >= self._checked_from
             is_lost = may_be_lost and not _is_one_batch(segment, bad.position, size)
             following = limit if limit != _NO_LIMIT else max(self.end, self.loaded.durable_until)
         segment.holes = (*segment.holes, Hole(bad.position, end, self.end, following, is_lost))
         kept = (end - bad.position, self.end, following, bad.reason, False)
         self.loaded.damage.append(Damage(segment.path(LOG), bad.position, *kept))
         self.end = following
+        self.loaded.producers.forget_past()
         return end
 
     def _lacks(self, limit: int) -> bool:
         """True if records that the disk may not have had are missing before `limit`."""
         loaded = self.loaded
-        return loaded.durable_until <= self.end < limit and loaded.start_offset < limit
+        return self._checked_from <= self.end < limit and loaded.start_offset < limit
 
     def _note_loss(self, segment: Segment, size: int, limit: int) -> None:
         """The end of the segment is gone without a trace."""

@@ -39,6 +39,7 @@ class Home:
         if self.log is not None:
             options.setdefault("start_offset", self.log.start_offset)
             options.setdefault("recovery_point", self.log.recovery_point)
+            options.setdefault("damaged_from", self.log.damaged_from)
         self.log = Log.open(
             str(self.directory),
             self.config,

@@ -98,12 +98,11 @@ def test_a_failing_disk_costs_its_directory_and_no_other(disks: tuple[Path, Path
 def test_a_later_checkpoint_is_never_overwritten_by_an_earlier_one(disks: tuple[Path, Path]) -> None:
     manager = started(disks[0])
     log = manager.create(T0, TOPIC_ID, CONFIG)
-    (early,) = manager.collect_recovery_points()
+    early = manager.collect_recovery_points()
     append(log)
     log.flush()
-    (late,) = manager.collect_recovery_points()
-    late.write()
-    early.write()
+    for write in (*manager.collect_recovery_points(), *early):
+        write.write()
     assert (disks[0] / "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 1\n"
     manager.close()
 

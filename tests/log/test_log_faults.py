@@ -22,6 +22,16 @@ def fill(log: Log, count: int) -> None:
         append(log, batch(b"v%d" % i + b"." * 200, timestamp=1000 + i))
 
 
+def flip_a_bit(log: Log, offset: int) -> None:
+    """In the batch of one record that has this offset."""
+    segment = next(segment for segment in reversed(log.segments) if segment.base <= offset)
+    with Path(segment.path(".log")).open("r+b") as file:
+        file.seek(segment.locate(offset) + 70)
+        byte = file.read(1)
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte[0] ^ 1]))
+
+
 def path_of(log: Log, suffix: str, number: int = -1) -> Path:
     return Path(log.segments[number].path(suffix))
 
@@ -226,9 +236,76 @@ def test_damage_without_a_believable_length_hides_the_rest_of_its_segment_only(h
         assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
     fill(log, 10)
     log.flush()
-    assert log.recovery_point == second.base
+    assert (log.recovery_point, log.damaged_from) == (70, second.base)
     log.truncate_fully_at(60)
     assert not log.damage
+    assert log.damaged_from is None
+
+
+def test_damage_in_an_old_segment_lets_nothing_be_cut_off_behind_it_that_was_on_the_disk(home: Home) -> None:
+    log = home.open()
+    fill(log, 60)
+    log.flush()
+    old, last = log.segments[1].base, log.segments[-1].base
+    assert last < 58
+    flip_a_bit(log, old + 3)
+    log.verify(old + 3)
+    flip_a_bit(log, last + 1)
+    home.expect_problems = True
+    for clean in (False, True):
+        log.close(clean)
+        log = home.open(clean=clean)
+        assert [hole.first for _, hole in log.damage] == [old + 3, last + 1]
+        assert (log.end_offset, log.recovery_point, log.damaged_from) == (60, 60, old)
+        assert [record.offset for record in records(log, last + 2)] == list(range(last + 2, 60))
+
+
+def test_what_was_torn_off_behind_damage_is_cut_off(home: Home) -> None:
+    log = home.open()
+    fill(log, 60)
+    log.flush()
+    old = log.segments[1].base
+    flip_a_bit(log, old + 3)
+    log.verify(old + 3)
+    fill(log, 2)
+    flip_a_bit(log, 61)
+    log.close(clean=False)
+    log = home.open(clean=False)
+    home.expect_problems = True
+    assert ([hole.first for _, hole in log.damage], log.end_offset) == ([old + 3], 61)
+
+
+def test_what_is_missing_before_a_later_segment_stays_known_when_more_is_flushed(home: Home) -> None:
+    log = home.open()
+    fill(log, 60)
+    torn, following = log.segments[1], log.segments[2].base
+    log.close(clean=False)
+    with path_of(log, ".log", 1).open("r+b") as file:
+        file.truncate(torn.locate(following - 2))
+    home.expect_problems = True
+    log = home.open(clean=False, recovery_point=0)
+    for _ in range(2):
+        assert [(hole.first, hole.next, hole.lost) for _, hole in log.damage] == [(following - 2, following, True)]
+        assert log.whole_until == following - 2
+        log.flush()
+        assert log.recovery_point == 60
+        log = home.reopen(clean=False)
+
+
+def test_a_producer_whose_batches_were_damaged_goes_on(home: Home) -> None:
+    log = home.open(segment_bytes=1 << 20)
+    fill(log, 2)
+    append(log, batch(producer_id=5, producer_epoch=0, base_sequence=0))
+    fill(log, 2)
+    log.flush()
+    flip_a_bit(log, 2)
+    log.close(clean=False)
+    home.expect_problems = True
+    for path in home.directory.glob("*.snapshot"):
+        path.unlink()
+    log = home.open(clean=False)
+    assert [hole.first for _, hole in log.damage] == [2]
+    assert append(log, batch(producer_id=5, producer_epoch=0, base_sequence=1)) == 5
 
 
 def test_a_tail_is_what_comes_after_the_recovery_point(home: Home) -> None:

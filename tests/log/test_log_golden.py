@@ -52,6 +52,7 @@ def open_log(
     clean: bool = True,
     start_offset: int = 0,
     recovery_point: int = 0,
+    damaged_from: int | None = None,
     files: Files | None = None,
 ) -> Log:
     topic, _, partition = directory.name.rpartition("-")
@@ -63,6 +64,7 @@ def open_log(
         topic_partition=TopicPartition(topic, int(partition)),
         start_offset=start_offset,
         recovery_point=recovery_point,
+        damaged_from=damaged_from,
         clean=clean,
     )
 
@@ -169,7 +171,7 @@ def test_damage_before_the_tail_is_reported_and_nothing_is_cut(tmp_path: Path) -
     assert before is not None
     assert before.position + before.length == hole.start
     log.close()
-    again = open_log(tmp_path / "dmg-flip-old-0", recovery_point=log.recovery_point)
+    again = open_log(tmp_path / "dmg-flip-old-0", recovery_point=log.recovery_point, damaged_from=log.damaged_from)
     assert [hole for _, hole in again.damage] == [hole], "a clean stop must not make it forgotten"
 
 

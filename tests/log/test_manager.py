@@ -55,6 +55,32 @@ def test_logs_survive_a_clean_stop_with_everything_a_kafka_needs(disks: tuple[Pa
     again.close()
 
 
+def test_damage_is_known_again_after_each_start_and_nothing_on_the_disk_is_cut_off(disks: tuple[Path, Path]) -> None:
+    """Recovery points are as far as the disk has the log, for a Kafka would cut it off at damage behind them."""
+    manager = started(disks[0])
+    log = manager.create(T0, TOPIC_ID, CONFIG)
+    append(log, 40)
+    for segment in (log.segments[1], log.segments[-1]):
+        with open(segment.path(".log"), "r+b") as file:
+            file.seek(100)
+            file.write(b"!")
+        log.verify(segment.base)
+    holes = [hole for _, hole in log.damage]
+    assert len(holes) == 2
+    for _ in range(3):
+        manager.close()
+        assert (disks[0] / "recovery-point-offset-checkpoint").read_text() == "0\n1\nt 0 40\n"
+        assert (disks[0] / checkpoint.DAMAGED_OFFSETS).read_text() == f"0\n1\nt 0 {log.damaged_from}\n"
+        manager = started(disks[0])
+        found = manager.get(T0)
+        assert found is not None
+        assert ([hole for _, hole in found.damage], found.end_offset) == (holes, 40)
+    found.truncate_fully_at(40)
+    manager.close()
+    assert (disks[0] / checkpoint.DAMAGED_OFFSETS).read_text() == "0\n0\n"
+    assert (disks[0] / ".kafka_cleanshutdown").exists()
+
+
 def test_loading_that_is_stopped_leaves_directories_as_they_were_found(disks: tuple[Path, Path]) -> None:
     clean, unclean = disks
     started(clean).close()
