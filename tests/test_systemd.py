@@ -101,8 +101,29 @@ def test_units_say_what_a_broker_needs(unit: str) -> None:
     assert lines.index("SystemCallFilter=setpriority") > lines.index("SystemCallFilter=~@privileged @resources")
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
-@pytest.mark.parametrize("unit", ["kafkad.service", "kafkad@.service"])
+def test_the_unit_of_jobs_restarts_what_trying_again_helps() -> None:
+    lines = (UNITS / "kctl-etl@.service").read_text().splitlines()
+    for line in ("Type=notify", "Restart=on-failure", "RestartPreventExitStatus=2 5 6 7", "SuccessExitStatus=130"):
+        assert line in lines
+    assert "StartLimitIntervalSec=0" in lines[: lines.index("[Service]")]
+    assert "KillMode=mixed" in lines  # a SIGTERM to Spark itself would not let it finish its batch
+
+
+needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+
+
+@needs_systemd
+def test_systemd_finds_nothing_wrong_with_units(tmp_path: Path) -> None:
+    """But that the programs are missing here: it looks for them."""
+    for unit in UNITS.iterdir():
+        (tmp_path / unit.name).write_text(re.sub(r"^ExecStart=\S+", "ExecStart=/bin/sh", unit.read_text(), flags=re.M))
+    command = ["systemd-analyze", "verify", "--man=no", *(str(tmp_path / unit.name) for unit in UNITS.iterdir())]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert [line for line in (done.stdout + done.stderr).splitlines() if "kafkad" in line or "kctl" in line] == []
+
+
+@needs_systemd
+@pytest.mark.parametrize("unit", ["kafkad.service", "kafkad@.service", "kctl-etl@.service"])
 def test_systemd_rates_the_exposure_below_3(unit: str) -> None:
     command = ["systemd-analyze", "security", "--offline=true", "--no-pager", str(UNITS / unit)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

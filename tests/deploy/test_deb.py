@@ -38,6 +38,7 @@ TRY = """
 cd /
 dpkg --no-triggers -i /kafkad.deb
 echo "user: $(getent passwd kafkad | cut -d: -f6,7), data: $(stat -c '%U %a' /var/lib/kafkad)"
+echo "user of jobs: $(getent passwd kctl-etl | cut -d: -f6,7)"
 kafkad --version
 kafkad --config /etc/kafkad/kafkad.yaml --check
 man -w kafkad kctl-topics kafkad.yaml
@@ -61,7 +62,7 @@ dpkg --purge kafkad
 echo "left after purge: $(ls -d /etc/kafkad /var/lib/kafkad 2>/dev/null)"
 dpkg --no-triggers -i /kafkad.deb
 KAFKAD_PURGE_DATA=yes dpkg --purge kafkad
-echo "left after all: $(ls -d /etc/kafkad /var/lib/kafkad 2>/dev/null) $(getent passwd kafkad)"
+echo "left after all: $(ls -d /etc/kafkad /var/lib/kafkad 2>/dev/null) $(getent passwd kafkad kctl-etl)"
 """
 
 
@@ -86,6 +87,8 @@ def test_the_package_says_what_it_is(package: Path) -> None:
         "./etc/kafkad/kafkad.yaml",
         "./lib/systemd/system/kafkad.service",
         "./lib/systemd/system/kafkad@.service",
+        "./lib/systemd/system/kctl-etl@.service",
+        "./lib/systemd/system/kctl-etl@.timer",
         "./usr/bin/kctl",
         "./usr/share/man/man8/kafkad.8.gz",
         "./usr/share/kafkad/grafana/kafkad.json",
@@ -118,6 +121,7 @@ def test_installed_it_runs_and_leaves_the_data_when_it_goes(package: Path, tmp_p
     assert done.returncode == 0, said
     for line in (
         "user: /var/lib/kafkad:/usr/sbin/nologin, data: kafkad 750\n",
+        "user of jobs: /var/lib/kctl-etl:/usr/sbin/nologin\n",
         "read: 100\n",
         "stopped cleanly in ",
         "# mine\n",

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from queue import SimpleQueue
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from msgspec.structs import replace
 
@@ -32,6 +32,16 @@ FrontEvent = Committed | Ends | Lost | Unsure | Warned | Failed
 """Events that the front adds to those of the driver."""
 LastEvent = Ended | Failed | None
 """The driver's last event; None if it ended without one."""
+
+
+class Observer(Protocol):
+    """Somebody else who follows a run."""
+
+    def event(self, event: Event) -> None:
+        """The reporter's state has it already."""
+
+    def turn(self, stopping: bool) -> None:
+        """Called at least ten times per second."""
 
 
 class Conductor:
@@ -60,6 +70,7 @@ class Conductor:
         self._stopped = False
         self._others: SimpleQueue[FrontEvent] = SimpleQueue()
         self.on_batch: list[Callable[[Batch], None]] = []
+        self.observers: list[Observer] = []
 
     def tell(self, event: FrontEvent) -> None:
         """Queues an event; safe from any thread. `Failed` stops the run after the current batch."""
@@ -107,6 +118,8 @@ class Conductor:
             if self._failure and not self._stopped:
                 self._stopped = True
                 launched.stop()
+            for observer in self.observers:
+                observer.turn(stopping=self._stopped or self._heeded > 0)
         self._heed_interruptions(launched)
         self._last = self._failure or self._last
         return self._last
@@ -121,12 +134,17 @@ class Conductor:
         self._shown.close(outcome_of(self._last, self._interruptions.count) if self._began else "not begun")
 
     def _pass_on(self, event: Event) -> None:
-        self._shown.event(replace(event, trace="") if isinstance(event, Failed) else event)
+        self._show(replace(event, trace="") if isinstance(event, Failed) else event)
         if isinstance(event, Batch):
             for call in self.on_batch:
                 call(event)
         if isinstance(event, (Ended, Failed)):
             self._last = event
+
+    def _show(self, event: Event) -> None:
+        self._shown.event(event)
+        for observer in self.observers:
+            observer.event(event)
 
     def _heed_interruptions(self, launched: Launched) -> None:
         count = self._interruptions.count
@@ -145,7 +163,7 @@ class Conductor:
                 self._failure = event
                 self._shown.say(f"{event.text}: stopping after the current batch")
             else:
-                self._shown.event(event)
+                self._show(event)
 
 
 def without_secrets(event: Event, secrets: frozenset[str]) -> Event:

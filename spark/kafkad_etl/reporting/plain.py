@@ -1,5 +1,5 @@
-"""Reporter that prints progress every ten seconds: a line for each topic, and one for the whole run if there are
-several."""
+"""Reporter that prints progress every ten seconds, if there was any: a line for each topic, and one for the whole run
+if there are several."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ class Plain(Reporter):
     def __init__(self, *arguments: Any, **others: Any) -> None:
         super().__init__(*arguments, **others)
         self._next = self.state.began + EVERY_SECONDS
+        self._printed: list[str] = []
 
     def show(self, event: Event) -> None:
         if line := event_line(event):
@@ -33,5 +34,8 @@ class Plain(Reporter):
         self._next = self._clock() + EVERY_SECONDS
         lines = [progress_line(self.state, topic) for topic in sorted(self.state.spans)]
         about = batch_line(self.state)
-        for line in [f"{lines[0]}  {about}"] if len(lines) == 1 else [*lines, about]:
-            self.say(line)
+        lines = [f"{lines[0]}  {about}"] if len(lines) == 1 else [*lines, about]
+        if lines != self._printed:
+            self._printed = lines
+            for line in lines:
+                self.say(line)

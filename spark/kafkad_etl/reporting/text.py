@@ -73,6 +73,13 @@ def batch_line(state: State) -> str:
     return "  ".join(parts)
 
 
+def status_line(state: State) -> str:
+    """The whole run in a line, whatever the number of its topics."""
+    if not state.reading:
+        return batch_line(state)
+    return f"{batch_line(state)}  {state.read:,} rows read  {state.written:,} written  lag {state.lag:,}"
+
+
 def _left_out(state: State) -> tuple[tuple[str, int], ...]:
     return ("bad", state.bad), ("dropped late", state.late), ("duplicates", state.duplicates)
 

@@ -10,13 +10,16 @@ from functools import partial
 from msgspec.structs import replace
 
 from kafkad.names import TopicPartition
+from kafkad.systemd import Notifier
 from kafkad_etl.checkpoint.checkpoints import Standing
 from kafkad_etl.cluster.appended import Appended
 from kafkad_etl.cluster.clusters import Clusters
 from kafkad_etl.cluster.losses import Gap
+from kafkad_etl.facts import duration_ms
 from kafkad_etl.job import Offsets
 from kafkad_etl.messages import Batch, Committed, Ends, Failed, Lost, Unsure
 from kafkad_etl.planning.planned import PlannedRun
+from kafkad_etl.process.announcing import Announcer
 from kafkad_etl.process.conducting import Conductor
 from kafkad_etl.reporting import Reporter
 from kafkad_etl.tasks.diagnosis import named
@@ -25,7 +28,12 @@ from kctl.errors import KctlError
 
 @contextmanager
 def attended(
-    planned: PlannedRun, clusters: Clusters, shown: Reporter, notes: Sequence[str], conductor: Conductor
+    planned: PlannedRun,
+    clusters: Clusters,
+    shown: Reporter,
+    notes: Sequence[str],
+    notifier: Notifier,
+    conductor: Conductor,
 ) -> Iterator[None]:
     """Prints what is known before Spark starts, and watches the cluster until it has ended."""
     from kafkad_etl.cluster.mirror import Mirror, group_of
@@ -33,6 +41,9 @@ def attended(
     for text in notes:
         shown.say(text)
     job = planned.plan.job
+    is_endless = planned.plan.mode == "continuous" and planned.plan.reading is not None
+    pause = duration_ms(job.run.every) / 1000
+    conductor.observers.append(Announcer(notifier, lambda: shown.state, is_endless=is_endless, pause_seconds=pause))
     with ExitStack() as stack:
         group = group_of(job)
         if group and planned.plan.reading and planned.checkpoint:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TextIO
 
+from kafkad.systemd import Notifier
 from kafkad_etl.checkpoint.checkpoints import checkpoint_of
 from kafkad_etl.checkpoint.locking import Lock
 from kafkad_etl.cluster.clusters import Clusters
@@ -25,6 +26,7 @@ from kafkad_etl.planning import masters
 from kafkad_etl.planning.beginning import begin
 from kafkad_etl.planning.plan import plan
 from kafkad_etl.planning.planned import PlannedRun, RunOptions
+from kafkad_etl.process.announcing import announced
 from kafkad_etl.process.logs import log_of
 from kafkad_etl.process.submitting import NO_OPTIONS, Options
 from kafkad_etl.process.working import Work, run_work
@@ -54,12 +56,21 @@ def run(settings: Settings, request: Request, stream: TextIO) -> EtlExit:
     standard output."""
     loaded = load(request.file)
     job = effective(loaded)
-    with Recording(job.job, job.secrets, stream, os.environ) as recording:
-        return recording.ends(_run(settings, request, stream, loaded, job, recording))
+    with (
+        announced(Notifier.from_environment(os.environ), job.secrets) as notifier,
+        Recording(job.job, job.secrets, stream, os.environ) as recording,
+    ):
+        return recording.ends(_run(settings, request, stream, loaded, job, recording, notifier))
 
 
 def _run(
-    settings: Settings, request: Request, stream: TextIO, loaded: Loaded, job: Effective, recording: Recording
+    settings: Settings,
+    request: Request,
+    stream: TextIO,
+    loaded: Loaded,
+    job: Effective,
+    recording: Recording,
+    notifier: Notifier,
 ) -> EtlExit:
     doubts = inspect(loaded, job, trusts=request.trusts_sql)
     with loaded.locating_errors():
@@ -89,7 +100,7 @@ def _run(
                 Work(found, planned.plan, log, job.secrets, request.master, request.options, lock),
                 shown,
                 explaining(loaded, planned, clusters, shown),
-                partial(attended, planned, clusters, shown, notes),
+                partial(attended, planned, clusters, shown, notes, notifier),
             )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from kafkad_etl.errors import EtlExit
 from tests.kctl.conftest import Kctl
 from tests.spark.checkpoint_files import spark_checkpoint
 from tests.spark.tasks.runs import HELLO, WORK, Run
+
+DONE = WORK + 'channel.send(Ended("done")); channel.close()'
 
 
 def test_a_run_that_is_done(run: Run, topic: str) -> None:
@@ -90,3 +93,21 @@ channel.close()
     )
     assert (ran.code, ran.out.splitlines()) == (EtlExit.DONE, ["id,name", "1,a", "2,"])
     assert [path.name for path in (tmp_path / ".etl").iterdir()] == ["logs"]
+
+
+def test_systemd_is_told_and_spark_is_not_asked_to(
+    run: Run, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(f"{tmp_path}/notify")
+        systemd.settimeout(5)
+        for body in ('assert "NOTIFY_SOCKET" not in os.environ\n' + DONE, "sys.exit(1)"):
+            monkeypatch.setenv("NOTIFY_SOCKET", f"{tmp_path}/notify")
+            monkeypatch.setenv("WATCHDOG_USEC", "60000000")
+            assert run(body).code == EtlExit.DONE
+            told = ""
+            while "STATUS=ended" not in told:
+                told += systemd.recv(4096).decode() + "\n"
+            assert told.startswith("STATUS=Spark is starting\nWATCHDOG=1\n" if body != "sys.exit(1)" else "READY=1\n")
+            assert "READY=1\n" in told
+            spark_checkpoint(tmp_path / ".etl" / topic, [{topic: {0: 3}}])  # nothing new for the second run
