@@ -105,12 +105,40 @@ class SchemaFile(Key, frozen=True):
 
 
 class Registry(Key, frozen=True):
+    """A schema registry that serves Confluent's HTTP API."""
+
     url: Annotated[str, Meta(description="The schema registry's URL.")]
     subject: Annotated[
-        str, Meta(description="The subject whose latest schema defines the columns; <topic>-value by default.")
+        str,
+        Meta(
+            description="Reading: the subject whose latest schema defines the columns, unless `schema` does. Writing: "
+            "the subject of the schema. <topic>-value by default, or -key."
+        ),
     ] = ""
     username: Annotated[str, Meta(description="User for basic authentication.")] = ""
-    password: Annotated[str, Meta(description="Best given as ${env:NAME}.")] = ""
+    password: Annotated[str, Meta(description="Best given as ${env:NAME}; it is never shown.")] = ""
+    token: Annotated[str, Meta(description="Bearer token, instead of a user; best given as ${env:NAME}.")] = ""
+    ca: Annotated[str, Meta(description="PEM file of trusted CA certificates; the system's by default.")] = ""
+    cert: Annotated[str, Meta(description="PEM file of the client's certificate, for mutual TLS.")] = ""
+    key: Annotated[str, Meta(description="PEM file of the client's private key.")] = ""
+
+
+class SinkRegistry(Registry, frozen=True):
+    """A schema registry whose schema is written."""
+
+    subject_naming: Annotated[
+        Literal["topic", "record", "topic-record"],
+        Meta(
+            description="The subject, unless it is given: <topic>-value, the record's full name, or <topic>-<record>."
+        ),
+    ] = "topic"
+    auto_register: Annotated[
+        bool,
+        Meta(
+            description="Register `schema` as the subject's next version, if the registry finds it compatible. "
+            "Otherwise it has to be there."
+        ),
+    ] = False
 
 
 class Csv(Key, frozen=True):
@@ -152,7 +180,10 @@ class Format(Key, frozen=True):
     ] = "strict"
     registry: Annotated[
         Registry | None,
-        Meta(description="avro: values carry the registry's five-byte prefix; schemas are looked up there."),
+        Meta(
+            description="avro: each record begins with five bytes that name its writer's schema in this registry, and "
+            "is read with that."
+        ),
     ] = None
     csv: Annotated[Csv, Meta(description="csv: the format of lines.")] = Csv()
     bad_rows: Annotated[
@@ -224,7 +255,14 @@ class TopicSink(Key, frozen=True):
         Literal["json", "avro", "csv", "text", "raw"],
         Meta(description="How the columns are encoded; text and raw write only the column `value`."),
     ] = "json"
-    schema: Annotated[str | SchemaFile | None, Meta(description="avro: the schema to write.")] = None
+    schema: Annotated[
+        str | SchemaFile | None,
+        Meta(description="avro: the schema to write; with a registry, its subject's latest by default."),
+    ] = None
+    registry: Annotated[
+        SinkRegistry | None,
+        Meta(description="avro: records begin with five bytes that name the schema in this registry."),
+    ] = None
     key: Annotated[str, Meta(description="The column to use as the record's key; it also stays in the value.")] = ""
     partition: Annotated[str, Meta(description="The INT column that holds the partition number.")] = ""
     headers: Annotated[str, Meta(description="The column that holds the headers, of the type of `_headers`.")] = ""

@@ -49,6 +49,11 @@ class Plan(Struct, frozen=True, kw_only=True):
     value_schema: Schema | None = None
     key_schema: Schema | None = None
     sink_schema: Schema | None = None
+    value_writers: dict[int, str] = {}
+    """Schemas by their id in the registry of `value`: those that writers are known to have used."""
+    key_writers: dict[int, str] = {}
+    sink_schema_id: int | None = None
+    """The id of `sink_schema` in its registry; None without a registry."""
     dead_letter_client: Client = {}
     sink_client: Client = {}
     sink_partitions: int = 0
@@ -195,7 +200,17 @@ class Failed(Struct, frozen=True, tag="failed", kw_only=True):
     """The failure of a run. `kind` determines the exit code; `line` and `column` refer to the SQL of `step`."""
 
     kind: Literal[
-        "sql", "schema", "bad-rows", "check", "data-loss", "topic", "sink", "checkpoint", "environment", "spark"
+        "sql",
+        "schema",
+        "registry",
+        "bad-rows",
+        "check",
+        "data-loss",
+        "topic",
+        "sink",
+        "checkpoint",
+        "environment",
+        "spark",
     ]
     text: str
     hints: list[str] = []

@@ -4,6 +4,7 @@ In CI they share one Spark; `make test-long` gives each run a process of its own
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import sqlite3
@@ -17,12 +18,14 @@ from typing import Any
 
 import pytest
 
+from kctl.segments.avro import compile_schema
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
 from tests.oracle.kafka import Kafka
 from tests.spark.conftest import SparkReady
 from tests.spark.driver.rows import IN_PROCESS
 from tests.spark.driver.sinks.postgres import Postgres, missing
+from tests.spark.schema_registry import running
 from tests.spark.shared_spark import SharedSpark
 
 pytestmark = IN_PROCESS
@@ -110,6 +113,10 @@ def consumed(kctl: Kctl, topic: str) -> list[dict[str, Any]]:
     ran = kctl("consume", topic, "-o", "json")
     assert ran.code == 0, ran.err
     return [json.loads(line) for line in ran.out.splitlines()]
+
+
+def bytes_of(value: str | dict[str, str]) -> bytes:
+    return value.encode() if isinstance(value, str) else base64.b64decode(value["base64"])
 
 
 def rows(query: str) -> list[tuple[Any, ...]]:
@@ -244,6 +251,43 @@ def test_avro_to_csv(run: Run, on_cluster: Kctl, tmp_path: Path) -> None:
         f"SELECT id, customer, amount FROM read_csv('{tmp_path}/csv/*.csv.gz', delim=';', header=true) ORDER BY id"
     )
     assert found == [(i, f"c{i}", i + 0.5) for i in range(5)]
+
+
+def test_avro_registry_reads_several_writers_and_registers_what_it_writes(
+    run: Run, on_cluster: Kctl, tmp_path: Path
+) -> None:
+    parts = [{"name": "zip", "type": "int"}, {"name": "city", "type": "string"}]
+    address = {"type": "record", "name": "address", "fields": parts}
+    fields = [{"name": "id", "type": "long"}, {"name": "address", "type": address}]
+    first = {"type": "record", "name": "order", "fields": fields}
+    second = first | {"fields": [*fields, {"name": "amount", "type": ["double", "null"], "default": 0.25}]}
+    assert on_cluster("topics", "create", "shipped-orders", "--partitions", 1, "--yes").code == 0
+    with running() as registry:
+        older, newer = (registry.add("shipped-orders-value", each) for each in (first, second))
+        bern = _zigzag(7) + _zigzag(3000) + _zigzag(4) + b"Bern"
+        values = [older.to_bytes(5, "big") + bern, newer.to_bytes(5, "big") + bern + b"\0" + struct.pack("<d", 1.5)]
+        for at, value in enumerate(values):
+            (tmp_path / str(at)).write_bytes(value)
+        files = ["--file", str(tmp_path / "0"), "--file", str(tmp_path / "1")]
+        assert on_cluster("produce", "shipped-orders", "--whole", *files).code == 0
+        words = [
+            "--var",
+            f"registry={registry.url}",
+            "--var",
+            "topic=shipped-orders",
+            "--var",
+            "target=shipped-by-city",
+        ]
+        assert "registered schema 3 for subject shipped-by-city-value" in run("avro-registry", *words)
+        [stored] = registry.subjects["shipped-by-city-value"]
+    decode = compile_schema(stored.schema)
+    found = [bytes_of(each["value"]) for each in consumed(on_cluster, "shipped-by-city")]
+    assert {value[:5] for value in found} == {(3).to_bytes(5, "big")}
+    city = {"city": "BERN", "zip": 3000}
+    assert sorted((decode(value) for value in found), key=lambda row: row["amount"]) == [
+        {"id": 7, "address": city, "amount": 0.25},
+        {"id": 7, "address": city, "amount": 1.5},
+    ]
 
 
 @pytest.fixture

@@ -80,14 +80,16 @@ def plan(
     from kafkad_etl.planning.outlook import plan_row
     from kafkad_etl.planning.plan import plan as planned_of
     from kafkad_etl.planning.planned import RunOptions
+    from kafkad_etl.planning.registries import asked as asked_registries
 
     loaded = load(JobFile(job, variables, sets, mode))
-    found = effective(loaded)
+    with loaded.locating_errors():
+        found = asked_registries(effective(loaded))
     doubts = inspect(loaded, found)
     asked = RunOptions(accept_data_loss=accept_data_loss, reset_checkpoint=reset_checkpoint)
     with Clusters(settings, job.parent) as clusters, loaded.locating_errors():
         filesystems.check(found.job)
-        planned = planned_of(clusters, found.job, asked)
+        planned = planned_of(clusters, found.job, asked, found.schemas)
     planned = planned._replace(warnings=(*doubts, *planned.warnings))
     promised = str(guarantee(planned.plan.job))
     words = _command(found, master, java_home)

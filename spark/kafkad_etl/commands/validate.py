@@ -19,7 +19,7 @@ from kctl.texts.output import Column, Document, Row, Writer, render_error
 
 if TYPE_CHECKING:
     from kafkad_etl.model.effective import Effective
-    from kafkad_etl.model.loading import JobFile
+    from kafkad_etl.model.loading import JobFile, Loaded
 
 COLUMNS = (
     Column("file", "The job file."),
@@ -93,6 +93,8 @@ def _valid_row(settings: Settings, file: JobFile, offline: bool, unknown: set[st
     loaded = load(file)
     job = effective(loaded)
     unknown.intersection_update(loaded.variables.unused())
+    if not offline:
+        job = _asked_of_registries(loaded, job)
     warnings = inspect(loaded, job, strict=True)
     if not offline:
         with loaded.locating_errors():
@@ -107,6 +109,14 @@ def _valid_row(settings: Settings, file: JobFile, offline: bool, unknown: set[st
         "mistakes": (),
         "warnings": warnings,
     }
+
+
+def _asked_of_registries(loaded: Loaded, job: Effective) -> Effective:
+    """The job with the schemas of its registries; raises EtlError for what they lack or refuse."""
+    from kafkad_etl.planning.registries import asked
+
+    with loaded.locating_errors():
+        return asked(job)
 
 
 def _asked_of_clusters(settings: Settings, path: Path, job: Effective) -> Sequence[str]:

@@ -11,7 +11,17 @@ from kafkad_etl.driver.terms import JobFailed
 from kafkad_etl.messages import Failed
 
 Kind: TypeAlias = Literal[
-    "sql", "schema", "bad-rows", "check", "data-loss", "topic", "sink", "checkpoint", "environment", "spark"
+    "sql",
+    "schema",
+    "registry",
+    "bad-rows",
+    "check",
+    "data-loss",
+    "topic",
+    "sink",
+    "checkpoint",
+    "environment",
+    "spark",
 ]
 
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.job import Job, SchemaFile, Step, Transform
+from kafkad_etl.job import Job, Registry, SchemaFile, Step, Transform
 from kafkad_etl.messages import Schema
 from kafkad_etl.model import schemas
 from kafkad_etl.model.loading import Loaded, unknown_variable
 from kafkad_etl.model.schemas import Schemas
 from kafkad_etl.model.variables import Unfilled
 
+AnyRegistry = TypeVar("AnyRegistry", bound=Registry)
+
 
 class Effective(NamedTuple):
     job: Job
-    """The job without any `file` of SQL."""
+    """The job without any `file` of SQL, and with absolute paths to the certificates of registries."""
     schemas: Schemas
     secrets: frozenset[str]
     """Secrets of the job file and its SQL files."""
@@ -32,7 +35,7 @@ def effective(loaded: Loaded) -> Effective:
         raise EtlError(unknown_variable(name), EtlExit.USAGE, where=loaded.where(""))
     topic = job.sink.topic
     return Effective(
-        replace(job, transform=transform),
+        reading.certificates(replace(job, transform=transform)),
         Schemas(
             reading.schema(job.value.schema, job.value.format, "value.schema"),
             reading.schema(job.key.schema, job.key.format, "key.schema"),
@@ -66,6 +69,23 @@ class _Reading:
             raise EtlError(f"{file}: {error.text}", EtlExit.USAGE, hints=error.hints, where=where) from error
         self.secrets |= filled.secrets
         return filled.text
+
+    def certificates(self, job: Job) -> Job:
+        value, key, topic = job.value, job.key, job.sink.topic
+        if value.registry:
+            job = replace(job, value=replace(value, registry=self._absolute(value.registry)))
+        if key.registry:
+            job = replace(job, key=replace(key, registry=self._absolute(key.registry)))
+        if topic and topic.registry:
+            job = replace(job, sink=replace(job.sink, topic=replace(topic, registry=self._absolute(topic.registry))))
+        return job
+
+    def _absolute(self, registry: AnyRegistry) -> AnyRegistry:
+        files = {name: getattr(registry, name) for name in ("ca", "cert", "key")}
+        beside = self._beside.absolute()
+        return replace(
+            registry, **{name: str(beside / Path(file).expanduser()) for name, file in files.items() if file}
+        )
 
     def schema(self, given: str | SchemaFile | None, form: str, path: str) -> Schema | None:
         if given is None:

@@ -35,7 +35,14 @@ from kafkad_etl.model.document import (
 )
 from kafkad_etl.model.variables import Unfilled, Variables
 
-_PASSWORDS = ("password", "ssl.keystore.password", "ssl.key.password", "ssl.truststore.password", "sasl.jaas.config")
+_PASSWORDS = (
+    "password",
+    "token",
+    "ssl.keystore.password",
+    "ssl.key.password",
+    "ssl.truststore.password",
+    "sasl.jaas.config",
+)
 """Keys whose values are always secret."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,11 +17,16 @@ _KINDS = {".ddl": "ddl", ".json": "spark", ".avsc": "avro"}
 
 
 class Schemas(NamedTuple):
-    """A job's schemas; None where the format has none or a registry supplies it."""
+    """A job's schemas; None where the format has none, or a registry has not been asked for it yet."""
 
     value: Schema | None = None
     key: Schema | None = None
     sink: Schema | None = None
+    value_writers: Mapping[int, str] = {}
+    """Schemas by their id in the registry of `value`."""
+    key_writers: Mapping[int, str] = {}
+    sink_id: int | None = None
+    """The id of `sink` in its registry; None without one, and for a schema that has yet to be registered."""
 
 
 NO_SCHEMAS = Schemas()

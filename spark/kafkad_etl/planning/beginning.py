@@ -1,20 +1,32 @@
-"""Prepares a run before Spark starts: sets a checkpoint aside, creates topics, writes the checkpoint's record."""
+"""Prepares a run before Spark starts: sets a checkpoint aside, creates topics, registers a schema, writes the
+checkpoint's record."""
 
 from __future__ import annotations
 
 import time
+from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from kafkad_etl.checkpoint.checkpoints import Checkpoint
 from kafkad_etl.cluster import topics
 from kafkad_etl.cluster.clusters import Clusters
 from kafkad_etl.job import Job
+from kafkad_etl.messages import Plan
 from kafkad_etl.planning.planned import PlannedRun
+from kafkad_etl.planning.registries import registered
 from kctl.command.changes import confirm
 
 
-def begin(planned: PlannedRun, clusters: Clusters) -> list[str]:
-    """Prepares the run while holding the lock. Returns lines for people about what was done."""
-    notes = []
+class Begun(NamedTuple):
+    plan: Plan
+    notes: list[str]
+    """What was done, for people."""
+
+
+def begin(planned: PlannedRun, clusters: Clusters) -> Begun:
+    """Prepares the run while holding the lock."""
+    notes, plan = [], planned.plan
     if planned.resets and planned.checkpoint:
         confirm(clusters.settings, f"{_reset_text(planned.checkpoint, planned.plan.job)} Continue?")
         aside = planned.checkpoint.put_aside(time.strftime("%Y%m%dT%H%M%SZ", time.gmtime()))
@@ -22,9 +34,13 @@ def begin(planned: PlannedRun, clusters: Clusters) -> list[str]:
     for creation in planned.creations:
         topics.create_topic(clusters.session(creation.kafka), creation.topic, creation.create)
         notes.append(f"created topic {creation.topic} with {creation.create.partitions} partitions")
+    if planned.registration:
+        number = registered(planned.registration)
+        plan = replace(plan, sink_schema_id=number)
+        notes.append(f"registered schema {number} for subject {planned.registration.subject}")
     if planned.checkpoint and planned.record:
         planned.checkpoint.write_record(planned.record)
-    return notes
+    return Begun(plan, notes)
 
 
 def _reset_text(checkpoint: Checkpoint, job: Job) -> str:

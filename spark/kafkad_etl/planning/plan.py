@@ -14,7 +14,7 @@ from kafkad_etl.cluster.clusters import Clusters
 from kafkad_etl.job import Job
 from kafkad_etl.messages import Plan
 from kafkad_etl.model.schemas import NO_SCHEMAS, Schemas
-from kafkad_etl.planning import source, writing
+from kafkad_etl.planning import registries, source, writing
 from kafkad_etl.planning.planned import PlannedRun, RunOptions
 from kafkad_etl.planning.resume import ResumePoint, resume_point
 
@@ -47,6 +47,9 @@ def plan(
             value_schema=schemas.value,
             key_schema=schemas.key,
             sink_schema=schemas.sink,
+            value_writers=dict(schemas.value_writers),
+            key_writers=dict(schemas.key_writers),
+            sink_schema_id=schemas.sink_id,
             dead_letter_client=writing.letters_client(clusters, job),
             sink_client=writing.sink_client(clusters, job),
             sink_partitions=target.partitions,
@@ -62,6 +65,7 @@ def plan(
         is_new=stands.is_new,
         resets=keeps_progress and asked.reset_checkpoint and checkpoint.directory.exists(),
         creations=target.creations,
+        registration=registries.registration(job, schemas.sink, schemas.sink_id) if runs else None,
         lost=bounds.lost,
         record_bytes=source.record_bytes(clusters, job, read) if runs else {},
         topic_ids=read.ids,

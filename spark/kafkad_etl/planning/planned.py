@@ -11,6 +11,7 @@ from kafkad_etl.cluster.losses import Gap
 from kafkad_etl.facts import is_stateful
 from kafkad_etl.job import Create, Kafka
 from kafkad_etl.messages import Plan
+from kafkad_etl.planning.registries import Registration
 
 
 class RunOptions(NamedTuple):
@@ -55,6 +56,7 @@ class PlannedRun(NamedTuple):
     """True if the checkpoint has no batch yet."""
     resets: bool = False
     creations: tuple[TopicCreation, ...] = ()
+    registration: Registration | None = None
     lost: tuple[Gap, ...] = ()
     """Data loss that was accepted."""
     topic_ids: Mapping[str, str] = {}

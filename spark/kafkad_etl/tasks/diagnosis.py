@@ -20,6 +20,7 @@ from kctl.reach.session import Session
 _EXITS = {
     "sql": EtlExit.USAGE,
     "schema": EtlExit.DATA,
+    "registry": EtlExit.CLUSTER,
     "bad-rows": EtlExit.DATA,
     "check": EtlExit.DATA,
     "data-loss": EtlExit.DATA_LOSS,

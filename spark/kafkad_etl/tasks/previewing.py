@@ -10,7 +10,7 @@ from kafkad_etl.machine import environment, filesystems
 from kafkad_etl.messages import Rows
 from kafkad_etl.model.effective import effective
 from kafkad_etl.model.loading import JobFile, load
-from kafkad_etl.planning import masters
+from kafkad_etl.planning import masters, registries
 from kafkad_etl.planning.plan import plan
 from kafkad_etl.planning.planned import RunOptions
 from kafkad_etl.process.logs import log_of
@@ -40,8 +40,8 @@ class PreviewResult(NamedTuple):
 def preview(settings: Settings, request: Request, stream: TextIO) -> PreviewResult:
     """Previews the job. Raises EtlError for anything that goes wrong."""
     loaded = load(request.file)
-    job = effective(loaded)
     with loaded.locating_errors():
+        job = registries.asked(effective(loaded))
         filesystems.check(job.job)
     found = environment.find(job.job, request.java_home)
     masters.check(job.job, request.master)

@@ -22,7 +22,7 @@ from kafkad_etl.model.effective import Effective, effective
 from kafkad_etl.model.guarantee import guarantee
 from kafkad_etl.model.inspection import inspect
 from kafkad_etl.model.loading import JobFile, Loaded, load
-from kafkad_etl.planning import masters
+from kafkad_etl.planning import masters, registries
 from kafkad_etl.planning.beginning import begin
 from kafkad_etl.planning.plan import plan
 from kafkad_etl.planning.planned import PlannedRun, RunOptions
@@ -72,6 +72,8 @@ def _run(
     recording: Recording,
     notifier: Notifier,
 ) -> EtlExit:
+    with loaded.locating_errors():
+        job = registries.asked(job)
     doubts = inspect(loaded, job, trusts=request.trusts_sql)
     with loaded.locating_errors():
         filesystems.check(job.job, request.options.words)
@@ -95,9 +97,10 @@ def _run(
         shown = reporter(request.how, planned, stream, guarantee=promise, log=str(log.path))
         recording.shown = shown
         with loaded.locating_errors(), exporting(planned.plan.job, shown):
-            notes += begin(planned, clusters)
+            begun = begin(planned, clusters)
+            notes += begun.notes
             return run_work(
-                Work(found, planned.plan, log, job.secrets, request.master, request.options, lock),
+                Work(found, begun.plan, log, job.secrets, request.master, request.options, lock),
                 shown,
                 explaining(loaded, planned, clusters, shown),
                 partial(attended, planned, clusters, shown, notes, notifier),

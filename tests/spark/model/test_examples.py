@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[3]
 JOBS = ROOT / "spark" / "jobs"
 VARIABLES = {"backfill-by-time": {"day": "2026-11-01", "next": "2026-11-02"}}
 EXPECTED = {
+    "avro-registry",
     "avro-to-csv",
     "backfill-by-time",
     "exactly-once-by-stored-offset",

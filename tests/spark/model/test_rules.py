@@ -8,6 +8,7 @@ EXACTLY = "sink={type: topic, topic: {topic: a, delivery: exactly-once%s}}"
 SQLITE = "sink={type: jdbc, jdbc: {url: 'jdbc:sqlite:a.db', table: t%s}}"
 FILES = "source={files: {format: parquet, path: /a%s}}"
 WINDOWS = "transform.watermark={column: ts, delay: 10 minutes}"
+REGISTRY = "sink={type: topic, topic: {topic: a, %s, registry: {url: http://u}}}"
 DEAD = "value={format: json, schema: a INT, bad_rows: {action: dead_letter%s}}"
 
 
@@ -65,9 +66,21 @@ DEAD = "value={format: json, schema: a INT, bad_rows: {action: dead_letter%s}}"
         ),
         # rows
         (["value.format=json"], "value: json needs a `schema`"),
-        (["value.format=avro"], "value: avro needs exactly one of `schema` and `registry`"),
+        (["value.format=avro"], "value: avro needs a `schema` or a `registry`"),
         (["key={format: text, schema: a INT}"], "key.schema: text has one column and takes no schema"),
         (["value={format: text, registry: {url: u}}"], "value.registry: only avro uses a registry, not text"),
+        (["value={format: avro, registry: {url: u}}"], 'registry.url: "u" is not the URL of a registry'),
+        (
+            ["value={format: avro, registry: {url: http://u}}", "source={topics: [a, b]}"],
+            "value.registry: several topics have several subjects; which schema do the columns follow?",
+        ),
+        (["value={format: avro, registry: {url: http://u, ca: a}}"], "value.registry.ca: http has no TLS"),
+        (["value={format: avro, registry: {url: https://u, cert: a}}"], "registry: give both `cert` and `key`"),
+        (["value={format: avro, registry: {url: http://u, password: xyz}}"], "registry: a password needs a `username`"),
+        (
+            ["value={format: avro, registry: {url: http://u, username: a, token: b}}"],
+            "registry.token: give either a token or a user",
+        ),
         (["value={format: text, mode: lenient}"], "value.mode: mode applies only to json, not to text"),
         (["value={format: text, csv: {null: x}}"], "value.csv: applies only to csv; the format is text"),
         (["value={format: csv, schema: a INT, csv: {header: true}}"], "value.csv.header: a record is a single line"),
@@ -132,6 +145,13 @@ DEAD = "value={format: json, schema: a INT, bad_rows: {action: dead_letter%s}}"
         (
             ["sink={type: topic, topic: {topic: a, schema: a INT}}"],
             "sink.topic.schema: only avro takes a schema, not json",
+        ),
+        ([REGISTRY % "format: json"], "sink.topic.registry: only avro uses a registry, not json"),
+        ([REGISTRY.replace("u}", "u, auto_register: true}") % "format: avro"], "auto_register: needs a schema"),
+        ([REGISTRY.replace("u}", "u, subject_naming: record}") % "format: avro"], "subject_naming: needs a schema"),
+        (
+            [REGISTRY.replace("u}", "u, subject_naming: record, subject: s}") % "format: avro"],
+            "sink.topic.registry.subject_naming: the subject is given",
         ),
         (
             ["sink={type: topic, topic: {topic: a, create: {partitions: 1, replication: 0}}}"],

@@ -185,7 +185,7 @@ def test_columns_that_other_keys_name(sql: str, sets: list[str], path: str, text
             "SELECT a, _file FROM source",
             ["source={files: {format: csv, path: a, schema: a INT}}", "value={format: raw}"],
         ),
-        ("", ["value={format: avro, registry: {url: u}}", TOPIC % ", key: anything"]),
+        ("", ["value={format: avro, registry: {url: http://u}}", TOPIC % ", key: anything"]),
         ("", ["checks=[{sql: SELECT count(*) FROM out JOIN users ON out.id = users.id, expect: 0}]", USERS]),
     ],
 )

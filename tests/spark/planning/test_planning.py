@@ -55,7 +55,7 @@ class Cluster:
             found = plan(
                 clusters, job(self.bootstrap, **blocks), asked, environment={"KAFKAD_ETL_STATE": str(self.state)}
             )
-            self.said = begin(found, clusters) if self.begins else []
+            self.said = begin(found, clusters).notes if self.begins else []
         return found
 
     begins = False

@@ -16,7 +16,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from kafkad_etl.driver.counting import counted
+from kafkad_etl.driver.failures import first_sentence, trace_of
 from kafkad_etl.driver.sinks.text_formats import TIMES, column, nested
+from kafkad_etl.driver.source import framing
+from kafkad_etl.driver.source.json_rows import named
 from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Written
 from kafkad_etl.job import TopicSink as Settings
 from kafkad_etl.messages import Client, Failed, Plan, Schema
@@ -76,6 +79,7 @@ class Records:
             raise JobFailed(failed)
         if self._settings.format == "avro":
             self._need_avro()
+            self._need_fitting(columns)
 
     def of(self, rows: DataFrame) -> list[Any]:
         from pyspark.sql import functions
@@ -124,7 +128,28 @@ class Records:
         from pyspark.sql.avro.functions import to_avro
 
         assert self._plan.sink_schema is not None
-        return to_avro(row, self._plan.sink_schema.text)
+        return self._framed(to_avro(row, self._plan.sink_schema.text))
+
+    def _framed(self, value: Any) -> Any:
+        """The value after the five bytes that name its schema in a registry, if there is one."""
+        from pyspark.sql import functions
+
+        number = self._plan.sink_schema_id
+        return value if number is None else functions.concat(functions.lit(framing.prefix(number)), value)
+
+    def _need_fitting(self, columns: list[tuple[str, str]]) -> None:
+        """Fails for columns that the Avro schema does not describe. Spark would find out with the first row."""
+        assert self._plan.sink_schema is not None
+        jvm, names = self._spark._jvm, value_columns(self._settings, [name for name, _ in columns])
+        types = dict(columns)
+        struct = jvm.org.apache.spark.sql.types.StructType.fromDDL(
+            ", ".join(f"{named(name)} {types[name]}" for name in names)
+        )
+        schema = jvm.org.apache.avro.Schema.Parser().parse(self._plan.sink_schema.text)
+        try:
+            jvm.org.apache.spark.sql.avro.AvroSerializer(struct, schema, False)
+        except Exception as error:
+            raise JobFailed(_unfitting(error)) from error
 
     def _need_avro(self) -> None:
         try:
@@ -206,7 +231,7 @@ def schema_mistake(settings: Settings, schema: Schema | None) -> Failed | None:
     return Failed(
         kind="schema",
         text="sink.topic.format avro needs an Avro schema",
-        hints=["sink.topic.schema: {file: orders.avsc}"],
+        hints=["sink.topic.schema: {file: orders.avsc}, or sink.topic.registry: {url: …}"],
     )
 
 
@@ -217,6 +242,12 @@ def _key(name: str, kind: str) -> Any:
     if kind in ("string", "binary"):
         return column(name)
     return functions.to_json(column(name), TIMES) if nested(kind) else column(name).cast("string")
+
+
+def _unfitting(error: Exception) -> Failed:
+    why = first_sentence(trace_of(error)[-1].text)
+    hints = ["name the columns in the SQL as the schema's fields, and CAST them to its types"]
+    return Failed(kind="schema", text=f"the columns do not fit the Avro schema of sink.topic: {why}", hints=hints)
 
 
 def _no_avro() -> Failed:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from kafkad_etl.driver.source import framing
 from kafkad_etl.driver.source.json_rows import Type
 from kafkad_etl.driver.source.registry import Schemas
 from kafkad_etl.driver.terms import DataFrame
 
 READ = "_read"
-PREFIX = 5
-UNKNOWN = "the registry has no schema "
 
 
 def reader_schema(avro: str) -> str:
@@ -45,7 +44,7 @@ def registered(frame: DataFrame, part: str, into: str, reader: str, schemas: Sch
     from pyspark.sql.avro.functions import from_avro
 
     options = {"mode": "PERMISSIVE", "avroSchema": reader_schema(reader)}
-    payload, number = f.expr(f"substring({part}, {PREFIX + 1})"), f.expr(schema_id(part))
+    payload, number = f.expr(framing.payload(part)), f.expr(framing.schema_id(part))
     column = None
     for known, writer in sorted(schemas.known.items()):
         value = from_avro(payload, writer, options)
@@ -55,14 +54,6 @@ def registered(frame: DataFrame, part: str, into: str, reader: str, schemas: Sch
     return frame.withColumn(into, column)
 
 
-def schema_id(part: str) -> str:
-    """SQL for the schema id; NULL if the five-byte prefix is missing."""
-    return (
-        f"CASE WHEN length({part}) >= {PREFIX} AND hex(substring({part}, 1, 1)) = '00' "
-        f"THEN CAST(conv(hex(substring({part}, 2, 4)), 16, 10) AS BIGINT) END"
-    )
-
-
 def is_broken(into: str) -> str:
     return f"{into}.{READ} IS NULL"
 
@@ -70,16 +61,6 @@ def is_broken(into: str) -> str:
 def reason(part: str, schemas: Schemas | None) -> str:
     cases = [f"WHEN {part} IS NULL THEN 'it is null'"]
     if schemas is not None:
-        known = ", ".join(map(str, sorted(schemas.known))) or "-1"
-        cases.append(
-            f"WHEN {schema_id(part)} IS NULL THEN 'it does not begin with the five-byte prefix of a schema registry'"
-        )
-        cases.append(
-            f"WHEN {schema_id(part)} NOT IN ({known}) THEN concat('{UNKNOWN}', CAST({schema_id(part)} AS STRING))"
-        )
+        cases += (f"WHEN {test} THEN {why}" for test, why in framing.reasons(part, schemas.known))
     why = f"CASE {' '.join(cases)} ELSE 'its ' || length({part}) || ' bytes do not match the Avro schema' END"
     return f"named_struct('column', '', 'why', {why})"
-
-
-def unknown_ids(reasons: list[str]) -> list[int]:
-    return [int(why.removeprefix(UNKNOWN)) for why in reasons if why.startswith(UNKNOWN)]

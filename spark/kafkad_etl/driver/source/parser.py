@@ -8,13 +8,13 @@ their raw bytes.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from kafkad_etl.driver.source import avro_rows, csv_rows, json_rows
+from kafkad_etl.driver.source import avro_rows, csv_rows, framing, json_rows
 from kafkad_etl.driver.source.json_rows import Type, named
 from kafkad_etl.driver.source.reader import CORRUPT
-from kafkad_etl.driver.source.registry import Schemas, http_get
+from kafkad_etl.driver.source.registry import Schemas
 from kafkad_etl.driver.terms import DataFrame, JobFailed
 from kafkad_etl.job import Format
 from kafkad_etl.messages import Failed, Plan, Schema
@@ -41,16 +41,14 @@ class Decoding(NamedTuple):
 class Part:
     """The key or the value of records."""
 
-    def __init__(self, spark: Any, block: Format, name: str, declared: Schema | None, subjects: list[str]) -> None:
+    def __init__(
+        self, spark: Any, block: Format, name: str, declared: Schema | None, writers: Mapping[int, str]
+    ) -> None:
         self.name = name
         self._spark = spark
         self._block = block
         self._declared = declared
-        self.schemas: Schemas | None = None
-        if block.format == "avro" and block.registry:
-            self.schemas = Schemas(http_get(block.registry))
-            for subject in [block.registry.subject] if block.registry.subject else subjects:
-                self.schemas.learn_subject(subject)
+        self.schemas = Schemas(block.registry, writers) if block.registry else None
         self.schema = None if block.format in ("text", "raw") else self._spark_schema()
 
     @property
@@ -133,9 +131,8 @@ class Parser:
         job, self._parts = plan.job, []
         self._headers = job.source.headers
         if plan.reading is not None:
-            topics = sorted(plan.reading.start)
-            value = Part(spark, job.value, "value", plan.value_schema, [f"{topic}-value" for topic in topics])
-            key = Part(spark, job.key, "key", plan.key_schema, [f"{topic}-key" for topic in topics])
+            value = Part(spark, job.value, "value", plan.value_schema, plan.value_writers)
+            key = Part(spark, job.key, "key", plan.key_schema, plan.key_writers)
             self._parts = [value, key]
             taken = [name for name in value.columns if name in (*META, *RAW, BAD)]
             if taken:
@@ -170,8 +167,8 @@ class Parser:
         registries = [part.schemas for part in self._parts if part.schemas is not None]
         if not registries:
             return False
-        reasons = bad.where(f"startswith({BAD}.why, '{avro_rows.UNKNOWN}')").selectExpr(f"{BAD}.why").distinct()
-        ids = avro_rows.unknown_ids([row[0] for row in reasons.collect()])
+        reasons = bad.where(f"startswith({BAD}.why, '{framing.UNKNOWN}')").selectExpr(f"{BAD}.why").distinct()
+        ids = framing.unknown_ids([row[0] for row in reasons.collect()])
         return any([schemas.learn(ids) for schemas in registries])
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from kafkad_etl.facts import duration_ms
 from kafkad_etl.job import BadRows, Files, Format, Job, Lookup, Transform
 from kafkad_etl.model.document import Mistake
+from kafkad_etl.model.rules import registries
 from kafkad_etl.model.rules.sources import reads, topic_name
 
 _VIEWS = ("source", "out")
@@ -37,12 +38,15 @@ def duration(text: str, path: str) -> Iterator[Mistake]:
 def _format(job: Job, form: Format, path: str) -> Iterator[Mistake]:
     if form.format in ("json", "csv") and form.schema is None:
         yield Mistake(path, f"{form.format} needs a `schema`", ('schema: "id BIGINT, name STRING", or {file: …}',))
-    if form.format == "avro" and (form.schema is None) == (form.registry is None):
-        yield Mistake(path, "avro needs exactly one of `schema` and `registry`")
+    if form.format == "avro" and form.schema is None and form.registry is None:
+        yield Mistake(path, "avro needs a `schema` or a `registry`", ("registry: {url: …}, or schema: {file: …}",))
     if form.format in ("text", "raw") and form.schema is not None:
         yield Mistake(f"{path}.schema", f"{form.format} has one column and takes no schema")
     if form.registry is not None and form.format != "avro":
         yield Mistake(f"{path}.registry", f"only avro uses a registry, not {form.format}")
+    elif form.registry is not None:
+        yield from registries.mistakes(form.registry, f"{path}.registry")
+        yield from registries.subject_mistakes(job, form, path)
     if form.mode != "strict" and form.format != "json":
         yield Mistake(f"{path}.mode", f"mode applies only to json, not to {form.format}")
     if form.csv != Format(format="csv").csv and form.format != "csv":

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from kafkad_etl.facts import FILES, is_streaming
 from kafkad_etl.job import JdbcSink, Job, Kafka, Sink, TopicSink
 from kafkad_etl.model.document import Mistake
+from kafkad_etl.model.rules import registries
 from kafkad_etl.model.rules.sources import reads, topic_name
 
 _OWN_BLOCKS = ("topic", "jdbc", "console")
@@ -78,10 +79,12 @@ def _has_delta(job: Job) -> bool:
 
 def _topic(job: Job, sink: TopicSink) -> Iterator[Mistake]:
     yield from topic_name(sink.topic, "sink.topic.topic")
-    if sink.format == "avro" and sink.schema is None:
-        yield Mistake("sink.topic", "avro needs a `schema`", ("schema: {file: orders.avsc}",))
+    if sink.format == "avro" and sink.schema is None and sink.registry is None:
+        yield Mistake("sink.topic", "avro needs a `schema`", ("schema: {file: orders.avsc}, or registry: {url: …}",))
     if sink.format != "avro" and sink.schema is not None:
         yield Mistake("sink.topic.schema", f"only avro takes a schema, not {sink.format}")
+    if sink.registry is not None:
+        yield from registries.sink_mistakes(sink, sink.registry)
     if sink.create is not None and sink.create.replication == 0:
         yield Mistake("sink.topic.create.replication", "must be at least 1, or -1 for the cluster's default")
     if sink.delivery == "exactly-once":

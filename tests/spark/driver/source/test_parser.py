@@ -6,12 +6,13 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kafkad_etl.driver.source.parser import BAD, Parser
-from kafkad_etl.driver.source.registry import Schemas
 from kafkad_etl.driver.terms import JobFailed
 from kafkad_etl.messages import Plan, Schema
 from tests.spark.driver.rows import IN_PROCESS, Bytes, plan_of, records
+from tests.spark.schema_registry import Stored, running
 
 pytestmark = IN_PROCESS
 
@@ -167,18 +168,15 @@ def test_avro_is_read_by_its_schema(spark: Any) -> None:
     assert _bad(none) == ("", "it is null")
 
 
-def test_each_avro_row_is_read_by_its_writers_schema(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    there = {"/schemas/ids/11": {"schema": json.dumps(TWO)}}
+def test_each_avro_row_is_read_by_its_writers_schema(spark: Any) -> None:
+    with running() as registry:
+        registry.subjects["orders-value"] = [Stored(11, json.dumps(TWO), "AVRO", [])]
+        _writers_differ(spark, registry.url)
 
-    def learn_subject(self: Schemas, subject: str) -> None:
-        assert subject == "orders-value"
-        self.known[10] = json.dumps(ONE)
 
-    monkeypatch.setattr(Schemas, "learn_subject", learn_subject)
-    monkeypatch.setattr("kafkad_etl.driver.source.parser.http_get", lambda registry: there.get)
-    plan = plan_of(
-        {"value": {"format": "avro", "registry": {"url": "http://x"}}}, schema=Schema("avro", json.dumps(TWO))
-    )
+def _writers_differ(spark: Any, url: str) -> None:
+    plan = plan_of({"value": {"format": "avro", "registry": {"url": url}}}, schema=Schema("avro", json.dumps(TWO)))
+    plan = replace(plan, value_writers={10: json.dumps(ONE)})
     parser = Parser(spark, plan)
     raw = records(
         spark,

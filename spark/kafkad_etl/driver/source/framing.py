@@ -1,0 +1,37 @@
+"""SQL for the five bytes before a value that is in a schema registry: 0, and the id of its writer's schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+PREFIX = 5
+UNKNOWN = "the registry has no schema "
+
+
+def payload(part: str) -> str:
+    """What follows the prefix."""
+    return f"substring({part}, {PREFIX + 1})"
+
+
+def schema_id(part: str) -> str:
+    """The schema id; NULL if the prefix is missing."""
+    return (
+        f"CASE WHEN length({part}) >= {PREFIX} AND hex(substring({part}, 1, 1)) = '00' "
+        f"THEN CAST(conv(hex(substring({part}, 2, 4)), 16, 10) AS BIGINT) END"
+    )
+
+
+def reasons(part: str, known: Iterable[int]) -> Iterator[tuple[str, str]]:
+    """Conditions under which a value cannot be parsed, each with the reason."""
+    number, there = schema_id(part), ", ".join(map(str, sorted(known))) or "-1"
+    yield f"{number} IS NULL", "'it does not begin with the five-byte prefix of a schema registry'"
+    yield f"{number} NOT IN ({there})", f"concat('{UNKNOWN}', CAST({number} AS STRING))"
+
+
+def unknown_ids(found: Iterable[str]) -> list[int]:
+    """The ids in reasons that name an unknown schema."""
+    return [int(why.removeprefix(UNKNOWN)) for why in found if why.startswith(UNKNOWN)]
+
+
+def prefix(number: int) -> bytes:
+    return b"\0" + number.to_bytes(4, "big")

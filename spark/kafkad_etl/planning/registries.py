@@ -1,0 +1,180 @@
+"""Asks schema registries for what a job reads and writes, before Spark starts. Nothing is registered here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.job import Format, Job, Registry, SinkRegistry
+from kafkad_etl.messages import Schema
+from kafkad_etl.model.effective import Effective
+from kafkad_etl.registry import avro
+
+if TYPE_CHECKING:
+    from kafkad_etl.registry.client import Registered, SchemaRegistry
+
+KINDS = {"avro": "AVRO"}
+"""The registry's name for each format."""
+_NEWEST = 20
+"""Versions of a subject that are fetched in advance; older ones are, when a record names them."""
+
+
+class Registration(NamedTuple):
+    """A schema that a run registers before Spark starts."""
+
+    registry: SinkRegistry
+    subject: str
+    kind: str
+    text: str
+
+
+def asked(effective: Effective) -> Effective:
+    """The job with the schemas that its registries have. EtlError says what they lack or refuse."""
+    job, schemas = effective.job, effective.schemas
+    if job.value.registry:
+        value, writers = _read(job, job.value, job.value.registry, "value", schemas.value)
+        schemas = schemas._replace(value=value, value_writers=writers)
+    if job.key.registry:
+        key, writers = _read(job, job.key, job.key.registry, "key", schemas.key)
+        schemas = schemas._replace(key=key, key_writers=writers)
+    topic = job.sink.topic
+    if topic and topic.registry:
+        sink, number = _written(job, topic.registry, schemas.sink)
+        schemas = schemas._replace(sink=sink, sink_id=number)
+    return effective._replace(schemas=schemas)
+
+
+@contextmanager
+def asking(registry: Registry, path: str) -> Iterator[SchemaRegistry]:
+    """A client whose failures are EtlErrors CLUSTER at this block of the job file."""
+    from kafkad_etl.registry.client import RegistryError, SchemaRegistry
+
+    try:
+        yield SchemaRegistry(registry)
+    except RegistryError as error:
+        raise EtlError(error.text, EtlExit.CLUSTER, key=f"{path}.url") from error
+
+
+# --- reading
+
+
+def _read(
+    job: Job, block: Format, registry: Registry, part: str, declared: Schema | None
+) -> tuple[Schema, dict[int, str]]:
+    """The schema to read with, and the newest of those that records may have been written with."""
+    path = f"{part}.registry"
+    with asking(registry, path) as client:
+        latest: Registered | None = None
+        writers: dict[int, str] = {}
+        for subject in _subjects(job, registry, part):
+            versions = client.versions(subject)
+            for number in versions[-_NEWEST:]:
+                found = client.version(subject, number)
+                if found is not None:
+                    _need_kind(found, block.format, subject, path)
+                    writers[found.id] = avro.whole(found.text, found.references)
+                    latest = found
+            if not versions and declared is None:
+                raise _no_subject(registry, subject, path, "subject: another one, or give `schema`")
+        if declared is not None:
+            return declared, writers
+        assert latest is not None  # else a subject would be missing
+        return Schema("avro", _record(avro.whole(latest.text, latest.references), path)), writers
+
+
+def _subjects(job: Job, registry: Registry, part: str) -> list[str]:
+    if registry.subject:
+        return [registry.subject]
+    return [f"{topic}-{part}" for topic in job.source.topics or sorted(job.source.partitions)]
+
+
+def _record(text: str, path: str) -> str:
+    schema = json.loads(text)
+    if isinstance(schema, dict) and schema.get("type") == "record":
+        return text
+    raise EtlError("the subject's schema is not an Avro record, so it has no columns", EtlExit.USAGE, key=path)
+
+
+# --- writing
+
+
+def subject_of(job: Job, registry: SinkRegistry, schema: Schema | None) -> str:
+    topic = job.sink.topic
+    assert topic is not None
+    if registry.subject:
+        return registry.subject
+    if registry.subject_naming == "topic" or schema is None:
+        return f"{topic.topic}-value"
+    record = avro.full_name(json.loads(schema.text))
+    return record if registry.subject_naming == "record" else f"{topic.topic}-{record}"
+
+
+def _written(job: Job, registry: SinkRegistry, schema: Schema | None) -> tuple[Schema, int | None]:
+    """The schema to write and its id; None if the run has to register it first."""
+    topic, path = job.sink.topic, "sink.topic.registry"
+    assert topic is not None
+    subject, kind = subject_of(job, registry, schema), KINDS[topic.format]
+    with asking(registry, path) as client:
+        if schema is None:
+            latest = client.latest(subject)
+            if latest is None:
+                hint = "sink.topic.schema: {file: …} and registry.auto_register: true register one"
+                raise _no_subject(registry, subject, path, hint)
+            _need_kind(latest, topic.format, subject, path)
+            return Schema("avro", _record(avro.whole(latest.text, latest.references), path)), latest.id
+        found = client.find(subject, kind, schema.text)
+        if found is not None:
+            return schema, found.id
+        if not registry.auto_register:
+            raise EtlError(
+                f"subject {subject} in {registry.url} does not have the schema of sink.topic.schema",
+                EtlExit.CLUSTER,
+                key=path,
+                hints=("auto_register: true registers it, or remove `schema` to write the subject's latest",),
+            )
+        if reasons := client.incompatibilities(subject, kind, schema.text):
+            raise incompatible(subject, registry, reasons)
+        return schema, None
+
+
+def registration(job: Job, schema: Schema | None, number: int | None) -> Registration | None:
+    """What a run has to register before it writes."""
+    topic = job.sink.topic
+    if topic is None or topic.registry is None or schema is None or number is not None:
+        return None
+    return Registration(topic.registry, subject_of(job, topic.registry, schema), KINDS[topic.format], schema.text)
+
+
+def registered(asked_for: Registration) -> int:
+    """Registers the schema. Returns its id."""
+    from kafkad_etl.registry.client import Incompatible
+
+    with asking(asked_for.registry, "sink.topic.registry") as client:
+        try:
+            return client.register(asked_for.subject, asked_for.kind, asked_for.text)
+        except Incompatible as error:
+            raise incompatible(asked_for.subject, asked_for.registry, [error.text]) from error
+
+
+def incompatible(subject: str, registry: Registry, reasons: list[str]) -> EtlError:
+    return EtlError(
+        f"the schema is not compatible with what subject {subject} in {registry.url} has: {reasons[0]}",
+        EtlExit.USAGE,
+        key="sink.topic.schema",
+        hints=(*reasons[1:], "change the schema as the subject's compatibility level allows, or write another subject"),
+    )
+
+
+def _need_kind(found: Registered, form: str, subject: str, path: str) -> None:
+    if found.kind != KINDS[form]:
+        what = f"subject {subject} has schemas of type {found.kind}, and the format here is {form}"
+        known = next((name for name, kind in KINDS.items() if kind == found.kind), "")
+        hints = (f"format: {known}",) if known else ()
+        raise EtlError(what, EtlExit.USAGE, key=path, hints=hints)
+
+
+def _no_subject(registry: Registry, subject: str, path: str, hint: str) -> EtlError:
+    return EtlError(f"{registry.url} has no subject {subject}", EtlExit.CLUSTER, key=path, hints=(hint,))

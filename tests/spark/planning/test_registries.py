@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.messages import Schema
+from kafkad_etl.model.effective import Effective, effective
+from kafkad_etl.model.loading import JobFile, load
+from kafkad_etl.model.schemas import NO_SCHEMAS
+from kafkad_etl.planning.registries import asked, registered, registration
+from tests.spark.jobs import job
+from tests.spark.registry.test_client import MORE, ORDER, WRONG
+from tests.spark.schema_registry import FakeRegistry, running
+
+AVRO = Schema("avro", json.dumps(ORDER))
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeRegistry]:
+    with running() as registry:
+        yield registry
+
+
+def read(fake: FakeRegistry, schema: Schema | None = None, **value: Any) -> Effective:
+    registry = {"url": fake.url} | value
+    blocks = job(value={"format": "avro", "registry": registry})
+    return asked(Effective(blocks, NO_SCHEMAS._replace(value=schema), frozenset()))
+
+
+def written(fake: FakeRegistry, schema: Schema | None = None, **registry: Any) -> Effective:
+    topic = {"topic": "out", "format": "avro", "registry": {"url": fake.url} | registry}
+    found = job(sink={"type": "topic", "topic": topic})
+    return asked(Effective(found, NO_SCHEMAS._replace(sink=schema), frozenset()))
+
+
+def test_columns_are_those_of_the_subjects_latest_schema(fake: FakeRegistry) -> None:
+    first, second = fake.add("orders-value", ORDER), fake.add("orders-value", MORE)
+    schemas = read(fake).schemas
+    assert schemas.value == Schema("avro", json.dumps(MORE))
+    assert {number: json.loads(text) for number, text in schemas.value_writers.items()} == {first: ORDER, second: MORE}
+
+
+def test_a_declared_schema_is_read_with_and_needs_no_subject_yet(fake: FakeRegistry) -> None:
+    assert read(fake, AVRO).schemas.value == AVRO
+
+
+def test_only_the_newest_of_many_versions_are_fetched_in_advance(fake: FakeRegistry) -> None:
+    for number in range(50):
+        fake.add("s", ORDER | {"doc": str(number)})
+    assert len(read(fake, subject="s").schemas.value_writers) == 20
+    assert len(fake.asked) == 21
+
+
+@pytest.mark.parametrize(
+    ("subject", "says", "ends"),
+    [
+        ("nobody", "has no subject nobody", EtlExit.CLUSTER),
+        ("json", "has schemas of type JSON", EtlExit.USAGE),
+        ("long", "is not an Avro record", EtlExit.USAGE),
+    ],
+)
+def test_a_subject_without_columns_is_refused(fake: FakeRegistry, subject: str, says: str, ends: EtlExit) -> None:
+    fake.add("json", "{}", "JSON")
+    fake.add("long", '"long"')
+    with pytest.raises(EtlError, match=says) as refused:
+        read(fake, subject=subject)
+    assert (refused.value.exit_code, refused.value.key) == (ends, "value.registry")
+
+
+@pytest.mark.parametrize(
+    ("naming", "subject"),
+    [
+        ({}, "out-value"),
+        ({"subject": "s"}, "s"),
+        ({"subject_naming": "record"}, "order"),
+        ({"subject_naming": "topic-record"}, "out-order"),
+    ],
+)
+def test_the_schema_is_written_under_its_subject(fake: FakeRegistry, naming: dict[str, str], subject: str) -> None:
+    number = fake.add(subject, ORDER)
+    assert written(fake, AVRO, **naming).schemas.sink_id == number
+
+
+def test_without_a_schema_the_subjects_latest_is_written(fake: FakeRegistry) -> None:
+    fake.add("out-value", ORDER)
+    number = fake.add("out-value", MORE)
+    schemas = written(fake).schemas
+    assert (schemas.sink, schemas.sink_id) == (Schema("avro", json.dumps(MORE)), number)
+
+
+def test_a_new_schema_is_registered_when_the_run_begins(fake: FakeRegistry) -> None:
+    fake.add("out-value", ORDER)
+    found = written(fake, Schema("avro", json.dumps(MORE)), auto_register=True)
+    assert found.schemas.sink_id is None
+    assert len(fake.subjects["out-value"]) == 1
+    pending = registration(found.job, found.schemas.sink, found.schemas.sink_id)
+    assert pending is not None
+    assert registered(pending) == fake.subjects["out-value"][1].id
+    assert registration(found.job, found.schemas.sink, 2) is None
+
+
+def test_a_schema_that_became_incompatible_meanwhile_is_refused(fake: FakeRegistry) -> None:
+    found = written(fake, Schema("avro", json.dumps(WRONG)), auto_register=True)
+    fake.add("out-value", ORDER)
+    pending = registration(found.job, found.schemas.sink, found.schemas.sink_id)
+    assert pending is not None
+    with pytest.raises(EtlError, match="not compatible with what subject out-value"):
+        registered(pending)
+
+
+@pytest.mark.parametrize(
+    ("schema", "auto", "says", "ends", "key"),
+    [
+        (None, False, "has no subject out-value", EtlExit.CLUSTER, "sink.topic.registry"),
+        (AVRO, False, "does not have the schema", EtlExit.CLUSTER, "sink.topic.registry"),
+        (Schema("avro", json.dumps(WRONG)), True, "field n has no default", EtlExit.USAGE, "sink.topic.schema"),
+    ],
+)
+def test_what_the_registry_lacks_or_refuses_is_found_before_spark(
+    fake: FakeRegistry, schema: Schema | None, auto: bool, says: str, ends: EtlExit, key: str
+) -> None:
+    if auto:
+        fake.add("out-value", ORDER)
+    with pytest.raises(EtlError, match=says) as refused:
+        written(fake, schema, auto_register=auto)
+    assert (refused.value.exit_code, refused.value.key) == (ends, key)
+
+
+def test_a_registry_that_is_away_or_denies_is_named_with_its_line(tmp_path: Path, fake: FakeRegistry) -> None:
+    file = tmp_path / "a.yaml"
+    value = f'value: {{format: avro, registry: {{url: "{fake.url}", ca: ""}}}}'
+    file.write_text(f"version: 1\nname: a\nsource: {{topics: [orders]}}\n{value}\nsink: {{type: none}}\n")
+    loaded = load(JobFile(file))
+    fake.login = "Basic other"
+    with pytest.raises(EtlError) as refused, loaded.locating_errors():
+        asked(effective(loaded))
+    assert refused.value.exit_code == EtlExit.CLUSTER
+    assert refused.value.what.startswith(f"{file}:4 value.registry.url: the schema registry {fake.url} returned 401")
+
+
+def test_certificates_are_relative_to_the_job_file(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    value = "value: {format: avro, registry: {url: https://r, ca: ca.pem, cert: /c.pem, key: k.pem}}"
+    file.write_text(f"version: 1\nname: a\nsource: {{topics: [orders]}}\n{value}\nsink: {{type: none}}\n")
+    found = effective(load(JobFile(file))).job.value.registry
+    assert found is not None
+    assert (found.ca, found.cert, found.key) == (f"{tmp_path}/ca.pem", "/c.pem", f"{tmp_path}/k.pem")

@@ -1,0 +1,168 @@
+"""A stand-in for a schema registry: the part of Confluent's documented HTTP API that jobs use, in memory.
+
+Compatibility is judged by one rule only: a field that a new version adds to a record needs a default.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+
+class Stored(NamedTuple):
+    id: int
+    schema: str
+    kind: str
+    references: list[dict[str, Any]]
+
+
+class FakeRegistry(ThreadingHTTPServer):
+    def __init__(self, tls: tuple[Path, Path] | None = None) -> None:
+        super().__init__(("127.0.0.1", 0), Answering)
+        self.subjects: dict[str, list[Stored]] = {}
+        self.login = ""
+        """The Authorization header that is expected; empty: none is."""
+        self.status = 0
+        """A status that every request is answered with; 0: none."""
+        self.asked: list[str] = []
+        self._scheme = "http"
+        if tls:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*tls)
+            self.socket = context.wrap_socket(self.socket, server_side=True)
+            self._scheme = "https"
+
+    @property
+    def url(self) -> str:
+        return f"{self._scheme}://localhost:{self.server_port}"
+
+    def add(self, subject: str, schema: Any, kind: str = "AVRO", references: list[dict[str, Any]] | None = None) -> int:
+        """Registers a schema, without any check of compatibility. Returns its id."""
+        text = schema if isinstance(schema, str) else json.dumps(schema)
+        every = [each for stored in self.subjects.values() for each in stored]
+        number = next((each.id for each in every if (each.schema, each.kind) == (text, kind)), len(every) + 1)
+        self.subjects.setdefault(subject, []).append(Stored(number, text, kind, references or []))
+        return number
+
+    def by_id(self, number: int) -> Stored | None:
+        return next((each for stored in self.subjects.values() for each in stored if each.id == number), None)
+
+    def reasons(self, subject: str, schema: str) -> list[str]:
+        stored = self.subjects.get(subject)
+        before = {field["name"] for field in json.loads(stored[-1].schema)["fields"]} if stored else set()
+        added = [field for field in json.loads(schema)["fields"] if field["name"] not in before and stored]
+        return [f"field {field['name']} has no default" for field in added if "default" not in field]
+
+
+class Answering(BaseHTTPRequestHandler):
+    server: FakeRegistry
+
+    def do_GET(self) -> None:
+        self._answer(None)
+
+    def do_POST(self) -> None:
+        self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+    def _answer(self, body: Any) -> None:
+        self.server.asked.append(f"{self.command} {self.path}")
+        status, answer = self._answered(body)
+        data = json.dumps(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _answered(self, body: Any) -> tuple[int, Any]:
+        registry = self.server
+        if registry.status:
+            return registry.status, {"error_code": registry.status, "message": "as told"}
+        if registry.login and self.headers.get("Authorization") != registry.login:
+            return 401, {"error_code": 401, "message": "Unauthorized"}
+        path = self.path.partition("?")[0]
+        for pattern, answer in ROUTES:
+            if (found := re.fullmatch(pattern, f"{self.command} {path}")) is not None:
+                answered: tuple[int, Any] = answer(registry, *map(unquote, found.groups()), *([body] if body else ()))
+                return answered
+        return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
+
+    def log_message(self, *arguments: object) -> None: ...
+
+
+def _shown(subject: str, version: int, stored: Stored) -> tuple[int, Any]:
+    shown = {"subject": subject, "version": version, "id": stored.id, "schema": stored.schema}
+    return 200, shown | _further(stored)
+
+
+def _further(stored: Stored) -> dict[str, Any]:
+    """What is left out for plain Avro."""
+    kind = {"schemaType": stored.kind} if stored.kind != "AVRO" else {}
+    return kind | ({"references": stored.references} if stored.references else {})
+
+
+def _versions(registry: FakeRegistry, subject: str) -> tuple[int, Any]:
+    stored = registry.subjects.get(subject)
+    return (200, list(range(1, len(stored) + 1))) if stored else (404, {"error_code": 40401})
+
+
+def _version(registry: FakeRegistry, subject: str, version: str) -> tuple[int, Any]:
+    stored = registry.subjects.get(subject, [])
+    number = len(stored) if version == "latest" else int(version)
+    return _shown(subject, number, stored[number - 1]) if 0 < number <= len(stored) else (404, {"error_code": 40402})
+
+
+def _id(registry: FakeRegistry, number: str) -> tuple[int, Any]:
+    stored = registry.by_id(int(number))
+    return (200, {"schema": stored.schema} | _further(stored)) if stored else (404, {"error_code": 40403})
+
+
+def _find(registry: FakeRegistry, subject: str, body: Any) -> tuple[int, Any]:
+    for number, stored in enumerate(registry.subjects.get(subject, []), 1):
+        if json.loads(stored.schema) == json.loads(body["schema"]):
+            return _shown(subject, number, stored)
+    return 404, {"error_code": 40403}
+
+
+def _compatibility(registry: FakeRegistry, subject: str, body: Any) -> tuple[int, Any]:
+    if subject not in registry.subjects:
+        return 404, {"error_code": 40401}
+    reasons = registry.reasons(subject, body["schema"])
+    return 200, {"is_compatible": not reasons, "messages": reasons}
+
+
+def _register(registry: FakeRegistry, subject: str, body: Any) -> tuple[int, Any]:
+    status, found = _find(registry, subject, body)
+    if status == 200:
+        return 200, {"id": found["id"]}
+    if reasons := registry.reasons(subject, body["schema"]):
+        return 409, {"error_code": 409, "message": f"incompatible: {reasons[0]}"}
+    return 200, {"id": registry.add(subject, body["schema"], body.get("schemaType", "AVRO"))}
+
+
+ROUTES = (
+    (r"GET /subjects/([^/]+)/versions", _versions),
+    (r"GET /subjects/([^/]+)/versions/(\d+|latest)", _version),
+    (r"GET /schemas/ids/(\d+)", _id),
+    (r"POST /subjects/([^/]+)", _find),
+    (r"POST /subjects/([^/]+)/versions", _register),
+    (r"POST /compatibility/subjects/([^/]+)/versions/latest", _compatibility),
+)
+
+
+@contextmanager
+def running(tls: tuple[Path, Path] | None = None) -> Iterator[FakeRegistry]:
+    with FakeRegistry(tls) as registry:
+        thread = threading.Thread(target=registry.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield registry
+        finally:
+            registry.shutdown()
+            thread.join()
