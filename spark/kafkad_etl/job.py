@@ -384,6 +384,10 @@ class Run(Key, frozen=True):
     stop_after: Annotated[StopAfter, Meta(description="When a run stops by itself.")] = StopAfter()
     retries: Annotated[Retries, Meta(description="What happens after transient errors.")] = Retries()
     listen: Annotated[str, Meta(description="host:port on which to serve metrics to Prometheus.")] = ""
+    textfile: Annotated[
+        str,
+        Meta(description="Directory of Prometheus' node exporter, for a file with metrics once the run has ended."),
+    ] = ""
 
 
 class Spark(Key, frozen=True):

@@ -1,4 +1,4 @@
-"""Checks a sink without Spark: a writable directory, a responding server, an existing table.
+"""Checks places that a job writes to without Spark: a writable directory, a responding server, an existing table.
 
 Anything that cannot be checked from here, such as other file systems and databases, is left to the driver.
 """
@@ -33,6 +33,8 @@ def faults(job: Job, connect: Connect = socket.create_connection) -> Iterator[Et
         yield from _of_sqlite(sink.jdbc)
     if sink.jdbc and sink.jdbc.url.startswith(_POSTGRESQL):
         yield from _of_server(sink.jdbc.url, connect)
+    if job.run.textfile:
+        yield from _of_metrics(Path(job.run.textfile))
 
 
 def _of_directory(path: Path) -> Iterator[EtlError]:
@@ -51,6 +53,14 @@ def _of_directory(path: Path) -> Iterator[EtlError]:
         what = f"{path} is a mount point, and files cannot be renamed into it from the outside"
         hint = f"use a directory below it: {path / 'data'}"
         yield EtlError(what, EtlExit.CLUSTER, key="sink.path", hints=(hint,))
+
+
+def _of_metrics(directory: Path) -> Iterator[EtlError]:
+    """A directory of another program, so a missing one is a mistake."""
+    if why := unwritable(directory):
+        hint = "name the directory that node_exporter has as --collector.textfile.directory"
+        what = f"{directory} is not writable: {why}"
+        yield EtlError(what, EtlExit.USAGE, key="run.textfile", hints=(hint,))
 
 
 def _nearest(path: Path) -> Path:

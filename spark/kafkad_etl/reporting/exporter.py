@@ -14,7 +14,7 @@ from kctl.reach.access import addresses
 if TYPE_CHECKING:
     from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-_PREFIX = "kafkad_etl"
+PREFIX = "kafkad_etl"
 
 
 class Exporter:
@@ -75,10 +75,10 @@ def page(job: str, state: State, now: float, wall: float) -> str:
 
 
 def _lines(job: str, state: State, now: float, wall: float) -> Iterator[str]:
-    yield from _head("lag", "gauge", "Offsets not read yet, by partition.")
+    yield from head("lag", "gauge", "Offsets not read yet, by partition.")
     for topic, spans in sorted(state.spans.items()):
         for partition, span in sorted(spans.items()):
-            yield f'{_PREFIX}_lag{{job="{job}",topic="{topic}",partition="{partition}"}} {span.lag}'
+            yield f'{PREFIX}_lag{{job="{job}",topic="{topic}",partition="{partition}"}} {span.lag}'
     ended = None if state.batch_ended is None else wall - (now - state.batch_ended)
     began = wall - (now - state.began)
     lost = sum(gap.records for gap in state.lost)
@@ -101,14 +101,14 @@ def _lines(job: str, state: State, now: float, wall: float) -> Iterator[str]:
     ]
     for name, kind, text, value in numbers:
         if value is not None:
-            yield from _head(name, kind, text)
+            yield from head(name, kind, text)
             yield (
-                f'{_PREFIX}_{name}{{job="{job}"}} {value:.3f}'
+                f'{PREFIX}_{name}{{job="{job}"}} {value:.3f}'
                 if isinstance(value, float)
-                else (f'{_PREFIX}_{name}{{job="{job}"}} {value}')
+                else (f'{PREFIX}_{name}{{job="{job}"}} {value}')
             )
 
 
-def _head(name: str, kind: str, text: str) -> Iterator[str]:
-    yield f"# HELP {_PREFIX}_{name} {text}"
-    yield f"# TYPE {_PREFIX}_{name} {kind}"
+def head(name: str, kind: str, text: str) -> Iterator[str]:
+    yield f"# HELP {PREFIX}_{name} {text}"
+    yield f"# TYPE {PREFIX}_{name} {kind}"

@@ -1,4 +1,4 @@
-"""Records a run in its job's history: that it began, and how it ended."""
+"""Records a run in its job's history: that it began, and how it ended; and writes its metrics."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Self, TextIO
 
 from kafkad_etl.checkpoint.checkpoints import checkpoint_of
-from kafkad_etl.checkpoint.history import Result, RunBegan, RunEnded, history_of
+from kafkad_etl.checkpoint.history import Result, RunBegan, RunEnded, history_of, last_success
 from kafkad_etl.errors import EtlExit, exit_of
 from kafkad_etl.job import Job
 from kafkad_etl.model.loading import masked
-from kafkad_etl.reporting import Reporter
+from kafkad_etl.reporting import Reporter, textfile
 from kafkad_etl.reporting.state import State
 from kctl.errors import KctlError
 
@@ -73,14 +74,34 @@ class Recording:
         code = self._code if error is None else code_of(error)
         told = masked(text_of(error), self._secrets)[:_ERROR_LENGTH] if error else ""
         ended_ms = round(self._clock() * 1000)
-        self._add(ended(self._run, self._job, self._began_ms, ended_ms, code, told, state))
+        line = ended(self._run, self._job, self._began_ms, ended_ms, code, told, state)
+        self._add(line)
+        if self._job.run.textfile:
+            self._write_metrics(Path(self._job.run.textfile), line)
+
+    def _write_metrics(self, directory: Path, line: RunEnded) -> None:
+        try:
+            textfile.write(directory, line.job, textfile.page(line, self._success_ms(line)))
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            self._warn(f"run.textfile: the metrics of this run are not in {directory}: {reason}")
+
+    def _success_ms(self, line: RunEnded) -> int | None:
+        """The end of the last successful run, which may be this one."""
+        if line.code == EtlExit.DONE:
+            return line.ended_ms
+        run = last_success(self._history.runs()[0])
+        return run.ended.ended_ms if run and run.ended else None
 
     def _add(self, line: RunBegan | RunEnded) -> None:
         try:
             self._history.add(line)
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
-            print(f"warning: this run is not in {self._history.path}: {reason}", file=self._stream, flush=True)
+            self._warn(f"this run is not in {self._history.path}: {reason}")
+
+    def _warn(self, text: str) -> None:
+        print(f"warning: {text}", file=self._stream, flush=True)
 
 
 def code_of(error: BaseException) -> EtlExit:

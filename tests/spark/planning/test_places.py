@@ -100,3 +100,10 @@ def test_validate_tells_the_line(kctl: Kctl, tmp_path: Path) -> None:
     assert ran.code == EtlExit.CLUSTER
     assert f"{path}:7 sink.jdbc.url: database nowhere.db does not exist" in ran.err
     assert kctl("etl", "validate", path, "--offline").code == EtlExit.DONE
+
+
+def test_a_directory_for_metrics_has_to_be_there(tmp_path: Path) -> None:
+    assert list(faults(job(run={"textfile": str(tmp_path)}))) == []
+    (fault,) = faults(job(run={"textfile": f"{tmp_path}/a"}))
+    assert fault.exit_code == EtlExit.USAGE
+    assert fault.what == f"run.textfile: {tmp_path}/a is not writable: no such file or directory"

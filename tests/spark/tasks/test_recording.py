@@ -72,6 +72,36 @@ def go() -> None:
     run(["etl", "run", "job.yaml"])
 
 
+def metrics(topic: str) -> dict[str, float]:
+    text = Path(f"metrics/kafkad_etl_{topic}.prom").read_text()
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    assert all(f'{{job="{topic}"}} ' in line for line in lines)
+    return {line.partition("{")[0].removeprefix("kafkad_etl_"): float(line.rpartition(" ")[2]) for line in lines}
+
+
+def test_metrics_of_a_run_stay_when_it_has_ended(run: Run, topic: str) -> None:
+    Path("metrics").mkdir()
+    textfile = ("--set", "run.textfile=metrics")
+    assert run(DONE, *textfile).code == EtlExit.DONE
+    done = metrics(topic)
+    assert (done["last_run_exit_code"], done["last_run_rows_read"], done["last_run_lag"]) == (0, 3, 0)
+    assert done["last_success_timestamp_seconds"] == done["last_run_end_time_seconds"]
+    assert Path(f"metrics/kafkad_etl_{topic}.prom").stat().st_mode & 0o777 == 0o644
+    assert run(DONE, *textfile, "--set", "source.topics=[nowhere]").code == EtlExit.CLUSTER
+    refused = metrics(topic)
+    assert refused["last_run_exit_code"] == 3 and "last_run_lag" not in refused
+    assert refused["last_success_timestamp_seconds"] == done["last_success_timestamp_seconds"]
+    assert refused["last_run_end_time_seconds"] > done["last_run_end_time_seconds"]
+    assert [path.name for path in Path("metrics").iterdir()] == [f"kafkad_etl_{topic}.prom"]
+
+
+def test_metrics_that_cannot_be_written_stop_nothing(run: Run, topic: str) -> None:
+    Path(f"metrics/kafkad_etl_{topic}.prom").mkdir(parents=True)
+    ran = run(DONE, "--set", "run.textfile=metrics")
+    assert ran.code == EtlExit.DONE
+    assert "warning: run.textfile: the metrics of this run are not in metrics: is a directory" in ran.err
+
+
 def test_what_is_damaged_is_named(run: Run, kctl: Kctl, topic: str) -> None:
     file = Path(f".etl/logs/{topic}.runs.jsonl").absolute()
     file.parent.mkdir(parents=True)
