@@ -276,6 +276,7 @@ _CHECKPOINTS = (
     checkpoint.HIGH_WATERMARKS,
     checkpoint.START_OFFSETS,
     checkpoint.CLEANED_OFFSETS,
+    checkpoint.DAMAGED_OFFSETS,
 )
 
 

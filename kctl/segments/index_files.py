@@ -168,6 +168,7 @@ _NAMED = {
     checkpoint.HIGH_WATERMARKS: _CHECKPOINT,
     checkpoint.START_OFFSETS: _CHECKPOINT,
     checkpoint.CLEANED_OFFSETS: _CHECKPOINT,
+    checkpoint.DAMAGED_OFFSETS: _CHECKPOINT,
     checkpoint.PARTITION_METADATA: FileKind("metadata", _PROPERTIES, _partition_metadata),
     checkpoint.META_PROPERTIES: FileKind("properties", _PROPERTIES, _meta_properties),
 }

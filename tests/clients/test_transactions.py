@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -144,6 +146,55 @@ def test_kafka_python(broker: Broker, topic: str, consumer: Consumer) -> None:
             producer.abort_transaction()
     producer.close()
     assert committed(consumer, topic) == [b"1-0", b"1-1", b"3-0", b"3-1"]
+
+
+@pytest.fixture(scope="session")
+def franz(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program of `franz/`. The first build on a machine takes minutes."""
+    if shutil.which("go") is None:
+        pytest.skip("Go is not installed")
+    program = tmp_path_factory.mktemp("franz") / "transactions"
+    source = Path(__file__).parent / "franz"
+    built = subprocess.run(["go", "build", "-o", program, "."], cwd=source, capture_output=True, text=True, timeout=900)
+    assert built.returncode == 0, built.stderr
+    return program
+
+
+def run(*words: str | Path) -> None:
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_franz_go(broker: Broker, topic: str, consumer: Consumer, franz: Path) -> None:
+    run(franz, broker.bootstrap, topic, "produce")
+    expected = sorted(b"%d-%d" % (number, index) for number in range(10) if number % 3 for index in range(2))
+    assert committed(consumer, topic) == expected
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_franz_go_moves_each_record_once(
+    broker: Broker, topic: str, name: Callable[[], str], consumer: Consumer, franz: Path
+) -> None:
+    """With the offsets of what it has read in the same transactions."""
+    source = name()
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.create_topics([NewTopic(source, 2, 1)])[source].result(SECONDS)
+    producer = transactional(broker, source)
+    values = [b"%03d" % number for number in range(200)]
+    for begin in range(0, len(values), 50):
+        producer.begin_transaction()
+        for value in values[begin : begin + 50]:
+            producer.produce(source, value, partition=int(value) % 2)
+        producer.commit_transaction(SECONDS)
+        producer.begin_transaction()
+        producer.produce(source, b"aborted", partition=0)
+        producer.flush(SECONDS)
+        producer.abort_transaction(SECONDS)
+    run(franz, broker.bootstrap, topic, "copy", source, str(len(values)))
+    assert committed(consumer, topic) == values
 
 
 @pytest.mark.slow
