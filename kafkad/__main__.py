@@ -106,6 +106,13 @@ def _report(config: Config) -> int:
             print(f"kafkad: {problem}", file=sys.stderr)
         if found:
             return BAD_CONFIGURATION
+    if config.listeners_with("GSSAPI"):
+        from kafkad.security.kerberos import problem as problem_of_keytabs
+
+        unusable = problem_of_keytabs(config)
+        if unusable is not None:
+            print(f"kafkad: {unusable}", file=sys.stderr)
+            return BAD_CONFIGURATION
     if config.zookeeper is not None and config.bool("zookeeper.ssl.client.enable"):
         from kafkad.broker.zookeeper_tls import ZooKeeperContexts
 

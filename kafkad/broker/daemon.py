@@ -89,6 +89,15 @@ def _without_collector() -> Iterator[None]:
         gc.enable()
 
 
+def _refuse_without_keytabs(config: Config) -> None:
+    if config.listeners_with("GSSAPI"):
+        from kafkad.security.kerberos import problem
+
+        found = problem(config)
+        if found is not None:
+            raise StartError(found)
+
+
 class Daemon:
     """One broker as a process of its own. `serve` runs through its whole life."""
 
@@ -134,6 +143,7 @@ class Daemon:
         """Addresses are bound before any data is touched: one that is taken ends the start."""
         config = self._settings.config
         self._tls = self._make_tls(config)
+        _refuse_without_keytabs(config)
         self._bind(config)
         health = await self._serve_http(config)
         self._logs.lock()

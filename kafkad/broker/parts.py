@@ -462,7 +462,7 @@ def _replicas(platform: Platform, loaded: Loaded, durable: Durable) -> ReplicaMa
 
 def _issuers(platform: Platform, config: Config) -> Issuers | None:
     """None where no listener takes their tokens."""
-    if not any("OAUTHBEARER" in config.mechanisms(listener) for listener in config.login_listeners):
+    if not config.listeners_with("OAUTHBEARER"):
         return None
     from kafkad.broker.issuers import Issuers
 

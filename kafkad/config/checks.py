@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -21,8 +22,10 @@ LOGIN_MODULES = {
     "SCRAM-SHA-256": f"{_KAFKAS}.scram.ScramLoginModule",
     "SCRAM-SHA-512": f"{_KAFKAS}.scram.ScramLoginModule",
     "OAUTHBEARER": f"{_KAFKAS}.oauthbearer.OAuthBearerLoginModule",
+    "GSSAPI": "com.sun.security.auth.module.Krb5LoginModule",
 }
 """The mechanisms that kafkad has, with the class that names each in a JAAS line."""
+_KEYTAB = f'{LOGIN_MODULES["GSSAPI"]} required useKeyTab=true storeKey=true keyTab="FILE" principal="kafka/HOST@REALM";'
 ZOOKEEPER_MODULE = "org.apache.zookeeper.server.auth.DigestLoginModule"
 _HANDLER = "sasl.server.callback.handler.class"
 _LOGIN_HANDLER = "sasl.login.callback.handler.class"
@@ -105,10 +108,9 @@ def _mechanisms(config: Config, listener: str) -> list[str]:
     for mechanism in config.mechanisms(listener):
         if mechanism not in LOGIN_MODULES:
             known = ", ".join(LOGIN_MODULES)
-            kerberos = "; GSSAPI is also what Kafka takes where nothing is set" if mechanism == "GSSAPI" else ""
             problems.append(
                 f"sasl.enabled.mechanisms of listener {listener}: kafkad does not have {mechanism}, only {known}: set "
-                f"{own}.sasl.enabled.mechanisms to what clients are to use instead{kerberos}"
+                f"{own}.sasl.enabled.mechanisms to what clients are to use instead"
             )
             continue
         problem = _jaas(config, listener, mechanism)
@@ -117,6 +119,8 @@ def _mechanisms(config: Config, listener: str) -> list[str]:
         problems += _handler(config, listener, mechanism)
     if "OAUTHBEARER" in config.mechanisms(listener):
         problems += _tokens_of_issuers(config, listener)
+    if "GSSAPI" in config.mechanisms(listener):
+        problems = problems or _tickets(config, listener)
     return problems
 
 
@@ -151,9 +155,32 @@ def _jaas(config: Config, listener: str, mechanism: str) -> str | None:
     except ValueError as error:
         return str(error)
     wanted = LOGIN_MODULES[mechanism]
+    if mechanism == "GSSAPI" and module is None:
+        return f"GSSAPI, which is meant where sasl.enabled.mechanisms is not set, has no keys: {_KEYTAB}"
     if module is None:
         return f'PLAIN has no users: {wanted} required user_NAME="PASSWORD";' if mechanism == "PLAIN" else None
     return None if module.module == wanted else f"{module.module} does not belong to {mechanism}, {wanted} does"
+
+
+def _tickets(config: Config, listener: str) -> list[str]:
+    """By what tickets of Kerberos are accepted, and what becomes of the names in them."""
+    from kafkad.config.local_names import LocalNames
+
+    module = config.jaas(listener, "GSSAPI")
+    assert module is not None
+    principal = module.options.get("principal", "")
+    if not module.options.get("keyTab") or not re.fullmatch(r"[^/@]+/[^/@]+@[^/@]+", principal):
+        return [f"listener.name.{listener.lower()}.gssapi.sasl.jaas.config: expected {_KEYTAB}"]
+    setting = "sasl.kerberos.principal.to.local.rules"
+    rules = config.for_listener(listener, setting)
+    assert isinstance(rules, tuple)
+    try:
+        LocalNames.of(rules, principal)
+    except ValueError as error:
+        return [f"{setting}: {error}"]
+    if find_spec("gssapi") is None:
+        return [f"GSSAPI of listener {listener} needs the Python package gssapi: install kafkad[kerberos]"]
+    return []
 
 
 def _has_key(config: Config, listener: str) -> bool:
@@ -180,6 +207,11 @@ def _own_login(config: Config) -> list[str]:
     if mechanism not in enabled:
         names = ", ".join(enabled)
         return [f"sasl.mechanism.inter.broker.protocol={mechanism} is not enabled at listener {listener}, only {names}"]
+    if mechanism == "GSSAPI":
+        others = (
+            "set it to PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, which the listener may have beside GSSAPI"
+        )
+        return [f"sasl.mechanism.inter.broker.protocol=GSSAPI: brokers of kafkad have no tickets; {others}"]
     handler = config.for_mechanism(listener, mechanism, _LOGIN_HANDLER)
     if handler and (mechanism != "OAUTHBEARER" or handler not in _OF_OWN_TOKENS):
         return [f"{_LOGIN_HANDLER}={handler} for {mechanism}: kafkad runs no Java, and has only {_OF_OWN_TOKENS[0]}"]

@@ -173,6 +173,10 @@ class Config:
             raise ValueError(f"http.listener: {text!r} is not host:port")
         return host.strip("[]"), _Int(port)
 
+    def listeners_with(self, mechanism: _Str) -> tuple[_Str, ...]:
+        """Where clients may log in by that mechanism of SASL."""
+        return tuple(each for each in sorted(self.login_listeners) if mechanism in self.mechanisms(each))
+
     @property
     def encrypts(self) -> _Bool:
         """True if anything is served over TLS."""
@@ -317,6 +321,7 @@ def find_setting(name: str) -> Setting | None:
 JAAS = "sasl.jaas.config"
 _PER_LISTENER = (
     JAAS,
+    "sasl.kerberos.",
     "sasl.oauthbearer.clock.skew.seconds",
     "sasl.oauthbearer.expected.audience",
     "sasl.oauthbearer.expected.issuer",

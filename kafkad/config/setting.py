@@ -164,7 +164,10 @@ TELEMETRY = "kafkad does not collect client metrics"
 JAVA_METRICS = "kafkad has no JMX and no Java reporters; set http.listener for Prometheus"
 FORMAT = "kafkad always writes message format 2, as Kafka 3.9 does"
 OLD_CLIENTS = "kafkad serves no clients that are too old for message format 2"
-LOGINS = "kafkad has no Kerberos and no Java classes that log in, and logs in again by itself in time; leave it out"
+LOGINS = "kafkad has no Java classes that log in, and logs in again by itself in time; leave it out"
+NO_TICKETS = (
+    "kafkad accepts tickets of Kerberos by the principal and the keytab in the JAAS line, and has none of its own"
+)
 AUTHORIZERS = (
     "kafka.security.authorizer.AclAuthorizer",
     "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from kafkad.config import Config
+from kafkad.security.gssapi import GSSAPI, Gssapi, service
 from kafkad.security.mechanism import Mechanism, Mechanisms
 from kafkad.security.oauth_token import Verify
 from kafkad.security.oauthbearer import OAUTHBEARER, OAuthBearer
@@ -82,6 +83,8 @@ def offer(
         elif mechanism == OAUTHBEARER:
             assert verify_at is not None
             mechanisms[mechanism] = partial(OAuthBearer, verify_at(config, listener))
+        elif mechanism == GSSAPI:
+            mechanisms[mechanism] = _kerberos(config, listener)
         else:
             find = partial(scram.account, mechanism)
             mechanisms[mechanism] = partial(ScramServer, mechanism, find, made_up, new_nonce)
@@ -92,6 +95,13 @@ def offer(
         config.int("connection.failed.authentication.delay.ms"),
         users,
     )
+
+
+def _kerberos(config: Config, listener: str) -> Callable[[], Mechanism]:
+    from kafkad.security.kerberos import KerberosAcceptance
+
+    tickets = service(config, listener)
+    return partial(Gssapi, partial(KerberosAcceptance, tickets), tickets.names)
 
 
 def _lifetime_ms(config: Config, listener: str, mechanism: str) -> int:

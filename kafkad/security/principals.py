@@ -8,14 +8,14 @@ refused.
 from __future__ import annotations
 
 import re
-import warnings
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from kafkad.config.java_patterns import compiled, expanded
 
 _RULE = r"(DEFAULT)|RULE:((\\.|[^\\/])*)/((\\.|[^\\/])*)/([LU]?).*?|(.*?)"
 _PARSER = re.compile(_RULE)
 _SPLITTER = re.compile(rf"\s*({_RULE})\s*(,\s*|$)")
-_NAMED_GROUP = re.compile(r"\(\?<(?=[A-Za-z])")
 
 
 class Rule(NamedTuple):
@@ -33,7 +33,7 @@ class Rule(NamedTuple):
             return subject
         if pattern.fullmatch(subject) is None:
             return None
-        name = pattern.sub(lambda match: _expanded(self.replacement, match), subject)
+        name = pattern.sub(lambda match: expanded(self.replacement, match), subject)
         return name.lower() if self.case == "L" else name.upper() if self.case == "U" else name
 
 
@@ -65,35 +65,4 @@ def _parsed(text: str) -> tuple[Rule, ...]:
     if match[2] is None:
         return ()
     shown = f"RULE:{match[2]}/{match[4]}" + (f"/{match[6]}" if match[6] else "")
-    return (Rule(shown, _compiled(match[2]), match[4], match[6]),)
-
-
-def _compiled(pattern: str) -> re.Pattern[str]:
-    """As Java: letters and digits of classes are those of ASCII, and `(?<name>…)` is a group."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            return re.compile(_NAMED_GROUP.sub("(?P<", pattern), re.ASCII)
-    except (re.error, FutureWarning, DeprecationWarning) as error:
-        raise ValueError(f"the pattern {pattern} cannot be read: {error}") from error
-
-
-def _expanded(replacement: str, match: re.Match[str]) -> str:
-    """`$1` is a group, `\\x` is x. A group that the pattern does not have stays as it is written."""
-    result, at, groups = [], 0, match.re.groups
-    while at < len(replacement):
-        char = replacement[at]
-        at += 1
-        if char == "\\" and at < len(replacement):
-            result.append(replacement[at])
-            at += 1
-        elif char == "$" and replacement[at : at + 1].isdecimal() and int(replacement[at]) <= groups:
-            number = int(replacement[at])
-            at += 1
-            while replacement[at : at + 1].isdecimal() and number * 10 + int(replacement[at]) <= groups:
-                number = number * 10 + int(replacement[at])
-                at += 1
-            result.append(match[number] or "")
-        else:
-            result.append(char)
-    return "".join(result)
+    return (Rule(shown, compiled(match[2]), match[4], match[6]),)

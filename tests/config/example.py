@@ -13,7 +13,7 @@ from kafkad.config.values import text_of
 HEAD = """\
 # kafkad's settings. Each is here at its default, behind a #; take the # away to change it. Names and meanings are
 # Kafka's, names that start with kafkad. are kafkad's own. Nested YAML (log: {segment: {bytes: 1}}) means the same.
-# Settings of Kafka for what kafkad does not have are refused when they are set: KRaft, tiered storage, Kerberos,
+# Settings of Kafka for what kafkad does not have are refused when they are set: KRaft, tiered storage,
 # Java plug-ins. (dynamic) marks what can be changed while kafkad runs: in this file followed by SIGHUP, or by Kafka's
 # configs tool.
 """

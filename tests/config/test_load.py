@@ -318,13 +318,6 @@ def test_tokens_are_verified_by_keys_or_by_nobody_who_was_not_told_so() -> None:
     assert "kafkad runs no Java" in problems(None, *SASL, url, f"{HANDLER}Own")[0]
 
 
-def test_kerberos_is_refused_with_what_to_do_instead() -> None:
-    for settings in (SASL[:2], [*SASL[:2], "sasl.enabled.mechanisms=GSSAPI"]):
-        [problem] = problems(None, *settings)
-        assert "kafkad does not have GSSAPI, only PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER: set " in problem
-        assert "to what clients are to use instead; GSSAPI is also what Kafka takes where nothing is set" in problem
-
-
 DIGEST = "org.apache.zookeeper.server.auth.DigestLoginModule required"
 
 

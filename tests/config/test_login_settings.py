@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import pytest
 
 from kafkad.config import Config, load
@@ -24,7 +26,7 @@ def problem(*settings: str) -> str:
 
 
 def test_a_listener_has_to_name_mechanisms_that_there_are() -> None:
-    assert "listener SASL_PLAINTEXT: kafkad does not have GSSAPI, only PLAIN, SCRAM-SHA-256" in problem()
+    assert f"{OWN}.gssapi.sasl.jaas.config: GSSAPI, which is meant where sasl.enabled.mechanisms is not" in problem()
     assert "kafkad does not have scram-sha-256" in problem("sasl.enabled.mechanisms=scram-sha-256")
 
 
@@ -57,6 +59,35 @@ def test_a_line_that_is_wrong_is_named_without_its_passwords(line: str, text: st
     found = problem("sasl.enabled.mechanisms=PLAIN", f"{OWN}.plain.sasl.jaas.config={line}")
     assert text in found
     assert "secret1" not in found
+
+
+KRB5 = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true"
+TICKETS = f'{OWN}.gssapi.sasl.jaas.config={KRB5} keyTab="/keys" principal="kafka/host@REALM";'
+RULES = "sasl.kerberos.principal.to.local.rules"
+
+
+def test_kerberos_needs_a_keytab_a_principal_rules_that_can_be_read_and_its_extra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    there = importlib.util.find_spec
+
+    def found(name: str) -> object:
+        return object() if name == "gssapi" else there(name)
+
+    monkeypatch.setattr("kafkad.config.checks.find_spec", found)
+    config = loaded("sasl.enabled.mechanisms=GSSAPI,SCRAM-SHA-256", TICKETS, f"{OWN}.{RULES}=RULE:[1:$1]/L,DEFAULT")
+    assert config.listeners_with("GSSAPI") == ("SASL_PLAINTEXT",)
+    assert config.warnings == ()
+    for options in ('keyTab="/keys"', 'principal="kafka/host@REALM"', 'keyTab="/keys" principal="kafka@REALM"'):
+        line = f"{OWN}.gssapi.sasl.jaas.config={KRB5} {options};"
+        assert 'keyTab="FILE" principal="kafka/HOST@REALM";' in problem("sasl.enabled.mechanisms=GSSAPI", line)
+    assert f"{RULES}: Invalid rule: RULE:[1:$2]: $2 is none of $0 to $1" in problem(TICKETS, f"{RULES}=RULE:[1:$2]")
+    cluster = ("zookeeper.connect=zk:2181", "sasl.enabled.mechanisms=GSSAPI,PLAIN", TICKETS)
+    assert "GSSAPI: brokers of kafkad have no tickets; set it to PLAIN" in problem(
+        *cluster, f'{OWN}.plain.sasl.jaas.config={PLAIN} user_a="1";'
+    )
+    monkeypatch.setattr("kafkad.config.checks.find_spec", lambda name: None)
+    assert "needs the Python package gssapi: install kafkad[kerberos]" in problem(TICKETS)
 
 
 def test_brokers_of_a_cluster_have_to_log_in_at_each_other() -> None:

@@ -9,6 +9,7 @@ from kafkad.config.setting import (
     LOGINS,
     LOW,
     MEDIUM,
+    NO_TICKETS,
     ONE_WAY,
     PER_BROKER,
     REVOCATIONS,
@@ -127,14 +128,16 @@ SETTINGS: tuple[Setting, ...] = (
     password(
         "sasl.jaas.config", None, MEDIUM, "The JAAS line with the users.", dynamic=PER_BROKER, unused=UNPREFIXED_JAAS
     ),
-    string("sasl.kerberos.kinit.cmd", "/usr/bin/kinit", MEDIUM, "Where kinit is.", dynamic=PER_BROKER, refused=LOGINS),
+    string(
+        "sasl.kerberos.kinit.cmd", "/usr/bin/kinit", MEDIUM, "Where kinit is.", dynamic=PER_BROKER, unused=NO_TICKETS
+    ),
     long(
         "sasl.kerberos.min.time.before.relogin",
         60_000,
         MEDIUM,
         "The least time between two logins.",
         dynamic=PER_BROKER,
-        refused=LOGINS,
+        unused=NO_TICKETS,
     ),
     names(
         "sasl.kerberos.principal.to.local.rules",
@@ -142,7 +145,6 @@ SETTINGS: tuple[Setting, ...] = (
         MEDIUM,
         "How a Kerberos principal becomes a user name.",
         dynamic=PER_BROKER,
-        refused=LOGINS,
     ),
     string(
         "sasl.kerberos.service.name",
@@ -150,7 +152,7 @@ SETTINGS: tuple[Setting, ...] = (
         MEDIUM,
         "The Kerberos service of the brokers.",
         dynamic=PER_BROKER,
-        refused=LOGINS,
+        unused=NO_TICKETS,
     ),
     double(
         "sasl.kerberos.ticket.renew.jitter",
@@ -158,7 +160,7 @@ SETTINGS: tuple[Setting, ...] = (
         MEDIUM,
         "Randomness in the time of renewal.",
         dynamic=PER_BROKER,
-        refused=LOGINS,
+        unused=NO_TICKETS,
     ),
     double(
         "sasl.kerberos.ticket.renew.window.factor",
@@ -166,7 +168,7 @@ SETTINGS: tuple[Setting, ...] = (
         MEDIUM,
         "When in a ticket's life it is renewed.",
         dynamic=PER_BROKER,
-        refused=LOGINS,
+        unused=NO_TICKETS,
     ),
     java_class("sasl.login.callback.handler.class", None, MEDIUM, "The Java class of the broker's own SASL logins."),
     java_class("sasl.login.class", None, MEDIUM, "The Java class that logs in.", refused=LOGINS),

@@ -1,0 +1,99 @@
+"""GSSAPI (RFC 4752): tokens of Kerberos until both know who the other is, then the agreement on what protects the rest,
+which is nothing but the listener's own TLS."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
+
+from kafkad.config import Config
+from kafkad.config.local_names import LocalNames
+from kafkad.security.mechanism import Login, LoginFailed
+
+GSSAPI: Final = "GSSAPI"
+_NO_LAYER: Final = 1
+_OFFER: Final = bytes([_NO_LAYER, 0, 0, 0])
+"""Of the layers, and of the largest message in one: there are no messages in none."""
+
+
+class TicketRefused(Exception):
+    """The text is for the log."""
+
+
+class Acceptance(Protocol):
+    """The broker's side of one exchange of tokens. Everything raises TicketRefused."""
+
+    principal: str | None
+    """Who the client is, once it has been established."""
+
+    def take(self, token: bytes) -> bytes:
+        """The answer to the client's token; empty if there is none."""
+
+    def wrap(self, message: bytes) -> bytes: ...
+
+    def unwrap(self, message: bytes) -> bytes: ...
+
+
+class Service(NamedTuple):
+    """As whom a listener accepts tickets, and what clients are called there."""
+
+    principal: str
+    keytab: str
+    names: LocalNames
+
+
+def service(config: Config, listener: str) -> Service:
+    """By the settings of a listener that takes GSSAPI."""
+    module = config.jaas(listener, GSSAPI)
+    assert module is not None
+    rules = config.for_listener(listener, "sasl.kerberos.principal.to.local.rules")
+    assert isinstance(rules, tuple)
+    principal = module.options["principal"]
+    return Service(principal, module.options["keyTab"], LocalNames.of(rules, principal.rpartition("@")[2]))
+
+
+class Gssapi:
+    """One exchange."""
+
+    def __init__(self, begin: Callable[[], Acceptance], names: LocalNames) -> None:
+        self.user: str | None = None
+        self._begin = begin
+        self._names = names
+        self._acceptance: Acceptance | None = None
+        self._next = self._token
+
+    def respond(self, message: bytes) -> bytes | Login:
+        try:
+            return self._next(message)
+        except TicketRefused as refusal:
+            raise LoginFailed(reason=str(refusal)) from refusal
+
+    def _token(self, message: bytes) -> bytes | Login:
+        acceptance = self._acceptance
+        if acceptance is None:
+            acceptance = self._acceptance = self._begin()
+        answer = acceptance.take(message)
+        if acceptance.principal is None:
+            return answer
+        try:
+            self.user = self._names.user_of(acceptance.principal)
+        except ValueError as error:
+            raise LoginFailed(reason=str(error)) from error
+        self._next = self._empty
+        return answer or self._empty(b"")
+
+    def _empty(self, message: bytes) -> bytes | Login:
+        """The client has the broker's token, and nothing to say to it."""
+        assert self._acceptance is not None
+        if message:
+            raise LoginFailed(reason="a message where none is due")
+        self._next = self._layer
+        return self._acceptance.wrap(_OFFER)
+
+    def _layer(self, message: bytes) -> bytes | Login:
+        """Whom it wants to act as stands behind the layer. As with Kafka that has no effect: clients write anything."""
+        assert self._acceptance is not None and self.user is not None
+        chosen = self._acceptance.unwrap(message)
+        if len(chosen) < len(_OFFER) or chosen[0] != _NO_LAYER:
+            raise LoginFailed(reason="it wants messages to be protected by Kerberos, which only TLS does here")
+        return Login(self.user)

@@ -1,0 +1,69 @@
+"""Tickets of Kerberos, by the system's library: it verifies them with the keys of a keytab, without asking the KDC."""
+
+from __future__ import annotations
+
+import gssapi
+from gssapi import raw
+
+from kafkad.config import Config
+from kafkad.security.gssapi import GSSAPI, Service, TicketRefused, service
+
+_KERBEROS = gssapi.MechType.kerberos
+
+
+class KerberosAcceptance:
+    """The keytab is read each time, so that new keys hold at once."""
+
+    def __init__(self, tickets: Service) -> None:
+        self.principal: str | None = None
+        self._context: raw.SecurityContext | None = None
+        try:
+            self._credentials = _credentials(tickets)
+        except (raw.GSSError, OSError) as error:
+            raise TicketRefused(f"keytab {tickets.keytab}: {reason(error)}") from error
+
+    def take(self, token: bytes) -> bytes:
+        try:
+            taken = raw.accept_sec_context(token, acceptor_creds=self._credentials, context=self._context)
+        except raw.GSSError as error:
+            raise TicketRefused(f"its ticket: {reason(error)}") from error
+        self._context = taken.context
+        if not taken.more_steps:
+            self.principal = str(raw.display_name(taken.initiator_name, name_type=False).name, "utf-8", "replace")
+        return bytes(taken.token or b"")
+
+    def wrap(self, message: bytes) -> bytes:
+        return bytes(raw.wrap(self._context, message, confidential=False).message)
+
+    def unwrap(self, message: bytes) -> bytes:
+        try:
+            return bytes(raw.unwrap(self._context, message).message)
+        except raw.GSSError as error:
+            raise TicketRefused(f"its last message: {reason(error)}") from error
+
+
+def problem(config: Config) -> str | None:
+    """Why a listener could accept no ticket at all."""
+    for listener in config.listeners_with(GSSAPI):
+        tickets = service(config, listener)
+        try:
+            _credentials(tickets)
+        except (raw.GSSError, OSError) as error:
+            return f"listener {listener}: keytab {tickets.keytab}: {reason(error)}"
+    return None
+
+
+def reason(error: Exception) -> str:
+    """The library's own words, of the two that it has the one that says more."""
+    if not isinstance(error, raw.GSSError):
+        return str(error)
+    minor = error.get_all_statuses(error.min_code, False) if error.min_code else []
+    return ", ".join(minor or error.get_all_statuses(error.maj_code, True))
+
+
+def _credentials(tickets: Service) -> raw.Creds:
+    """Without the file of tickets that have been seen: whoever sends another's again cannot answer the next message,
+    for want of the key in it. The file would be written in the event loop, and would need a place."""
+    name = gssapi.Name(tickets.principal, gssapi.NameType.kerberos_principal)
+    store = {"keytab": tickets.keytab, "rcache": "none:"}
+    return gssapi.Credentials(name=name, usage="accept", mechs=[_KERBEROS], store=store)
