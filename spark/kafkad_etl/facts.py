@@ -10,6 +10,9 @@ from kafkad_etl.job import Job
 FILES = ("parquet", "json", "csv")
 """Sinks that write files themselves."""
 
+TABLES = ("delta", "iceberg")
+"""Sinks that are tables of a lake: files, and a log of what was committed."""
+
 MANIFESTS, MERGES = "sink", "sink/merging"
 """Directories in a checkpoint with the manifests of batches and of merges."""
 
@@ -92,4 +95,6 @@ def sink_text(job: Job) -> str:
     if sink.jdbc:
         address = sink.jdbc.url.partition("?")[0].partition(";")[0]  # what follows may be a password
         return f"jdbc table {sink.jdbc.table} in {address}"
+    if sink.iceberg:
+        return f"iceberg table {sink.iceberg.table} in {sink.path}"
     return f"{sink.type} {sink.path}".strip()

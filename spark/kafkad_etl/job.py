@@ -303,6 +303,21 @@ class JdbcSink(Key, frozen=True):
     options: Annotated[dict[str, Scalar], Meta(description="Options for Spark's JDBC writer.")] = {}
 
 
+class Catalog(Key, frozen=True):
+    type: Annotated[
+        Literal["hadoop"], Meta(description="Where tables are looked up. hadoop: in the directories below `sink.path`.")
+    ] = "hadoop"
+    name: Annotated[str, Meta(pattern="^[A-Za-z][A-Za-z0-9_]*$", description="The catalog's name in Spark's SQL.")] = (
+        "lake"
+    )
+    options: Annotated[dict[str, Scalar], Meta(description="Further properties of the catalog.")] = {}
+
+
+class IcebergSink(Key, frozen=True):
+    table: Annotated[str, Meta(description="The table, with its namespace: shop.orders. Created if it is missing.")]
+    catalog: Annotated[Catalog, Meta(description="The catalog that has the table.")] = Catalog()
+
+
 class ConsoleSink(Key, frozen=True):
     limit: Annotated[int, Meta(ge=1, description="Maximum number of rows to show per batch.")] = 20
     vertical: Annotated[bool, Meta(description="Show one line per column.")] = False
@@ -319,12 +334,24 @@ class Compact(Key, frozen=True):
 
 class Sink(Key, frozen=True):
     type: Annotated[
-        Literal["parquet", "json", "csv", "topic", "jdbc", "console", "delta", "none"],
-        Meta(description="none: rows are only counted. delta needs its jars in `spark.jars`."),
+        Literal["parquet", "json", "csv", "topic", "jdbc", "console", "delta", "iceberg", "none"],
+        Meta(
+            description="none: rows are only counted. iceberg needs `kctl etl jars fetch --with iceberg` once; delta "
+            "needs its jars in `spark.jars`."
+        ),
     ]
-    path: Annotated[str, Meta(description="parquet, json, csv, delta: the target directory.")] = ""
+    path: Annotated[
+        str,
+        Meta(
+            description="parquet, json, csv, delta: the target directory. iceberg: the warehouse, which has all tables."
+        ),
+    ] = ""
     partition_by: Annotated[
-        tuple[str, ...], Meta(description="Columns that become directories, such as day=2026-11-01.")
+        tuple[str, ...],
+        Meta(
+            description="Columns that become directories, such as day=2026-11-01; those of a new table for delta and "
+            "iceberg."
+        ),
     ] = ()
     mode: Annotated[
         Literal["append", "overwrite", "overwrite_partitions", "error"],
@@ -332,14 +359,22 @@ class Sink(Key, frozen=True):
     ] = "append"
     compression: Annotated[
         Literal["", "none", "snappy", "gzip", "zstd", "lz4"],
-        Meta(description="By default, zstd for parquet and none for json and csv."),
+        Meta(description="By default, zstd for parquet and iceberg, and none for json and csv."),
     ] = ""
     csv: Annotated[Csv, Meta(description="csv: the format of lines.")] = Csv()
     target_file_mb: Annotated[int, Meta(ge=1, description="Target size of a file, in MB.")] = 128
     compact: Annotated[Compact, Meta(description="Compaction of small files.")] = Compact()
     options: Annotated[dict[str, Scalar], Meta(description="Options for Spark's writer.")] = {}
+    schema_changes: Annotated[
+        Literal["refuse", "add_columns"],
+        Meta(
+            description="iceberg: what happens if the result has columns that the table lacks: the job stops, or they "
+            "are added to the table."
+        ),
+    ] = "refuse"
     topic: Annotated[TopicSink | None, Meta(description="Settings for type topic.")] = None
     jdbc: Annotated[JdbcSink | None, Meta(description="Settings for type jdbc.")] = None
+    iceberg: Annotated[IcebergSink | None, Meta(description="Settings for type iceberg.")] = None
     console: Annotated[ConsoleSink, Meta(description="Settings for type console.")] = ConsoleSink()
 
 

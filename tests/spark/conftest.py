@@ -26,7 +26,7 @@ class SparkReady(NamedTuple):
     home: Path
     java_home: Path
     jars: tuple[Path, ...]
-    """The connector, spark-avro and the JDBC drivers."""
+    """The connector, spark-avro, the JDBC drivers, and those of tables."""
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +36,7 @@ def _spark() -> SparkReady:
     except EtlError as error:
         pytest.skip(f"{error.what}; make test-spark installs it")
     found = java.find(spark.version, CACHE, os.environ, bundled=java.bundled_home())
-    there = fetched(jars.every_jar(spark.version), CACHE / "jars", os.environ)
+    there = fetched(jars.every_jar(spark.version, jars.set_names()), CACHE / "jars", os.environ)
     return SparkReady(spark.version, spark.home, found.home, tuple(there))
 
 

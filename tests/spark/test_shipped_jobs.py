@@ -25,6 +25,7 @@ from tests.oracle.kafka import Kafka
 from tests.spark.conftest import SparkReady
 from tests.spark.driver.rows import IN_PROCESS
 from tests.spark.driver.sinks.postgres import Postgres, missing
+from tests.spark.iceberg import rows_in
 from tests.spark.schema_registry import running
 from tests.spark.shared_spark import SharedSpark
 
@@ -138,6 +139,18 @@ def test_topic_to_parquet_goes_on_where_it_ended(run: Run, fill: Callable[..., N
         ("2026-11-01", 50, 50),
         ("2026-11-02", 50, 50),
     ]
+
+
+def test_topic_to_iceberg_goes_on_where_it_ended(run: Run, fill: Callable[..., None], tmp_path: Path) -> None:
+    words = ["--var", "topic=shipped-table", "--var", f"path={tmp_path}/lake", "--var", "catalog=shipped"]
+    fill("shipped-table", [*lines(50), *lines(30, first=50, day=2), "no JSON"])
+    assert "81 rows read, 80 written, 1 bad" in run("topic-to-iceberg", *words)
+    fill("shipped-table", lines(20, first=80, day=2))
+    assert "20 rows read, 20 written, 0 bad" in run("topic-to-iceberg", *words)
+    found = rows_in(tmp_path / "lake/shop/orders")
+    days = [row["day"] for row in found]
+    assert sorted(row["id"] for row in found) == list(range(100))
+    assert (days.count("2026-11-01"), days.count("2026-11-02")) == (50, 50)
 
 
 def test_parquet_to_topic(run: Run, on_cluster: Kctl, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,19 +40,29 @@ COLUMNS = (
 _version = click.option(
     "--spark", "version", metavar="VERSION", default="", help="PySpark version.  [default: the installed one]"
 )
+_with = click.option(
+    "--with",
+    "sets",
+    metavar="SET",
+    type=click.Choice(["delta", "iceberg"]),
+    multiple=True,
+    help="The jars of this set too: delta or iceberg, for sinks of these types. May be repeated.",
+)
 _to = click.option("--to", metavar="DIR", default="", help="A directory to use instead of the cache.")
 
 
 @click.command("fetch", cls=EtlCommand, columns=COLUMNS)
 @click.option("--repo", metavar="URL", default="", help="A Maven mirror or a directory.  [default: Maven Central]")
+@_with
 @_to
 @_version
 @pass_settings
-def fetch(settings: Settings, repo: str, to: str, version: str) -> None:
+def fetch(settings: Settings, repo: str, sets: Sequence[str], to: str, version: str) -> None:
     """Download all jars that any job may need.
 
     The Kafka connector, Avro and JDBC drivers are stored in the cache, or in a directory that another machine can use
-    as its repository with KAFKAD_MAVEN_REPO=DIR.
+    as its repository with KAFKAD_MAVEN_REPO=DIR. Jobs download these themselves; those of --with only this command
+    does.
 
     Example: kctl etl jars fetch --to /media/stick/jars
     """
@@ -59,7 +70,7 @@ def fetch(settings: Settings, repo: str, to: str, version: str) -> None:
     from kafkad_etl.machine.jars import every_jar, fault
 
     directory = _directory(to)
-    wanted = every_jar(_chosen(version))
+    wanted = every_jar(_chosen(version), sets)
     missing = [jar for jar in wanted if fault(jar, directory / jar.path)]
     fetched(wanted, directory, os.environ, repo)
     _write(settings, [_row(jar, directory, "ok") for jar in wanted])
@@ -68,15 +79,16 @@ def fetch(settings: Settings, repo: str, to: str, version: str) -> None:
 
 
 @click.command("list", cls=EtlCommand, columns=COLUMNS)
+@_with
 @_to
 @_version
 @pass_settings
-def list_jars(settings: Settings, to: str, version: str) -> None:
+def list_jars(settings: Settings, sets: Sequence[str], to: str, version: str) -> None:
     """List the jars that jobs may need.
 
     Example: kctl etl jars list -o wide
     """
-    _checked(settings, to, version)
+    _checked(settings, sets, to, version)
 
 
 @click.command("path", cls=EtlCommand)
@@ -99,10 +111,11 @@ def path(settings: Settings, repo: str, to: str, version: str) -> None:
 
 
 @click.command("verify", cls=EtlCommand, columns=COLUMNS)
+@_with
 @_to
 @_version
 @pass_settings
-def verify(settings: Settings, to: str, version: str) -> int:
+def verify(settings: Settings, sets: Sequence[str], to: str, version: str) -> int:
     """Check the jars against their locked checksums.
 
     Exits with 4 if a jar is missing or differs from its checksum.
@@ -111,15 +124,15 @@ def verify(settings: Settings, to: str, version: str) -> int:
     """
     from kafkad_etl.errors import EtlExit
 
-    return EtlExit.DONE if _checked(settings, to, version) else EtlExit.ENVIRONMENT
+    return EtlExit.DONE if _checked(settings, sets, to, version) else EtlExit.ENVIRONMENT
 
 
-def _checked(settings: Settings, to: str, version: str) -> bool:
+def _checked(settings: Settings, sets: Sequence[str], to: str, version: str) -> bool:
     """Lists all jars and returns whether all of them are intact."""
     from kafkad_etl.machine.jars import every_jar, fault
 
     directory = _directory(to)
-    found = {jar: fault(jar, directory / jar.path).removeprefix("is ") for jar in every_jar(_chosen(version))}
+    found = {jar: fault(jar, directory / jar.path).removeprefix("is ") for jar in every_jar(_chosen(version), sets)}
     _write(settings, [_row(jar, directory, what or "ok") for jar, what in found.items()])
     return not any(found.values())
 

@@ -69,6 +69,13 @@ RULES = (
         says="the batch's transaction was ended before it was committed: by its time-out, or by another run",
         hint="if it took too long: lower source.rows_per_batch",
     ),
+    Rule(
+        "sink",
+        r"iceberg\.exceptions\.(?:CommitFailed|CommitStateUnknown)|Found (?:new )?conflicting",
+        retriable=True,
+        says="somebody else changed the table while the batch was being written",
+        hint="the batch was not written, or will be found in the table; run again",
+    ),
     Rule("topic", r"SaslAuthentication|SslAuthentication|AuthenticationException"),
     Rule("environment", r"No space left on device|ENOSPC|Disk quota exceeded", hint="free up disk space and run again"),
     Rule(

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from kafkad_etl.driver.sinks.delta import SETTINGS
+from kafkad_etl.driver.sinks import delta
+from kafkad_etl.driver.sinks.lake import iceberg
+from kafkad_etl.job import Sink
 from kafkad_etl.messages import Plan, Started
 
 RECENT_PROGRESS = "1000"
@@ -20,11 +22,17 @@ def session_of(plan: Plan) -> Any:
     SparkContext._ensure_initialized()  # else SparkConf would not know spark-submit's words
     given = SparkConf()
     builder = SparkSession.builder.config("spark.sql.streaming.numRecentProgressUpdates", RECENT_PROGRESS)
-    defaults = SETTINGS if plan.job.sink.type == "delta" else {}
-    for name, value in {**defaults, **plan.job.spark.conf}.items():
+    for name, value in {**session_settings(plan.job.sink), **plan.job.spark.conf}.items():
         if not given.contains(name):
             builder = builder.config(name, str(value).lower() if isinstance(value, bool) else str(value))
     return builder.getOrCreate()
+
+
+def session_settings(sink: Sink) -> dict[str, str]:
+    """Settings that the sink's tables need."""
+    if sink.type == "iceberg":
+        return iceberg.session_settings(sink)
+    return delta.SETTINGS if sink.type == "delta" else {}
 
 
 def started(spark: Any) -> Started:

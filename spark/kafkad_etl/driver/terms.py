@@ -37,6 +37,8 @@ class BatchId(NamedTuple):
     checkpoint_id: str
     start: Offsets
     end: Offsets
+    planned_ms: int = 0
+    """When its offsets were written to the checkpoint; 0 in mode batch."""
 
 
 class Written(NamedTuple):

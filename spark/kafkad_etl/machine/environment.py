@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,7 +48,11 @@ def find(job: Job, java_home: str = "", environ: Mapping[str, str] | None = None
     environ = os.environ if environ is None else environ
     spark, chosen = _tools(environ, java_home)
     warnings = room(job.spark.driver_memory, machine(Path(temporary(environ))))
-    ours = fetched(jars.needed(job, spark.version), cache_directory(environ) / "jars", environ, repository)
+    directory = cache_directory(environ) / "jars"
+    for error in jars.missing_sets(job, spark.version, directory):
+        raise error
+    wanted = [*jars.needed(job, spark.version), *in_sets(job, spark.version)]
+    ours = fetched(wanted, directory, environ, repository)
     every = (*map(str, ours), *map(_own_jar, own_jars(job)))
     return Environment(chosen, spark.home, spark.version, sys.executable, every, tuple(warnings))
 
@@ -96,8 +100,22 @@ def outlook(job: Job, java_home: str = "", environ: Mapping[str, str] | None = N
         chosen = java.find(spark.version, cache, environ, java_home, java.bundled_home())
     except EtlError:
         chosen = Java(Path("java"), "", "")
-    ours = (str(cache / "jars" / jar.path) for jar in jars.needed(job, spark.version))
+    wanted = [*jars.needed(job, spark.version), *in_sets(job, spark.version)]
+    ours = (str(cache / "jars" / jar.path) for jar in wanted)
     return Environment(chosen, spark.home, spark.version, sys.executable, (*ours, *own_jars(job)))
+
+
+def missing_jars(job: Job, environ: Mapping[str, str] = os.environ) -> Iterator[EtlError]:
+    """Errors for jars that a run would not download by itself."""
+    try:
+        version = spark_home.find().version
+    except EtlError:
+        version = jars.known_versions()[-1]
+    yield from jars.missing_sets(job, version, cache_directory(environ) / "jars")
+
+
+def in_sets(job: Job, version: str) -> list[jars.Jar]:
+    return [jar for name in jars.sets_needed(job) for jar in jars.set_of(name, version)]
 
 
 def own_jars(job: Job) -> list[str]:

@@ -11,7 +11,7 @@ from kafkad_etl.errors import EtlError
 from kafkad_etl.job import Job, Spark
 from kafkad_etl.machine import hadoop, jars, java, spark_home
 from kafkad_etl.machine.cache import cache_directory
-from kafkad_etl.machine.environment import machine, own_jars, room, temporary
+from kafkad_etl.machine.environment import in_sets, machine, own_jars, room, temporary
 from kafkad_etl.machine.jars import Jar, known_versions
 from kafkad_etl.machine.reachability import unreachable
 from kctl.errors import KctlError
@@ -58,7 +58,7 @@ def _java(version: str, java_home: str) -> Finding:
 def _jars(job: Job | None, version: str) -> Finding:
     directory = cache_directory(os.environ) / "jars"
     try:
-        wanted = jars.connector(version) if job is None else jars.needed(job, version)
+        wanted = jars.connector(version) if job is None else [*jars.needed(job, version), *in_sets(job, version)]
     except EtlError as error:
         return _wrong("jars", error)
     faults = {jar: what for jar in wanted if (what := jars.fault(jar, directory / jar.path))}
@@ -66,14 +66,19 @@ def _jars(job: Job | None, version: str) -> Finding:
     if gone:
         return Finding("jars", "error", f"no such file, named by the job: {', '.join(gone)}")
     if faults:
-        return _missing(faults, len(wanted))
+        return _missing(faults, len(wanted), list(jars.sets_needed(job)) if job else [])
     return Finding("jars", "ok", f"{counted(len(wanted), 'jar')} in {directory}")
 
 
-def _missing(faults: dict[Jar, str], wanted: int) -> Finding:
+def _missing(faults: dict[Jar, str], wanted: int, sets: list[str]) -> Finding:
     told = "; ".join(f"{jar.coordinate} {what}" for jar, what in faults.items())
     size = size_text(sum(jar.bytes for jar in faults))
-    return Finding("jars", "error", f"{len(faults)} of {wanted}: {told}", f"kctl etl jars fetch ({size})")
+    return Finding(
+        "jars",
+        "error",
+        f"{len(faults)} of {wanted}: {told}",
+        f"{' --with '.join(['kctl etl jars fetch', *sets])} ({size})",
+    )
 
 
 def _room(job: Job | None) -> Iterator[Finding]:

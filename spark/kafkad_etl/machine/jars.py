@@ -1,5 +1,8 @@
 """The jars that jobs need in addition to Spark's own, and the check whether a file is one of them.
 
+Those of the connector, Avro and databases are fetched when a job needs them. Sets, such as iceberg, are larger, and
+fetched only on request.
+
 `jars.json` locks each jar by size and SHA-256, for every PySpark version whose set has been tested; the connector must
 match Spark's exact version. Jars are downloaded once into a cache laid out like a Maven repository, so that one
 machine's cache can serve as another's repository, and verified before every use.
@@ -7,7 +10,7 @@ machine's cache can serve as another's repository, and verified before every use
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.facts import TABLES
 from kafkad_etl.job import Job
 
 JDBC_URLS = {"jdbc:sqlite:": "sqlite", "jdbc:postgresql:": "postgresql"}
@@ -31,6 +35,8 @@ class Lock(msgspec.Struct, frozen=True):
     connector: dict[str, list[str]]
     avro: dict[str, list[str]]
     jdbc: dict[str, list[str]]
+    sets: dict[str, dict[str, list[str]]]
+    """By Spark version and name."""
     jars: dict[str, Locked]
 
 
@@ -73,10 +79,19 @@ def connector(version: str) -> list[Jar]:
     return jars_of(lock().connector[version])
 
 
-def every_jar(version: str) -> list[Jar]:
-    """All jars that any job may need."""
+def set_names() -> list[str]:
+    return sorted({name for sets in lock().sets.values() for name in sets})
+
+
+def set_of(name: str, version: str) -> list[Jar]:
+    return jars_of(lock().sets.get(version, {}).get(name, ()))
+
+
+def every_jar(version: str, sets: Sequence[str] = ()) -> list[Jar]:
+    """All jars that any job may need, with those of the sets."""
     drivers = [name for names in lock().jdbc.values() for name in names]
-    return [*connector(version), *jars_of([*lock().avro.get(version, []), *drivers])]
+    found = [*connector(version), *jars_of([*lock().avro.get(version, []), *drivers])]
+    return found + [jar for name in sets for jar in set_of(name, version)]
 
 
 def for_programs(version: str) -> list[Jar]:
@@ -92,6 +107,28 @@ def needed(job: Job, version: str) -> list[Jar]:
     if "avro" in _formats(job):
         found += jars_of(lock().avro[version])
     return found + jars_of(name for database in _databases(job) for name in lock().jdbc[database])
+
+
+def sets_needed(job: Job) -> dict[str, str]:
+    """The sets that this job needs and does not bring itself, each with the key that asks for it."""
+    own = (*job.spark.jars, str(job.spark.conf.get("spark.jars", "")))
+    if "spark.jars.packages" in job.spark.conf or job.sink.type not in TABLES:
+        return {}
+    return {} if any(job.sink.type in jar for jar in own) else {job.sink.type: "sink.type"}
+
+
+def missing_sets(job: Job, version: str, directory: Path) -> Iterator[EtlError]:
+    """An error for each set that has not been fetched."""
+    for name, key in sets_needed(job).items():
+        jars = set_of(name, version)
+        faults = [f"{jar.coordinate} {what}" for jar in jars if (what := fault(jar, directory / jar.path))]
+        if faults or not jars:
+            size = sum(jar.bytes for jar in jars) / 1e6
+            hints = (f"kctl etl jars fetch --with {name} ({size:,.0f} MB, once)",)
+            what = "; ".join(faults) or f"there is none with locked checksums for PySpark {version}"
+            yield EtlError(
+                f"the jars of {name} are not in the cache: {what}", EtlExit.ENVIRONMENT, key=key, hints=hints
+            )
 
 
 def _formats(job: Job) -> set[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kafkad_etl.facts import FILES, is_elsewhere, is_streaming
+from kafkad_etl.facts import FILES, TABLES, is_elsewhere, is_streaming
 from kafkad_etl.job import Job
 
 
@@ -30,6 +30,8 @@ def _streaming(job: Job) -> tuple[str, str]:
         return "exactly once", "an interrupted batch is completed or rewritten under the same file names"
     if sink.type == "delta":
         return "exactly once", "the table's log records which batches it has"
+    if sink.type == "iceberg":
+        return "exactly once", "the table's snapshots record which batches it has"
     if sink.type == "jdbc":
         return "exactly once", "rows and the batch's offsets are written in one transaction"
     if sink.type == "topic" and sink.topic is not None and sink.topic.delivery == "exactly-once":
@@ -53,11 +55,11 @@ def _batch(job: Job) -> tuple[str, str]:
     sink = job.sink
     if sink.type in ("console", "none"):
         return _nothing_kept(sink.type)
-    if sink.type in (*FILES, "delta"):
+    if sink.type in (*FILES, *TABLES):
         if sink.mode == "append":
             return "at least once", "every run adds all its rows; `sink.mode` overwrite would replace them"
         if sink.mode == "error":
-            return "exactly once", "a second run stops because files exist"
+            return "exactly once", f"a second run stops because {'files' if sink.type in FILES else 'rows'} exist"
         what = "the partitions it has rows for" if sink.mode == "overwrite_partitions" else "what was there"
         return "exactly once", f"each run replaces {what}"
     if sink.type == "jdbc" and sink.jdbc is not None and sink.jdbc.mode == "upsert":

@@ -12,6 +12,7 @@ from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.facts import dead_letter_topics
 from kafkad_etl.job import Job
 from kafkad_etl.machine import filesystems
+from kafkad_etl.machine.environment import missing_jars
 from kafkad_etl.planning import masters, places, source, writing
 from kafkad_etl.planning.plan import plan
 from kafkad_etl.planning.planned import RunOptions
@@ -65,5 +66,6 @@ def _faults(clusters: Clusters, job: Job) -> Iterator[EtlError]:
         except EtlError as error:
             yield error
     yield from places.faults(job)
+    yield from missing_jars(job)
     yield from filesystems.faults(job)
     yield from masters.faults(job)

@@ -47,7 +47,7 @@ def compact(request: Request, stream: TextIO) -> CompactResult:
         )
     with loaded.locating_errors():
         filesystems.check(job.job)
-    found = environment.find(job.job, request.java_home)
+        found = environment.find(job.job, request.java_home)
     masters.check(job.job, request.master)
     checkpoint = checkpoints.checkpoint_of(job.job, os.environ)
     shown = Collector(Compacted, stream)

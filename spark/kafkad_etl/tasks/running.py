@@ -77,7 +77,7 @@ def _run(
     doubts = inspect(loaded, job, trusts=request.trusts_sql)
     with loaded.locating_errors():
         filesystems.check(job.job, request.options.words)
-    found = environment.find(job.job, request.java_home)
+        found = environment.find(job.job, request.java_home)
     master = request.options.master or request.master
     masters.check(job.job, master, request.options.conf)
     lock_path = checkpoint_of(job.job, os.environ).lock_path

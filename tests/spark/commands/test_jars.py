@@ -11,15 +11,17 @@ from tests.kctl.conftest import Kctl
 
 @pytest.fixture
 def locked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A repository with three small jars, which are all that is locked. The cache is the test's own."""
+    """A repository with four small jars, which are all that is locked. The cache is the test's own."""
     from hashlib import sha256
 
     repository = tmp_path / "repository"
-    contents = {f"org.example:{name}:1": name.encode() * 10 for name in ("connector", "avro", "driver")}
+    names = ("connector", "avro", "driver", "table")
+    contents = {f"org.example:{name}:1": name.encode() * 10 for name in names}
     lock = jars.Lock(
         connector={"4.0.0": ["org.example:connector:1"]},
         avro={"4.0.0": ["org.example:avro:1"]},
         jdbc={"sqlite": ["org.example:driver:1"]},
+        sets={"4.0.0": {"iceberg": ["org.example:table:1"]}},
         jars={name: jars.Locked(len(content), sha256(content).hexdigest()) for name, content in contents.items()},
     )
     monkeypatch.setattr(jars, "lock", lambda: lock)
@@ -41,6 +43,16 @@ def test_fetch_and_verify(kctl: Kctl, locked: Path, tmp_path: Path) -> None:
     ran = kctl("etl", "jars", "fetch", "--spark", "4.0.0", "--repo", "http://127.0.0.1:1")
     assert (ran.code, ran.err) == (0, f"all jars were already there: {tmp_path}/cache/kafkad-etl/jars\n")
     assert kctl("etl", "jars", "verify", "--spark", "4.0.0").code == 0
+
+
+def test_a_set_is_fetched_on_request(kctl: Kctl, locked: Path, tmp_path: Path) -> None:
+    words = ["--spark", "4.0.0", "--repo", locked, "--with", "iceberg"]
+    ran = kctl("etl", "jars", "fetch", *words)
+    assert ran.err.startswith("4 jars downloaded")
+    verify = ["etl", "jars", "verify", "--spark", "4.0.0"]
+    assert kctl(*verify, "--with", "iceberg").code == 0
+    (tmp_path / "cache/kafkad-etl/jars/org/example/table/1/table-1.jar").unlink()
+    assert [kctl(*verify).code, kctl(*verify, "--with", "iceberg").code] == [0, 4]
 
 
 def test_jars_for_a_machine_without_a_network(

@@ -19,6 +19,7 @@ from kafkad_etl.process.logs import Log
 from tests.broker import KafkadProcess
 from tests.spark.conftest import SparkReady
 from tests.spark.driver.rows import live_plan, produced
+from tests.spark.iceberg import rows_in
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(1500)]
 
@@ -94,6 +95,22 @@ def test_files_have_every_row_once(
     _killed_again_and_again(plan, tmp_path / "log", seed=1, kills=kills)
     files = f"'{tmp_path}/lake/**/*.parquet'"
     assert _counted(f"SELECT count(*), count(DISTINCT id), max(id) FROM {files}") == [(ROWS, ROWS, ROWS - 1)]
+
+
+@pytest.mark.parametrize("kills", [ONE, THREE])
+def test_a_table_of_iceberg_has_every_row_once(
+    spark_ready: SparkReady, broker: KafkadProcess, topic: str, tmp_path: Path, kills: int
+) -> None:
+    blocks = {
+        "source": {"topics": [topic], "rows_per_batch": 600},
+        "value": {"format": "json", "schema": "id BIGINT, at TIMESTAMP"},
+        "sink": {"type": "iceberg", "path": str(tmp_path / "lake"), "iceberg": {"table": "shop.killed"}},
+        "spark": SPARK,
+    }
+    plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint")
+    _killed_again_and_again(plan, tmp_path / "log", seed=4, kills=kills)
+    ids = [row["id"] for row in rows_in(tmp_path / "lake/shop/killed")]
+    assert (len(ids), set(ids)) == (ROWS, set(range(ROWS)))
 
 
 @pytest.mark.parametrize("kills", [1, THREE])

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.job import Format, JdbcSink, Job, Lookup, Sink, Source, Spark, TopicSink, Transform
+from kafkad_etl.job import Format, IcebergSink, JdbcSink, Job, Lookup, Sink, Source, Spark, TopicSink, Transform
 from kafkad_etl.machine import jars
 from kafkad_etl.machine.download import CENTRAL, fetched, repository_url
 from kafkad_etl.machine.jars import Jar
@@ -229,6 +229,18 @@ def test_a_job_may_leave_them_to_spark() -> None:
     assert names(a_job(spark=Spark(conf={"spark.jars.packages": "org.example:thing:1.0"}))) == []
 
 
+def test_sets_are_asked_for_by_name(tmp_path: Path) -> None:
+    table = Sink(type="iceberg", path="/lake", iceberg=IcebergSink(table="shop.orders"))
+    (error,) = jars.missing_sets(a_job(sink=table), "4.0.0", tmp_path)
+    coordinate = "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0"
+    assert error.what == f"sink.type: the jars of iceberg are not in the cache: {coordinate} is missing"
+    assert error.hints == ("kctl etl jars fetch --with iceberg (47 MB, once)",)
+    assert error.exit_code == EtlExit.ENVIRONMENT
+    for spark in (Spark(jars=("/own/iceberg-spark.jar",)), Spark(conf={"spark.jars.packages": "org.example:x:1"})):
+        assert list(jars.missing_sets(a_job(sink=table, spark=spark), "4.0.0", tmp_path)) == []
+    assert list(jars.missing_sets(a_job(), "4.0.0", tmp_path)) == []
+
+
 def test_versions_that_are_not_locked_are_refused() -> None:
     with pytest.raises(EtlError, match=r"PySpark 4\.2\.0") as raised:
         jars.needed(a_job(), "4.2.0")
@@ -238,7 +250,8 @@ def test_versions_that_are_not_locked_are_refused() -> None:
 
 def test_every_coordinate_of_the_lock_is_locked() -> None:
     lock = jars.lock()
-    named = {name for part in (lock.connector, lock.avro, lock.jdbc) for names in part.values() for name in names}
+    parts = (lock.connector, lock.avro, lock.jdbc, *lock.sets.values())
+    named = {name for part in parts for names in part.values() for name in names}
     assert named == set(lock.jars)
-    assert set(lock.avro) == set(lock.connector)
+    assert set(lock.avro) == set(lock.connector) == set(lock.sets)
     assert all(len(jar.sha256) == 64 and jar.bytes > 0 for jar in lock.jars.values())

@@ -8,6 +8,7 @@ from tests.spark.model.jobs import loaded
 
 CSV = "sink={type: csv, path: /a}"
 HDFS = "sink={type: csv, path: 'hdfs:///a', compact: {after: run}}"
+ICEBERG = "sink={type: iceberg, path: /a, iceberg: {table: shop.orders}}"
 JDBC = "sink={type: jdbc, jdbc: {url: 'jdbc:sqlite:a', table: t}}"
 UPSERT = "sink={type: jdbc, jdbc: {url: 'jdbc:sqlite:a', table: t, mode: upsert, keys: [id]}}"
 EXACTLY = "sink={type: topic, topic: {topic: out, delivery: exactly-once}}"
@@ -34,6 +35,9 @@ WATERMARK = "transform.watermark={column: ts, delay: 10 minutes}"
         ),
         ([CSV, BATCH, "sink.mode=error"], "exactly once", "stops"),
         ([CSV, "sink.mode=overwrite", "run.output=complete"], "exactly once", "each batch replaces all files"),
+        ([ICEBERG], "exactly once", "the table's snapshots record which batches it has"),
+        ([ICEBERG, BATCH], "at least once", "every run adds all its rows"),
+        ([ICEBERG, BATCH, "sink.mode=error"], "exactly once", "a second run stops because rows exist"),
         ([JDBC], "exactly once", "in one transaction"),
         ([JDBC, BATCH], "at least once", "every run writes all its rows"),
         ([UPSERT, BATCH], "exactly once", "equal keys"),

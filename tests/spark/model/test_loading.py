@@ -76,9 +76,10 @@ def test_what_is_no_job_file(text: str, told: str) -> None:
 
 
 def test_missing_keys_are_told_where_they_belong() -> None:
+    types = "console, csv, delta, iceberg, jdbc, json, none, parquet, topic"
     assert mistakes("version: 1\nsource: {topics: [a]}\nsink:\n  path: x\n") == [
         'orders.yaml:1: the key "name" is missing',
-        'orders.yaml:3 sink: the key "type" is missing; one of console, csv, delta, jdbc, json, none, parquet, topic',
+        f'orders.yaml:3 sink: the key "type" is missing; one of {types}',
     ]
 
 

@@ -6,6 +6,7 @@ from tests.spark.model.jobs import SMALL, loaded, mistakes
 
 EXACTLY = "sink={type: topic, topic: {topic: a, delivery: exactly-once%s}}"
 SQLITE = "sink={type: jdbc, jdbc: {url: 'jdbc:sqlite:a.db', table: t%s}}"
+ICEBERG = "sink={type: iceberg, path: /a, iceberg: {table: %s}}"
 FILES = "source={files: {format: parquet, path: /a%s}}"
 WINDOWS = "transform.watermark={column: ts, delay: 10 minutes}"
 REGISTRY = "sink={type: topic, topic: {topic: a, %s, registry: {url: http://u}}}"
@@ -125,7 +126,7 @@ DEAD = "value={format: json, schema: a INT, bad_rows: {action: dead_letter%s}}"
         (["transform.lookups={a: {format: jdbc}}"], "transform.lookups.a: jdbc needs the option `url`"),
         # sink
         (["sink.type=parquet"], "sink: parquet needs a `path`"),
-        (["sink.path=/a"], "sink.path: applies only to type parquet, json, csv, delta, not none"),
+        (["sink.path=/a"], "sink.path: applies only to type parquet, json, csv, delta, iceberg, not none"),
         (
             ["sink={type: topic, path: a, topic: {topic: out}}"],
             "sink.path: applies only to type parquet, json, csv, delta",
@@ -140,7 +141,13 @@ DEAD = "value={format: json, schema: a INT, bad_rows: {action: dead_letter%s}}"
             ["sink={type: csv, path: a, mode: overwrite_partitions}", "run.mode=batch"],
             "sink.mode: overwrite_partitions needs `partition_by`",
         ),
-        (["sink={type: delta, path: a}"], "sink.type: delta needs its jars"),
+        (["sink={type: iceberg, path: a}"], "sink: type iceberg needs the block `iceberg`"),
+        (["sink={type: iceberg, iceberg: {table: a.b}}"], "sink: iceberg needs a `path`"),
+        ([ICEBERG % "orders"], 'sink.iceberg.table: "orders" is not the name of a table; its namespace comes first'),
+        ([ICEBERG % "shop..orders"], 'sink.iceberg.table: "shop..orders" is not the name of a table'),
+        ([ICEBERG % "a.b, catalog: {name: a-b}"], 'sink.iceberg.catalog.name: "a-b" is not allowed here'),
+        ([ICEBERG % "a.b", "sink.mode=overwrite"], "sink.mode: in mode available-now every batch would replace"),
+        (["sink={type: csv, path: a, schema_changes: add_columns}"], "sink.schema_changes: applies only to type"),
         (["sink={type: topic, topic: {topic: a, format: avro}}"], "sink.topic: avro needs a `schema`"),
         (
             ["sink={type: topic, topic: {topic: a, schema: a INT}}"],
@@ -210,7 +217,8 @@ def test_rules(sets: list[str], told: str) -> None:
         ["run.output=update", SQLITE % ", mode: upsert, keys: [id]"],
         [WINDOWS, "transform.deduplicate={keys: [id], within: 1h30m}"],
         ["sink={type: topic, topic: {topic: orders, kafka: {bootstrap: ['b:1']}}}"],
-        ["sink={type: delta, path: a}", "spark.jars=[delta-spark_2.13-4.0.0.jar]"],
+        ["sink={type: delta, path: a}"],
+        [ICEBERG % "shop.eu.orders", "sink.compression=zstd", "sink.schema_changes=add_columns"],
         ["kafka={bootstrap: ['a:1'], security: {protocol: SASL_SSL, mechanism: PLAIN, username: u, password: p}}"],
         ["spark.master=local[4]"],
         ["run={mode: continuous, every: 30s, stop_after: {idle: 1m}}"],

@@ -13,6 +13,7 @@ class PlannedBatch(NamedTuple):
     end: Offsets
     watermark_ms: int
     """The batch's watermark. It closes windows that end by then; rows are late by the previous batch's watermark."""
+    time_ms: int
 
 
 class BatchRange(NamedTuple):
@@ -20,6 +21,7 @@ class BatchRange(NamedTuple):
     end: Offsets
     late_before_ms: int
     """Rows before this time are late; 0 if none can be."""
+    planned_ms: int
 
 
 def offsets_of(text: str) -> Offsets:
@@ -35,7 +37,8 @@ def planned(content: bytes) -> PlannedBatch:
     """Parses `offsets/<n>`: a version, metadata, and one line per source."""
     _, metadata, *sources = content.decode().splitlines()
     end = offsets_of(sources[0]) if sources and sources[0] != "-" else {}
-    return PlannedBatch(end, int(json.loads(metadata).get("batchWatermarkMs", 0)))
+    about = json.loads(metadata)
+    return PlannedBatch(end, int(about.get("batchWatermarkMs", 0)), int(about.get("batchTimestampMs", 0)))
 
 
 def initial(content: bytes) -> Offsets:
@@ -55,6 +58,6 @@ def range_of(files: Files, checkpoint: str, batch: int) -> BatchRange:
     if batch == 0:
         first = join(checkpoint, "sources/0/0")
         start = initial(files.read(first)) if files.exists(first) else {}
-        return BatchRange(start, this.end, 0)
+        return BatchRange(start, this.end, 0, this.time_ms)
     before = planned(files.read(join(checkpoint, f"offsets/{batch - 1}")))
-    return BatchRange(before.end, this.end, before.watermark_ms)
+    return BatchRange(before.end, this.end, before.watermark_ms, this.time_ms)

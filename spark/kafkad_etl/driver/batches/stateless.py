@@ -98,7 +98,7 @@ class StatelessBatches:
 
 MET_BAD_ROW = "a row that does not parse stops this job"
 STOPS = f"CAST(raise_error('{MET_BAD_ROW}') AS INT)"
-ATOMIC = (*FILES, "jdbc", "none")
+ATOMIC = (*FILES, "jdbc", "iceberg", "none")
 """Sinks that show nothing of an interrupted batch."""
 
 

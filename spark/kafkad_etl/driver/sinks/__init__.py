@@ -36,6 +36,10 @@ def sink_of(spark: Any, plan: Plan, tell: Callable[[Event], None]) -> Sink:
         from kafkad_etl.driver.sinks.jdbc.sink import JdbcSink
 
         return JdbcSink(spark, plan, plan.job.sink.jdbc)
+    if kind == "iceberg" and plan.job.sink.iceberg is not None:
+        from kafkad_etl.driver.sinks.lake.iceberg import IcebergSink
+
+        return IcebergSink(spark, plan, plan.job.sink.iceberg)
     if kind == "delta":
         from kafkad_etl.driver.sinks.delta import DeltaSink
 

@@ -261,7 +261,7 @@ class _StreamRun(_Run):
             self._entered = number
             offsets = offset_log.range_of(self._files, self._plan.checkpoint, number)
             offset_log.sync(self._files, self._plan.checkpoint, number)
-            batch = BatchId(number, self._plan.checkpoint_id, offsets.start, offsets.end)
+            batch = BatchId(number, self._plan.checkpoint_id, offsets.start, offsets.end, offsets.planned_ms)
             outcome = self._process(rows, batch, offsets.late_before_ms)
             self._outcomes[number] = outcome
             self._rows += outcome.rows_read

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kafkad_etl.facts import FILES, is_streaming
-from kafkad_etl.job import JdbcSink, Job, Kafka, Sink, TopicSink
+from kafkad_etl.facts import FILES, TABLES, is_streaming
+from kafkad_etl.job import IcebergSink, JdbcSink, Job, Kafka, Sink, TopicSink
 from kafkad_etl.model.document import Mistake
 from kafkad_etl.model.rules import registries
 from kafkad_etl.model.rules.sources import reads, topic_name
 
-_OWN_BLOCKS = ("topic", "jdbc", "console")
-_PATHS = (*FILES, "delta")
+_OWN_BLOCKS = ("topic", "jdbc", "iceberg", "console")
+_NEEDED_BLOCKS = ("topic", "jdbc", "iceberg")
+_PATHS = (*FILES, *TABLES)
 _ONLY_FOR = {
     "path": _PATHS,
     "partition_by": _PATHS,
     "mode": _PATHS,
-    "compression": FILES,
+    "compression": (*FILES, "iceberg"),
     "target_file_mb": _PATHS,
     "compact": FILES,
     "csv": ("csv",),
     "options": _PATHS,
+    "schema_changes": ("iceberg",),
 }
 """Keys of `sink`, and the types they apply to."""
 _TEXT_COMPRESSIONS = ("", "none", "snappy", "gzip", "lz4")
@@ -36,11 +38,13 @@ def mistakes(job: Job) -> Iterator[Mistake]:
         yield from _topic(job, sink.topic)
     if sink.type == "jdbc" and sink.jdbc is not None:
         yield from _jdbc(sink.jdbc)
+    if sink.type == "iceberg" and sink.iceberg is not None:
+        yield from _iceberg(sink.iceberg)
     yield from _output(job)
 
 
 def _blocks(sink: Sink) -> Iterator[Mistake]:
-    if sink.type in ("topic", "jdbc") and getattr(sink, sink.type) is None:
+    if sink.type in _NEEDED_BLOCKS and getattr(sink, sink.type) is None:
         yield Mistake("sink", f"type {sink.type} needs the block `{sink.type}`")
     empty = Sink(type=sink.type)
     for name in _OWN_BLOCKS:
@@ -48,7 +52,9 @@ def _blocks(sink: Sink) -> Iterator[Mistake]:
             yield Mistake(f"sink.{name}", f"the type is {sink.type}", (f"set type: {name}, or remove the block",))
     for name, types in _ONLY_FOR.items():
         if sink.type not in types and getattr(sink, name) != getattr(empty, name):
-            hint = f"use the block `{sink.type}`" if sink.type in _OWN_BLOCKS else "remove it"
+            hint = (
+                f"use the block `{sink.type}`" if sink.type in _OWN_BLOCKS and sink.type not in _PATHS else "remove it"
+            )
             yield Mistake(f"sink.{name}", f"applies only to type {', '.join(types)}, not {sink.type}", (hint,))
 
 
@@ -68,13 +74,13 @@ def _files(job: Job) -> Iterator[Mistake]:
             f"in mode {job.run.mode} every batch would replace the one before",
             ("use mode: append, or run.mode: batch",),
         )
-    if sink.type == "delta" and not _has_delta(job):
-        yield Mistake("sink.type", "delta needs its jars", ("spark.jars: [delta-spark….jar, delta-storage….jar]",))
 
 
-def _has_delta(job: Job) -> bool:
-    settings = (job.spark.conf.get(name, "") for name in ("spark.jars", "spark.jars.packages"))
-    return any("delta" in str(jars) for jars in (*job.spark.jars, *settings))
+def _iceberg(sink: IcebergSink) -> Iterator[Mistake]:
+    parts = sink.table.split(".")
+    if len(parts) < 2 or not all(part and part == part.strip() and "/" not in part for part in parts):
+        hint = "its namespace comes first: shop.orders"
+        yield Mistake("sink.iceberg.table", f'"{sink.table}" is not the name of a table', (hint,))
 
 
 def _topic(job: Job, sink: TopicSink) -> Iterator[Mistake]:

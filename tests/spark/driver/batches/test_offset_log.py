@@ -18,12 +18,12 @@ def _disk(**files: bytes) -> Disk:
 def test_a_batch_lies_between_its_own_offsets_and_those_before() -> None:
     disk = _disk(offsets_0=FIRST, offsets_1=SECOND, offsets_2=THIRD, sources_0_0=BEGIN)
     first, second = {"orders": {0: 199, 1: 200}}, {"orders": {0: 399, 1: 400}}
-    assert range_of(disk, "/cp", 0) == BatchRange({"orders": {0: 10, 1: 0}}, first, 0)
-    assert range_of(disk, "/cp", 1) == BatchRange(first, second, 0)
-    assert range_of(disk, "/cp", 2) == BatchRange(second, {"orders": {0: 399, 1: 401, 2: 7}}, 5000)
+    assert range_of(disk, "/cp", 0) == BatchRange({"orders": {0: 10, 1: 0}}, first, 0, 1)
+    assert range_of(disk, "/cp", 1) == BatchRange(first, second, 0, 2)
+    assert range_of(disk, "/cp", 2) == BatchRange(second, {"orders": {0: 399, 1: 401, 2: 7}}, 5000, 3)
 
 
 def test_sources_of_files_have_no_offsets() -> None:
-    assert planned(b'v1\n{"batchWatermarkMs":3}\n{"logOffset":4}') == PlannedBatch({}, 3)
-    assert planned(b'v1\n{"batchWatermarkMs":3}\n-') == PlannedBatch({}, 3)
+    assert planned(b'v1\n{"batchWatermarkMs":3}\n{"logOffset":4}') == PlannedBatch({}, 3, 0)
+    assert planned(b'v1\n{"batchWatermarkMs":3}\n-') == PlannedBatch({}, 3, 0)
     assert initial(BEGIN) == {"orders": {0: 10, 1: 0}}

@@ -1,0 +1,101 @@
+"""The sink `iceberg` on real Spark, read by PyIceberg. In CI the shipped example stands for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkad_etl.driver.session import session_settings
+from kafkad_etl.driver.terms import JobFailed, Written
+from kafkad_etl.messages import Plan
+from tests.spark.driver.rows import IN_PROCESS
+from tests.spark.driver.sinks.test_on_spark import Bench
+from tests.spark.iceberg import rows_in, table_in
+
+pytestmark = [*IN_PROCESS, pytest.mark.long]
+
+
+class Lake:
+    """A table, written by a job, as if each batch came from a new process."""
+
+    def __init__(self, bench: Bench, path: Path) -> None:
+        self.bench = bench
+        self.spark = bench.spark
+        self.path = path
+        self.name = f"lake_{path.parent.name.replace('-', '_')}"
+        for name, value in session_settings(self.plan().job.sink).items():
+            self.spark.conf.set(name, value)
+
+    def plan(self, *, run: str = "available-now", **sink: Any) -> Plan:
+        iceberg = {"table": "shop.orders", "catalog": {"name": self.name}}
+        return self.bench.plan(run=run, type="iceberg", path=str(self.path), iceberg=iceberg, **sink)
+
+    def write(self, sql: str, number: int = 0, **settings: Any) -> Written:
+        return self.bench.write(self.plan(**settings), self.spark.sql(sql), number)
+
+    def ids(self) -> list[int]:
+        return sorted(row["id"] for row in rows_in(self.path / "shop" / "orders"))
+
+    def sql(self, sql: str) -> None:
+        self.spark.sql(sql.replace("TABLE_", f"{self.name}.shop.orders"))
+
+
+@pytest.fixture
+def lake(spark: Any, tmp_path: Path) -> Lake:
+    return Lake(Bench(spark, tmp_path / "checkpoint"), tmp_path / "lake")
+
+
+TEN = "SELECT id, CAST(id % 2 AS STRING) AS day FROM range(10)"
+
+
+def test_a_batch_is_written_once_whoever_else_writes(lake: Lake) -> None:
+    first = lake.write(TEN, 0, partition_by=["day"])
+    assert (first.rows, first.files) == (10, 2)
+    assert lake.write(TEN, 0) == first, "a replay writes nothing"
+    lake.sql("INSERT INTO TABLE_ VALUES (100, 'x')")
+    assert lake.write(TEN, 0) == first
+    assert lake.write("SELECT id + 10 AS id, '0' AS day FROM range(2)", 1).rows == 2
+    assert lake.ids() == [*range(12), 100]
+    with pytest.raises(JobFailed, match=r"checkpoint is at batch 0, but table shop.orders already has batch 1 of it"):
+        lake.write(TEN, 0)
+    assert table_in(lake.path / "shop/orders").spec().fields[0].name == "day"
+    with pytest.raises(JobFailed, match=r"table shop.orders is partitioned by day, but sink.partition_by says id"):
+        lake.write(TEN, 2, partition_by=["id"])
+
+
+def test_a_rolled_back_batch_is_written_again(lake: Lake) -> None:
+    lake.write(TEN, 0)
+    kept = table_in(lake.path / "shop/orders").current_snapshot().snapshot_id
+    lake.write(TEN, 1)
+    lake.spark.sql(f"CALL {lake.name}.system.rollback_to_snapshot('shop.orders', {kept})")
+    assert lake.ids() == list(range(10))
+    assert lake.write(TEN, 1).rows == 10
+    assert lake.ids() == sorted([*range(10)] * 2)
+
+
+def test_new_columns_stop_the_job_or_become_the_tables(lake: Lake) -> None:
+    lake.write(TEN, 0)
+    more = "SELECT 10L AS id, '0' AS day, 1.5D AS amount"
+    with pytest.raises(JobFailed, match=r"table shop.orders has no column amount"):
+        lake.write(more, 1)
+    assert lake.write(more, 1, schema_changes="add_columns").rows == 1
+    assert lake.write("SELECT 11 AS id", 2).rows == 1, "columns that are left out are null, and INT fits BIGINT"
+    found = {row["id"]: (row["day"], row["amount"]) for row in rows_in(lake.path / "shop/orders")}
+    assert (found[9], found[10], found[11]) == (("1", None), ("0", 1.5), (None, None))
+    with pytest.raises(JobFailed, match=r"id is string, but id of table shop.orders is bigint"):
+        lake.write("SELECT '12' AS id", 3)
+
+
+def test_mode_batch_replaces(lake: Lake) -> None:
+    for mode, sql, left in (
+        ("append", TEN, [*range(10)]),
+        ("overwrite_partitions", "SELECT 20L AS id, '0' AS day", [1, 3, 5, 7, 9, 20]),
+        ("overwrite", "SELECT 30L AS id, '0' AS day", [30]),
+        ("append", "SELECT 30L AS id, '0' AS day", [30, 30]),
+    ):
+        lake.write(sql, run="batch", mode=mode, partition_by=["day"])
+        assert lake.ids() == left
+    with pytest.raises(JobFailed, match=r"sink.mode is error, and table shop.orders already has rows"):
+        lake.write(TEN, run="batch", mode="error")
