@@ -80,6 +80,7 @@ test-all: test check test-slow compatibility test-spark test-long
 
 spark: $(INSTALLED)-spark
 	$(BIN)/kctl etl jars fetch --no-headers
+	-$(BIN)/kctl etl jars archive
 
 test-spark: $(INSTALLED)-test-spark
 	$(PY) -m pytest -m 'spark and not long' $(ARGS)

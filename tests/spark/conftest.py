@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from kafkad_etl.errors import EtlError
-from kafkad_etl.machine import environment, jars, java, spark_home
+from kafkad_etl.machine import class_archive, environment, jars, java, spark_home
 from kafkad_etl.machine.cache import cache_directory
 from kafkad_etl.machine.download import fetched
+from kafkad_etl.process import warming
 from tests.kctl.conftest import approved, broker, kctl, no_settings_of_the_developer, on_broker
 from tests.oracle.kafka import Kafka, missing
 from tests.spark.shared_spark import SharedSpark
@@ -27,6 +28,8 @@ class SparkReady(NamedTuple):
     java_home: Path
     jars: tuple[Path, ...]
     """The connector, spark-avro, the JDBC drivers, and those of tables."""
+    archive: Path | None
+    """The archive of Spark's classes; None where this Java makes none."""
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +40,9 @@ def _spark() -> SparkReady:
         pytest.skip(f"{error.what}; make test-spark installs it")
     found = java.find(spark.version, CACHE, os.environ, bundled=java.bundled_home())
     there = fetched(jars.every_jar(spark.version, jars.set_names()), CACHE / "jars", os.environ)
-    return SparkReady(spark.version, spark.home, found.home, tuple(there))
+    warming.archive(environment.bare(os.environ), CACHE, os.environ)  # the first worker does, for all
+    archive = class_archive.find(found, spark.home, CACHE)
+    return SparkReady(spark.version, spark.home, found.home, tuple(there), archive)
 
 
 @pytest.fixture(scope="session")
@@ -48,6 +53,8 @@ def spark(_spark: SparkReady) -> Iterator[Any]:
 
     before = dict(os.environ)
     os.environ |= {"JAVA_HOME": str(_spark.java_home), "SPARK_HOME": str(_spark.home), "SPARK_LOCAL_IP": "127.0.0.1"}
+    if _spark.archive:
+        os.environ["SPARK_SUBMIT_OPTS"] = f"-XX:SharedArchiveFile={_spark.archive} -XX:+UseSerialGC"
     settings = {
         "spark.jars": ",".join(map(str, _spark.jars)),
         "spark.driver.memory": "700m",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkad_etl.job import Kafka
 
 COLUMNS = (
-    Column("check", "pyspark, java, jars, room (memory and disk), hadoop or cluster."),
+    Column("check", "pyspark, java, archive (of Spark's classes), jars, room (memory and disk), hadoop or cluster."),
     Column("state", "ok, warn or error.", "state"),
     Column("what", "What was found."),
     Column("fix", "How to fix it."),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from kafkad_etl.commands import options
 from kafkad_etl.commands.base import EtlCommand
 from kctl.command.noun import Noun
 from kctl.command.verb import pass_settings
@@ -24,6 +25,7 @@ jars = Noun(
         "fetch": ("kafkad_etl.commands.jars:fetch", "Download all jars that any job may need."),
         "list": ("kafkad_etl.commands.jars:list_jars", "List the jars that jobs may need."),
         "path": ("kafkad_etl.commands.jars:path", "Print the jars as spark-submit's --jars takes them."),
+        "archive": ("kafkad_etl.commands.jars:archive", "Archive the classes of Spark's jars: runs start faster."),
         "verify": ("kafkad_etl.commands.jars:verify", "Check the jars against their locked checksums."),
     },
     help="Download and check the jars that jobs need in addition to Spark's own.",
@@ -164,3 +166,34 @@ def _row(jar: Jar, directory: Path, state: str) -> Row:
 
 def _write(settings: Settings, rows: list[Row]) -> None:
     Writer(settings, COLUMNS, Document(settings.command)).write(rows)
+
+
+@click.command("archive", cls=EtlCommand)
+@options.java_home
+@pass_settings
+def archive(settings: Settings, java_home: str) -> int:
+    """Archive the classes of Spark's jars: runs start faster.
+
+    Java maps the archive instead of loading and checking each class, which is about half of the processor time of a
+    short run. It takes 150 MB in the cache, for this PySpark and this Java. Runs work without it.
+
+    Exits with 4 if this Java makes none.
+
+    Example: kctl etl jars archive
+    """
+    from kafkad_etl.errors import EtlError, EtlExit
+    from kafkad_etl.machine import class_archive, environment
+    from kafkad_etl.machine.cache import cache_directory
+    from kafkad_etl.process import warming
+
+    cache = cache_directory(os.environ)
+    found = environment.bare(os.environ, java_home)
+    if why := warming.archive(found, cache, os.environ):
+        raise EtlError(
+            f"no archive of Spark's classes: {why}",
+            EtlExit.ENVIRONMENT,
+            hints=("runs work without it, and start slower",),
+        )
+    path = class_archive.location(found.java, found.spark_home, cache)
+    note(settings, f"Spark's classes are archived ({size_text(path.stat().st_size)}): {path}")
+    return EtlExit.DONE

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.job import Job
-from kafkad_etl.machine import jars, java, spark_home
+from kafkad_etl.machine import class_archive, jars, java, spark_home
 from kafkad_etl.machine.cache import cache_directory
 from kafkad_etl.machine.download import fetched
 from kafkad_etl.machine.java import Java
@@ -33,6 +33,8 @@ class Environment(NamedTuple):
     jars: tuple[str, ...]
     """Our jars, then the job's own: files, or URLs that the job names."""
     warnings: tuple[str, ...] = ()
+    archive: Path | None = None
+    """The archive of Spark's classes, if one was made."""
 
 
 class Machine(NamedTuple):
@@ -54,7 +56,8 @@ def find(job: Job, java_home: str = "", environ: Mapping[str, str] | None = None
     wanted = [*jars.needed(job, spark.version), *in_sets(job, spark.version)]
     ours = fetched(wanted, directory, environ, repository)
     every = (*map(str, ours), *map(_own_jar, own_jars(job)))
-    return Environment(chosen, spark.home, spark.version, sys.executable, every, tuple(warnings))
+    archive = class_archive.find(chosen, spark.home, cache_directory(environ))
+    return Environment(chosen, spark.home, spark.version, sys.executable, every, tuple(warnings), archive)
 
 
 def find_for_program(
@@ -65,13 +68,19 @@ def find_for_program(
     warnings = room(heap, machine(Path(temporary(environ))), "--driver-memory")
     wanted = [] if brings_connector else jars.for_programs(spark.version)
     ours = fetched(wanted, cache_directory(environ) / "jars", environ)
-    return Environment(chosen, spark.home, spark.version, sys.executable, (*map(str, ours),), tuple(warnings))
+    archive = class_archive.find(chosen, spark.home, cache_directory(environ))
+    return Environment(chosen, spark.home, spark.version, sys.executable, (*map(str, ours),), tuple(warnings), archive)
 
 
 def tools(environ: Mapping[str, str], java_home: str = "") -> dict[str, str]:
     """Java and PySpark, as environment variables of spark-submit."""
+    return tool_variables(bare(environ, java_home))
+
+
+def bare(environ: Mapping[str, str], java_home: str = "") -> Environment:
+    """Java and PySpark alone."""
     spark, chosen = _tools(environ, java_home)
-    return tool_variables(Environment(chosen, spark.home, spark.version, sys.executable, ()))
+    return Environment(chosen, spark.home, spark.version, sys.executable, ())
 
 
 def tool_variables(environment: Environment) -> dict[str, str]:

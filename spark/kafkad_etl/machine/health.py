@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kafkad_etl.errors import EtlError
 from kafkad_etl.job import Job, Spark
-from kafkad_etl.machine import hadoop, jars, java, spark_home
+from kafkad_etl.machine import class_archive, hadoop, jars, java, spark_home
 from kafkad_etl.machine.cache import cache_directory
 from kafkad_etl.machine.environment import in_sets, machine, own_jars, room, temporary
 from kafkad_etl.machine.jars import Jar, known_versions
@@ -35,6 +35,7 @@ def findings(job: Job | None, java_home: str, reach: Callable[[], str] | None) -
         version = known_versions()[-1]
         yield _wrong("pyspark", error)
     yield _java(version, java_home)
+    yield from _archive(java_home)
     yield _jars(job, version)
     yield from _room(job)
     yield from _hadoop(job.spark if job else Spark())
@@ -53,6 +54,22 @@ def _java(version: str, java_home: str) -> Finding:
         return _wrong("java", error)
     passed_over = f"; not used: {'; '.join(found.refused)}" if found.refused else ""
     return Finding("java", "ok", f"{found.version} from {found.origin}, {found.home}{passed_over}")
+
+
+def _archive(java_home: str) -> Iterator[Finding]:
+    """Whether runs start from an archive of Spark's classes, on a Java and a Spark that are there."""
+    cache = cache_directory(os.environ)
+    try:
+        spark = spark_home.find()
+        chosen = java.find(spark.version, cache, os.environ, java_home, java.bundled_home())
+    except EtlError:
+        return
+    if found := class_archive.find(chosen, spark.home, cache):
+        yield Finding("archive", "ok", f"Spark's classes are in {found} ({size_text(found.stat().st_size)})")
+    elif why := class_archive.unfit(chosen):
+        yield Finding("archive", "ok", f"no archive of Spark's classes: {why}")
+    else:
+        yield Finding("archive", "ok", "no archive of Spark's classes: runs start slower", "kctl etl jars archive")
 
 
 def _jars(job: Job | None, version: str) -> Finding:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import kafkad_etl
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.job import Job, Scalar
+from kafkad_etl.machine import class_archive
 from kafkad_etl.machine.environment import Environment, tool_variables
 from kafkad_etl.messages import Plan
 
@@ -182,6 +183,7 @@ def variables(
         "SPARK_SUBMIT_OPTS": _joined(
             " ",
             "-XX:TieredStopAtLevel=1" if brief else "",  # before the user's own: the last one counts
+            class_archive.taking(environment.archive) if environment.archive else "",
             environ.get("SPARK_SUBMIT_OPTS", ""),
             f"-Dlog4j2.configurationFile={(directory / 'log4j2.properties').as_uri()}",
             f"-Djava.io.tmpdir={directory}",

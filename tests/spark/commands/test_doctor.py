@@ -41,15 +41,24 @@ def test_each_thing_is_named_and_what_is_missing_is_no_end(kctl: Kctl, machine: 
     ran = kctl("etl", "doctor", "-o", "json")
     checks = found(ran)
     assert ran.code == EtlExit.ENVIRONMENT
-    assert [(name, row["state"]) for name, row in checks.items()][:3] == [
+    assert [(name, row["state"]) for name, row in checks.items()][:4] == [
         ("pyspark", "ok"),
         ("java", "ok"),
+        ("archive", "ok"),
         ("jars", "error"),
     ]
+    assert checks["archive"]["what"].endswith("JAVA_HOME has no archive of its own classes")
     assert checks["room"]["state"] != "error"
     assert checks["java"]["what"] == f"17.0.15 from JAVA_HOME, {machine}/jdk"
     assert checks["jars"]["what"].startswith("4 of 4: org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0 is missing")
     assert checks["jars"]["fix"] == "kctl etl jars fetch (9.9 MB)"
+
+
+def test_an_archive_of_classes_is_missed(kctl: Kctl, machine: Path) -> None:
+    base = machine / "jdk" / "lib" / "server" / "classes.jsa"
+    base.parent.mkdir(parents=True)
+    base.touch()
+    assert found(kctl("etl", "doctor", "-o", "json"))["archive"]["fix"] == "kctl etl jars archive"
 
 
 def test_without_pyspark_the_rest_is_looked_at(kctl: Kctl, machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:

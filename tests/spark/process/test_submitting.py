@@ -141,3 +141,10 @@ def test_what_the_user_says_of_the_compiler_counts() -> None:
     said = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=4"}
     found = variables(ENVIRONMENT, "local[2]", Path("/private"), said, brief=True)["SPARK_SUBMIT_OPTS"]
     assert found.startswith("-XX:TieredStopAtLevel=1 -XX:TieredStopAtLevel=4 ")
+
+
+def test_java_takes_the_archive_of_classes_that_was_made() -> None:
+    assert "SharedArchiveFile" not in variables(ENVIRONMENT, "local", Path("/private"), {})["SPARK_SUBMIT_OPTS"]
+    archived = ENVIRONMENT._replace(archive=Path("/cache/a.jsa"))
+    found = variables(archived, "local", Path("/private"), {})["SPARK_SUBMIT_OPTS"].split()
+    assert "-XX:SharedArchiveFile=/cache/a.jsa" in found
