@@ -71,7 +71,7 @@ MEANT = {
     "describe": "kctl topics describe, kctl groups describe, kctl brokers describe",
     "create": "kctl topics create",
     "delete": "kctl topics delete, kctl groups delete",
-    "spark-submit": "kctl etl run JOB.yaml; on a cluster spark/submit JOB.yaml -- --master yarn",
+    "spark-submit": "kctl etl submit PROGRAM.py, or kctl etl run JOB.yaml",
 }
 """Hints for words typed at the root: a command without its noun, or the name that another tool has for it."""
 

@@ -41,12 +41,19 @@ def sources(session: Session, source: Source) -> dict[str, Topic]:
         names = matching(source.pattern, _all_names(session), servers(session.access))
     else:
         names = list(source.topics or source.partitions)
-    found = find(session, names)
-    for place, (name, topic) in enumerate(found.items()):
+    key = "source.topics.{place}" if source.topics else "source.partitions.{name}"
+    return readable(session, names, key)
+
+
+def readable(session: Session, names: Sequence[str], key: str = "") -> dict[str, Topic]:
+    """The topics, all of which exist and may be read. `key` is where a job file has them."""
+    found = {}
+    for place, (name, topic) in enumerate(find(session, names).items()):
         if topic is None:
-            raise missing(session, name, f"source.topics.{place}" if source.topics else f"source.partitions.{name}")
+            raise missing(session, name, key.format(place=place, name=name))
         _allowed(topic, READ)
-    return {name: topic for name, topic in found.items() if topic is not None}
+        found[name] = topic
+    return found
 
 
 def partitions_of(source: Source, topics: dict[str, Topic]) -> list[TopicPartition]:

@@ -6,6 +6,7 @@ etl = Noun(
     "etl",
     {
         "run": ("kafkad_etl.commands.run:run", "Run a job."),
+        "submit": ("kafkad_etl.commands.submit:submit", "Run a PySpark program, or a job as kctl etl run does."),
         "init": ("kafkad_etl.commands.init:init", "Write a job file from an example, or list the examples."),
         "preview": ("kafkad_etl.commands.preview:preview", "Show what the sink would receive for the last rows."),
         "plan": ("kafkad_etl.commands.plan:plan", "Show what a run would do without doing it."),

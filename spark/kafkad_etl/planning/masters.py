@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.facts import is_elsewhere, is_stateful, paths_of
-from kafkad_etl.job import Job
+from kafkad_etl.job import Job, Scalar
 from kafkad_etl.machine import hadoop
 from kafkad_etl.machine.reachability import Address, Connect, address_of, unreachable
 
@@ -26,9 +26,18 @@ def check(
 ) -> None:
     """Raises EtlError if the master is not responding. `master` and `conf` come from the command line and override
     the job's."""
-    master = master or job.spark.master
+    check_master(master or job.spark.master, {**job.spark.conf, **(conf or {})}, environ, connect)
+
+
+def check_master(
+    master: str,
+    conf: Mapping[str, Scalar],
+    environ: Mapping[str, str] = os.environ,
+    connect: Connect = socket.create_connection,
+) -> None:
+    """Raises EtlError if this master is not responding."""
     if master == "yarn":
-        found = hadoop.find(environ, {**job.spark.conf, **(conf or {})})
+        found = hadoop.find(environ, conf)
         hadoop.need_yarn(environ, found)
         files = [str(path) for path in found.files if path.name == "yarn-site.xml"]
         hint = f"{files[0] if files else 'spark.conf'} gives this address (yarn.resourcemanager.address)"

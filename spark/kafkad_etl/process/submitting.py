@@ -136,7 +136,7 @@ def command(
     words += ["--name", job.name, "--driver-memory", job.spark.driver_memory]
     words += ["--executor-memory", job.spark.executor_memory]
     if environment.jars:
-        words += ["--jars", ",".join(_jar_url(jar, master) for jar in environment.jars)]
+        words += ["--jars", ",".join(jar_url(jar, master) for jar in environment.jars)]
     known = [secret for secret in secrets if secret]
     for name, value in settings(job, master).items():
         if not any(secret in str(value) for secret in known):
@@ -148,7 +148,7 @@ def command(
     return [*words, *options.words, str(DRIVER), socket]
 
 
-def _jar_url(jar: str, master: str) -> str:
+def jar_url(jar: str, master: str) -> str:
     """The jar as a URL; on a local master nothing needs to be copied."""
     return f"local:{jar}" if is_local(master) and "://" not in jar else jar
 
@@ -176,11 +176,11 @@ def variables(
     """Environment variables for spark-submit. `directory` is the run's private directory."""
     ours = {
         **tool_variables(environment),
-        "PYTHONPATH": _joined(":", str(DRIVER.parents[2]), environ.get("PYTHONPATH", "")),
+        "PYTHONPATH": joined(":", str(DRIVER.parents[2]), environ.get("PYTHONPATH", "")),
         "PYTHONSAFEPATH": "1",  # the driver's modules are those of its package, not of its directory
         "TMPDIR": str(directory),
         "SPARK_LOCAL_DIRS": str(directory),
-        "SPARK_SUBMIT_OPTS": _joined(
+        "SPARK_SUBMIT_OPTS": joined(
             " ",
             "-XX:TieredStopAtLevel=1" if brief else "",  # before the user's own: the last one counts
             class_archive.taking(environment.archive) if environment.archive else "",
@@ -194,5 +194,5 @@ def variables(
     return {**environ, **ours}
 
 
-def _joined(separator: str, *parts: str) -> str:
+def joined(separator: str, *parts: str) -> str:
     return separator.join(part for part in parts if part)

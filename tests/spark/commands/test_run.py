@@ -28,8 +28,11 @@ def test_the_script_for_clones_names_itself(tmp_path: Path) -> None:
     script = os.path.relpath(CLONE / "spark/submit", tmp_path)
     asked = subprocess.run([script, "--help"], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert asked.stdout.splitlines()[0].startswith(f"Usage: {script} ")
-    assert f"Example: {script} orders.yaml" in asked.stdout
-    assert "kctl etl run" not in asked.stdout
+    assert f"Example: {script} daily_totals.py" in asked.stdout
+    assert "kctl etl submit" not in asked.stdout
+    of_jobs = subprocess.run([script, "x.yaml", "--help"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert f"Example: {script} orders.yaml" in of_jobs.stdout
+    assert "kctl etl" not in of_jobs.stdout
     wrong = subprocess.run([script], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (wrong.returncode, f"{script} --help lists what is available" in wrong.stderr) == (2, True)
 
