@@ -176,13 +176,16 @@ class Format(Key, frozen=True):
     ] = None
     mode: Annotated[
         Literal["strict", "lenient"],
-        Meta(description="json: strict treats a field that is not in the schema as an error; lenient ignores it."),
+        Meta(
+            description="json: strict treats a field that is not in the schema as an error; lenient ignores it, as "
+            "json with a registry always does."
+        ),
     ] = "strict"
     registry: Annotated[
         Registry | None,
         Meta(
-            description="avro: each record begins with five bytes that name its writer's schema in this registry, and "
-            "is read with that."
+            description="avro, json: each record begins with five bytes that name its writer's schema in this "
+            "registry. Avro is read with that."
         ),
     ] = None
     csv: Annotated[Csv, Meta(description="csv: the format of lines.")] = Csv()
@@ -257,11 +260,14 @@ class TopicSink(Key, frozen=True):
     ] = "json"
     schema: Annotated[
         str | SchemaFile | None,
-        Meta(description="avro: the schema to write; with a registry, its subject's latest by default."),
+        Meta(
+            description="avro: the schema to write; json: its JSON Schema, with a registry. With a registry, its "
+            "subject's latest by default."
+        ),
     ] = None
     registry: Annotated[
         SinkRegistry | None,
-        Meta(description="avro: records begin with five bytes that name the schema in this registry."),
+        Meta(description="avro, json: records begin with five bytes that name the schema in this registry."),
     ] = None
     key: Annotated[str, Meta(description="The column to use as the record's key; it also stays in the value.")] = ""
     partition: Annotated[str, Meta(description="The INT column that holds the partition number.")] = ""

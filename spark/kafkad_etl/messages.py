@@ -23,7 +23,7 @@ Client: TypeAlias = dict[str, str]
 class Schema(Struct, frozen=True):
     """A schema from the job file or the registry."""
 
-    kind: Literal["ddl", "spark", "avro"]
+    kind: Literal["ddl", "spark", "avro", "json-schema"]
     text: str
 
 

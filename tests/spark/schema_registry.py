@@ -57,8 +57,8 @@ class FakeRegistry(ThreadingHTTPServer):
 
     def reasons(self, subject: str, schema: str) -> list[str]:
         stored = self.subjects.get(subject)
-        before = {field["name"] for field in json.loads(stored[-1].schema)["fields"]} if stored else set()
-        added = [field for field in json.loads(schema)["fields"] if field["name"] not in before and stored]
+        before = {field["name"] for field in json.loads(stored[-1].schema).get("fields", ())} if stored else set()
+        added = [field for field in json.loads(schema).get("fields", ()) if field["name"] not in before and stored]
         return [f"field {field['name']} has no default" for field in added if "default" not in field]
 
 

@@ -42,6 +42,7 @@ class Rule(NamedTuple):
 
 
 RULES = (
+    Rule("schema", r"a row lacks a property that the JSON Schema"),
     Rule(
         "data-loss",
         r"Some data may have been lost|KafkaIllegalStateException|offset was changed from|OffsetOutOfRange"

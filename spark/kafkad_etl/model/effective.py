@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.job import Job, Registry, SchemaFile, Step, Transform
+from kafkad_etl.job import Job, Registry, SchemaFile, Step, TopicSink, Transform
 from kafkad_etl.messages import Schema
 from kafkad_etl.model import schemas
 from kafkad_etl.model.loading import Loaded, unknown_variable
@@ -39,10 +39,14 @@ def effective(loaded: Loaded) -> Effective:
         Schemas(
             reading.schema(job.value.schema, job.value.format, "value.schema"),
             reading.schema(job.key.schema, job.key.format, "key.schema"),
-            reading.schema(topic.schema, topic.format, "sink.topic.schema") if topic is not None else None,
+            reading.schema(topic.schema, _written_form(topic), "sink.topic.schema") if topic is not None else None,
         ),
         frozenset(reading.secrets),
     )
+
+
+def _written_form(topic: TopicSink) -> str:
+    return "json-schema" if topic.format == "json" and topic.registry else topic.format
 
 
 class _Reading:

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.messages import Schema
 from kafkad_etl.model import types
+from kafkad_etl.registry.json_schema import JsonSchema, Unsupported
 
-_SIMPLE = {"integer": "long", "number": "double", "boolean": "boolean", "string": "string"}
-_FORMATS = {"date-time": "timestamp", "date": "date"}
 _KINDS = {".ddl": "ddl", ".json": "spark", ".avsc": "avro"}
 
 
@@ -32,12 +31,10 @@ class Schemas(NamedTuple):
 NO_SCHEMAS = Schemas()
 
 
-class Unsupported(Exception):
-    """A JSON Schema that cannot be expressed as columns."""
-
-
 def inline(text: str, form: str, where: str) -> Schema:
-    """A schema in the job file. `form` is the data format; for avro, the schema is JSON."""
+    """A schema in the job file. `form` is the data format, or json-schema: for that and avro, the schema is JSON."""
+    if form == "json-schema":
+        return Schema("json-schema", _json_schema(_json(text, where), where))
     if form != "avro":
         return Schema("ddl", text)
     return Schema("avro", _avro(_json(text, where), where))
@@ -51,9 +48,13 @@ def from_file(file: Path, form: str, where: str) -> Schema:
     if (kind == "avro") != (form == "avro"):
         wanted = ".avsc" if form == "avro" else ".ddl or .json"
         raise _wrong(where, f"{file}: {form} needs a {wanted} schema")
+    if kind == "ddl" and form == "json-schema":
+        raise _wrong(where, f"{file}: the registry needs a JSON Schema, in a .json file")
     if kind == "ddl":
         return Schema("ddl", " ".join(text.split()))
     document = _json(text, f"{where}: {file}")
+    if form == "json-schema":
+        return Schema("json-schema", _json_schema(document, where))
     return Schema("avro", _avro(document, where)) if kind == "avro" else Schema("spark", _spark(document, where, file))
 
 
@@ -86,51 +87,23 @@ def _avro(document: Any, where: str) -> str:
     return json.dumps(document, separators=(",", ":"))
 
 
+def _json_schema(document: Any, where: str) -> str:
+    try:
+        JsonSchema(document).columns()
+    except Unsupported as error:
+        raise _wrong(where, str(error)) from error
+    return json.dumps(document, separators=(",", ":"))
+
+
 def _spark(document: Any, where: str, file: Path) -> str:
     if isinstance(document, dict) and document.get("type") == "struct":
         if faults := list(types.of_spark(document)):
             raise _wrong(where, f"{file}: {faults[0]}", *faults[1:])
         return json.dumps(document, separators=(",", ":"))
     try:
-        return json.dumps(_columns(document, "$"), separators=(",", ":"))
+        return json.dumps(JsonSchema(document).columns(), separators=(",", ":"))
     except Unsupported as error:
         raise _wrong(where, f"{file}: {error}", "write the columns as DDL instead: id BIGINT, name STRING") from error
-
-
-def _columns(schema: Any, path: str) -> dict[str, Any]:
-    """Spark's struct for the properties of a JSON Schema object."""
-    properties = schema.get("properties") if isinstance(schema, dict) else None
-    if not isinstance(properties, dict) or not properties:
-        raise Unsupported(f"{path} is neither a Spark schema nor a JSON Schema object with `properties`")
-    fields = [
-        {"name": name, "type": _type(child, f"{path}.{name}"), "nullable": True, "metadata": {}}
-        for name, child in properties.items()
-    ]
-    return {"type": "struct", "fields": fields}
-
-
-def _type(schema: Any, path: str) -> Any:
-    kind = schema.get("type") if isinstance(schema, dict) else None
-    if isinstance(kind, list):
-        kinds = [one for one in kind if one != "null"]
-        kind = kinds[0] if len(kinds) == 1 else None
-    if kind == "object":
-        return _object(schema, path)
-    if kind == "array":
-        return {"type": "array", "elementType": _type(schema.get("items"), f"{path}[]"), "containsNull": True}
-    if kind == "string" and isinstance(schema.get("format"), str):
-        return _FORMATS.get(schema["format"], "string")
-    if not isinstance(kind, str) or kind not in _SIMPLE:
-        raise Unsupported(f"{path}: a column needs exactly one simple `type`")
-    return _SIMPLE[kind]
-
-
-def _object(schema: dict[str, Any], path: str) -> dict[str, Any]:
-    values = schema.get("additionalProperties")
-    if "properties" not in schema and isinstance(values, dict):
-        value = _type(values, f"{path}.*")
-        return {"type": "map", "keyType": "string", "valueType": value, "valueContainsNull": True}
-    return _columns(schema, path)
 
 
 def _wrong(where: str, text: str, *hints: str) -> EtlError:

@@ -105,6 +105,8 @@ def plan_head(planned: PlannedRun, guarantee: str) -> Iterator[str]:
     yield f"sink        {sink_text(job)}{f', {job.sink.jdbc.mode}' if job.sink.jdbc else ''}"
     for creation in planned.creations:
         yield f"            topic {creation.topic} will be created with {creation.create.partitions} partitions"
+    if planned.registration:
+        yield f"            its schema will be registered for subject {planned.registration.subject}"
     for name in dead_letter_topics(job):
         yield f"bad rows    go to topic {name}"
     yield f"guarantee   {guarantee}"

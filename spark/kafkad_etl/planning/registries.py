@@ -12,11 +12,13 @@ from kafkad_etl.job import Format, Job, Registry, SinkRegistry
 from kafkad_etl.messages import Schema
 from kafkad_etl.model.effective import Effective
 from kafkad_etl.registry import avro
+from kafkad_etl.registry.json_schema import JsonSchema, Unsupported
+from kafkad_etl.registry.texts import whole
 
 if TYPE_CHECKING:
     from kafkad_etl.registry.client import Registered, SchemaRegistry
 
-KINDS = {"avro": "AVRO"}
+KINDS = {"avro": "AVRO", "json": "JSON"}
 """The registry's name for each format."""
 _NEWEST = 20
 """Versions of a subject that are fetched in advance; older ones are, when a record names them."""
@@ -75,20 +77,31 @@ def _read(
                 found = client.version(subject, number)
                 if found is not None:
                     _need_kind(found, block.format, subject, path)
-                    writers[found.id] = avro.whole(found.text, found.references)
+                    writers[found.id] = whole(found)
                     latest = found
             if not versions and declared is None:
                 raise _no_subject(registry, subject, path, "subject: another one, or give `schema`")
         if declared is not None:
             return declared, writers
         assert latest is not None  # else a subject would be missing
-        return Schema("avro", _record(avro.whole(latest.text, latest.references), path)), writers
+        return _readable(latest, path), writers
 
 
 def _subjects(job: Job, registry: Registry, part: str) -> list[str]:
     if registry.subject:
         return [registry.subject]
     return [f"{topic}-{part}" for topic in job.source.topics or sorted(job.source.partitions)]
+
+
+def _readable(found: Registered, path: str) -> Schema:
+    """The schema as one that columns can be read with."""
+    if found.kind == "AVRO":
+        return Schema("avro", _record(whole(found), path))
+    try:
+        return Schema("spark", json.dumps(JsonSchema(json.loads(found.text), found.references).columns()))
+    except Unsupported as error:
+        what = f"the subject's JSON Schema cannot be read as columns: {error}"
+        raise EtlError(what, EtlExit.USAGE, key=path, hints=("give the columns as `schema`",)) from error
 
 
 def _record(text: str, path: str) -> str:
@@ -108,8 +121,18 @@ def subject_of(job: Job, registry: SinkRegistry, schema: Schema | None) -> str:
         return registry.subject
     if registry.subject_naming == "topic" or schema is None:
         return f"{topic.topic}-value"
-    record = avro.full_name(json.loads(schema.text))
+    record = _record_name(schema)
     return record if registry.subject_naming == "record" else f"{topic.topic}-{record}"
+
+
+def _record_name(schema: Schema) -> str:
+    """An Avro record's full name, or a JSON Schema's title."""
+    document = json.loads(schema.text)
+    name = avro.full_name(document) if schema.kind == "avro" else str(document.get("title") or "")
+    if not name:
+        what = "the JSON Schema has no `title`, and subject_naming needs one"
+        raise EtlError(what, EtlExit.USAGE, key="sink.topic.schema")
+    return name
 
 
 def _written(job: Job, registry: SinkRegistry, schema: Schema | None) -> tuple[Schema, int | None]:
@@ -124,7 +147,7 @@ def _written(job: Job, registry: SinkRegistry, schema: Schema | None) -> tuple[S
                 hint = "sink.topic.schema: {file: …} and registry.auto_register: true register one"
                 raise _no_subject(registry, subject, path, hint)
             _need_kind(latest, topic.format, subject, path)
-            return Schema("avro", _record(avro.whole(latest.text, latest.references), path)), latest.id
+            return _writable(latest, path), latest.id
         found = client.find(subject, kind, schema.text)
         if found is not None:
             return schema, found.id
@@ -138,6 +161,15 @@ def _written(job: Job, registry: SinkRegistry, schema: Schema | None) -> tuple[S
         if reasons := client.incompatibilities(subject, kind, schema.text):
             raise incompatible(subject, registry, reasons)
         return schema, None
+
+
+def _writable(found: Registered, path: str) -> Schema:
+    if found.kind == "AVRO":
+        return Schema("avro", _record(whole(found), path))
+    if found.references:
+        what = "the subject's JSON Schema refers to other subjects, which is not supported for writing"
+        raise EtlError(what, EtlExit.USAGE, key=path, hints=("give the whole schema as sink.topic.schema",))
+    return Schema("json-schema", found.text)
 
 
 def registration(job: Job, schema: Schema | None, number: int | None) -> Registration | None:

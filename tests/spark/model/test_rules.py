@@ -69,7 +69,7 @@ DEAD = "value={format: json, schema: a INT, bad_rows: {action: dead_letter%s}}"
         (["value.format=json"], "value: json needs a `schema`"),
         (["value.format=avro"], "value: avro needs a `schema` or a `registry`"),
         (["key={format: text, schema: a INT}"], "key.schema: text has one column and takes no schema"),
-        (["value={format: text, registry: {url: u}}"], "value.registry: only avro uses a registry, not text"),
+        (["value={format: text, registry: {url: u}}"], "value.registry: only avro and json use a registry"),
         (["value={format: avro, registry: {url: u}}"], 'registry.url: "u" is not the URL of a registry'),
         (
             ["value={format: avro, registry: {url: http://u}}", "source={topics: [a, b]}"],
@@ -153,7 +153,7 @@ DEAD = "value={format: json, schema: a INT, bad_rows: {action: dead_letter%s}}"
             ["sink={type: topic, topic: {topic: a, schema: a INT}}"],
             "sink.topic.schema: only avro takes a schema, not json",
         ),
-        ([REGISTRY % "format: json"], "sink.topic.registry: only avro uses a registry, not json"),
+        ([REGISTRY % "format: csv"], "sink.topic.registry: only avro and json use a registry, not csv"),
         ([REGISTRY.replace("u}", "u, auto_register: true}") % "format: avro"], "auto_register: needs a schema"),
         ([REGISTRY.replace("u}", "u, subject_naming: record}") % "format: avro"], "subject_naming: needs a schema"),
         (

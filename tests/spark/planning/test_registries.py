@@ -17,6 +17,7 @@ from tests.spark.jobs import job
 from tests.spark.registry.test_client import MORE, ORDER, WRONG
 from tests.spark.schema_registry import FakeRegistry, running
 
+TITLED = {"title": "Order", "type": "object", "properties": {"id": {"type": "integer"}}}
 AVRO = Schema("avro", json.dumps(ORDER))
 
 
@@ -26,14 +27,14 @@ def fake() -> Iterator[FakeRegistry]:
         yield registry
 
 
-def read(fake: FakeRegistry, schema: Schema | None = None, **value: Any) -> Effective:
+def read(fake: FakeRegistry, schema: Schema | None = None, form: str = "avro", **value: Any) -> Effective:
     registry = {"url": fake.url} | value
-    blocks = job(value={"format": "avro", "registry": registry})
+    blocks = job(value={"format": form, "registry": registry})
     return asked(Effective(blocks, NO_SCHEMAS._replace(value=schema), frozenset()))
 
 
-def written(fake: FakeRegistry, schema: Schema | None = None, **registry: Any) -> Effective:
-    topic = {"topic": "out", "format": "avro", "registry": {"url": fake.url} | registry}
+def written(fake: FakeRegistry, schema: Schema | None = None, form: str = "avro", **registry: Any) -> Effective:
+    topic = {"topic": "out", "format": form, "registry": {"url": fake.url} | registry}
     found = job(sink={"type": "topic", "topic": topic})
     return asked(Effective(found, NO_SCHEMAS._replace(sink=schema), frozenset()))
 
@@ -43,6 +44,26 @@ def test_columns_are_those_of_the_subjects_latest_schema(fake: FakeRegistry) -> 
     schemas = read(fake).schemas
     assert schemas.value == Schema("avro", json.dumps(MORE))
     assert {number: json.loads(text) for number, text in schemas.value_writers.items()} == {first: ORDER, second: MORE}
+
+
+def test_json_has_the_columns_of_its_latest_json_schema(fake: FakeRegistry) -> None:
+    number = fake.add("orders-value", json.dumps(TITLED), "JSON")
+    schemas = read(fake, form="json").schemas
+    assert schemas.value is not None and schemas.value.kind == "spark"
+    assert [(each["name"], each["type"]) for each in json.loads(schemas.value.text)["fields"]] == [("id", "long")]
+    assert list(schemas.value_writers) == [number]
+
+
+def test_json_is_written_by_a_json_schema(fake: FakeRegistry) -> None:
+    schema = Schema("json-schema", json.dumps(TITLED))
+    found = written(fake, schema, "json", auto_register=True, subject_naming="record")
+    pending = registration(found.job, found.schemas.sink, found.schemas.sink_id)
+    assert pending is not None and (pending.subject, pending.kind) == ("Order", "JSON")
+    registered(pending)
+    assert fake.subjects["Order"][0].kind == "JSON"
+    assert written(fake, None, "json", subject="Order").schemas.sink == Schema("json-schema", json.dumps(TITLED))
+    with pytest.raises(EtlError, match="has no `title`"):
+        written(fake, Schema("json-schema", "{}"), "json", subject_naming="topic-record")
 
 
 def test_a_declared_schema_is_read_with_and_needs_no_subject_yet(fake: FakeRegistry) -> None:
@@ -60,15 +81,16 @@ def test_only_the_newest_of_many_versions_are_fetched_in_advance(fake: FakeRegis
     ("subject", "says", "ends"),
     [
         ("nobody", "has no subject nobody", EtlExit.CLUSTER),
-        ("json", "has schemas of type JSON", EtlExit.USAGE),
+        ("json", "has schemas of type JSON, and the format here is avro; format: json", EtlExit.USAGE),
         ("long", "is not an Avro record", EtlExit.USAGE),
     ],
 )
 def test_a_subject_without_columns_is_refused(fake: FakeRegistry, subject: str, says: str, ends: EtlExit) -> None:
     fake.add("json", "{}", "JSON")
     fake.add("long", '"long"')
-    with pytest.raises(EtlError, match=says) as refused:
+    with pytest.raises(EtlError) as refused:
         read(fake, subject=subject)
+    assert says in "; ".join((refused.value.what, *refused.value.hints))
     assert (refused.value.exit_code, refused.value.key) == (ends, "value.registry")
 
 

@@ -11,6 +11,7 @@ At least once: Spark's writer has no transactions, so a batch repeated after a c
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -24,9 +25,11 @@ from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Written
 from kafkad_etl.facts import PRODUCER
 from kafkad_etl.job import TopicSink as Settings
 from kafkad_etl.messages import Client, Failed, Plan, Schema
+from kafkad_etl.registry.json_schema import JsonSchema
 
 HEADERS = "array<struct<key:string,value:binary>>"
 POSITION = {"_topic": "string", "_partition": "int", "_offset": "bigint"}
+NULL_REQUIRED = "a row lacks a property that the JSON Schema of sink.topic requires: its column is null"
 
 
 class TopicSink:
@@ -77,7 +80,8 @@ class Records:
             raise JobFailed(failed)
         if self._settings.format == "avro":
             self._need_avro()
-            self._need_fitting(columns)
+        if self._plan.sink_schema is not None:
+            self._need_fitting(columns, self._plan.sink_schema)
 
     def of(self, rows: DataFrame) -> list[Any]:
         from pyspark.sql import functions
@@ -118,6 +122,8 @@ class Records:
         if settings.format in ("text", "raw"):
             return functions.col("value")
         row = functions.struct(*map(column, value_columns(settings, rows.columns)))
+        if settings.format == "json" and self._plan.sink_schema_id is not None:
+            return self._framed(self._json_of_schema(row, rows))
         if settings.format == "json":
             return functions.to_json(row, {"ignoreNullFields": "false", **TIMES})
         if settings.format == "csv":
@@ -128,6 +134,24 @@ class Records:
         assert self._plan.sink_schema is not None
         return self._framed(to_avro(row, self._plan.sink_schema.text))
 
+    def _json_of_schema(self, row: Any, rows: DataFrame) -> Any:
+        """JSON as the JSON Schema wants its nulls: written, or left out where one of the columns must not be null. A
+        null that is required fails the batch."""
+        from pyspark.sql import functions
+
+        struct = rows.select(row.alias("row")).schema.jsonValue()["fields"][0]["type"]
+        schema = self._json_schema()
+        if schema.writes_nulls(struct):
+            return functions.to_json(row, {"ignoreNullFields": "false", **TIMES}).cast("binary")
+        value = functions.to_json(row, {"ignoreNullFields": "true", **TIMES}).cast("binary")
+        tests = list(schema.lacking(struct))
+        fails = functions.raise_error(functions.lit(NULL_REQUIRED)).cast("binary")
+        return functions.when(functions.expr(" OR ".join(tests)), fails).otherwise(value) if tests else value
+
+    def _json_schema(self) -> JsonSchema:
+        assert self._plan.sink_schema is not None
+        return JsonSchema(json.loads(self._plan.sink_schema.text))
+
     def _framed(self, value: Any) -> Any:
         """The value after the five bytes that name its schema in a registry, if there is one."""
         from pyspark.sql import functions
@@ -135,19 +159,21 @@ class Records:
         number = self._plan.sink_schema_id
         return value if number is None else functions.concat(functions.lit(framing.prefix(number)), value)
 
-    def _need_fitting(self, columns: list[tuple[str, str]]) -> None:
-        """Fails for columns that the Avro schema does not describe. Spark would find out with the first row."""
-        assert self._plan.sink_schema is not None
-        jvm, names = self._spark._jvm, value_columns(self._settings, [name for name, _ in columns])
-        types = dict(columns)
-        struct = jvm.org.apache.spark.sql.types.StructType.fromDDL(
-            ", ".join(f"{named(name)} {types[name]}" for name in names)
-        )
-        schema = jvm.org.apache.avro.Schema.Parser().parse(self._plan.sink_schema.text)
+    def _need_fitting(self, columns: list[tuple[str, str]], schema: Schema) -> None:
+        """Fails for columns that the schema does not describe. Spark would find out with the first row, or never."""
+        jvm, types = self._spark._jvm, dict(columns)
+        names = value_columns(self._settings, list(types))
         try:
-            jvm.org.apache.spark.sql.avro.AvroSerializer(struct, schema, False)
+            ddl = ", ".join(f"{named(name)} {types[name]}" for name in names)
+            struct = jvm.org.apache.spark.sql.types.StructType.fromDDL(ddl)
+            if schema.kind == "avro":
+                avro = jvm.org.apache.avro.Schema.Parser().parse(schema.text)
+                jvm.org.apache.spark.sql.avro.AvroSerializer(struct, avro, False)
+                return
         except Exception as error:
-            raise JobFailed(_unfitting(error)) from error
+            raise JobFailed(_unfitting(first_sentence(trace_of(error)[-1].text), schema)) from error
+        if faults := list(JsonSchema(json.loads(schema.text)).faults(json.loads(struct.json()))):
+            raise JobFailed(_unfitting("; ".join(faults), schema))
 
     def _need_avro(self) -> None:
         try:
@@ -242,10 +268,10 @@ def _key(name: str, kind: str) -> Any:
     return functions.to_json(column(name), TIMES) if nested(kind) else column(name).cast("string")
 
 
-def _unfitting(error: Exception) -> Failed:
-    why = first_sentence(trace_of(error)[-1].text)
-    hints = ["name the columns in the SQL as the schema's fields, and CAST them to its types"]
-    return Failed(kind="schema", text=f"the columns do not fit the Avro schema of sink.topic: {why}", hints=hints)
+def _unfitting(why: str, schema: Schema) -> Failed:
+    kind = "Avro schema" if schema.kind == "avro" else "JSON Schema"
+    hints = ["name the columns in the SQL as the schema does, and CAST them to its types"]
+    return Failed(kind="schema", text=f"the columns do not fit the {kind} of sink.topic: {why}", hints=hints)
 
 
 def _no_avro() -> Failed:

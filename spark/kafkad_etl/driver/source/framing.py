@@ -24,6 +24,7 @@ def schema_id(part: str) -> str:
 def reasons(part: str, known: Iterable[int]) -> Iterator[tuple[str, str]]:
     """Conditions under which a value cannot be parsed, each with the reason."""
     number, there = schema_id(part), ", ".join(map(str, sorted(known))) or "-1"
+    yield f"{part} IS NULL", "'it is null'"
     yield f"{number} IS NULL", "'it does not begin with the five-byte prefix of a schema registry'"
     yield f"{number} NOT IN ({there})", f"concat('{UNKNOWN}', CAST({number} AS STRING))"
 

@@ -64,20 +64,26 @@ class Part:
     def _json(self) -> Decoding:
         from pyspark.sql import functions as f
 
-        strict = self._block.mode == "strict"
+        schemas = self.schemas
+        strict = self._block.mode == "strict" and schemas is None  # writers with other schemas have other fields
+        source = f.col(self.name) if schemas is None else f.expr(framing.payload(self.name))
         text, struct, fields = at = json_rows.Columns(*(f"_{self.name}_{each}" for each in json_rows.Columns._fields))
         options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"}
         columns = with_corrupt(self.schema)
 
         def add(frame: DataFrame) -> DataFrame:
-            frame = frame.withColumn(text, f.col(self.name).cast("string"))
+            frame = frame.withColumn(text, source.cast("string"))
             frame = frame.withColumn(struct, f.from_json(text, columns, options))
             if strict:
                 frame = frame.withColumn(fields, f.from_json(f.expr(json_rows.whole(text)), json_rows.FIELDS))
             return frame
 
-        broken = json_rows.is_broken(at, self.schema, strict)
-        return Decoding(add, struct, broken, json_rows.reason(at, self.schema, strict))
+        broken, reason = json_rows.is_broken(at, self.schema, strict), json_rows.reason(at, self.schema, strict)
+        if schemas is not None:
+            framed = [(test, json_rows.because("''", why)) for test, why in framing.reasons(self.name, schemas.known)]
+            broken = " OR ".join([broken, *(f"coalesce({test}, false)" for test, _ in framed)])
+            reason = f"CASE {' '.join(f'WHEN {test} THEN {why}' for test, why in framed)} ELSE {reason} END"
+        return Decoding(add, struct, broken, reason)
 
     def _csv(self) -> Decoding:
         from pyspark.sql import functions as f

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from kafkad_etl.driver.terms import JobFailed
 from kafkad_etl.job import Registry
 from kafkad_etl.messages import Failed
-from kafkad_etl.registry import avro
 from kafkad_etl.registry.client import RegistryError, SchemaRegistry
+from kafkad_etl.registry.texts import whole
 
 
 class Schemas:
@@ -28,6 +28,6 @@ class Schemas:
             answers = {number: registry.by_id(number) for number in unknown}
         except RegistryError as error:
             raise JobFailed(Failed(kind="registry", text=error.text, retriable=error.retriable)) from error
-        found = {number: avro.whole(each.text, each.references) for number, each in answers.items() if each}
+        found = {number: whole(each) for number, each in answers.items() if each}
         self.known |= found
         return bool(found)

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from kafkad_etl.job import Format, Job, Registry, SinkRegistry, TopicSink
 from kafkad_etl.model.document import Mistake
 
+FORMATS = ("avro", "json")
+"""Formats of records whose schema may be in a registry."""
+
 
 def mistakes(registry: Registry, path: str) -> Iterator[Mistake]:
     """Mistakes in how the registry is reached."""
@@ -37,8 +40,8 @@ def subject_mistakes(job: Job, form: Format, path: str) -> Iterator[Mistake]:
 
 def sink_mistakes(sink: TopicSink, registry: SinkRegistry) -> Iterator[Mistake]:
     path = "sink.topic.registry"
-    if sink.format != "avro":
-        yield Mistake(path, f"only avro uses a registry, not {sink.format}")
+    if sink.format not in FORMATS:
+        yield Mistake(path, f"only avro and json use a registry, not {sink.format}")
         return
     yield from mistakes(registry, path)
     if registry.auto_register and sink.schema is None:

@@ -87,8 +87,9 @@ def _topic(job: Job, sink: TopicSink) -> Iterator[Mistake]:
     yield from topic_name(sink.topic, "sink.topic.topic")
     if sink.format == "avro" and sink.schema is None and sink.registry is None:
         yield Mistake("sink.topic", "avro needs a `schema`", ("schema: {file: orders.avsc}, or registry: {url: …}",))
-    if sink.format != "avro" and sink.schema is not None:
-        yield Mistake("sink.topic.schema", f"only avro takes a schema, not {sink.format}")
+    if sink.format != "avro" and sink.schema is not None and not (sink.format == "json" and sink.registry):
+        hints = ("json takes one with a `registry`",) if sink.format == "json" else ()
+        yield Mistake("sink.topic.schema", f"only avro takes a schema, not {sink.format}", hints)
     if sink.registry is not None:
         yield from registries.sink_mistakes(sink, sink.registry)
     if sink.create is not None and sink.create.replication == 0:

@@ -199,6 +199,26 @@ def _writers_differ(spark: Any, url: str) -> None:
     assert not parser.learn(parser.parsed(raw))
 
 
+def test_json_of_a_registry_begins_with_a_known_id(spark: Any) -> None:
+    plan = plan_of({"value": {"format": "json", "registry": {"url": "http://127.0.0.1:1"}, "schema": "id INT, n INT"}})
+    plan = replace(plan, value_writers={10: "{}", 11: "{}"})
+    one, more, unknown, bare, broken, none = _parsed(
+        spark,
+        plan,
+        b'\x00\x00\x00\x00\x0a{"id": 1, "n": 2}',
+        b'\x00\x00\x00\x00\x0b{"id": 2, "later": true}',
+        b'\x00\x00\x00\x00\x0c{"id": 3}',
+        b'{"id": 4}',
+        b'\x00\x00\x00\x00\x0a{"id": "x"}',
+        None,
+    )
+    assert [(row.id, row.n, _bad(row)) for row in (one, more)] == [(1, 2, None), (2, None, None)]
+    assert _bad(unknown) == ("", "the registry has no schema 12")
+    assert _bad(bare) == ("", "it does not begin with the five-byte prefix of a schema registry")
+    assert _bad(broken) == ("id", "'x' is not INT")
+    assert _bad(none) == ("", "it is null")
+
+
 @pytest.mark.parametrize("name", ["_key", "_offset", "_bad"])
 def test_a_schema_must_leave_the_records_own_columns_alone(spark: Any, name: str) -> None:
     with pytest.raises(JobFailed, match=f"has a column {name}") as refused:
