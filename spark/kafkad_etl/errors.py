@@ -11,7 +11,7 @@ from kctl.errors import Exit, KctlError
 class EtlExit(IntEnum):
     DONE = 0
     FAILED = 1
-    """The job failed while it ran."""
+    """The job failed while it ran, or a case of its tests failed."""
     USAGE = 2
     """The job file, the command line or the SQL is wrong; nothing was started."""
     CLUSTER = 3

@@ -39,10 +39,40 @@ class Reading(Struct, frozen=True, kw_only=True):
     fail_on_data_loss: bool
 
 
+class SampleRecord(Struct, frozen=True, kw_only=True):
+    """A record of a case of a job's tests."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes | None = None
+    value: bytes | None = None
+    block: str = ""
+    """JSON that is to be encoded in the value's format, instead of `value`."""
+    headers: list[tuple[str, bytes | None]] = []
+
+
+class SampleBatch(Struct, frozen=True, kw_only=True):
+    """The records of one batch or, for a job that reads files, lines of a file; for Parquet, rows as JSON."""
+
+    records: tuple[SampleRecord, ...] = ()
+    lines: tuple[str, ...] = ()
+
+
+class Case(Struct, frozen=True, kw_only=True):
+    """One case of a job's tests, which runs without a cluster."""
+
+    plan: Plan
+    batches: tuple[SampleBatch, ...]
+    lookups: dict[str, tuple[str, ...]] = {}
+    """Rows as JSON, in place of what the job's lookups would read."""
+
+
 class Plan(Struct, frozen=True, kw_only=True):
     """The resolved job that the driver runs: variables are filled in, and SQL from files is in `sql`."""
 
-    task: Literal["run", "preview", "compact"]
+    task: Literal["run", "preview", "compact", "test"]
     job: Job
     mode: Mode
     reading: Reading | None
@@ -66,6 +96,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     """The last committed batch that a remote checkpoint must have; the front cannot check it."""
     limit: int = 0
     """preview: number of rows. run: stop after the batch that reaches it; 0: never."""
+    cases: tuple[Case, ...] = ()
+    """test: the cases, each with its own job; of `job` only the name and Spark's settings count."""
 
 
 class Stop(Struct, frozen=True, tag="stop"):
@@ -196,6 +228,24 @@ class Rows(Struct, frozen=True, tag="rows"):
     rows: list[list[str | None]]
 
 
+class CaseResult(Struct, frozen=True, tag="case-result", kw_only=True):
+    """What became of a case's records. Rows are JSON objects: a topic's record as key, value, partition and headers,
+    anything else by its columns."""
+
+    case: int
+    """Its index in the Plan."""
+    schema: str = ""
+    """The rows' type, in Spark's JSON; empty if the case failed before it was known."""
+    rows: list[str] = []
+    dead_letters: list[str] = []
+    bad: int = 0
+    late: int = 0
+    duplicates: int = 0
+    warnings: list[str] = []
+    failed: Failed | None = None
+    seconds: float = 0.0
+
+
 class Failed(Struct, frozen=True, tag="failed", kw_only=True):
     """The failure of a run. `kind` determines the exit code; `line` and `column` refer to the SQL of `step`."""
 
@@ -244,6 +294,7 @@ Event: TypeAlias = (
     | Retrying
     | Warned
     | Rows
+    | CaseResult
     | Failed
     | Ended
 )

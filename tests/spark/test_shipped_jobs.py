@@ -356,3 +356,12 @@ def test_exactly_once_by_stored_offset(
     found = sqlite.execute("SELECT part, count(*), max(off) - min(off) + 1 FROM events GROUP BY part").fetchall()
     assert [count == span for _, count, span in found] == [True, True]
     assert sum(count for _, count, _ in found) == 30
+
+
+@pytest.mark.usefixtures("shared_spark")
+def test_each_job_passes_its_tests(kctl: Kctl) -> None:
+    """As `kctl etl test jobs/*.yaml` runs them."""
+    jobs = sorted(JOBS.glob("*.yaml"))
+    ran = kctl("etl", "test", *jobs, "-o", "json")
+    assert ran.code == 0, ran.err
+    assert {Path(each["job"]) for each in json.loads(ran.out)["items"]} == set(jobs)

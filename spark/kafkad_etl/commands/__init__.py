@@ -24,6 +24,7 @@ etl = Noun(
         "env": ("kafkad_etl.commands.env:env", "Print the variables that a spark-submit called by hand needs."),
         "compact": ("kafkad_etl.commands.compact:compact", "Merge small files that a job has written."),
         "schema": ("kafkad_etl.commands.schema:schema", "Print the JSON Schema of job files, for editors."),
+        "test": ("kafkad_etl.commands.test:test", "Run the tests of jobs."),
         "validate": ("kafkad_etl.commands.validate:validate", "Check job files without running them."),
     },
     help="Run Spark jobs that move data from topics through SQL to files, tables and other topics.",

@@ -13,6 +13,7 @@ from kafkad_etl.driver.failures import failure_of
 from kafkad_etl.driver.session import session_of, started
 from kafkad_etl.driver.sinks import sink_of
 from kafkad_etl.driver.sinks.files.sink import tidy
+from kafkad_etl.driver.tasks.cases import run_cases
 from kafkad_etl.driver.tasks.compact import compact
 from kafkad_etl.driver.tasks.preview import preview
 from kafkad_etl.driver.tasks.run import edges_of, run
@@ -41,6 +42,8 @@ def main(socket: str) -> int:
 def task(spark: Any, channel: Channel) -> EndReason:
     if channel.plan.task == "preview":
         return preview(spark, channel.plan, channel)
+    if channel.plan.task == "test":
+        return run_cases(spark, channel.plan, channel)
     try:
         return _written(spark, channel)
     finally:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from kafkad_etl.driver.sinks import delta
 from kafkad_etl.driver.sinks.lake import iceberg
-from kafkad_etl.job import Sink
+from kafkad_etl.job import Scalar, Sink
 from kafkad_etl.messages import Plan, Started
 
 RECENT_PROGRESS = "1000"
@@ -33,6 +34,14 @@ def session_settings(sink: Sink) -> dict[str, str]:
     if sink.type == "iceberg":
         return iceberg.session_settings(sink)
     return delta.SETTINGS if sink.type == "delta" else {}
+
+
+def configured(session: Any, conf: Mapping[str, Scalar]) -> Any:
+    """A further session of the same Spark, with those of a job's settings that may change while Spark runs."""
+    for name, value in conf.items():
+        if session.conf.isModifiable(name):
+            session.conf.set(name, str(value).lower() if isinstance(value, bool) else str(value))
+    return session
 
 
 def started(spark: Any) -> Started:

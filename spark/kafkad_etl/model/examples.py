@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.model.cases import cases_path
 from kctl.errors import did_you_mean
 
 
@@ -13,6 +14,8 @@ class Example(NamedTuple):
     name: str
     description: str
     text: str
+    cases: str
+    """The file of its tests."""
 
 
 def examples() -> list[Example]:
@@ -36,4 +39,5 @@ def _directory() -> Path:
 def _example(file: Path) -> Example:
     text = file.read_text(encoding="utf-8")
     described = next((line for line in text.splitlines() if line.startswith("description:")), "")
-    return Example(file.stem, described.removeprefix("description:").strip(), text)
+    cases = cases_path(file).read_text(encoding="utf-8")
+    return Example(file.stem, described.removeprefix("description:").strip(), text, cases)

@@ -106,13 +106,13 @@ class JobError(EtlError):
 
 def load(file: JobFile, environment: Mapping[str, str] = os.environ) -> Loaded:
     """Loads the file. Raises EtlError USAGE with all mistakes."""
-    return parse(_read(file.path), file, environment)
+    return parse(read(file.path), file, environment)
 
 
 def name_in(path: Path) -> str:
     """The job's name, from a file that may have mistakes elsewhere. Raises EtlError USAGE."""
     try:
-        root = compose(_read(path))
+        root = compose(read(path))
     except Unreadable as error:
         raise JobError(path, [f"{path}:{error.line}: {error.text}"]) from error
     for key, value in root.value if isinstance(root, MappingNode) else ():
@@ -121,7 +121,7 @@ def name_in(path: Path) -> str:
     raise EtlError(f"{path} does not say the job's name", EtlExit.USAGE, hints=("give the name instead of the file",))
 
 
-def _read(path: Path) -> str:
+def read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
@@ -202,9 +202,8 @@ class _Loading:
         node.tag = tag_of(filled.text) if filled.text else STRING
 
     def _refuse(self) -> NoReturn:
-        ordered = sorted(dict.fromkeys(self.mistakes), key=lambda mistake: _line(self.lines, mistake.path))
-        lines = [masked(_mistake_line(self.path, self.lines, mistake), self.secrets) for mistake in ordered]
-        raise JobError(self.path, lines)
+        lines = mistake_lines(self.path, self.lines, self.mistakes)
+        raise JobError(self.path, [masked(line, self.secrets) for line in lines])
 
 
 def unknown_variable(name: str) -> str:
@@ -279,6 +278,12 @@ def _line(lines: Mapping[str, Place], path: str) -> int:
 def _where(file: Path, lines: Mapping[str, Place], path: str) -> str:
     line = _line(lines, path)
     return f"{file}:{line} {path}".rstrip() if line else f"--set {path}"
+
+
+def mistake_lines(file: Path, lines: Mapping[str, Place], mistakes: Iterable[Mistake]) -> list[str]:
+    """A line of text for each mistake, in the order of the file."""
+    ordered = sorted(dict.fromkeys(mistakes), key=lambda mistake: _line(lines, mistake.path))
+    return [_mistake_line(file, lines, mistake) for mistake in ordered]
 
 
 def _mistake_line(file: Path, lines: Mapping[str, Place], mistake: Mistake) -> str:

@@ -1,5 +1,5 @@
-"""Writes the table of job file keys, built from the types of `job`, between marks in docs/etl.md. A test compares the
-two.
+"""Writes the tables of job file keys and of cases' keys, built from the types of `job` and `cases`, between marks in
+docs/etl.md. A test compares the two.
 
 Usage: `python -m kafkad_etl.model.reference docs/etl.md`
 """
@@ -15,8 +15,12 @@ import msgspec
 from msgspec import inspect
 
 from kafkad_etl.job import Job
+from kafkad_etl.model.cases import CaseFile
 
-_BEGIN = "<!-- made by make docs from kafkad_etl/job.py -->\n"
+_TABLES: dict[str, type[msgspec.Struct]] = {
+    "<!-- made by make docs from kafkad_etl/job.py -->\n": Job,
+    "<!-- made by make docs from kafkad_etl/model/cases.py -->\n": CaseFile,
+}
 _END = "<!-- end of what make docs makes -->\n"
 _SIMPLE: dict[type, str] = {
     inspect.StrType: "text",
@@ -29,14 +33,16 @@ _SIMPLE: dict[type, str] = {
 
 
 def updated(page: str) -> str:
-    before, begin, rest = page.partition(_BEGIN)
-    _, end, after = rest.partition(_END)
-    return "".join((before, begin, "\n", "\n".join(_lines()), "\n\n", end, after))
+    for mark, kind in _TABLES.items():
+        before, begin, rest = page.partition(mark)
+        _, end, after = rest.partition(_END)
+        page = "".join((before, begin, "\n", "\n".join(_lines(kind)), "\n\n", end, after))
+    return page
 
 
-def _lines() -> Iterator[str]:
+def _lines(file: type[msgspec.Struct]) -> Iterator[str]:
     blocks: dict[str, tuple[inspect.StructType, list[str]]] = {}
-    _collect(msgspec.inspect.type_info(Job), "", blocks)
+    _collect(msgspec.inspect.type_info(file), "", blocks)
     for number, (block, paths) in enumerate(blocks.values()):
         title = ", ".join(f"`{path}`" for path in sorted(paths, key=len)) if paths != [""] else "The file"
         yield f"{'' if number == 0 else chr(10)}### {title}\n"
@@ -75,7 +81,8 @@ def _value(kind: inspect.Type) -> str:
         case inspect.LiteralType():
             return ", ".join(f"`{_shown(value)}`" for value in kind.values if value != "")
         case inspect.VarTupleType():
-            return f"list of {_value(kind.item_type)}s"
+            item = _bare(kind.item_type)
+            return f"list of {'block' if isinstance(item, inspect.DictType) else _value(item)}s"
         case inspect.DictType():
             return f"block: name to {_value(kind.value_type)}"
         case inspect.StructType():

@@ -45,6 +45,11 @@ def explain(failed: Failed, planned: PlannedRun, clusters: Clusters, state: Stat
         found = _of_cluster(planned, clusters, state)
         if found is not None:
             return found
+    return unexplained(failed, where)
+
+
+def unexplained(failed: Failed, where: str = "") -> EtlError:
+    """The error as the driver gives it."""
     return EtlError(failed.text, _EXITS[failed.kind], hints=failed.hints, where=where)
 
 

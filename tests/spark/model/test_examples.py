@@ -29,7 +29,8 @@ EXPECTED = {
 
 
 def test_all_are_there() -> None:
-    assert {one.name for one in examples()} == EXPECTED == {file.stem for file in JOBS.iterdir()}
+    assert {one.name for one in examples()} == EXPECTED == {file.stem for file in JOBS.glob("*.yaml")}
+    assert {file.stem for file in (JOBS / "tests").iterdir()} == EXPECTED
 
 
 @pytest.mark.parametrize("one", examples(), ids=lambda one: one.name)
