@@ -46,6 +46,8 @@ NEARLY_BYTES = 100_000
 """A follower that misses less than this, of a partition that is written all the time, has its data."""
 PARTITIONS_PER_TOPIC = 100
 TOPICS_AT_ONCE = 10
+LONG_SESSION_MS = 18_000
+"""Kafka's default, for what keeps ZooKeeper so busy that shorter sessions may end."""
 PAUSE_S = 3
 """Until a cluster has nothing left to do."""
 _ENDLESS = 1_000_000_000
@@ -329,6 +331,12 @@ def three_brokers(side: str, directory: Path) -> Iterator[Cluster]:
 
 
 @contextlib.contextmanager
+def three_kafkads_with_long_sessions(side: str, directory: Path) -> Iterator[Cluster]:
+    with kafkads(directory, side, LONG_SESSION_MS) as cluster:
+        yield cluster
+
+
+@contextlib.contextmanager
 def one_host(side: str, directory: Path) -> Iterator[host.Cluster]:
     partitions = 2
     if side == KAFKA:
@@ -430,7 +438,13 @@ MEASUREMENTS = (
         ),
     ),
     Measurement(thousand_partitions, _many("1,000 partitions", 5, 0.5, 4, None), shared=False),
-    Measurement(ten_thousand_partitions, _many("10,000 partitions", None, 5, None, 250), shared=False, beside=False),
+    Measurement(
+        ten_thousand_partitions,
+        _many("10,000 partitions", None, 5, None, 250),
+        three_kafkads_with_long_sessions,
+        shared=False,
+        beside=False,
+    ),
     Measurement(
         two_brokers_of_a_host,
         (

@@ -246,15 +246,16 @@ def _all_led(admin: AdminClient, wanted: Mapping[str, int]) -> bool:
 
 
 @contextlib.contextmanager
-def kafkads(directory: Path, name: str) -> Iterator[Cluster]:
+def kafkads(directory: Path, name: str, session_ms: int = SESSION_MS) -> Iterator[Cluster]:
+    settings = {**SETTINGS, "zookeeper.session.timeout.ms": str(session_ms)}
     with contextlib.ExitStack() as stack:
-        server = oracle.zookeeper(directory / "zookeeper", oracle.free_port())
+        server = oracle.zookeeper(directory / "zookeeper", oracle.free_port(), session_ms)
         stack.callback(server.stop)
         connect = f"127.0.0.1:{server.port}/cluster"
         brokers: dict[int, Broker] = {}
         for number in IDS:
             process = KafkadBroker(
-                directory / str(number), {**SETTINGS, "broker.id": str(number), "zookeeper.connect": connect}
+                directory / str(number), {**settings, "broker.id": str(number), "zookeeper.connect": connect}
             )
             stack.callback(_end, process)
             brokers[number] = process.start()

@@ -302,12 +302,13 @@ class Server:
         self.process.wait()
 
 
-def zookeeper(directory: Path, port: int) -> Server:
+def zookeeper(directory: Path, port: int, longest_session_ms: int = 10_000) -> Server:
     """A standalone ZooKeeper from Kafka 3.9's jars, listening when this returns."""
     directory.mkdir(parents=True, exist_ok=True)
     settings = directory / "zoo.cfg"
     settings.write_text(
         f"tickTime=500\ndataDir={directory}\nclientPort={port}\nmaxClientCnxns=0\n"
+        f"maxSessionTimeout={longest_session_ms}\n"
         "admin.enableServer=false\n4lw.commands.whitelist=*\n"
     )
     main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
