@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from tests.sim.faults import Focus
 from tests.sim.simulation import run
 
 
@@ -15,9 +16,10 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=1, help="how many seeds to try, one after the other")
     parser.add_argument("--trace", action="store_true", help="print the end of the trace though everything held")
     parser.add_argument("--transactions", action="store_true", help="with a bank in transactions among the load")
+    parser.add_argument("--focus", type=Focus, choices=list(Focus), help="late or disks: half of the faults are such")
     chosen = parser.parse_args()
     for seed in range(chosen.seed, chosen.seed + chosen.runs):
-        report = run(seed, chosen.steps, transactions=chosen.transactions)
+        report = run(seed, chosen.steps, transactions=chosen.transactions, focus=chosen.focus)
         if chosen.trace or report.violation is not None:
             print("\n".join(report.trace))
         print(report, flush=True)

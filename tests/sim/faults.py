@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from random import Random
 
 from kafkad.meta.store import Delete
 from kafkad.meta.znodes import Controller
-from tests.sim.invariants import Invariants
+from tests.sim.invariants import FEWEST, Invariants
 from tests.sim.machines import Machine, stop_cleanly
 from tests.sim.network import Network
 from tests.sim.store import STORE, StoreServer
@@ -15,18 +16,41 @@ from tests.sim.world import World
 
 Mend = Callable[[], None]
 
-_DISK_ONE_IN = 12
 _LOOK_S = 0.1
 _WELL_S = 1.0
 _PATIENCE = 300
 """Looks."""
+_AT_ONCE_S = 0.02
+_HELD_S = (1.0, 4.0)
+_SOON_S = (0.2, 0.6)
+"""Until sessions that ended are noticed and everybody has said what follows from it."""
+
+
+class Focus(Enum):
+    """Faults that are rare among all kinds, and half of those of a run that looks for what only they show."""
+
+    LATE = "late"
+    """Controllers and leaders are heard, or go, when what they say is no longer true. Disks are hurt by none, for that
+    has to be by itself."""
+    DISKS = "disks"
+
+
+_DISK_ONE_IN = {None: 12, Focus.DISKS: 2}
 
 
 class Faults:
     def __init__(
-        self, world: World, network: Network, store: StoreServer, machines: list[Machine], invariants: Invariants
+        self,
+        world: World,
+        network: Network,
+        store: StoreServer,
+        machines: list[Machine],
+        invariants: Invariants,
+        *,
+        focus: Focus | None = None,
     ) -> None:
         self._invariants = invariants
+        self._focus = focus
         self._world = world
         self._network = network
         self._store = store
@@ -78,11 +102,13 @@ class Faults:
             self._reset,
             self._slow_down,
         )
-        if random.randrange(_DISK_ONE_IN) == 0:
+        if self._focus is not Focus.LATE and random.randrange(_DISK_ONE_IN[self._focus]) == 0:
             self._mend_all()
             self._well_since = None
             self._when(self._is_well, lambda: self._hurt(machine, random), self._next)
             return
+        if self._focus is Focus.LATE and random.random() < 0.5:
+            kinds = self._hold_up_controller, self._hold_up_leader, self._go_after_a_shrink
         random.choice(kinds)(machine, random)
         self._next()
 
@@ -95,7 +121,14 @@ class Faults:
             self._well_since = now
         return self._well_since is not None and now - self._well_since >= _WELL_S
 
-    def _when(self, holds: Callable[[], bool], then: Mend, otherwise: Mend, patience: int = _PATIENCE) -> None:
+    def _when(
+        self,
+        holds: Callable[[], bool],
+        then: Mend,
+        otherwise: Mend,
+        patience: int = _PATIENCE,
+        every_s: float = _LOOK_S,
+    ) -> None:
         """As soon as something holds; `otherwise` when that takes too long."""
         if not self._going:
             return
@@ -104,7 +137,7 @@ class Faults:
         elif patience == 0:
             otherwise()
         else:
-            self._world.after(_LOOK_S, self._when, holds, then, otherwise, patience - 1)
+            self._world.after(every_s, self._when, holds, then, otherwise, patience - 1, every_s)
 
     def _mend_later(self, seconds: float, mend: Mend) -> None:
         key = object()
@@ -175,6 +208,78 @@ class Faults:
             if random.random() < 0.5:
                 active.pause()
                 self._mend_later(random.uniform(0.1, 1.0), active.resume)
+
+    def _hold_up_controller(self, machine: Machine, random: Random) -> None:
+        """What the controller says to a broker when another one goes arrives after the next controller has elected."""
+        active = self._controller()
+        if active is None or active is machine:
+            return
+        self._hold_requests(active, machine, random)
+        self._expire(self._another(random, active, machine), random)
+        self._soon(random, lambda: self._expire(active, random))
+
+    def _hold_up_leader(self, machine: Machine, random: Random) -> None:
+        """That a follower is in sync again is heard by the controller when both have been replaced."""
+        active = self._controller()
+        if active is None or active is machine:
+            return
+        follower = self._another(random, active, machine)
+        self._hold_requests(machine, active, random)
+        self._expire(follower, random)
+
+        def gone() -> None:
+            follower.pause()
+            self._mend_later(random.uniform(*_HELD_S) + 1, follower.resume)
+            self._expire(follower, random)
+            self._expire(machine, random)
+
+        self._soon(random, gone)
+
+    def _hold_requests(self, source: Machine, target: Machine, random: Random) -> None:
+        self._world.note("hold requests", source.name, target.name)
+        self._network.hold_requests(source.name, target.name)
+        self._mend_later(random.uniform(*_HELD_S), lambda: self._network.heal(source.name, target.name))
+
+    def _soon(self, random: Random, strike: Callable[[], None]) -> None:
+        self._world.after(random.uniform(*_SOON_S), lambda: strike() if self._going else None)
+
+    def _go_after_a_shrink(self, machine: Machine, random: Random) -> None:
+        """A leader goes when it has just dropped a follower: the next one does not know yet what was committed then,
+        and the follower comes to it without that."""
+        whole = [
+            (place, state)
+            for place, state in sorted(self._invariants.states().items())
+            if state.leader >= 0 and len(state.isr) >= FEWEST
+        ]
+        if not whole:
+            return
+        place, state = random.choice(whole)
+        leader = self._broker(state.leader)
+        follower = self._broker(random.choice([broker for broker in state.isr if broker != state.leader]))
+        ends = (leader.name, follower.name), (follower.name, leader.name)
+        for each in ends:
+            self._network.cut(*each)
+
+        def dropped() -> bool:
+            now = self._invariants.states().get(place)
+            return now is None or follower.broker not in now.isr
+
+        def heal() -> None:
+            for each in ends:
+                self._network.heal(*each)
+
+        def go() -> None:
+            heal()
+            self._pause(leader, random)
+            self._expire(leader, random)
+
+        self._when(dropped, go, heal, every_s=_AT_ONCE_S)
+
+    def _broker(self, number: int) -> Machine:
+        return next(each for each in self._machines if each.broker == number)
+
+    def _another(self, random: Random, *but: Machine) -> Machine:
+        return random.choice([each for each in self._machines if each not in but])
 
     def _reset(self, machine: Machine, random: Random) -> None:
         self._world.note("reset", machine.name)

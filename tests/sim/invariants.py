@@ -13,6 +13,7 @@ from kafkad.meta.store import Create, NoNode, Operation, Set
 from kafkad.meta.znodes import ControllerEpoch, Topic
 from kafkad.meta.znodes import Partition as PartitionNode
 from kafkad.model import PartitionState
+from kafkad.replica.partition import Partition
 from kafkad.wire.records import ATTRIBUTES, TRANSACTIONAL, crc_matches, iter_batches
 from tests.sim.history import History, Place, Violation
 from tests.sim.machines import Machine
@@ -213,6 +214,24 @@ class Invariants:
                 raise Violation(
                     f"{place}: offset {last} is promised, but the log of broker {broker}, which is in the ISR "
                     f"{state.isr} of leader epoch {state.leader_epoch}, ends at {partition.log.end_offset}"
+                )
+
+    def proposed(self, partition: Partition, isr: Iterable[int]) -> None:
+        """A leader asks the controller for an ISR: each that joins has, as far as the leader knows, what was promised.
+        Soon it may have more."""
+        place = Place(partition.log.topic_id, partition.tp.partition)
+        state, leading = self.states().get(place), partition.leading
+        if state is None or leading is None:
+            return
+        if (state.leader, state.leader_epoch) != (partition.broker_id, partition.leader_epoch):
+            return  # deposed, and will be refused
+        last = self._history.last_promised(place)
+        for broker in sorted(set(isr).difference(leading.isr)):
+            known = leading.followers[broker].end_offset
+            if known <= last and (place, broker) not in self.wounded:
+                self._store.world.troubles.append(
+                    f"{place}: offset {last} is promised, but leader {state.leader} lets broker {broker} join the ISR "
+                    f"in leader epoch {state.leader_epoch}, of which it knows offsets below {known}"
                 )
 
     def replicas(self) -> Iterable[tuple[tuple[Place, int], Any]]:

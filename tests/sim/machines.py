@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from random import Random
 from typing import Any
@@ -51,8 +52,18 @@ class NoThreads(Executor):
 
 
 class Machine:
-    def __init__(self, world: World, network: Network, store: StoreServer, directory: str, broker: int) -> None:
+    def __init__(
+        self,
+        world: World,
+        network: Network,
+        store: StoreServer,
+        directory: str,
+        broker: int,
+        settings: Sequence[str] = (),
+    ) -> None:
+        """`settings` are some more than those of all simulations."""
         self.broker = broker
+        self._settings = (*SETTINGS, *settings)
         self.name = str(broker)
         self.world = world
         self._network = network
@@ -163,7 +174,7 @@ class Machine:
                 f"log.dirs={self.directory}",
                 f"broker.id={self.broker}",
                 f"listeners=PLAINTEXT://{self.name}:9092",
-                *SETTINGS,
+                *self._settings,
             ],
             {},
         )

@@ -27,14 +27,27 @@ from kafkad.replica.leading import Leading
 from kafkad.replica.lost_tails import LostTails
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
+from tests.sim.faults import Focus
 
 Mutation = Callable[[], AbstractContextManager[Any]]
 ALL: dict[str, Mutation] = {}
+FOCUS: dict[str, Focus] = {}
+"""Of those that hardly any run of all faults shows."""
 
 
 def mutation(make: Mutation) -> Mutation:
     ALL[make.__name__] = make
     return make
+
+
+def shown_by(focus: Focus) -> Callable[[Mutation], Mutation]:
+    """A mutation that is looked for in runs with this focus."""
+
+    def note(make: Mutation) -> Mutation:
+        FOCUS[make.__name__] = focus
+        return mutation(make)
+
+    return note
 
 
 # -- the leader's watermark and ISR ------------------------------------------------------------------------------------
@@ -197,7 +210,7 @@ def followers_do_not_note_sequences_of_producers() -> Any:
 # -- epochs ------------------------------------------------------------------------------------------------------------
 
 
-@mutation
+@shown_by(Focus.LATE)
 def a_stale_leader_and_isr_is_taken() -> Any:
     true_apply = ReplicaManager._apply_state
 
@@ -214,7 +227,7 @@ def _brokers_take_any_request() -> Any:
     return patch.object(ReplicaManager, "_refuse", lambda self, controller_epoch, broker_epoch: ErrorCode.NONE)
 
 
-@mutation
+@shown_by(Focus.LATE)
 def alter_partition_ignores_all_epochs() -> Any:
     def current(self: Any, tp: Any, wanted: Any) -> Any:
         state = self._state.entry(tp).state
@@ -313,7 +326,7 @@ def a_broker_that_has_registered_anew_is_taken_for_the_one_before() -> Any:
 # -- disks and brokers that come back ----------------------------------------------------------------------------------
 
 
-@mutation
+@shown_by(Focus.DISKS)
 def a_new_controller_does_not_see_who_has_registered_since() -> Any:
     return patch.object(loading, "returned_members", lambda *what: frozenset())
 
@@ -326,7 +339,7 @@ def a_replica_without_its_tail_leads() -> Any:
     return both(patch.object(LostTails, "may_take", lambda *what: True), patch.object(parts, "leave_isrs", stay))
 
 
-@mutation
+@shown_by(Focus.DISKS)
 def a_log_keeps_what_is_behind_a_lost_end_of_a_file() -> Any:
     return patch.object(Log, "whole_until", property(lambda self: self.end_offset))
 
@@ -334,7 +347,7 @@ def a_log_keeps_what_is_behind_a_lost_end_of_a_file() -> Any:
 # -- what only some schedules show -------------------------------------------------------------------------------------
 
 
-@mutation
+@shown_by(Focus.LATE)
 def followers_join_by_the_watermark_of_the_last_leader() -> Any:
     """Without having come as far as the log was when the epoch began."""
     true_may_join = rules.may_join

@@ -35,9 +35,13 @@ class Host:
 class Stream:
     """One direction of a connection: what is pushed arrives in its order, some time later."""
 
-    def __init__(self, network: Network, source: str, target: str, deliver: Callable[[Any], None]) -> None:
+    def __init__(
+        self, network: Network, source: str, target: str, deliver: Callable[[Any], None], *, asks: bool = False
+    ) -> None:
+        """`asks`: of a connection that the source has opened."""
         self._network = network
         self._ends = source, target
+        self._asks = asks
         self._deliver = deliver
         self._under_way: deque[Any] = deque()
         self._last_s = 0.0
@@ -59,7 +63,7 @@ class Stream:
         self._moving -= 1
         if not self._under_way or self.ended:
             return
-        if self._ends in self._network.cuts:
+        if self._ends in self._network.cuts or (self._asks and self._ends in self._network.stuck):
             self._network.held.setdefault(self._ends, {})[self] = None
             return
         self._deliver(self._under_way.popleft())
@@ -86,6 +90,8 @@ class Network:
     def __init__(self, world: World) -> None:
         self.world = world
         self.cuts: dict[tuple[str, str], None] = {}
+        self.stuck: dict[tuple[str, str], None] = {}
+        """Whose requests to whom wait as over a cut; what they answer each other does not."""
         self.held: dict[tuple[str, str], dict[Stream, None]] = {}
         self._fds = count(_FIRST_FD)
         self._listening: dict[str, ListenSocket] = {}
@@ -109,12 +115,17 @@ class Network:
 
     def heal(self, source: str, target: str) -> None:
         self.cuts.pop((source, target), None)
+        self.stuck.pop((source, target), None)
         for stream in self.held.pop((source, target), {}):
             stream.healed()
 
     def heal_all(self) -> None:
-        for ends in list(self.cuts):
+        for ends in [*self.cuts, *self.stuck]:
             self.heal(*ends)
+
+    def hold_requests(self, source: str, target: str) -> None:
+        """Until the two are healed."""
+        self.stuck[source, target] = None
 
     def gone(self, host: Host) -> None:
         """The process is dead."""
@@ -164,7 +175,7 @@ class Network:
             back.push(None)
             return
         near, far = Socket(self, next(self._fds), client), Socket(self, next(self._fds), listening.host)
-        near.out = Stream(self, client.name, listening.host.name, far.arrived)
+        near.out = Stream(self, client.name, listening.host.name, far.arrived, asks=True)
         far.out = Stream(self, listening.host.name, client.name, near.arrived)
         near.other, far.other = far, near
         listening.arrived(far)

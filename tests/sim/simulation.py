@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
 
+from kafkad.replica.partition import Partition
 from tests.sim.bank import Accounts, BankInvariants, CommittedReader, Mover
-from tests.sim.faults import Faults
+from tests.sim.faults import Faults, Focus
 from tests.sim.history import BANK, LOOSE, History, Violation
 from tests.sim.invariants import Invariants
 from tests.sim.machines import Machine
@@ -21,6 +22,8 @@ from tests.sim.store import StoreServer
 from tests.sim.workload import STEADY, Administrator, Client, Committer, Consumer, Producer
 from tests.sim.world import World
 
+SHORT_SEGMENTS = ("log.segment.bytes=2048",)
+"""So that there are files before the last one that the disk has not taken yet."""
 _CHECK_EVERY = 50
 _LOGS_EVERY = 10_000
 _SERVES_S = 15
@@ -57,7 +60,7 @@ class Report:
 
 
 class Simulation:
-    def __init__(self, seed: int, directory: str, *, transactions: bool = False) -> None:
+    def __init__(self, seed: int, directory: str, *, transactions: bool = False, focus: Focus | None = None) -> None:
         """`transactions`: a bank is part of the load."""
         self.seed = seed
         self.accounts = Accounts() if transactions else None
@@ -66,11 +69,14 @@ class Simulation:
         self.store = StoreServer(self.world, self.network)
         self.history = History()
         brokers = list(range(1, self.world.random.choice((3, 3, 4)) + 1))
-        self.machines = [Machine(self.world, self.network, self.store, directory, broker) for broker in brokers]
+        settings = SHORT_SEGMENTS if focus is Focus.DISKS else ()
+        self.machines = [
+            Machine(self.world, self.network, self.store, directory, broker, settings) for broker in brokers
+        ]
         self.invariants = Invariants(self.history, self.store, self.machines)
         if self.accounts is not None:
             self.invariants.bank = BankInvariants(self.accounts, self.invariants, self.machines)
-        self.faults = Faults(self.world, self.network, self.store, self.machines, self.invariants)
+        self.faults = Faults(self.world, self.network, self.store, self.machines, self.invariants, focus=focus)
         self.clients = self._make_clients(brokers)
 
     def _make_clients(self, brokers: list[int]) -> list[Client]:
@@ -155,13 +161,14 @@ class Simulation:
         )
 
 
-def run(seed: int, steps: int, *, transactions: bool = False) -> Report:
+def run(seed: int, steps: int, *, transactions: bool = False, focus: Focus | None = None) -> Report:
     directory = tempfile.mkdtemp(prefix="kafkad-sim-")
-    simulation = Simulation(seed, directory, transactions=transactions)
+    simulation = Simulation(seed, directory, transactions=transactions, focus=focus)
     try:
         with (
             simulation.world.governed(),
             mock.patch("kafkad.net.client._socket_to", simulation.network.connect),
+            _proposals_are_seen(simulation.invariants),
             _errors_are_troubles(simulation.world, directory),
         ):
             try:
@@ -194,6 +201,19 @@ class _Troubles(logging.Handler):
         if record.exc_info or "internal error" in message:
             why = repr(record.exc_info[1]) if record.exc_info else ""
             self._world.troubles.append(f"{message} {why}")
+
+
+@contextmanager
+def _proposals_are_seen(invariants: Invariants) -> Iterator[None]:
+    true_propose = Partition._propose
+
+    def propose(self: Partition, isr: tuple[int, ...] | None) -> None:
+        if isr is not None:
+            invariants.proposed(self, isr)
+        true_propose(self, isr)
+
+    with mock.patch.object(Partition, "_propose", propose):
+        yield
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from tests.sim.faults import Focus
 from tests.sim.simulation import run
 
 FAST = 5_000
@@ -31,6 +32,16 @@ def test_everything_holds_for_longer(seed: int) -> None:
     assert report.violation is None, "\n".join([*report.trace, str(report)])
     assert report.restarts
     assert report.committed > 50
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("focus", list(Focus))
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_everything_holds_with_faults_that_are_rare(seed: int, focus: Focus) -> None:
+    report = run(seed, 20_000, focus=focus)
+    assert report.violation is None, "\n".join([*report.trace, str(report)])
+    assert report.restarts
 
 
 @pytest.mark.long
