@@ -360,9 +360,14 @@ class Sink(Key, frozen=True):
         ),
     ] = ()
     mode: Annotated[
-        Literal["append", "overwrite", "overwrite_partitions", "error"],
-        Meta(description="What happens to existing data; all but append require mode batch or output complete."),
+        Literal["append", "overwrite", "overwrite_partitions", "upsert", "error"],
+        Meta(
+            description="What happens to existing data. upsert (iceberg): a row replaces the one with the same `keys`. "
+            "Others than append and upsert require mode batch or output complete; of iceberg also overwrite_partitions "
+            "does not."
+        ),
     ] = "append"
+    keys: Annotated[tuple[str, ...], Meta(description="upsert: the columns that identify a row.")] = ()
     compression: Annotated[
         Literal["", "none", "snappy", "gzip", "zstd", "lz4"],
         Meta(description="By default, zstd for parquet and iceberg, and none for json and csv."),

@@ -55,14 +55,14 @@ def _batch(job: Job) -> tuple[str, str]:
     sink = job.sink
     if sink.type in ("console", "none"):
         return _nothing_kept(sink.type)
-    if sink.type in (*FILES, *TABLES):
+    if sink.type in (*FILES, *TABLES) and sink.mode != "upsert":
         if sink.mode == "append":
             return "at least once", "every run adds all its rows; `sink.mode` overwrite would replace them"
         if sink.mode == "error":
             return "exactly once", f"a second run stops because {'files' if sink.type in FILES else 'rows'} exist"
         what = "the partitions it has rows for" if sink.mode == "overwrite_partitions" else "what was there"
         return "exactly once", f"each run replaces {what}"
-    if sink.type == "jdbc" and sink.jdbc is not None and sink.jdbc.mode == "upsert":
+    if sink.mode == "upsert" or (sink.jdbc is not None and sink.jdbc.mode == "upsert"):
         return "exactly once", "a second run replaces rows with equal keys"
     return "at least once", "every run writes all its rows"
 
@@ -80,6 +80,8 @@ def _limits(job: Job) -> list[str]:
         )
     if job.sink.type in FILES and job.sink.compact.after == "run" and is_elsewhere(job.sink.path):
         limits.append("while small files are merged, and after a kill until the next run, readers see rows twice")
+    if job.sink.mode == "overwrite_partitions" and is_streaming(job):
+        limits.append("each batch replaces the partitions it has rows for")
     if job.source.on_data_loss == "continue":
         limits.append("records deleted before they were read are counted and skipped")
     if job.source.isolation == "read_uncommitted":

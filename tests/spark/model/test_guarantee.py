@@ -37,6 +37,16 @@ WATERMARK = "transform.watermark={column: ts, delay: 10 minutes}"
         ([CSV, "sink.mode=overwrite", "run.output=complete"], "exactly once", "each batch replaces all files"),
         ([ICEBERG], "exactly once", "the table's snapshots record which batches it has"),
         ([ICEBERG, BATCH], "at least once", "every run adds all its rows"),
+        (
+            [ICEBERG, BATCH, "sink.mode=upsert", "sink.keys=[id]"],
+            "exactly once",
+            "a second run replaces rows with equal",
+        ),
+        (
+            [ICEBERG, "sink.mode=overwrite_partitions", "sink.partition_by=[day]"],
+            "exactly once",
+            "each batch replaces the partitions it has rows for",
+        ),
         ([ICEBERG, BATCH, "sink.mode=error"], "exactly once", "a second run stops because rows exist"),
         ([JDBC], "exactly once", "in one transaction"),
         ([JDBC, BATCH], "at least once", "every run writes all its rows"),

@@ -11,7 +11,7 @@ from base64 import b64encode
 from typing import Any
 
 from kafkad_etl.driver.sinks.files import sink as files
-from kafkad_etl.driver.sinks.jdbc.sink import last_of_each_key
+from kafkad_etl.driver.sinks.newest import last_of_each_key
 from kafkad_etl.driver.sinks.text_formats import TIMES, column
 from kafkad_etl.driver.sinks.topic import Records, value_columns
 from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Written
@@ -44,8 +44,8 @@ class KeptRows:
         if self._records:
             found = self._of_topic(rows, self._records)
         else:
-            if self._sink.jdbc and self._sink.jdbc.mode == "upsert":
-                rows = last_of_each_key(rows, self._sink.jdbc.keys)
+            if keys := self._sink.keys or (self._sink.jdbc.keys if self._sink.jdbc else ()):
+                rows = last_of_each_key(rows, keys)
             self.schema = rows.schema.json()
             found = [text for (text,) in rows.select(_as_json(rows.columns)).collect()]
         self.rows += found

@@ -23,8 +23,11 @@ _ONLY_FOR = {
     "csv": ("csv",),
     "options": _PATHS,
     "schema_changes": ("iceberg",),
+    "keys": ("iceberg",),
 }
 """Keys of `sink`, and the types they apply to."""
+_BY_BATCH = ("upsert", "overwrite_partitions")
+"""Modes in which each batch of a stream may replace rows of earlier ones."""
 _TEXT_COMPRESSIONS = ("", "none", "snappy", "gzip", "lz4")
 _KNOWN_DATABASES = ("jdbc:postgresql:", "jdbc:sqlite:")
 
@@ -39,7 +42,7 @@ def mistakes(job: Job) -> Iterator[Mistake]:
     if sink.type == "jdbc" and sink.jdbc is not None:
         yield from _jdbc(sink.jdbc)
     if sink.type == "iceberg" and sink.iceberg is not None:
-        yield from _iceberg(sink.iceberg)
+        yield from _iceberg(sink, sink.iceberg)
     yield from _output(job)
 
 
@@ -68,7 +71,13 @@ def _files(job: Job) -> Iterator[Mistake]:
         yield Mistake("sink.compression", f"Spark cannot write {sink.type} with {sink.compression}", ("use gzip",))
     if sink.mode == "overwrite_partitions" and not sink.partition_by:
         yield Mistake("sink.mode", "overwrite_partitions needs `partition_by`")
-    if sink.mode != "append" and is_streaming(job) and (sink.mode, job.run.output) != ("overwrite", "complete"):
+    if sink.mode == "upsert" and sink.type != "iceberg":
+        yield Mistake("sink.mode", f"upsert applies only to type iceberg, not {sink.type}", ("jdbc has its own",))
+    elif (
+        not (sink.mode == "append" or (sink.type == "iceberg" and sink.mode in _BY_BATCH))
+        and is_streaming(job)
+        and (sink.mode, job.run.output) != ("overwrite", "complete")
+    ):
         yield Mistake(
             "sink.mode",
             f"in mode {job.run.mode} every batch would replace the one before",
@@ -76,11 +85,15 @@ def _files(job: Job) -> Iterator[Mistake]:
         )
 
 
-def _iceberg(sink: IcebergSink) -> Iterator[Mistake]:
-    parts = sink.table.split(".")
+def _iceberg(sink: Sink, settings: IcebergSink) -> Iterator[Mistake]:
+    if sink.mode == "upsert" and not sink.keys:
+        yield Mistake("sink", "upsert needs `keys`", ("the columns that identify a row",))
+    if sink.mode != "upsert" and sink.keys:
+        yield Mistake("sink.keys", f"{sink.mode} takes no keys", ("use mode: upsert",))
+    parts = settings.table.split(".")
     if len(parts) < 2 or not all(part and part == part.strip() and "/" not in part for part in parts):
         hint = "its namespace comes first: shop.orders"
-        yield Mistake("sink.iceberg.table", f'"{sink.table}" is not the name of a table', (hint,))
+        yield Mistake("sink.iceberg.table", f'"{settings.table}" is not the name of a table', (hint,))
 
 
 def _topic(job: Job, sink: TopicSink) -> Iterator[Mistake]:
@@ -143,9 +156,11 @@ def _output(job: Job) -> Iterator[Mistake]:
     if not is_streaming(job):
         yield Mistake("run.output", "mode batch writes every group once", ("remove it",))
         return
-    hint = "use a topic sink, or jdbc with mode upsert"
-    if sink.type in _PATHS and (output == "update" or sink.mode != "overwrite"):
+    hint = "use a topic sink, or jdbc or iceberg with mode upsert"
+    if sink.type in _PATHS and sink.mode != "upsert" and (output == "update" or sink.mode != "overwrite"):
         also = " unless `sink.mode` is overwrite" if output == "complete" else ""
-        yield Mistake("run.output", f"a {sink.type} sink cannot replace groups of an earlier batch{also}", (hint,))
+        yield Mistake(
+            "run.output", f"a sink of type {sink.type} cannot replace groups of an earlier batch{also}", (hint,)
+        )
     if sink.type == "jdbc" and sink.jdbc is not None and sink.jdbc.mode == "append":
         yield Mistake("run.output", f"output {output} would add every group again", ("sink.jdbc.mode: upsert",))

@@ -114,6 +114,8 @@ def _wanted_columns(job: Job, result: Columns) -> Iterator[Finding]:
         yield from _lacking(result, name, f"sink.partition_by.{index}")
     if result.complete and {name.lower() for name in result.names} <= {name.lower() for name in sink.partition_by}:
         yield Finding("wrong", "sink.partition_by", "it leaves no columns for the files themselves")
+    for index, name in enumerate(sink.keys):
+        yield from _lacking(result, name, f"sink.keys.{index}")
     if sink.jdbc is not None:
         for index, name in enumerate(sink.jdbc.keys):
             yield from _lacking(result, name, f"sink.jdbc.keys.{index}")

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from kafkad_etl.driver.sinks.jdbc.loads import Database, DatabaseError, Loads
-from kafkad_etl.driver.sinks.jdbc.statements import POSITION, Column, dialect_of, family_of_spark, product
+from kafkad_etl.driver.sinks.jdbc.statements import Column, dialect_of, family_of_spark, product
+from kafkad_etl.driver.sinks.newest import last_of_each_key
 from kafkad_etl.driver.sinks.text_formats import column
 from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Written
 from kafkad_etl.job import JdbcSink as Settings
@@ -187,17 +188,6 @@ def no_driver(settings: Settings, driver: str) -> Failed:
         hints=["set sink.jdbc.driver_jar to the driver's jar"]
         + ([] if driver else ["and sink.jdbc.options: {driver: the.Class}"]),
     )
-
-
-def last_of_each_key(rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
-    """Keeps the last row of each key by offset; all records of a key are in one partition."""
-    if "_offset" not in rows.columns:
-        return rows
-    from pyspark.sql import Window, functions
-
-    newest = [functions.col(name).desc() for name in reversed(POSITION) if name in rows.columns]
-    place = functions.row_number().over(Window.partitionBy(*keys).orderBy(*newest))
-    return rows.withColumn("_place", place).where("_place = 1").drop("_place")
 
 
 def database_message(error: Any, is_database: Callable[[Any], bool]) -> tuple[str, str]:

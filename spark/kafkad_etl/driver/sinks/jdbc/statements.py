@@ -6,12 +6,12 @@ import re
 import zlib
 from typing import NamedTuple
 
+from kafkad_etl.driver.sinks.newest import POSITION
 from kafkad_etl.driver.terms import BatchId
 from kafkad_etl.job import JdbcSink as Settings
 from kafkad_etl.messages import Failed
 
 OFFSETS = "kafkad_etl_offsets"
-POSITION = ("_topic", "_partition", "_offset")
 
 
 class Dialect(NamedTuple):

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from kafkad_etl.driver.source.json_rows import named
 from kafkad_etl.driver.terms import JobFailed
 from kafkad_etl.messages import Failed
 
@@ -57,8 +58,8 @@ def fit(columns: Sequence[tuple[str, str]], table: Sequence[Column], name: str, 
                 f"{source} is {kind}, but {column.name} of table {name} is {column.type}",
                 f"CAST({source} AS {column.type.upper()}) in the SQL",
             )
-        expression = quoted(source) if source else "NULL"
-        selected.append(f"CAST({expression} AS {column.type}) AS {quoted(column.name)}")
+        expression = named(source) if source else "NULL"
+        selected.append(f"CAST({expression} AS {column.type}) AS {named(column.name)}")
     return Fit(tuple(selected), added)
 
 
@@ -75,15 +76,19 @@ def widens(kind: str, into: str) -> bool:
     return False
 
 
-def quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
-
-
 def need_partitions(columns: Sequence[tuple[str, str]], partition_by: Sequence[str]) -> None:
+    _need("sink.partition_by", partition_by, columns)
+
+
+def need_keys(columns: Sequence[tuple[str, str]], keys: Sequence[str]) -> None:
+    _need("sink.keys", keys, columns)
+
+
+def _need(key: str, wanted: Sequence[str], columns: Sequence[tuple[str, str]]) -> None:
     names = [name for name, _ in columns]
-    unknown = [name for name in partition_by if name.lower() not in (each.lower() for each in names)]
+    unknown = [name for name in wanted if name.lower() not in (each.lower() for each in names)]
     if unknown:
-        text = f"sink.partition_by names {unknown[0]}, which the result does not have: {', '.join(names)}"
+        text = f"{key} names {unknown[0]}, which the result does not have: {', '.join(names)}"
         raise JobFailed(Failed(kind="schema", text=text))
 
 

@@ -9,8 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from kafkad_etl.driver.sinks.lake.columns import Column, Fit, fit, need_partitions, quoted
+from kafkad_etl.driver.sinks.lake.columns import Column, Fit, fit, need_keys, need_partitions
 from kafkad_etl.driver.sinks.lake.marks import PROPERTY, Commit, committed, mark_of
+from kafkad_etl.driver.sinks.lake.merging import merge, need_distinct, statement
+from kafkad_etl.driver.sinks.newest import POSITION, last_of_each_key
+from kafkad_etl.driver.source.json_rows import named
 from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Written
 from kafkad_etl.job import IcebergSink as Settings
 from kafkad_etl.job import Sink
@@ -18,6 +21,7 @@ from kafkad_etl.messages import Failed, Plan
 
 CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 MB = 1 << 20
+VIEW = "kafkad_etl_batch"
 
 
 def session_settings(sink: Sink) -> dict[str, str]:
@@ -36,7 +40,7 @@ class IcebergSink:
         self._plan = plan
         self._settings = plan.job.sink
         self._name = settings.table
-        self._sql = ".".join(map(quoted, (settings.catalog.name, *settings.table.split("."))))
+        self._sql = ".".join(map(named, (settings.catalog.name, *settings.table.split("."))))
         self._fit: Fit | None = None
 
     def prepare(self, columns: list[tuple[str, str]]) -> None:
@@ -45,6 +49,9 @@ class IcebergSink:
         except Exception as error:
             raise JobFailed(_no_iceberg()) from error
         need_partitions(columns, self._settings.partition_by)
+        need_keys(columns, self._settings.keys)
+        if self._settings.mode == "upsert":
+            columns = self._without_position(columns)
         if not self._spark.catalog.tableExists(self._sql):
             self._create(columns)
         elif self._settings.mode == "error" and self._table().currentSnapshot() is not None:
@@ -52,7 +59,7 @@ class IcebergSink:
         self._need_same_partitions()
         found = fit(columns, self._columns(), self._name, adds=self._settings.schema_changes == "add_columns")
         if found.added:
-            new = ", ".join(f"{quoted(column.name)} {column.type}" for column in found.added)
+            new = ", ".join(f"{named(column.name)} {column.type}" for column in found.added)
             self._spark.sql(f"ALTER TABLE {self._sql} ADD COLUMNS ({new})")
         self._fit = found
 
@@ -65,9 +72,13 @@ class IcebergSink:
     def write(self, rows: DataFrame, batch: BatchId) -> Written:
         assert self._fit is not None
         mark = mark_of(self._plan.job.name, batch)
-        self._commit(rows.selectExpr(*self._fit.selected), mark)
+        if self._settings.mode == "upsert":
+            count = self._merge(rows, batch, mark)
+        else:
+            self._commit(rows.selectExpr(*self._fit.selected), mark)
+            count = None
         found = next((commit for commit in self._history() if commit.mark == mark), Commit(0))
-        return Written(found.rows, found.files, found.bytes)
+        return Written(found.rows if count is None else count, found.files, found.bytes)
 
     def _commit(self, rows: DataFrame, mark: str) -> None:
         from pyspark.sql import functions as f
@@ -85,9 +96,28 @@ class IcebergSink:
         else:
             writer.append()
 
+    def _merge(self, rows: DataFrame, batch: BatchId, mark: str) -> int:
+        """Merges the batch, which is computed once and kept meanwhile. Returns the number of its keys."""
+        assert self._fit is not None
+        keys = self._settings.keys
+        out = last_of_each_key(rows, keys).selectExpr(*self._fit.selected).persist()
+        try:
+            count = int(out.count())
+            if "_offset" not in rows.columns:
+                need_distinct(out, keys, batch.number)
+            out.createOrReplaceTempView(VIEW)
+            merge(self._spark, out.sparkSession, statement(self._sql, VIEW, keys), {PROPERTY: mark})
+        finally:
+            out.unpersist()
+        return count
+
+    def _without_position(self, columns: list[tuple[str, str]]) -> list[tuple[str, str]]:
+        there = [column.name for column in self._columns()] if self._spark.catalog.tableExists(self._sql) else []
+        return [(name, kind) for name, kind in columns if name not in POSITION or name in there]
+
     def _create(self, columns: list[tuple[str, str]]) -> None:
-        listed = ", ".join(f"{quoted(name)} {kind}" for name, kind in columns)
-        by = ", ".join(map(quoted, self._settings.partition_by))
+        listed = ", ".join(f"{named(name)} {kind}" for name, kind in columns)
+        by = ", ".join(map(named, self._settings.partition_by))
         partitioned = f" PARTITIONED BY ({by})" if by else ""
         *namespace, _ = self._sql.split(".")
         self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {'.'.join(namespace)}")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkad_etl.driver.sinks.lake.columns import Column, fit, need_partitions, widens
+from kafkad_etl.driver.sinks.lake.columns import Column, fit, need_keys, need_partitions, widens
 from kafkad_etl.driver.terms import JobFailed
 
 TABLE = (Column("id", "bigint", nullable=False), Column("Name", "string"), Column("amount", "decimal(12,2)"))
@@ -69,3 +69,5 @@ def test_partitions_are_columns_of_the_result() -> None:
     need_partitions([("Day", "date")], ["day"])
     with pytest.raises(JobFailed, match=r"sink.partition_by names hour, which the result does not have: Day"):
         need_partitions([("Day", "date")], ["hour"])
+    with pytest.raises(JobFailed, match=r"sink.keys names nr, which the result does not have: Day"):
+        need_keys([("Day", "date")], ["day", "nr"])

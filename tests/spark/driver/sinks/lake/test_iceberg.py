@@ -88,6 +88,31 @@ def test_new_columns_stop_the_job_or_become_the_tables(lake: Lake) -> None:
         lake.write("SELECT '12' AS id", 3)
 
 
+def test_an_upsert_keeps_the_newest_row_of_each_key_and_is_done_once(lake: Lake) -> None:
+    sql = "SELECT id % 4 AS id, concat('n', id) AS name, '0' AS day, id AS _offset FROM range(6)"
+    settings = {"mode": "upsert", "keys": ["id"]}
+    assert lake.write(sql, 0, **settings).rows == 4
+    newer = "SELECT id + 3 AS id, 'newer' AS name, '0' AS day FROM range(2)"
+    assert lake.write(newer, 1, **settings).rows == 2
+    lake.sql("UPDATE TABLE_ SET name = 'theirs' WHERE id = 4")
+    lake.write(newer, 1, **settings)
+    found = {row["id"]: row["name"] for row in rows_in(lake.path / "shop/orders")}
+    assert found == {0: "n4", 1: "n5", 2: "n2", 3: "newer", 4: "theirs"}
+    assert len(lake.ids()) == 5
+    with pytest.raises(JobFailed, match=r"a key occurs more than once in batch 2 \(id=1: 3 rows\)"):
+        lake.write("SELECT 1L AS id, 'x' AS name FROM range(3)", 2, **settings)
+    with pytest.raises(JobFailed, match=r"sink.keys names nr, which the result does not have: id"):
+        lake.write("SELECT 1L AS id", 2, mode="upsert", keys=["nr"])
+
+
+def test_each_batch_may_replace_partitions(lake: Lake) -> None:
+    settings = {"mode": "overwrite_partitions", "partition_by": ["day"]}
+    lake.write(TEN, 0, **settings)
+    assert lake.write("SELECT 20L AS id, '0' AS day", 1, **settings).rows == 1
+    assert lake.write("SELECT 20L AS id, '0' AS day", 1, **settings).rows == 1
+    assert lake.ids() == [1, 3, 5, 7, 9, 20]
+
+
 def test_mode_batch_replaces(lake: Lake) -> None:
     for mode, sql, left in (
         ("append", TEN, [*range(10)]),
