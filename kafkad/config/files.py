@@ -24,6 +24,8 @@ class Entry(NamedTuple):
     name: str
     text: str | None
     where: str
+    folded: bool = False
+    """True if it goes on in the next line only because that is indented, in YAML."""
 
 
 def is_properties(path: str, content: str) -> bool:
@@ -118,7 +120,7 @@ class _YamlFlattener:
             if isinstance(value, self._yaml.MappingNode):
                 entries += self.mapping(value, f"{name}.")
             else:
-                entries.append(Entry(name, self._text(name, value), self._where(key)))
+                entries.append(Entry(name, self._text(name, value), self._where(key), self._folded(value)))
         return entries
 
     def _text(self, name: str, node: yaml.Node) -> str | None:
@@ -134,6 +136,12 @@ class _YamlFlattener:
         if kind == "int":
             return str(node.value).replace("_", "")
         return str(node.value)
+
+    def _folded(self, node: yaml.Node) -> bool:
+        if isinstance(node, self._yaml.SequenceNode):
+            return any(map(self._folded, node.value))
+        plain = isinstance(node, self._yaml.ScalarNode) and not node.style
+        return plain and bool(node.start_mark.line != node.end_mark.line)
 
     def _where(self, node: yaml.Node) -> str:
         return f"{self._path}:{node.start_mark.line + 1}"

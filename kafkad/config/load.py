@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 
 from kafkad.config.checks import contradictions
@@ -66,6 +67,10 @@ def load(config_file: str | None, overrides: Sequence[str], environ: Mapping[str
     if problems:
         raise ConfigError(*problems)
     return config
+
+
+_REFERENCE = re.compile(r"\$\{[^}]*\}")
+_NAME = re.compile(r"[a-z]{1,20}|[A-Za-z][\w-]{0,40}(\.[\w-]{1,40})+", re.ASCII)
 
 
 def _read(path: str) -> str:
@@ -146,6 +151,8 @@ class _Loader:
         self._forget(entry.name)
         if setting is None:
             self._unknown(entry)
+        elif (swallowed := _swallowed(entry, setting)) is not None:
+            self._problems[entry.name] = f"{entry.where}: {entry.name} has swallowed {swallowed}"
         elif entry.text or (entry.text is not None and entry.name.endswith(_MAY_BE_EMPTY)):
             self._set(entry, setting, entry.text)
 
@@ -155,11 +162,15 @@ class _Loader:
             kept.pop(name, None)
 
     def _unknown(self, entry: Entry) -> None:
+        nearest = _nearest(entry.name)
+        looks_like_one = bool(nearest) or _NAME.fullmatch(entry.name) is not None
+        shown = entry.name if looks_like_one else "what stands there"  # it may be a part of a key
         if self.from_kafka:
-            self._warnings[entry.name] = f"{entry.where}: {entry.name} is unknown and ignored"
-            self.unknown.append(entry.name)
+            self._warnings[entry.name] = f"{entry.where}: {shown} is unknown and ignored"
+            if looks_like_one:
+                self.unknown.append(entry.name)
         else:
-            self._problems[entry.name] = f"{entry.where}: {entry.name} is not a setting{_nearest(entry.name)}"
+            self._problems[entry.name] = f"{entry.where}: {shown} is not a setting{nearest}"
 
     def _set(self, entry: Entry, setting: Setting, text: str) -> None:
         try:
@@ -187,6 +198,22 @@ class _Loader:
         other = "node.id" if entry.name == "broker.id" else "broker.id"
         if self.values.setdefault(other, self.values[entry.name]) != self.values[entry.name]:
             self._problems[entry.name] = f"{entry.where}: broker.id and node.id differ; set one of them"
+
+
+def _swallowed(entry: Entry, setting: Setting) -> str | None:
+    """What has become a part of a value by an accident. It may be a secret, and values that are wrong are shown."""
+    if _is_secret(setting) or entry.text is None:
+        return None
+    if entry.folded:
+        return "the next line: begin that one where names begin, or put the value in quotes if all of it is meant"
+    text = _REFERENCE.sub("", entry.text)
+    other = next((name for name, each in BROKER_SETTINGS.items() if name in text and _is_secret(each)), None)
+    return None if other is None else f"{other}, which has to begin a line of its own"
+
+
+def _is_secret(setting: Setting) -> bool:
+    """Others that are not shown to clients are no secrets of this file."""
+    return setting.sensitive and not setting.hidden
 
 
 def _is_provider(entry: Entry) -> bool:
