@@ -164,7 +164,8 @@ class TransactionMachine:
     def apply(self, record: Record, producer_id: int = -1) -> None:
         if isinstance(record, Transaction):
             self.transactions[record.id] = record
-            self.damaged.pop(record.id, None)
+            if self.damaged:
+                self.damaged.pop(record.id, None)
         else:
             self.transactions.pop(record.id, None)
             self.damaged.pop(record.id, None)

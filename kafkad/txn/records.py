@@ -42,9 +42,12 @@ _TIMES = struct.Struct(">qq")
 _TAG_OF_ID, _TAG_OF_VERSION = struct.Struct(">BBq"), struct.Struct(">BBh")
 """The number of a tag, the size of its value, the value."""
 _PREVIOUS_ID, _NEXT_ID, _CLIENT_VERSION = 0, 1, 2
-_USUAL_TAGS = struct.Struct(">3sq2sh")
-"""Two tags: the previous producer id and the client's transaction version."""
+_AT_REST = struct.Struct(">hqhibBqq3sq")
+"""All of a value of version 1 without partitions, up to its first tag, the previous producer id."""
+_ONE_TAG, _TWO_TAGS, _TAG_OF_CLIENT = b"\1\0\x08", b"\2\0\x08", b"\2\2"
+_CLIENT_TAG = struct.Struct(">2sh")
 _NO_TAGS = NONE, NONE, 0
+_STATES = {state.value: state for state in State}
 _READERS = (
     (get_count, get_nullable_string, array_reader("i", compact=False)),
     (get_compact_count, get_nullable_compact_string, array_reader("i", compact=True)),
@@ -172,17 +175,48 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]
 
 def _transaction(name: str, value: bytes) -> Transaction:
     """HOT while a partition is loaded."""
+    found = _at_rest(name, value)
+    if found is not None:
+        return found
     version, producer_id, epoch, timeout_ms, state = _VALUE_START.unpack_from(value)
     if not 0 <= version <= _LAST_VERSION:
         raise MalformedError(f"a value of version {version}; this broker knows 0 to {_LAST_VERSION}")
     at = _VALUE_START.size
-    if version and value[at] <= 1:  # null, or none: as of all that are at rest
-        partitions, at = NO_PARTITIONS, at + 1
-    else:
-        partitions, at = _read_partitions(value, at, version)
+    partitions, at = _read_partitions(value, at, version)
     updated_ms, started_ms = _TIMES.unpack_from(value, at)
     tags = _read_tags(value, at + _TIMES.size) if version else _NO_TAGS
     return Transaction(name, producer_id, epoch, timeout_ms, State(state), partitions, updated_ms, started_ms, *tags)
+
+
+def _at_rest(name: str, value: bytes) -> Transaction | None:
+    """HOT while a partition is loaded: a value as most are in the end, of version 1, without partitions, and with the
+    tags that Kafka writes; None for any other."""
+    more = len(value) - _AT_REST.size
+    if more and more != _CLIENT_TAG.size:
+        return None
+    version, pid, epoch, timeout_ms, state, topics, updated_ms, started_ms, tags, previous = _AT_REST.unpack_from(value)
+    if version != 1 or topics > 1 or state not in _STATES:
+        return None
+    client_version = 0
+    if more:
+        between, client_version = _CLIENT_TAG.unpack_from(value, _AT_REST.size)
+        if tags != _TWO_TAGS or between != _TAG_OF_CLIENT:
+            return None
+    elif tags != _ONE_TAG:
+        return None
+    return Transaction(
+        name,
+        pid,
+        epoch,
+        timeout_ms,
+        _STATES[state],
+        NO_PARTITIONS,
+        updated_ms,
+        started_ms,
+        previous,
+        NONE,
+        client_version,
+    )
 
 
 def _read_partitions(value: bytes, at: int, version: int) -> tuple[frozenset[TopicPartition], int]:
@@ -201,11 +235,7 @@ def _read_partitions(value: bytes, at: int, version: int) -> tuple[frozenset[Top
 
 
 def _read_tags(value: bytes, at: int) -> Sequence[int]:
-    """HOT. The previous producer id, the next one, and the client's transaction version; others are passed over."""
-    if len(value) - at == _USUAL_TAGS.size:
-        start, previous_id, between, client_version = _USUAL_TAGS.unpack_from(value, at)
-        if start == b"\2\0\x08" and between == b"\2\2":
-            return previous_id, NONE, client_version
+    """The previous producer id, the next one, and the client's transaction version; others are passed over."""
     found = list(_NO_TAGS)
     count, at = get_tag_count(value, at)
     for _ in range(count):
