@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import json
 import re
-import ssl
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
+from ssl import SSLContext, SSLError
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -25,7 +24,7 @@ class Stored(NamedTuple):
 
 
 class FakeRegistry(ThreadingHTTPServer):
-    def __init__(self, tls: tuple[Path, Path] | None = None) -> None:
+    def __init__(self, tls: SSLContext | None = None) -> None:
         super().__init__(("127.0.0.1", 0), Answering)
         self.subjects: dict[str, list[Stored]] = {}
         self.login = ""
@@ -33,12 +32,9 @@ class FakeRegistry(ThreadingHTTPServer):
         self.status = 0
         """A status that every request is answered with; 0: none."""
         self.asked: list[str] = []
-        self._scheme = "http"
+        self._scheme = "https" if tls else "http"
         if tls:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.load_cert_chain(*tls)
-            self.socket = context.wrap_socket(self.socket, server_side=True)
-            self._scheme = "https"
+            self.socket = tls.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
 
     @property
     def url(self) -> str:
@@ -94,6 +90,10 @@ class Answering(BaseHTTPRequestHandler):
         return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
 
     def log_message(self, *arguments: object) -> None: ...
+
+    def handle(self) -> None:
+        with suppress(SSLError):  # a client that does not trust this server, or is not trusted, has been told
+            super().handle()
 
 
 def _shown(subject: str, version: int, stored: Stored) -> tuple[int, Any]:
@@ -157,7 +157,7 @@ ROUTES = (
 
 
 @contextmanager
-def running(tls: tuple[Path, Path] | None = None) -> Iterator[FakeRegistry]:
+def running(tls: SSLContext | None = None) -> Iterator[FakeRegistry]:
     with FakeRegistry(tls) as registry:
         thread = threading.Thread(target=registry.serve_forever, args=(0.01,))
         thread.start()

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
@@ -66,7 +67,8 @@ class SchemaRegistry:
 
     def versions(self, subject: str) -> list[int]:
         """Numbers of all versions, oldest first."""
-        return sorted(map(int, self._ask("GET", f"/subjects/{_named(subject)}/versions") or ()))
+        with self._understanding():
+            return sorted(map(int, self._ask("GET", f"/subjects/{_named(subject)}/versions") or ()))
 
     def by_id(self, number: int) -> Registered | None:
         found = self._ask("GET", f"/schemas/ids/{number}")
@@ -89,15 +91,25 @@ class SchemaRegistry:
         answer = self._ask("POST", f"/subjects/{_named(subject)}/versions", _body(kind, text))
         if answer is None:
             raise RegistryError(f"the schema registry {self.url} has no way to register schemas (404)")
-        return int(answer["id"])
+        with self._understanding():
+            return int(answer["id"])
+
+    @contextmanager
+    def _understanding(self) -> Iterator[None]:
+        """Turns answers of another shape, as of another server, into errors."""
+        try:
+            yield
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise RegistryError(f"{self.url} does not answer like a schema registry") from error
 
     def _registered(self, answer: Any) -> Registered | None:
         if not answer:
             return None
         references: dict[str, str] = {}
-        self._follow(answer, references)
-        kind, version = str(answer.get("schemaType") or "AVRO"), int(answer.get("version") or 0)
-        return Registered(int(answer["id"]), str(answer["schema"]), kind, references, version)
+        with self._understanding():
+            self._follow(answer, references)
+            kind, version = str(answer.get("schemaType") or "AVRO"), int(answer.get("version") or 0)
+            return Registered(int(answer["id"]), str(answer["schema"]), kind, references, version)
 
     def _follow(self, answer: Any, found: dict[str, str]) -> None:
         for reference in answer.get("references") or ():
@@ -131,9 +143,8 @@ class SchemaRegistry:
             raise self._refused(error) from error
         except (OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", error)
-            raise RegistryError(
-                f"the schema registry {self.url} is not responding: {reason}", retriable=True
-            ) from error
+            text = f"the schema registry {self.url} is not responding: {reason}"
+            raise RegistryError(text, retriable="CERTIFICATE_VERIFY_FAILED" not in str(reason)) from error
 
     def _refused(self, error: Any) -> RegistryError:
         said = _message(error.read())

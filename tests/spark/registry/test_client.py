@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import base64
+import ssl
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from kafkad_etl.job import Registry
 from kafkad_etl.registry.client import Incompatible, RegistryError, SchemaRegistry
-from tests.spark.schema_registry import FakeRegistry, running
+from tests.certificates import Authority, server_context
+from tests.spark.schema_registry import Answering, FakeRegistry, running
 
 ORDER = {"type": "record", "name": "order", "fields": [{"name": "id", "type": "long"}]}
 MORE = ORDER | {"fields": [*ORDER["fields"], {"name": "n", "type": "int", "default": 0}]}
@@ -92,6 +95,36 @@ def test_a_registry_that_is_away_may_come_back() -> None:
     with pytest.raises(RegistryError, match=r"http://127\.0\.0\.1:1 is not responding: .*refused") as away:
         SchemaRegistry(Registry(url="http://127.0.0.1:1")).latest("s")
     assert away.value.retriable
+
+
+def test_another_server_is_no_registry(fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Answering, "_answered", lambda self, body: (200, {"hello": "world"}))
+    registry = client(fake)
+    for call in (
+        lambda: registry.versions("s"),
+        lambda: registry.latest("s"),
+        lambda: registry.register("s", "AVRO", ""),
+    ):
+        with pytest.raises(RegistryError, match="does not answer like a schema registry"):
+            call()
+
+
+def test_tls_is_by_the_given_authority_and_with_the_clients_certificate(tmp_path: Path) -> None:
+    authority = Authority()
+    ca, mine = str(authority.write(tmp_path / "ca.pem")), authority.issue("client")
+    cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    cert.write_text(mine.certificate_pem)
+    key.write_text(mine.key_pem())
+    context = server_context(authority.issue(), tmp_path, verify_mode=ssl.CERT_REQUIRED)
+    context.load_verify_locations(ca)
+    with running(context) as fake:
+        fake.add("s", ORDER)
+        assert client(fake, ca=ca, cert=str(cert), key=str(key)).versions("s") == [1]
+        with pytest.raises(RegistryError, match="certificate verify failed") as strange:
+            client(fake, cert=str(cert), key=str(key)).versions("s")
+        assert not strange.value.retriable
+        with pytest.raises(RegistryError, match="is not responding"):
+            client(fake, ca=ca).versions("s")
 
 
 def test_a_certificate_that_cannot_be_read_is_named() -> None:
