@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from kafkad_etl.driver.tasks.cases import run_cases
 from kafkad_etl.messages import Case, CaseResult, SampleBatch
 from kafkad_etl.model.cases import Batch, CaseBlock, CaseSource, Record, samples
 from tests.spark.driver.rows import IN_PROCESS, Front, plan_of
 
-pytestmark = IN_PROCESS
+pytestmark = [*IN_PROCESS, pytest.mark.long]  # the cases of shipped jobs are what CI runs
 
 LOOKUP = {"names": {"format": "parquet", "path": "/nowhere", "schema": "id BIGINT, name STRING"}}
 FILES = {"files": {"format": "csv", "path": "/nowhere", "schema": "id BIGINT, name STRING"}}
