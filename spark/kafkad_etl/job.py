@@ -342,8 +342,8 @@ class Sink(Key, frozen=True):
     type: Annotated[
         Literal["parquet", "json", "csv", "topic", "jdbc", "console", "delta", "iceberg", "none"],
         Meta(
-            description="none: rows are only counted. iceberg needs `kctl etl jars fetch --with iceberg` once; delta "
-            "needs its jars in `spark.jars`."
+            description="none: rows are only counted. iceberg and delta need `kctl etl jars fetch --with iceberg`, or "
+            "delta, once."
         ),
     ]
     path: Annotated[

@@ -1,4 +1,4 @@
-"""Sink `delta`: a Delta Lake table, whose jars the user supplies.
+"""Sink `delta`: a Delta Lake table in a directory.
 
 Exactly once: each commit carries the job's name, the checkpoint's id and the batch number, and Delta skips one it
 already has. Mode batch has no such number: every run is a new one.
@@ -77,7 +77,7 @@ def _no_delta(version: str) -> Failed:
         kind="environment",
         text="sink.type is delta, but Delta Lake's jars are missing",
         hints=[
-            f"spark.jars: [delta-spark_2.13-….jar, delta-storage-….jar] of the release for Spark {version}",
-            "or spark.conf: {spark.jars.packages: io.delta:delta-spark_2.13:…}",
+            "kctl etl jars fetch --with delta",
+            f"or spark.conf: {{spark.jars.packages: …}} of the release for Spark {version}, which replaces our jars",
         ],
     )
