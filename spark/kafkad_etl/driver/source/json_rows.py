@@ -47,35 +47,54 @@ class Columns(NamedTuple):
     """The JSON text."""
     parsed: str
     """The result of from_json with the schema."""
-    fields: str
-    """The text wrapped in an array and parsed as maps of text, which reveals trailing text."""
+    keys: str
+    """The names of the text's fields, only in strict mode; NULL if it does not begin with an object."""
 
 
-def whole(text: str) -> str:
+def _is_not_one_value(text: str) -> str:
+    """SQL for texts with more than one value. Where the first brace that closes is the last byte, an object ends there;
+    else the text is read once more, in an array."""
+    up_to_brace = f"octet_length(substring_index({text}, '}}', 1))"
+    return f"{up_to_brace} <> octet_length({text}) - 1 AND coalesce(json_array_length({_whole(text)}), 0) <> 1"
+
+
+def _whole(text: str) -> str:
     return f"concat('[', {text}, ']')"
 
 
-FIELDS = "ARRAY<MAP<STRING, STRING>>"
+def keys_of(text: str) -> str:
+    return f"json_object_keys({text})"
 
 
 def is_broken(columns: Columns, schema: Type, strict: bool) -> str:
-    """A condition that is never NULL. The column `fields` exists only in strict mode."""
-    text, parsed, _ = columns
+    """A condition that is never NULL. Texts are not read again where something cheaper says that nothing is wrong."""
+    text, parsed, keys = columns
     tests = [f"{text} IS NULL", f"{parsed}._corrupt IS NOT NULL"]
     tests += [f"{parsed}.{path} IS NULL" for path in required(schema)]
+    tests.append(_is_not_one_value(text))
     if strict:
-        fields, variant = f"get({columns.fields}, 0)", f"try_parse_json({text})"
-        tests.insert(1, f"coalesce(size({columns.fields}), 0) <> 1 OR {fields} IS NULL")
-        tests.append(f"size(array_except(map_keys({fields}), {_names(schema)})) > 0")
-        tests += [f"contains({fields}[{quoted(name)}], ',')" for name in _decimals(schema)]
+        variant = f"try_parse_json({text})"
+        tests.insert(1, f"{keys} IS NULL")
+        tests.append(f"{keys} <> {_names(schema)} AND size(array_except({keys}, {_names(schema)})) > 0")
+        tests += _commas(text, keys, schema)
         tests += [
             f"coalesce(size({_unknown(_member(variant, f['name']), f['type'], f['name'])}), 0) > 0"
             for f in schema["fields"]
             if _has_struct(f["type"])
         ]
-    else:
-        tests.insert(1, f"coalesce(json_array_length({whole(text)}), 0) <> 1")
     return " OR ".join(f"coalesce({test}, false)" for test in tests)
+
+
+def _commas(text: str, keys: str, schema: Type) -> list[str]:
+    """SQL for decimals with a comma. The text can only have one if there are more commas than those between fields, or
+    escapes."""
+    decimals = [named(name) for name in _decimals(schema)]
+    if not decimals:
+        return []
+    texts = f"from_json({text}, {quoted(', '.join(f'{name} STRING' for name in decimals))})"
+    found = " OR ".join(f"coalesce(contains({texts}.{name}, ','), false)" for name in decimals)
+    commas = f"octet_length({text}) - octet_length(replace({text}, ',', ''))"
+    return [f"({commas} >= size({keys}) OR contains({text}, '\\\\')) AND ({found})"]
 
 
 def required(schema: Type) -> list[str]:
@@ -88,7 +107,7 @@ def reason(columns: Columns, schema: Type, strict: bool) -> str:
     text, parsed, _ = columns
     cases = [
         (f"{text} IS NULL", "''", "'it is null'"),
-        (f"coalesce(json_array_length({whole(text)}), 0) <> 1", "''", "'it is not one JSON object'"),
+        (f"coalesce(json_array_length({_whole(text)}), 0) <> 1", "''", "'it is not one JSON object'"),
         (f"substring(ltrim({text}), 1, 1) <> '{{'", "''", "'it is not a JSON object'"),
     ]
     for field in schema["fields"]:

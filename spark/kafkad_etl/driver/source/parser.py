@@ -67,7 +67,7 @@ class Part:
         schemas = self.schemas
         strict = self._block.mode == "strict" and schemas is None  # writers with other schemas have other fields
         source = f.col(self.name) if schemas is None else f.expr(framing.payload(self.name))
-        text, struct, fields = at = json_rows.Columns(*(f"_{self.name}_{each}" for each in json_rows.Columns._fields))
+        text, struct, keys = at = json_rows.Columns(*(f"_{self.name}_{each}" for each in json_rows.Columns._fields))
         options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"}
         columns = with_corrupt(self.schema)
 
@@ -75,7 +75,7 @@ class Part:
             frame = frame.withColumn(text, source.cast("string"))
             frame = frame.withColumn(struct, f.from_json(text, columns, options))
             if strict:
-                frame = frame.withColumn(fields, f.from_json(f.expr(json_rows.whole(text)), json_rows.FIELDS))
+                frame = frame.withColumn(keys, f.expr(json_rows.keys_of(text)))
             return frame
 
         broken, reason = json_rows.is_broken(at, self.schema, strict), json_rows.reason(at, self.schema, strict)

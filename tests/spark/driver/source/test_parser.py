@@ -43,6 +43,9 @@ BAD_JSON = [
     (b'{"id": 1} x', "", "it is not one JSON object"),
     (b'{"id": 1}{"id": 2}', "", "it is not one JSON object"),
     (b'{"id": 1}, {"id": 2}', "", "it is not one JSON object"),
+    (b'{"id": 1} }', "", "it is not one JSON object"),
+    (b'{"id": 1, "address": {"city": "}"}}}', "", "it is not one JSON object"),
+    (b'{"zz": "\xf0"} x}', "", "it is not one JSON object"),
     (b'{"id": 1', "", "it is not one JSON object"),
     (b"", "", "it is not one JSON object"),
     (b"nonsense", "", "it is not one JSON object"),
@@ -55,6 +58,8 @@ BAD_JSON = [
 UNKNOWN = [
     (b'{"id": 1, "zz": 0}', "zz"),
     (b'{"ID": 1, "id": 1}', "ID"),
+    (b'{"zz": "}", "id": 1}', "zz"),
+    (b'{"id": 1, "zz": null}', "zz"),
     (b'{"id": 1, "address": {"city": "x", "street": "y"}}', "address.street"),
     (b'{"id": 1, "items": [{"n": 1}, {"n": 2, "m": 3}]}', "items[].m"),
     (b'{"id": 1, "items": [{"n": 1, "tags": {"a": {"u": 3}}}]}', "items[].tags[].u"),
@@ -97,8 +102,9 @@ def test_unknown_fields_are_errors_in_strict_mode_alone_however_deep(spark: Any)
 
 def test_a_decimal_comma_is_not_taken_for_nothing(spark: Any) -> None:
     plan = plan_of({"value": {"format": "json", "schema": "amount DECIMAL(12,2)"}})
-    (row,) = _parsed(spark, plan, b'{"amount": "12,5"}')
-    assert _bad(row) == ("amount", "a decimal must not contain a comma")
+    commas = [b'{"amount": "12,5"}', b'{"amount": "12\\u002c5"}', b'{"amount":"12,5" }']
+    for row in _parsed(spark, plan, *commas):
+        assert _bad(row) == ("amount", "a decimal must not contain a comma")
 
 
 def test_names_of_columns_may_be_anything(spark: Any) -> None:
