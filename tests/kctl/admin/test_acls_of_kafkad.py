@@ -26,11 +26,12 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkadProcess]
 
 
 def test_acls_are_added_listed_checked_and_removed(kctl: Kctl, guarded: KafkadProcess) -> None:
+    run = partial(kctl, "-b", guarded.bootstrap)
+
     def listed() -> list[tuple[str, ...]]:
-        rows = json.loads(kctl("-b", guarded.bootstrap, "acls", "list", "-o", "json").out)["items"]
+        rows = json.loads(run("acls", "list", "--principal", "alice", "-o", "json").out)["items"]
         return [(row["permission"], row["principal"], row["operation"], row["name"], row["pattern"]) for row in rows]
 
-    run = partial(kctl, "-b", guarded.bootstrap)
     assert run("acls", "add", "--allow", "alice", "--topic", "orders", "--operation", "Read").code == Exit.DONE
     prefixed = ("--topic", "ord", "--prefixed", "--operation", "Write")
     assert run("acls", "add", "--deny", "alice", *prefixed).code == Exit.DONE

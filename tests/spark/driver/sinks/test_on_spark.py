@@ -270,7 +270,8 @@ def test_records_have_every_column_and_say_where_they_come_from(
     shapes["sunk-text"] = rows.selectExpr("if(id = 1, NULL, concat('v', id)) AS value", "_offset")
     for topic, settings in topics.items():
         assert on_broker("topics", "create", topic, "--partitions", 3, "--yes").code == 0
-        plan = bench.plan(type="topic", topic={"topic": topic, **settings}, client=client, schema=Schema("avro", AVRO))
+        schema = Schema("avro", AVRO) if settings.get("format") == "avro" else None
+        plan = bench.plan(type="topic", topic={"topic": topic, **settings}, client=client, schema=schema)
         assert bench.write(plan, shapes[topic]) == Written(3)
     read = bench.spark.read.format("kafka").options(**{"kafka.bootstrap.servers": broker.bootstrap})
 
