@@ -41,7 +41,7 @@ def plan_of(blocks: dict[str, Any], *, mode: Mode = "batch", schema: Schema | No
     """`blocks` of the job file, beside those that every file has."""
     file = {"version": 1, "name": "a", "source": {"topics": ["orders"]}, "sink": {"type": "none"}} | blocks
     job = msgspec.convert(file, Job)
-    reading = Reading(
+    orders = Reading(
         client={}, how="subscribe", what="orders", start={"orders": {0: 0}}, end={}, fail_on_data_loss=True
     )
 
@@ -52,7 +52,7 @@ def plan_of(blocks: dict[str, Any], *, mode: Mode = "batch", schema: Schema | No
         task="run",
         job=job,
         mode=mode,
-        reading=reading,
+        reading=None if job.source.files else orders,
         value_schema=schema or declared(job.value),
         key_schema=declared(job.key),
     )
