@@ -370,6 +370,8 @@ class ClientConnection:
         except BlockingIOError:
             if not self._transport.flush():
                 self._loop.add_writer(self._fd, self._on_writable)
+            elif self._transport.pending:
+                self._loop.call_soon(self._on_readable)
         except MalformedError as error:
             self.close(f"does not follow the protocol: {error}")
         except OSError as error:

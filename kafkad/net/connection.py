@@ -204,7 +204,8 @@ class Connection:
                 view, have = listener.shared, 0
                 got = self._transport.recv_into(view)
         except BlockingIOError:
-            self._send_own()
+            if self._send_own() and self._transport.pending:
+                self._go_on()
             return
         except OSError:
             got = 0

@@ -30,13 +30,21 @@ log = logging.getLogger(__name__)
 _RECORD: Final = 16_645
 """The most bytes of one record, which is also the most that OpenSSL swallows of one that is not complete."""
 _AT_ONCE: Final = 256 * 1024
+_HEADER: Final = 5
 _SLICE: Final = 64 * 1024
-"""What OpenSSL is given to open at once: of changes of keys, 27 bytes each, it takes 10 to 15 us each."""
-_MOST_BARREN: Final = 24 * 1024
-"""Bytes without any data in them after which a connection ends: more than a record that is not complete, and less than
-a slice."""
+"""About what OpenSSL is given to open at once."""
+_RECORDS: Final = 32
+"""The most records that it is given at once: a change of keys has 27 bytes, and takes it 10 to 15 us."""
+_FREE_RECORDS: Final = 4
+"""The records that any connection may have opened however much others have taken."""
 _OPENING_S: Final = 0.002
-"""The time after which the slices that are left wait for a later turn."""
+"""The share of a turn of the loop that all connections have for what takes longer to open than its size allows."""
+_ALLOWED_S: Final = 5e-9
+"""For a byte: with large records it takes a tenth of that, with changes of keys a hundred times as long."""
+_MOST_BARREN: Final = 24 * 1024
+"""Bytes without any data in them after which a connection ends: more than a record that is not complete."""
+_MOST_KEPT: Final = 8 * 1024 * 1024
+"""The most bytes that connections together keep unopened, before each receives less at once."""
 _SCRATCH: Final = _AT_ONCE + 4096
 _HELLO_BYTES: Final = 64 * 1024
 """The most that is read of a peer before its handshake is over."""
@@ -48,7 +56,7 @@ _HANDSHAKES_S: Final = 0.002
 
 
 class TlsLayer:
-    """What all TLS connections of an event loop share: buffers, and the queue of handshakes."""
+    """What all TLS connections of an event loop share: buffers, the queue of handshakes, and time for records."""
 
     def __init__(
         self, call_soon: Callable[[Callable[[], None]], object], clock: Callable[[], float] = monotonic
@@ -60,6 +68,19 @@ class TlsLayer:
         self._call_soon = call_soon
         self.clock = clock
         self._steps: deque[Callable[[], None]] = deque()
+        self.left = _OPENING_S
+        """Seconds that small records may still take until the loop has turned."""
+        self.kept = 0
+        """Bytes that connections have received and not opened."""
+
+    def spend(self, seconds: float) -> None:
+        """Small records have taken so long."""
+        if self.left == _OPENING_S:
+            self._call_soon(self._refill)
+        self.left -= seconds
+
+    def _refill(self) -> None:
+        self.left = _OPENING_S
 
     def clear(self) -> None:
         """After an error: nothing of this connection must come to another."""
@@ -276,6 +297,8 @@ class TlsTransport:
 
     __slots__ = (
         "_barren",
+        "_due",
+        "_ended",
         "_held",
         "_kept",
         "_layer",
@@ -302,62 +325,100 @@ class TlsTransport:
         self._sock = sock
         self._tls = tls
         self._layer = layer
-        self._kept = received
-        """Encrypted bytes for which there was no room, or no time."""
+        self._kept: Bytes = b""
+        """Encrypted bytes for which there was no room, or no time; or too little of a record to say how large it is."""
+        self._due = 0
+        """Bytes that OpenSSL has not been given yet of a record that it has the beginning of."""
         self._barren = 0
         """Bytes that have been opened since the last data."""
         self._more = bool(received or tls.pending())
         """Something has arrived that the kernel does not know of any more."""
+        self._ended = False
+        """The peer has said that nothing follows."""
         self._out: Bytes = unsent
         """Encrypted bytes that have to leave; they hold `_held` bytes of what was given to `send`."""
         self._held = 0
         self._lowest = 1
         self.pending = self._more or bool(unsent)
+        self._keep(received)
 
     def fileno(self) -> int:
         return self._sock.fileno()
 
     def recv_into(self, view: memoryview, /) -> int:
-        """HOT. At most one call of the kernel; records are opened into `view` until it is full or there are no more."""
+        """HOT. At most one call of the kernel; records are opened into `view` until it is full, there are no more, or
+        they have taken too long."""
         layer, size = self._layer, len(view)
         if self._more:
-            kept, self._kept, self._more = self._kept, b"", False
+            kept, self._more = self._kept, False
+            self._keep(b"")
             found = self._open(view, kept)
-            if found or self._more:
+            if found or self._ended:
                 return found
-        got = self._sock.recv_into(layer.scratch[: max(size + (size >> 8), _RECORD)])
+            if self._more:
+                raise BlockingIOError
+        most = max(size + (size >> 8), _RECORD) if layer.kept < _MOST_KEPT else _RECORD
+        got = self._sock.recv_into(layer.scratch[:most])
         if not got:
             return 0
-        found = self._open(view, layer.scratch[:got])
-        if not found and not self._more:
+        sealed: Bytes = layer.scratch[:got]
+        if self._kept:
+            sealed = bytes(self._kept) + sealed
+            self._keep(b"")
+        found = self._open(view, sealed)
+        if not found and not self._ended:
             raise BlockingIOError
         return found
 
     def _open(self, view: memoryview, sealed: Bytes) -> int:
         """Opens one slice after the other; what finds no room in `view`, or no time, is kept. 0 at the end, or if there
         is no whole record."""
-        layer, size = self._layer, len(sealed)
-        filled, at = 0, _SLICE
-        until = layer.clock() + _OPENING_S if size > _SLICE else 0.0
+        layer, size, room = self._layer, len(sealed), len(view)
+        begun = until = 0.0
+        filled = at = 0
         try:
-            layer.incoming.write(sealed if size <= _SLICE else sealed[:_SLICE])
-            filled = self._opened(view, 0)
-            while at < size and not self._more and filled < len(view) and layer.clock() < until:
-                layer.incoming.write(sealed[at : at + _SLICE])
-                at += _SLICE
+            while True:
+                end, records = self._slice(sealed, at, _RECORDS if layer.left > 0 else _FREE_RECORDS)
+                if not until and (end < size or records > _FREE_RECORDS):
+                    begun = layer.clock()
+                    until = begun + layer.left + size * _ALLOWED_S
+                layer.incoming.write(sealed[at:end] if end - at < size else sealed)
                 filled = self._opened(view, filled)
+                at = end
+                if self._more or filled == room or size - at < _HEADER or layer.clock() >= until:
+                    break
         except BaseException:
             self._say_last()
             raise
+        if until:
+            over = layer.clock() - begun - at * _ALLOWED_S
+            if over > 0:
+                layer.spend(over)
         if at < size:
-            self._kept += bytes(sealed[at:])
-            self._more = True
+            self._keep(bytes(self._kept) + sealed[at:])
+            self._more = self._more or size - at >= _HEADER
         if layer.outgoing.pending:
             self._out = bytes(self._out) + layer.outgoing.read()
             if not self.flush() and len(self._out) > _MOST_UNSENT:
                 raise OSError("it has keys changed and does not read the answers")
         self.pending = self._more or bool(self._out and not self._held)
         return filled
+
+    def _slice(self, sealed: Bytes, start: int, most: int) -> tuple[int, int]:
+        """Where what OpenSSL is given next ends: after `most` records that begin in it, or about 64 KB; and how many
+        they are. It ends within a record only where `sealed` does, and within no record's header."""
+        size, enough = len(sealed) - _HEADER, start + _SLICE
+        at, records = start + self._due, 0
+        while at <= size and records < most and at < enough:
+            at += _HEADER + (sealed[at + 3] << 8 | sealed[at + 4])
+            records += 1
+        end = min(at, size + _HEADER)
+        self._due = at - end
+        return end, records
+
+    def _keep(self, kept: Bytes) -> None:
+        self._layer.kept += len(kept) - len(self._kept)
+        self._kept = kept
 
     def _opened(self, view: memoryview, filled: int) -> int:
         """How much of `view` is filled after all that is in the shared buffer has been taken."""
@@ -369,7 +430,9 @@ class TlsTransport:
                 got = read(size - filled, view[filled:] if filled else view)
                 filled += got
                 if filled == size or not got:
-                    self._kept = incoming.read()
+                    self._due = 0  # it stands between two records
+                    self._keep(incoming.read())
+                    self._ended = not got
                     self._more = bool(self._kept or not got or tls.pending())
                     break
                 if not incoming.pending:
@@ -450,6 +513,7 @@ class TlsTransport:
                 self._tls.unwrap()
             self._say_last()
         self._sock.close()
+        self._keep(b"")
 
     def _say_last(self) -> None:
         """What OpenSSL has to say of an error, or of the end, is tried once."""

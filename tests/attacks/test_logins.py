@@ -1,7 +1,9 @@
-"""Those who come to the door and never say who they are, beside those who log in."""
+"""Those who come to the door and never say who they are, beside those who log in; and what makes TLS work without
+saying anything."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ssl
 import time
@@ -12,8 +14,9 @@ import pytest
 
 from tests.attacks.test_strangers import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from tests.attacks.test_strangers import SETTINGS as LOGINS
-from tests.broker import RawClient
+from tests.broker import API_VERSIONS_V0, RawClient
 from tests.certificates import Authority, client_context
+from tests.net.tls_records import greeted
 from tests.oracle.kafka import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -70,3 +73,39 @@ def hello(context: ssl.SSLContext) -> bytes:
     with contextlib.suppress(ssl.SSLWantReadError):
         context.wrap_bio(received, sent, server_hostname="localhost").do_handshake()
     return sent.read()
+
+
+def test_changes_of_keys(suffer: Callable[..., None], tmp_path: Path) -> None:
+    """On every connection as many as it may have changed without data, again and again, each time at once."""
+    connections, updates, rounds = 100, 300, 3
+    authority = Authority()
+    tls = free_port()
+    settings = {
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL",
+        "ssl.keystore.location": str(authority.issue().write(tmp_path / "keys.pem")),
+    }
+    question = len(API_VERSIONS_V0).to_bytes(4) + API_VERSIONS_V0
+
+    def attack(port: int) -> None:
+        with contextlib.ExitStack() as attackers:
+            streams = []
+            for _ in range(connections):
+                attacker, records = asyncio.run(greeted(tls, authority))
+                attackers.enter_context(attacker)
+                changed = [
+                    b"".join(records.key_update(asked=False) for _ in range(updates)) + records.data(question)
+                    for _ in range(rounds)
+                ]
+                streams.append((attacker, changed))
+            for number in range(rounds):
+                for attacker, changed in streams:
+                    attacker.sendall(changed[number])
+                for attacker, _ in streams:
+                    assert attacker.recv(1 << 16)
+
+    suffer(
+        f"{connections} connections with {updates} changes of keys at once",
+        attack,
+        settings=settings,
+        listeners={"SSL": tls},
+    )

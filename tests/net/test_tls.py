@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -306,6 +307,79 @@ def test_keys_may_change_as_often_as_there_is_data() -> None:
             assert listener.connections
 
     over_tls(echo, scenario)
+
+
+def test_small_records_of_all_connections_share_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    clients, updates, seconds_each = 20, 300, 12e-6
+    opened = 0
+    open_ = TlsTransport._opened
+
+    def counted(transport: TlsTransport, view: memoryview, filled: int) -> int:
+        nonlocal opened
+        opened += transport._layer.incoming.pending // len(update)
+        return open_(transport, view, filled)
+
+    async def scenario(listener: Listener, connect: Connect) -> None:
+        nonlocal opened
+        assert listener.tls is not None
+        layer = listener.tls.layer
+        layer.clock = lambda: opened * seconds_each
+        loop = asyncio.get_running_loop()
+        question = frame(b"question")
+        with contextlib.ExitStack() as sockets:
+            streams = []
+            for _ in range(clients):
+                client, records = await greeted(listener.port, AUTHORITY)
+                sockets.enter_context(client).setblocking(False)
+                stream = b"".join(records.key_update(asked=False) for _ in range(updates)) + records.data(question)
+                streams.append((client, stream))
+            while len(listener.connections) < clients:
+                await asyncio.sleep(0.001)
+            opened = 0
+            for client, stream in streams:
+                assert client.send(stream) == len(stream)
+            answers = asyncio.gather(*(loop.sock_recv(client, 1) for client, _ in streams))
+            longest = 0
+            while not answers.done():
+                before = opened
+                await asyncio.sleep(0)
+                longest = max(longest, opened - before)
+            assert all(answers.result())
+            assert opened >= clients * updates
+            assert longest < clients * 2 * 4 + 0.002 / seconds_each + 100
+            assert layer.kept == 0
+
+    update = b"x" * 27
+    monkeypatch.setattr(TlsTransport, "_opened", counted)
+    over_tls(echo, scenario)
+
+
+def test_records_may_come_in_pieces_of_any_size() -> None:
+    async def scenario(listener: Listener, connect: Connect) -> None:
+        loop = asyncio.get_running_loop()
+        client, records = await greeted(listener.port, AUTHORITY)
+        with client:
+            client.setblocking(False)
+            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            bodies = [b"question %d" % number for number in range(8)]
+            stream = b"".join(records.data(frame(body)) + records.key_update(asked=False) for body in bodies)
+            at = 0
+            for size in cycle((1, 2, 3, 4, 5, 6, 41)):
+                await loop.sock_sendall(client, stream[at : at + size])
+                await asyncio.sleep(0.0005)
+                at += size
+                if at >= len(stream):
+                    break
+            while len(asked) < len(bodies):
+                await asyncio.sleep(0.001)
+            assert asked == bodies
+
+    asked: list[bytes] = []
+
+    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> None:
+        asked.append(bytes(view[at:end]))
+
+    over_tls(dispatch, scenario)
 
 
 # -- handshakes --------------------------------------------------------------------------------------------------------
