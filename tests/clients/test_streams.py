@@ -1,4 +1,4 @@
-"""Kafka Streams with `exactly_once_v2`: words are counted once, while the broker and the application are killed."""
+"""Kafka Streams 3.9 and 4.3 with `exactly_once_v2`: words are counted once, while the broker and the application are killed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.broker import KafkadProcess
 from tests.oracle.kafka import fetch, missing
 
-JARS, JAR = "streams-3.9", "kafka-streams"
+JAR = "kafka-streams"
 WORD_COUNT = Path(__file__).with_name("WordCount.java")
 INPUT, OUTPUT = "lines", "counts"
 WORDS = ("all", "streams", "lead", "to", "kafkad")
@@ -31,8 +31,9 @@ pytestmark = [pytest.mark.long, pytest.mark.java, pytest.mark.timeout(600)]
 class Application:
     """Counts the words of one topic, and writes each count to another."""
 
-    def __init__(self, bootstrap: str, scratch: Path) -> None:
+    def __init__(self, release: str, bootstrap: str, scratch: Path) -> None:
         self.log = scratch / "streams.log"
+        self._jars = _jars(release)
         self._properties = scratch / "streams.properties"
         settings = {
             "application.id": "word-count",
@@ -50,7 +51,7 @@ class Application:
 
     def start(self) -> None:
         quiet = ["-Xmx256m", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
-        command = ["java", *quiet, "-cp", f"{fetch(JARS, JAR)}/*", str(WORD_COUNT), str(self._properties)]
+        command = ["java", *quiet, "-cp", f"{fetch(self._jars, JAR)}/*", str(WORD_COUNT), str(self._properties)]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
 
@@ -92,8 +93,13 @@ class Counts:
         self._consumer.close()
 
 
-def test_words_are_counted_once(tmp_path: Path) -> None:
-    if reason := missing(JARS, JAR):
+def _jars(release: str) -> str:
+    return f"streams-{release}"
+
+
+@pytest.mark.parametrize("release", ["3.9", "4.3"])
+def test_words_are_counted_once(tmp_path: Path, release: str) -> None:
+    if reason := missing(_jars(release), JAR):
         pytest.skip(reason)
     wanted: Counter[str] = Counter()
     with KafkadProcess(tmp_path / "kafkad", INTERNAL) as kafkad:
@@ -102,7 +108,7 @@ def test_words_are_counted_once(tmp_path: Path) -> None:
         for made in admin.create_topics(topics).values():
             made.result(S)
         producer = Producer({"bootstrap.servers": kafkad.bootstrap, "log_level": 0})
-        application, counts = Application(kafkad.bootstrap, tmp_path), Counts(kafkad.bootstrap)
+        application, counts = Application(release, kafkad.bootstrap, tmp_path), Counts(kafkad.bootstrap)
         try:
             for round_ in range(ROUNDS):
                 for number in range(LINES):
