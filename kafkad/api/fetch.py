@@ -30,6 +30,7 @@ from kafkad.security.authorizer import CLUSTER_NAME, REFUSALS, Identity, Operati
 from kafkad.turns import Jobs, Pieces, at_once
 from kafkad.wire.fetch import (
     FIRST_FLEXIBLE,
+    FIRST_WITH_LEADERS,
     FIRST_WITH_TOPIC_IDS,
     FetchFrame,
     Wanted,
@@ -41,6 +42,7 @@ from kafkad.wire.fetch import (
     read_fetch_in_pieces,
 )
 from kafkad.wire.frames import read_request_header
+from kafkad.wire.leaders import CurrentLeader, pack_endpoints
 
 _PIECE = 63
 """A bit mask: large fetches are worked on in pieces of so many partitions and one."""
@@ -64,12 +66,15 @@ class Found(NamedTuple):
     records: Slice | None = None
     diverging: tuple[int, int] | None = None
     quiet: bool = False
+    """There is nothing to read until the partition moves; and a follower is in sync, which it may become by a fetch."""
     preferred_replica: int = -1
     """The broker that this consumer is to read from, if it is another."""
-    """There is nothing to read until the partition moves; and a follower is in sync, which it may become by a fetch."""
+    leader: CurrentLeader | None = None
+    """Where this broker does not lead the partition, or not in the epoch that the client believes in."""
 
 
 _ISOLATION_LEVELS = (0, 1)
+_LED_ELSEWHERE = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
 class FetchApi:
@@ -109,7 +114,7 @@ class FetchApi:
             session = at_once(self.sessions.open(frame, by_id, self._clock.monotonic_ms(), peer.identity))
         except KafkaError as error:
             return _whole(pack_start(version, correlation_id, error.code, 0, 0), [], version)
-        attempt = _Attempt(self, frame, session, version, correlation_id, throttle, peer.identity)
+        attempt = _Attempt(self, frame, session, version, correlation_id, throttle, peer)
         if attempt.is_large:
             return self._in_pieces(connection, self._attempted(connection, attempt), alone=False)
         reply = at_once(attempt.reply(final=frame.max_wait_ms <= 0 or not session.followed))
@@ -141,7 +146,7 @@ class FetchApi:
             session = yield from self.sessions.open(frame, by_id, self._clock.monotonic_ms(), peer.identity)
         except KafkaError as error:
             return _whole(pack_start(version, correlation_id, error.code, 0, 0), [], version)
-        attempt = _Attempt(self, frame, session, version, correlation_id, throttle, peer.identity)
+        attempt = _Attempt(self, frame, session, version, correlation_id, throttle, peer)
         return (yield from self._attempted(connection, attempt))
 
     def _attempted(self, connection: Connection, attempt: _Attempt) -> Pieces[Reply | Pending]:
@@ -241,13 +246,23 @@ class FetchApi:
 
     def _failed(self, followed: Followed, error: KafkaError) -> Found:
         self._probe.error(error.code.name)
-        known = self._replicas.find(followed.key, followed.wanted.partition) if isinstance(followed.key, str) else None
+        key, index = followed.key, followed.wanted.partition
+        known = self._replicas.find(key, index) if isinstance(key, str) else None
         if known is not None:
             known.probe.failed_fetch += 1
         if isinstance(error, StorageError):
             self._replicas.directory_failed(error)
         aborted: list[tuple[int, int]] | None = [] if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED else None
-        return Found(followed, error.code, aborted=aborted)
+        leader = None
+        if error.code in _LED_ELSEWHERE:
+            name = self._replicas.metadata.name_of(key) if isinstance(key, bytes) else key
+            leader = self._replicas.current_leader(name or "", index)
+        return Found(followed, error.code, aborted=aborted, leader=leader)
+
+    def endpoints(self, found: list[Found], listener: str) -> bytes:
+        """The tagged fields at the end of an answer: where the leaders are that it names."""
+        leaders = dict.fromkeys(answer.leader.broker for answer in found if answer.leader is not None)
+        return pack_endpoints(self._replicas.metadata.endpoints(leaders, listener))
 
     def _read(
         self, frame: FetchFrame, followed: Followed, partition: Partition, left: int, at_least_one: bool, arrives: bool
@@ -359,6 +374,7 @@ class _Attempt:
         "_correlation_id",
         "_frame",
         "_identity",
+        "_listener",
         "_session",
         "_throttle",
         "_version",
@@ -375,10 +391,11 @@ class _Attempt:
         version: int,
         correlation_id: int,
         throttle: Throttle | None,
-        identity: Identity,
+        peer: Peer,
     ) -> None:
         self._api = api
-        self._identity = identity
+        self._identity = peer.identity
+        self._listener = peer.listener
         self._throttle = throttle
         self._arrives = True
         self._frame = frame
@@ -473,7 +490,9 @@ class _Attempt:
                 _pack_answer(body, answer, version, flexible)
             if flexible:
                 body.append(b"\x00")
-        return _whole(start, body, version)
+        if version < FIRST_WITH_LEADERS:
+            return _whole(start, body, version)
+        return _whole(start, body, version, self._api.endpoints(found, self._listener))
 
 
 def _is_news(answer: Found) -> bool:
@@ -501,11 +520,11 @@ def _pack_answer(body: list[Part], answer: Found, version: int, flexible: bool) 
     if records is not None:
         body.append(records)
     if flexible:
-        body.append(pack_partition_end(answer.diverging))
+        body.append(pack_partition_end(answer.diverging, answer.leader if version >= FIRST_WITH_LEADERS else None))
 
 
-def _whole(start: bytes, body: list[Part], version: int) -> Reply:
-    """Put the length in front and join neighbouring bytes, so that each run of them is one send."""
+def _whole(start: bytes, body: list[Part], version: int, tags: bytes = b"\x00") -> Reply:
+    """Put the length in front, `tags` at the end, and join neighbouring bytes, so that each run of them is one send."""
     parts: list[Part] = []
     run = [b"", start]
     total = 0
@@ -517,7 +536,7 @@ def _whole(start: bytes, body: list[Part], version: int) -> Reply:
             total += part.length  # type: ignore[union-attr]
             run = []
     if version >= FIRST_FLEXIBLE:
-        run.append(b"\x00")
+        run.append(tags)
     if run:
         parts.append(b"".join(run))
     total += sum(len(part) for part in parts if isinstance(part, bytes))

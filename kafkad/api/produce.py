@@ -56,8 +56,8 @@ from kafkad.wire.produce import (
     ProduceFrame,
     Success,
     TopicData,
-    pack_answer,
     pack_response,
+    pack_response_with_leaders,
     read_produce,
 )
 from kafkad.wire.records import (
@@ -302,7 +302,7 @@ class ProduceApi:
         """HOT. Append at once what can be; the rest goes the long way, partition by partition."""
         if work.error is not None:
             for index, _, _ in topic.partitions:
-                work.take(self._refusal(index, work.error))
+                work.take(self._refusal(topic, index, work.error))
             return
         version, acks, packed = work.version, work.request.acks, work.packed
         held = self._writable(work, topic)
@@ -343,23 +343,23 @@ class ProduceApi:
     def _outcome(self, work: Work, topic: TopicData, data: PartitionData, frame: memoryview) -> Outcome:
         index, at, end = data
         try:
-            return self._append(work, self._find(work, topic, index), index, frame, at, end)
+            return self._append(work, self._find(work, topic, index), topic, index, frame, at, end)
         except KafkaError as error:
             name = self._name_of(topic)
             known = self._replicas.find(name, index)
             if known is None:
-                return self._refusal(index, error)
+                return self._refusal(topic, index, error)
             if error.code in _PASSING and end - at >= HEADER_SIZE:
                 header = BATCH_HEADER.unpack_from(frame, at)
                 if header[MAGIC] == 2 and header[PRODUCER_ID] >= 0:
                     known.log.producers.awaits(header)
-            return self._refused(known, index, error, end - at)
+            return self._refused(known, topic, error, end - at)
 
-    def _refused(self, partition: Partition, index: int, error: KafkaError, size: int) -> Answer:
+    def _refused(self, partition: Partition, topic: TopicData, error: KafkaError, size: int) -> Answer:
         """An error from a partition that is here: it also has the log's start, as in Kafka, unless the batch is bad."""
         partition.probe.failed_produce += 1
         partition.probe.bytes_rejected += size if error.code == ErrorCode.MESSAGE_TOO_LARGE else 0
-        answer = self._refusal(index, error)
+        answer = self._refusal(topic, partition.tp.partition, error)
         if isinstance(error, RefusedRecords) or error.code in _WITH_START_OFFSET:
             answer = answer._replace(log_start_offset=partition.log.start_offset)
         return answer
@@ -377,7 +377,9 @@ class ProduceApi:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only the broker itself writes to {name}")
         return self._replicas.leader(name, index)
 
-    def _append(self, work: Work, partition: Partition, index: int, frame: memoryview, at: int, end: int) -> Outcome:
+    def _append(
+        self, work: Work, partition: Partition, topic: TopicData, index: int, frame: memoryview, at: int, end: int
+    ) -> Outcome:
         if work.request.acks == _ACKS_ALL:
             partition.check_acks_all()
         config = partition.log.config
@@ -388,7 +390,7 @@ class ProduceApi:
         outcome = rebuild_quickly(batch, wanted) if quick_enough(header, config) and work.affords(header) else None
         place = len(work.packed)
         if outcome is None:
-            return self._rebuilt_elsewhere(work, place, partition, index, bytearray(batch), wanted)
+            return self._rebuilt_elsewhere(work, place, partition, topic, bytearray(batch), wanted)
         return self._write(work, place, partition, index, outcome.unwrap(batch))
 
     def _write(self, work: Work, place: int, partition: Partition, index: int, batch: memoryview) -> Outcome:
@@ -412,7 +414,7 @@ class ProduceApi:
             return after(self._replicas.durable.flush(partition.log), answer)
         return answer
 
-    def _refusal(self, index: int, error: KafkaError) -> Answer:
+    def _refusal(self, topic: TopicData, index: int, error: KafkaError) -> Answer:
         self._probe.error(error.code.name)
         if isinstance(error, StorageError):
             self._replicas.directory_failed(error)
@@ -420,12 +422,14 @@ class ProduceApi:
             return Answer(index, error.code, message=error.message, record_errors=error.record_errors)
         if error.code in _TOLD_WHY:
             return Answer(index, error.code, message=error.message)
+        if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            return Answer(index, error.code, leader=self._replicas.current_leader(self._name_of(topic), index))
         return Answer(index, error.code)
 
     # -- requests that wait ----------------------------------------------------------------------------------------
 
     async def _rebuilt_elsewhere(
-        self, work: Work, place: int, partition: Partition, index: int, batch: bytearray, wanted: Demands
+        self, work: Work, place: int, partition: Partition, topic: TopicData, batch: bytearray, wanted: Demands
     ) -> Answer:
         """A worker process opens the batch; what it makes of it is appended when it is back."""
         outcome = await asyncio.wrap_future(self._slow_path.submit(batch, wanted))
@@ -434,21 +438,21 @@ class ProduceApi:
             partition.check_leader(-1)
             if work.request.acks == _ACKS_ALL:
                 partition.check_acks_all()
-            written = self._write(work, place, partition, index, outcome.unwrap(memoryview(batch)))
+            written = self._write(work, place, partition, partition.tp.partition, outcome.unwrap(memoryview(batch)))
         except KafkaError as error:
-            return self._refused(partition, index, error, len(batch))
+            return self._refused(partition, topic, error, len(batch))
         return await written if isinstance(written, Coroutine) else written
 
     async def _finish(self, connection: Connection, work: Work) -> None:
         """Complete what waits, all of it side by side; one that takes too long gets a time-out error, as in Kafka."""
         timeout = max(work.request.timeout_ms, 0) / 1000
         places = list(work.waiting)
-        indexes = work.indexes()
+        partitions = work.partitions()
         done = await asyncio.gather(*(within(timeout, work.waiting[at]) for at in places), return_exceptions=True)
         work.waiting.clear()
         for at, settled in zip(places, done, strict=True):
             if isinstance(settled, BaseException):
-                settled = self._late_refusal(indexes[at], settled)
+                settled = self._late_refusal(*partitions[at], settled)
             work.settle(at, settled)
         if work.commit is None or not self._commits.park(
             work.commit, lambda: connection.reply(self._reply(connection, work))
@@ -462,17 +466,20 @@ class ProduceApi:
         later = DeferredReply(connection)
         commit = self._commits.new(request.timeout_ms)
         commit.wait_for(0, partition, partition.log.end_offset)
-        if self._commits.park(commit, lambda: later.settle(self._let_go(commit, reply, request, version))):
+        if self._commits.park(commit, lambda: later.settle(self._let_go(connection, commit, reply, request, version))):
             return later
-        return self._let_go(commit, reply, request, version)
+        return self._let_go(connection, commit, reply, request, version)
 
-    def _let_go(self, commit: Commit, reply: bytes, request: ProduceFrame, version: int) -> bytes:
+    def _let_go(
+        self, connection: Connection, commit: Commit, reply: bytes, request: ProduceFrame, version: int
+    ) -> Reply:
         """HOT. The prepared reply, if nothing failed."""
         if not commit.failures:
             return reply
-        refusal = self._refusal(request.topics[0].partitions[0][0], commit.failures[0])
-        correlation_id = _I32.unpack_from(reply, 4)[0]
-        return pack_response(request, version, correlation_id, [pack_answer(refusal, version)])
+        [topic] = request.topics
+        work = Work(request, version, _I32.unpack_from(reply, 4)[0], allow_internal=False)
+        work.take(self._refusal(topic, topic.partitions[0][0], commit.failures[0]))
+        return self._packed(connection, work)
 
     def _when_committed(self, connection: Connection, commit: Commit, work: Work) -> Reply | DeferredReply | None:
         later = DeferredReply(connection)
@@ -480,20 +487,21 @@ class ProduceApi:
             return later
         return self._reply(connection, work)
 
-    def _late_refusal(self, index: int, error: BaseException) -> Answer:
+    def _late_refusal(self, topic: TopicData, index: int, error: BaseException) -> Answer:
         if isinstance(error, KafkaError):
-            return self._refusal(index, error)
+            return self._refusal(topic, index, error)
         if isinstance(error, TimeoutError):
-            return self._refusal(index, KafkaError(ErrorCode.REQUEST_TIMED_OUT, "not confirmed in time"))
+            return self._refusal(topic, index, KafkaError(ErrorCode.REQUEST_TIMED_OUT, "not confirmed in time"))
         log.error("internal error while producing to partition %d", index, exc_info=error)
-        return self._refusal(index, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        return self._refusal(topic, index, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
     # -- responses -------------------------------------------------------------------------------------------------
 
-    def _reply(self, connection: Connection, work: Work) -> bytes | None:
+    def _reply(self, connection: Connection, work: Work) -> Reply | None:
         if work.commit is not None and work.commit.failures:
+            partitions = work.partitions()
             for at, error in work.commit.failures.items():
-                work.settle(at, self._refusal(work.indexes()[at], error))
+                work.settle(at, self._refusal(*partitions[at], error))
         if work.request.acks == _ACKS_NONE:
             if work.failed:
                 log.info(
@@ -501,7 +509,14 @@ class ProduceApi:
                 )
                 connection.close()
             return None
-        return pack_response(work.request, work.version, work.correlation_id, work.packed)
+        return self._packed(connection, work)
+
+    def _packed(self, connection: Connection, work: Work) -> Reply:
+        answer = work.request, work.version, work.correlation_id, work.packed
+        if not work.leaders:
+            return pack_response(*answer)
+        peer: Peer = connection.peer
+        return [*pack_response_with_leaders(*answer, self._replicas.metadata.endpoints(work.leaders, peer.listener))]
 
     def _remember(self, connection: Connection, frame: memoryview, work: Work) -> None:
         request, version = work.request, work.version

@@ -10,7 +10,7 @@ from kafkad.api.commits import Commit
 from kafkad.api.peer import Peer
 from kafkad.api.transaction import Transaction
 from kafkad.errors import KafkaError
-from kafkad.wire.produce import Answer, ProduceFrame, pack_answer
+from kafkad.wire.produce import FIRST_WITH_LEADERS, Answer, ProduceFrame, TopicData, pack_answer
 from kafkad.wire.records import ATTRIBUTES, CODEC_MASK, RECORD_COUNT, Header
 
 _MOST_RECORDS = 4000
@@ -33,6 +33,7 @@ class Work:
         "correlation_id",
         "error",
         "failed",
+        "leaders",
         "packed",
         "request",
         "sender",
@@ -51,6 +52,8 @@ class Work:
         self.commit: Commit | None = None
         """The coroutine that its answers have to wait for, if any."""
         self.failed = False
+        self.leaders: dict[int, None] = {}
+        """Brokers that lead partitions which this one does not lead."""
         self.sender: Peer | None = None
         """Where its rights have to be asked for."""
         self.error: KafkaError | None = None
@@ -63,8 +66,8 @@ class Work:
         self._left -= header[RECORD_COUNT] + (_DECOMPRESSING if header[ATTRIBUTES] & CODEC_MASK else 0)
         return self._left >= 0
 
-    def indexes(self) -> list[int]:
-        return [data[0] for topic in self.request.topics for data in topic.partitions]
+    def partitions(self) -> list[tuple[TopicData, int]]:
+        return [(topic, data[0]) for topic in self.request.topics for data in topic.partitions]
 
     def take(self, outcome: Outcome) -> None:
         """Add the answer of the next partition, or its promise."""
@@ -80,6 +83,8 @@ class Work:
             self.failed = True
             if self.commit is not None:
                 self.commit.forget(at)
+            if answer.leader is not None and self.version >= FIRST_WITH_LEADERS:
+                self.leaders[answer.leader.broker] = None
         self.packed[at] = pack_answer(answer, self.version)
 
 

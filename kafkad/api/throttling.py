@@ -223,6 +223,9 @@ def _then(first: OnReply | None, second: OnReply) -> OnReply:
 
 def _told(key: int, version: int, throttle_ms: int, reply: Reply | None) -> Reply | None:
     """The packed reply with the time to wait, where its API and version have a place for it."""
+    if type(reply) is list and key == PRODUCE:
+        before, *after = reply
+        return [bytes(before)[: -_I32.size] + _I32.pack(throttle_ms), *after]  # type: ignore[arg-type]
     if type(reply) is not bytes:
         return reply
     if key == PRODUCE:

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.model import LEADER_DURING_DELETE, NO_EPOCH, BrokerInfo, Endpoint
+from kafkad.model import LEADER_DURING_DELETE, NO_EPOCH, NO_LEADER, BrokerInfo, Endpoint
 from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition
+from kafkad.wire.leaders import CurrentLeader, NodeEndpoint
 from kafkad.wire.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataPartitionState,
@@ -137,6 +138,21 @@ class MetadataCache:
 
     def live(self, brokers: Iterable[int]) -> list[int]:
         return [broker for broker in brokers if broker in self.brokers]
+
+    def current_leader(self, name: str, index: int) -> CurrentLeader:
+        topic = self.topics.get(name)
+        state = topic.partitions.get(index) if topic else None
+        return CurrentLeader(state.leader, state.leader_epoch) if state else CurrentLeader(NO_LEADER, NO_EPOCH)
+
+    def endpoints(self, brokers: Iterable[int], listener: str) -> list[NodeEndpoint]:
+        """The addresses of those that live, for who came in at this listener."""
+        found = []
+        for number in brokers:
+            broker = self.brokers.get(number)
+            endpoint = None if broker is None else broker.endpoint(listener)
+            if broker is not None and endpoint is not None:
+                found.append(NodeEndpoint(number, endpoint.host, endpoint.port, broker.rack))
+        return found
 
     def leader_epoch(self, name: str, index: int) -> int:
         topic = self.topics.get(name)

@@ -19,6 +19,7 @@ from kafkad.replica.full_disks import FullDisks
 from kafkad.replica.lost_tails import LostTails
 from kafkad.replica.partition import Partition, ReplicaParts, Role
 from kafkad.turns import Turns
+from kafkad.wire.leaders import CurrentLeader
 from kafkad.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
     LeaderAndIsrPartitionState,
@@ -120,6 +121,13 @@ class ReplicaManager:
             partition = self.get(topic, index)
             partition.check_leader(current_leader_epoch)
         return partition
+
+    def current_leader(self, topic: str, index: int) -> CurrentLeader:
+        """The leader of a partition: as its replica here was told, which is before all brokers know it."""
+        partition = self.find(topic, index)
+        if partition is not None and partition.failure is None:
+            return CurrentLeader(partition.role.leader, partition.leader_epoch)
+        return self.metadata.current_leader(topic, index)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """For the checkpoint. Of a log that has lost its tail the one from before, until the tail is there again."""

@@ -9,6 +9,7 @@ import struct
 from typing import Final, NamedTuple
 
 from kafkad.turns import Pieces, at_once
+from kafkad.wire.leaders import CurrentLeader, pack_leader
 from kafkad.wire.primitives import MalformedError, get_tag_count, get_uvarint, skip_tags
 from kafkad.wire.produce import read_count, read_text, uvarint
 
@@ -18,6 +19,8 @@ MOST_PARTITIONS: Final = 100_000
 _PIECE: Final = 63
 """A bit mask: requests are read in pieces of so many topics or partitions and one."""
 FIRST_WITH_TOPIC_IDS: Final = 13
+FIRST_WITH_LEADERS: Final = 16
+"""Of partitions that the broker asked does not lead."""
 
 _I32 = struct.Struct(">i")
 _WAITS_V4 = struct.Struct(">iiiib")  # replica id, max wait, min bytes, max bytes, isolation level
@@ -259,14 +262,15 @@ def pack_start(
 
 
 PARTITION_END: Final = b"\x00"
-_DIVERGING = struct.Struct(">BBBiqBB")
+_DIVERGING = struct.Struct(">BBBiqB")
 
 
-def pack_partition_end(diverging: tuple[int, int] | None) -> bytes:
-    """The bytes after a partition's records from version 12 on: no tagged field, or where its epochs diverge."""
-    if diverging is None:
-        return PARTITION_END
-    return _DIVERGING.pack(1, 0, 13, *diverging, 0, 0)[:-1]
+def pack_partition_end(diverging: tuple[int, int] | None, leader: CurrentLeader | None = None) -> bytes:
+    """The bytes after a partition's records from version 12 on: no tagged field, where its epochs diverge, or who leads
+    it."""
+    if diverging is not None:
+        return _DIVERGING.pack(1, 0, 13, *diverging, 0)
+    return PARTITION_END if leader is None else b"\x01" + pack_leader(1, leader)
 
 
 class Head:

@@ -8,8 +8,10 @@ bytes in the response, so they are echoed, never encoded again.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from kafkad.wire.leaders import CurrentLeader, NodeEndpoint, pack_endpoints, pack_leader
 from kafkad.wire.primitives import (
     MalformedError,
     get_compact_count,
@@ -25,6 +27,7 @@ FIRST_FLEXIBLE: Final = 9
 MOST_PARTITIONS: Final = 20_000
 """The limit for one request."""
 FIRST_WITH_TOPIC_IDS: Final = 13
+FIRST_WITH_LEADERS: Final = 10
 
 _I16 = struct.Struct(">h")
 _I32 = struct.Struct(">i")
@@ -161,25 +164,33 @@ class Answer(NamedTuple):
     log_start_offset: int = -1
     message: str | None = None
     record_errors: tuple[tuple[int, str | None], ...] = ()
+    leader: CurrentLeader | None = None
+    """Where this broker does not lead the partition; version 10 and later say it."""
 
 
 def pack_answer(answer: Answer, version: int) -> bytes:
-    partition, code, base, append_time, start, message, record_errors = answer
+    partition, code, base, append_time, start, message, record_errors, leader = answer
     if version < 5:
         return PARTITION_V2.pack(partition, code, base, append_time)
     fixed = PARTITION_V5.pack(partition, code, base, append_time, start)
     if version < 8:
         return fixed
     if message is None and not record_errors:
-        return fixed + (b"\x01\x00\x00" if version >= FIRST_FLEXIBLE else b"\x00\x00\x00\x00\xff\xff")
-    return fixed + _pack_errors(message, record_errors, version >= FIRST_FLEXIBLE)
+        errors = b"\x01\x00" if version >= FIRST_FLEXIBLE else b"\x00\x00\x00\x00\xff\xff"
+    else:
+        errors = _pack_errors(message, record_errors, version >= FIRST_FLEXIBLE)
+    if version < FIRST_FLEXIBLE:
+        return fixed + errors
+    if leader is None or version < FIRST_WITH_LEADERS:
+        return fixed + errors + b"\x00"
+    return fixed + errors + b"\x01" + pack_leader(0, leader)
 
 
 def _pack_errors(message: str | None, record_errors: tuple[tuple[int, str | None], ...], flexible: bool) -> bytes:
     out = [uvarint(len(record_errors) + 1) if flexible else _I32.pack(len(record_errors))]
     for index, text in record_errors:
         out += [_I32.pack(index), _pack_text(text, flexible), b"\x00" if flexible else b""]
-    out += [_pack_text(message, flexible), b"\x00" if flexible else b""]
+    out.append(_pack_text(message, flexible))
     return b"".join(out)
 
 
@@ -211,6 +222,28 @@ def pack_response(
     frame: ProduceFrame, version: int, correlation_id: int, answers: list[bytes], throttle_ms: int = 0
 ) -> bytes:
     """The whole response with its length; `answers` are the packed ones of all partitions, in the request's order."""
+    out = _pack_topics(frame, version, correlation_id, answers)
+    out.append(_I32.pack(throttle_ms))
+    if version >= FIRST_FLEXIBLE:
+        out.append(b"\x00")
+    out[0] = _I32.pack(sum(map(len, out)))
+    return b"".join(out)
+
+
+def pack_response_with_leaders(
+    frame: ProduceFrame, version: int, correlation_id: int, answers: list[bytes], endpoints: Sequence[NodeEndpoint]
+) -> list[bytes]:
+    """The same with the endpoints of leaders that some of the answers name; the first part ends with the throttle
+    time."""
+    out = _pack_topics(frame, version, correlation_id, answers)
+    out.append(_I32.pack(0))
+    end = pack_endpoints(endpoints)
+    out[0] = _I32.pack(sum(map(len, out)) + len(end))
+    return [b"".join(out), end]
+
+
+def _pack_topics(frame: ProduceFrame, version: int, correlation_id: int, answers: list[bytes]) -> list[bytes]:
+    """Up to the throttle time; the first part is for the length."""
     flexible = version >= FIRST_FLEXIBLE
     out = [b"", _I32.pack(correlation_id), b"\x00" if flexible else b"", frame.echo]
     taken = 0
@@ -221,11 +254,7 @@ def pack_response(
         taken = end
         if flexible:
             out.append(b"\x00")
-    out.append(_I32.pack(throttle_ms))
-    if flexible:
-        out.append(b"\x00")
-    out[0] = _I32.pack(sum(map(len, out)))
-    return b"".join(out)
+    return out
 
 
 class Template:

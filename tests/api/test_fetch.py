@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from kafkad.errors import ErrorCode
+from kafkad.model import BrokerInfo, Endpoint
 from kafkad.names import TopicPartition
 from kafkad.replica.partition import Partition, Role
 from kafkad.wire.control import ControlRecord, build_marker
@@ -16,6 +17,7 @@ from kafkad.wire.messages.fetch import (
     FetchRequest,
     FetchResponse,
     FetchTopic,
+    NodeEndpoint,
     PartitionData,
     ReplicaState,
 )
@@ -249,6 +251,27 @@ def test_a_follower_that_is_none_is_sent_away(frames: Frames) -> None:
     frames.broker.create("t")
     [answer] = fetch(frames, 11, {0: 0}, replica_id=3)
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+@pytest.mark.parametrize("version", [15, 16, 18])
+def test_a_reader_is_told_who_leads_instead(frames: Frames, version: int) -> None:
+    """From version 16 on (KIP-951)."""
+    frames.broker.create("t")
+    endpoint = Endpoint(listener=frames.connection.peer.listener, host="two", port=9002)
+    frames.broker.replicas.metadata.brokers[2] = BrokerInfo(id=2, endpoints=(endpoint,))
+    partition = frames.broker.replicas.get("t", 0)
+
+    async def follow() -> None:
+        partition.become(Role(leader=2, leader_epoch=6, partition_epoch=6, isr=(1, 2), replicas=(1, 2)))
+
+    frames.broker.run(follow())
+    response = frames.ask(request(frames, version, {0: 0}), version)
+    [answer] = answers(response)
+    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    leader = answer.current_leader
+    assert (leader.leader_id, leader.leader_epoch) == ((2, 6) if version >= 16 else (-1, -1))
+    known = [NodeEndpoint(node_id=2, host="two", port=9002)] if version >= 16 else []
+    assert response.node_endpoints == known
 
 
 def test_only_what_is_on_the_disk_is_shown_where_that_is_asked_for(frames: Frames) -> None:

@@ -43,6 +43,7 @@ FOLLOWER, CONSUMER = 2, -1
 
 
 class Peer:
+    listener = "PLAINTEXT"
     on_close: Callable[[], None] | None = None
     identity = ALLOW_ALL.identity(ANONYMOUS, "a-test")
 

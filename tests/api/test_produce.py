@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 
 from kafkad.errors import ErrorCode
+from kafkad.model import BrokerInfo, Endpoint
 from kafkad.names import TopicPartition
 from kafkad.replica.partition import Role
 from kafkad.wire.compression import Codec
 from kafkad.wire.messages.produce import (
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -321,6 +323,30 @@ def test_a_leader_that_leads_no_more_says_so_to_those_who_wait(frames: Frames, e
     with_follower(frames, 6, leader=2)
     [answer] = answers(frames)
     assert (answer.error_code, answer.base_offset) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+
+
+@pytest.mark.parametrize("earlier", [0, 2])
+@pytest.mark.parametrize("version", [9, 10, 13])
+def test_a_client_is_told_who_leads_instead(frames: Frames, version: int, earlier: int) -> None:
+    """From version 10 on (KIP-951): one that waits, and one that comes later."""
+    frames.broker.create("t")
+    endpoint = Endpoint(listener=frames.connection.peer.listener, host="two", port=9002)
+    frames.broker.replicas.metadata.brokers[2] = BrokerInfo(id=2, endpoints=(endpoint,), rack="r")
+    for _ in range(earlier):
+        produce(frames, batch(), version)
+    with_follower(frames, 5)
+    assert frames.begin(request(frames, version, {0: batch()}), version) is None
+    with_follower(frames, 6, leader=2)
+    waited = frames.connection.replies.pop()
+    assert waited is not None
+    later = frames.ask(request(frames, version, {0: batch()}), version)
+    for response in (frames.decode(waited, 0, version), later):
+        [answer] = response.responses[0].partition_responses
+        assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        leader = answer.current_leader
+        assert (leader.leader_id, leader.leader_epoch) == ((2, 6) if version >= 10 else (-1, -1))
+        known = [NodeEndpoint(node_id=2, host="two", port=9002, rack="r")] if version >= 10 else []
+        assert response.node_endpoints == known
 
 
 def test_what_nobody_confirms_in_time_is_told_so(frames: Frames) -> None:

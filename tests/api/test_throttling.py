@@ -12,7 +12,7 @@ import pytest
 from kafkad.api.routes import BETWEEN_BROKERS
 from kafkad.api.throttling import Throttling
 from kafkad.errors import ErrorCode
-from kafkad.model import DEFAULT, Entity
+from kafkad.model import DEFAULT, BrokerInfo, Endpoint, Entity
 from kafkad.net.server import Server
 from kafkad.security.authorizer import Principal
 from kafkad.security.quotas.clients import ClientQuotas
@@ -37,7 +37,7 @@ from tests.api.frames import Frames
 from tests.api.test_fetch import fill
 from tests.api.test_fetch import request as to_fetch
 from tests.api.test_permissions import Refusing
-from tests.api.test_produce import batch
+from tests.api.test_produce import batch, with_follower
 from tests.api.test_produce import request as to_produce
 from tests.fakes import FakeClock
 from tests.one_broker import OneBroker
@@ -87,6 +87,16 @@ def test_produce_is_appended_and_answered_with_the_time_to_wait(frames: Throttle
         assert (partition.error_code, partition.base_offset) == (0, turn)
         assert 10_000 < answer.throttle_time_ms < 10_400
         assert frames.muted() == [answer.throttle_time_ms]
+
+
+def test_an_answer_that_says_who_leads_has_the_time_to_wait_too(frames: Throttled) -> None:
+    frames.give(EVERYBODY, producer_byte_rate=1000)
+    endpoint = Endpoint(listener=frames.connection.peer.listener, host="two", port=9002)
+    frames.broker.replicas.metadata.brokers[2] = BrokerInfo(id=2, endpoints=(endpoint,), rack="r")
+    with_follower(frames, 6, leader=2)
+    answer = frames.ask(to_produce(frames, 10, {0: large(20_000)}), 10)
+    assert answer.throttle_time_ms > 0
+    assert [each.node_id for each in answer.node_endpoints] == [2]
 
 
 @pytest.mark.parametrize("acks", [0, 1])

@@ -7,13 +7,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkad.wire.frames import encode_response, read_response_header
+from kafkad.wire.leaders import CurrentLeader, NodeEndpoint
 from kafkad.wire.messages import produce as declared
 from kafkad.wire.messages.produce import (
     ProduceRequest,
     ProduceResponse,
 )
 from kafkad.wire.primitives import MalformedError
-from kafkad.wire.produce import Answer, Success, Template, pack_answer, pack_response, read_produce
+from kafkad.wire.produce import (
+    Answer,
+    Success,
+    Template,
+    pack_answer,
+    pack_response,
+    pack_response_with_leaders,
+    read_produce,
+)
 from kafkad.wire.schema import decode, encode
 
 VERSIONS = range(3, 14)
@@ -87,6 +96,22 @@ def test_a_response_is_packed_as_declared(
             assert version < 8 or [(e.batch_index, e.batch_index_error_message) for e in got.record_errors] == list(
                 answer.record_errors
             )
+
+
+@pytest.mark.parametrize("rack", [None, "", "r" * 300])
+@pytest.mark.parametrize("version", range(10, 14))
+def test_leaders_are_packed_as_declared(version: int, rack: str | None) -> None:
+    frame = read_produce(memoryview(request(version, [("t", b"i" * 16, [(5, b"x")])], None)), 0, version)
+    answer = pack_answer(Answer(5, 6, leader=CurrentLeader(2, 7)), version)
+    parts = pack_response_with_leaders(frame, version, 77, [answer], [NodeEndpoint(2, "a-host", 9092, rack)])
+    packed = b"".join(parts)
+    response = decode(ProduceResponse, version, packed[read_response_header(0, version, packed, 4)[1] :])
+    assert encode_response(0, version, 77, response) == packed
+    assert response.responses[0].partition_responses[0].current_leader == declared.LeaderIdAndEpoch(
+        leader_id=2, leader_epoch=7
+    )
+    assert response.node_endpoints == [declared.NodeEndpoint(node_id=2, host="a-host", port=9092, rack=rack)]
+    assert parts[0].endswith(bytes(4)), "the throttle time"
 
 
 @pytest.mark.parametrize("version", VERSIONS)
