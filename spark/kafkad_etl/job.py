@@ -362,9 +362,9 @@ class Sink(Key, frozen=True):
     mode: Annotated[
         Literal["append", "overwrite", "overwrite_partitions", "upsert", "error"],
         Meta(
-            description="What happens to existing data. upsert (iceberg): a row replaces the one with the same `keys`. "
-            "Others than append and upsert require mode batch or output complete; of iceberg also overwrite_partitions "
-            "does not."
+            description="What happens to existing data. upsert (delta, iceberg): a row replaces the one with the same "
+            "`keys`. Others than append and upsert require mode batch or output complete; of delta and iceberg also "
+            "overwrite_partitions does not."
         ),
     ] = "append"
     keys: Annotated[tuple[str, ...], Meta(description="upsert: the columns that identify a row.")] = ()
@@ -379,8 +379,8 @@ class Sink(Key, frozen=True):
     schema_changes: Annotated[
         Literal["refuse", "add_columns"],
         Meta(
-            description="iceberg: what happens if the result has columns that the table lacks: the job stops, or they "
-            "are added to the table."
+            description="delta, iceberg: what happens if the result has columns that the table lacks: the job stops, "
+            "or they are added to the table."
         ),
     ] = "refuse"
     topic: Annotated[TopicSink | None, Meta(description="Settings for type topic.")] = None

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from kafkad_etl.driver.sinks.lake import delta
 from kafkad_etl.errors import EtlError
 from kafkad_etl.machine import class_archive, environment, jars, java, spark_home
 from kafkad_etl.machine.cache import cache_directory
@@ -61,9 +62,10 @@ def spark(_spark: SparkReady) -> Iterator[Any]:
         "spark.ui.enabled": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
+        "spark.databricks.delta.snapshotPartitions": "2",
     }
     builder = SparkSession.builder.master("local[1]")
-    for name, value in settings.items():
+    for name, value in {**settings, **delta.SETTINGS}.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")

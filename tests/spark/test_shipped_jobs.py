@@ -22,6 +22,7 @@ from kctl.segments.avro import compile_schema
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
 from tests.oracle.kafka import Kafka
+from tests.spark import delta
 from tests.spark.conftest import SparkReady
 from tests.spark.driver.rows import IN_PROCESS
 from tests.spark.driver.sinks.postgres import Postgres, missing
@@ -151,6 +152,16 @@ def test_topic_to_iceberg_goes_on_where_it_ended(run: Run, fill: Callable[..., N
     days = [row["day"] for row in found]
     assert sorted(row["id"] for row in found) == list(range(100))
     assert (days.count("2026-11-01"), days.count("2026-11-02")) == (50, 50)
+
+
+def test_topic_to_delta_keeps_the_newest_of_each_key(run: Run, fill: Callable[..., None], tmp_path: Path) -> None:
+    words = ["--var", "topic=shipped-changes", "--var", f"path={tmp_path}/table"]
+    fill("shipped-changes", [*lines(20), "no JSON"], partitions=1)
+    assert "21 rows read, 20 written, 1 bad" in run("topic-to-delta", *words)
+    fill("shipped-changes", [*lines(10, first=15), *lines(5, day=2)])
+    assert "15 rows read, 15 written, 0 bad" in run("topic-to-delta", *words)
+    found = {row["id"]: row["at"].day for row in delta.rows_in(tmp_path / "table")}
+    assert found == {number: 2 if number < 5 else 1 for number in range(25)}
 
 
 def test_parquet_to_topic(run: Run, on_cluster: Kctl, tmp_path: Path) -> None:

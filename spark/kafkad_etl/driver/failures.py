@@ -72,7 +72,8 @@ RULES = (
     ),
     Rule(
         "sink",
-        r"iceberg\.exceptions\.(?:CommitFailed|CommitStateUnknown)|Found (?:new )?conflicting",
+        r"iceberg\.exceptions\.(?:CommitFailed|CommitStateUnknown)|Found (?:new )?conflicting"
+        r"|delta\.exceptions\.(?:Concurrent|MetadataChanged|ProtocolChanged)",
         retriable=True,
         says="somebody else changed the table while the batch was being written",
         hint="the batch was not written, or will be found in the table; run again",

@@ -6,8 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from kafkad_etl.driver.sinks import delta
-from kafkad_etl.driver.sinks.lake import iceberg
+from kafkad_etl.driver.sinks.lake import delta, iceberg
 from kafkad_etl.job import Scalar, Sink
 from kafkad_etl.messages import Plan, Started
 

@@ -17,6 +17,7 @@ from kafkad_etl.messages import Batch, Ended, Event, OpenWindows, Plan, Query
 from kafkad_etl.process.launching import launch
 from kafkad_etl.process.logs import Log
 from tests.broker import KafkadProcess
+from tests.spark import delta
 from tests.spark.conftest import SparkReady
 from tests.spark.driver.rows import live_plan, produced
 from tests.spark.iceberg import rows_in
@@ -110,6 +111,22 @@ def test_a_table_of_iceberg_has_every_row_once(
     plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint")
     _killed_again_and_again(plan, tmp_path / "log", seed=4, kills=kills)
     ids = [row["id"] for row in rows_in(tmp_path / "lake/shop/killed")]
+    assert (len(ids), set(ids)) == (ROWS, set(range(ROWS)))
+
+
+@pytest.mark.parametrize("kills", [ONE, THREE])
+def test_a_table_of_delta_has_every_row_once(
+    spark_ready: SparkReady, broker: KafkadProcess, topic: str, tmp_path: Path, kills: int
+) -> None:
+    blocks = {
+        "source": {"topics": [topic], "rows_per_batch": 600},
+        "value": {"format": "json", "schema": "id BIGINT, at TIMESTAMP"},
+        "sink": {"type": "delta", "path": str(tmp_path / "table")},
+        "spark": SPARK,
+    }
+    plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint")
+    _killed_again_and_again(plan, tmp_path / "log", seed=5, kills=kills)
+    ids = [row["id"] for row in delta.rows_in(tmp_path / "table")]
     assert (len(ids), set(ids)) == (ROWS, set(range(ROWS)))
 
 

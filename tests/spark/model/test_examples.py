@@ -21,6 +21,7 @@ EXPECTED = {
     "json-clean-to-topic",
     "parquet-to-topic",
     "topic-copy-between-clusters",
+    "topic-to-delta",
     "topic-to-iceberg",
     "topic-to-jdbc",
     "topic-to-parquet",

@@ -6,6 +6,7 @@ from tests.spark.model.jobs import SMALL, loaded, mistakes
 
 EXACTLY = "sink={type: topic, topic: {topic: a, delivery: exactly-once%s}}"
 SQLITE = "sink={type: jdbc, jdbc: {url: 'jdbc:sqlite:a.db', table: t%s}}"
+DELTA = "sink={type: delta, path: a}"
 ICEBERG = "sink={type: iceberg, path: /a, iceberg: {table: %s}}"
 FILES = "source={files: {format: parquet, path: /a%s}}"
 WINDOWS = "transform.watermark={column: ts, delay: 10 minutes}"
@@ -148,7 +149,9 @@ DEAD = "value={format: json, schema: a INT, bad_rows: {action: dead_letter%s}}"
         ([ICEBERG % "a.b, catalog: {name: a-b}"], 'sink.iceberg.catalog.name: "a-b" is not allowed here'),
         ([ICEBERG % "a.b", "sink.mode=upsert"], "sink: upsert needs `keys`; the columns that identify a row"),
         ([ICEBERG % "a.b", "sink.keys=[id]"], "sink.keys: append takes no keys; use mode: upsert"),
-        (["sink={type: csv, path: a, mode: upsert}"], "sink.mode: upsert applies only to type iceberg, not csv"),
+        ([DELTA, "sink.mode=upsert"], "sink: upsert needs `keys`; the columns that identify a row"),
+        ([DELTA, "sink.keys=[id]"], "sink.keys: append takes no keys; use mode: upsert"),
+        (["sink={type: csv, path: a, mode: upsert}"], "sink.mode: upsert applies only to type delta, iceberg, not csv"),
         ([ICEBERG % "a.b", "run.output=update"], "run.output: a sink of type iceberg cannot replace groups of an"),
         ([ICEBERG % "a.b", "sink.mode=overwrite"], "sink.mode: in mode available-now every batch would replace"),
         (["sink={type: csv, path: a, schema_changes: add_columns}"], "sink.schema_changes: applies only to type"),
@@ -227,6 +230,8 @@ def test_rules(sets: list[str], told: str) -> None:
         ["sink={type: delta, path: a}"],
         [ICEBERG % "a.b", "sink.mode=upsert", "sink.keys=[id]", "run.output=update"],
         [ICEBERG % "a.b", "sink.mode=overwrite_partitions", "sink.partition_by=[day]"],
+        [DELTA, "sink.mode=upsert", "sink.keys=[id]", "run.output=update", "sink.schema_changes=add_columns"],
+        [DELTA, "sink.mode=overwrite_partitions", "sink.partition_by=[day]"],
         [ICEBERG % "shop.eu.orders", "sink.compression=zstd", "sink.schema_changes=add_columns"],
         ["kafka={bootstrap: ['a:1'], security: {protocol: SASL_SSL, mechanism: PLAIN, username: u, password: p}}"],
         ["spark.master=local[4]"],

@@ -10,7 +10,7 @@ from kafkad_etl.driver.counting import Counted, counted
 from kafkad_etl.driver.source.bad_rows import Tally
 from kafkad_etl.driver.source.parser import BAD, Parser
 from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Sink, WriteLetters
-from kafkad_etl.facts import FILES
+from kafkad_etl.facts import FILES, TABLES
 from kafkad_etl.messages import Plan
 
 
@@ -98,7 +98,7 @@ class StatelessBatches:
 
 MET_BAD_ROW = "a row that does not parse stops this job"
 STOPS = f"CAST(raise_error('{MET_BAD_ROW}') AS INT)"
-ATOMIC = (*FILES, "jdbc", "iceberg", "none")
+ATOMIC = (*FILES, "jdbc", *TABLES, "none")
 """Sinks that show nothing of an interrupted batch."""
 
 

@@ -37,11 +37,13 @@ def sink_of(spark: Any, plan: Plan, tell: Callable[[Event], None]) -> Sink:
 
         return JdbcSink(spark, plan, plan.job.sink.jdbc)
     if kind == "iceberg" and plan.job.sink.iceberg is not None:
-        from kafkad_etl.driver.sinks.lake.iceberg import IcebergSink
+        from kafkad_etl.driver.sinks.lake.iceberg import IcebergTable
+        from kafkad_etl.driver.sinks.lake.sink import TableSink
 
-        return IcebergSink(spark, plan, plan.job.sink.iceberg)
+        return TableSink(spark, plan, IcebergTable(spark, plan.job.sink, plan.job.sink.iceberg))
     if kind == "delta":
-        from kafkad_etl.driver.sinks.delta import DeltaSink
+        from kafkad_etl.driver.sinks.lake.delta import DeltaTable
+        from kafkad_etl.driver.sinks.lake.sink import TableSink
 
-        return DeltaSink(spark, plan)
+        return TableSink(spark, plan, DeltaTable(spark, plan.job.sink))
     raise AssertionError(f"sink.type {kind} needs its block")

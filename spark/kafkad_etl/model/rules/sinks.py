@@ -22,8 +22,8 @@ _ONLY_FOR = {
     "compact": FILES,
     "csv": ("csv",),
     "options": _PATHS,
-    "schema_changes": ("iceberg",),
-    "keys": ("iceberg",),
+    "schema_changes": TABLES,
+    "keys": TABLES,
 }
 """Keys of `sink`, and the types they apply to."""
 _BY_BATCH = ("upsert", "overwrite_partitions")
@@ -37,12 +37,14 @@ def mistakes(job: Job) -> Iterator[Mistake]:
     yield from _blocks(sink)
     if sink.type in _PATHS:
         yield from _files(job)
+    if sink.type in TABLES:
+        yield from _keys(sink)
     if sink.type == "topic" and sink.topic is not None:
         yield from _topic(job, sink.topic)
     if sink.type == "jdbc" and sink.jdbc is not None:
         yield from _jdbc(sink.jdbc)
     if sink.type == "iceberg" and sink.iceberg is not None:
-        yield from _iceberg(sink, sink.iceberg)
+        yield from _iceberg(sink.iceberg)
     yield from _output(job)
 
 
@@ -71,10 +73,11 @@ def _files(job: Job) -> Iterator[Mistake]:
         yield Mistake("sink.compression", f"Spark cannot write {sink.type} with {sink.compression}", ("use gzip",))
     if sink.mode == "overwrite_partitions" and not sink.partition_by:
         yield Mistake("sink.mode", "overwrite_partitions needs `partition_by`")
-    if sink.mode == "upsert" and sink.type != "iceberg":
-        yield Mistake("sink.mode", f"upsert applies only to type iceberg, not {sink.type}", ("jdbc has its own",))
+    if sink.mode == "upsert" and sink.type not in TABLES:
+        only = ", ".join(TABLES)
+        yield Mistake("sink.mode", f"upsert applies only to type {only}, not {sink.type}", ("jdbc has its own",))
     elif (
-        not (sink.mode == "append" or (sink.type == "iceberg" and sink.mode in _BY_BATCH))
+        not (sink.mode == "append" or (sink.type in TABLES and sink.mode in _BY_BATCH))
         and is_streaming(job)
         and (sink.mode, job.run.output) != ("overwrite", "complete")
     ):
@@ -85,11 +88,14 @@ def _files(job: Job) -> Iterator[Mistake]:
         )
 
 
-def _iceberg(sink: Sink, settings: IcebergSink) -> Iterator[Mistake]:
+def _keys(sink: Sink) -> Iterator[Mistake]:
     if sink.mode == "upsert" and not sink.keys:
         yield Mistake("sink", "upsert needs `keys`", ("the columns that identify a row",))
     if sink.mode != "upsert" and sink.keys:
         yield Mistake("sink.keys", f"{sink.mode} takes no keys", ("use mode: upsert",))
+
+
+def _iceberg(settings: IcebergSink) -> Iterator[Mistake]:
     parts = settings.table.split(".")
     if len(parts) < 2 or not all(part and part == part.strip() and "/" not in part for part in parts):
         hint = "its namespace comes first: shop.orders"
@@ -156,7 +162,7 @@ def _output(job: Job) -> Iterator[Mistake]:
     if not is_streaming(job):
         yield Mistake("run.output", "mode batch writes every group once", ("remove it",))
         return
-    hint = "use a topic sink, or jdbc or iceberg with mode upsert"
+    hint = "use a topic sink, or jdbc, delta or iceberg with mode upsert"
     if sink.type in _PATHS and sink.mode != "upsert" and (output == "update" or sink.mode != "overwrite"):
         also = " unless `sink.mode` is overwrite" if output == "complete" else ""
         yield Mistake(

@@ -53,6 +53,13 @@ def committed(history: Iterable[Commit], job: str, batch: BatchId, table: str) -
     return None
 
 
+def is_last(number: int, last: int | None, table: str) -> bool:
+    """True if the last batch that the table has of a job is this one. Raises JobFailed if it is a later one."""
+    if last is not None and last > number:
+        raise JobFailed(_is_ahead(table, number, last))
+    return last == number
+
+
 def _is_ahead(table: str, number: int, written: int) -> Failed:
     text = f"the checkpoint is at batch {number}, but table {table} already has batch {written} of it"
     hints = ["restore the checkpoint, or set another run.checkpoint to start over at source.start"]
