@@ -76,10 +76,29 @@ MEANT = {
 """Hints for words typed at the root: a command without its noun, or the name that another tool has for it."""
 
 
+@click.pass_context
+def _without_command(context: click.Context, version: bool) -> None:
+    """What is left to say when there are options only."""
+    if context.invoked_subcommand is not None:
+        return
+    if not version:
+        context.fail("Missing command.")
+    show = root.get_command(context, "version")
+    assert show is not None
+    context.ensure_object(Settings).command = "version"
+    with show.make_context("version", [], parent=context) as of_version:
+        show.invoke(of_version)
+
+
 root = LazyGroup(
     "kctl",
     COMMANDS,
     meant=MEANT,
+    callback=_without_command,
+    invoke_without_command=True,
+    no_args_is_help=True,
+    subcommand_metavar="COMMAND [ARGS]...",
+    params=[click.Option(["--version"], is_flag=True, help="Print the version of kctl, as `kctl version` does.")],
     help="Operate kafkad, or any other Kafka. `kctl COMMAND --help` says more of each command.",
     context_settings={"max_content_width": 120},
 )
@@ -121,8 +140,6 @@ def _call(arguments: list[str], settings: Settings) -> int:
         from kctl.completion import complete
 
         return complete(root, instruction)
-    if arguments[:1] == ["--version"]:
-        arguments[:1] = ["version"]
     try:
         with root.make_context("kctl", arguments, obj=settings) as context:
             code = root.invoke(context)

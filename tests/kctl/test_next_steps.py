@@ -40,6 +40,8 @@ def test_no_command_is_hidden_by_a_hint(kctl: Kctl) -> None:
 def test_version_as_an_option(kctl: Kctl) -> None:
     assert kctl("--version") == kctl("version")
     assert __version__ in kctl("--version", "-o", "json").out
+    assert kctl("-b", "127.0.0.1:1", "--version") == kctl("-b", "127.0.0.1:1", "version")
+    assert kctl("-o", "json", "--version") == kctl("-o", "json", "version")
 
 
 def test_help_as_a_command(kctl: Kctl) -> None:
