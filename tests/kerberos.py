@@ -49,6 +49,8 @@ def missing() -> str | None:
     for program in ("krb5kdc", "kdb5_util", "kadmin.local", "kinit"):
         if shutil.which(program, path=_SBIN) is None:
             return f"there is no {program}: apt-get install krb5-kdc krb5-admin-server krb5-user"
+    if not any(Path("/usr/lib").glob("**/sasl2/libgssapiv2.so*")):
+        return "Cyrus SASL, which kcat uses, knows no Kerberos: apt-get install libsasl2-modules-gssapi-mit"
     return None
 
 
