@@ -77,7 +77,7 @@ def the_next_coordinator_does_not_finish_what_was_prepared() -> Any:
 @mutation
 def nobody_asks_whether_a_transaction_goes_on() -> Any:
     return both(
-        patch.object(RequestTransaction, "claim", lambda self: None),
+        patch.object(RequestTransaction, "claim", lambda *what: None),
         patch.object(RequestTransaction, "refusal", lambda *what: None),
     )
 
