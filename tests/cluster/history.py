@@ -323,7 +323,8 @@ class Load:
         return writers
 
     def _all_records(self) -> dict[int, dict[int, str]]:
-        consumer = Consumer({**self._client, "group.id": GROUP, "enable.auto.commit": False})
+        brokers = {"bootstrap.servers": self.cluster.bootstrap}  # those of when the load began may be gone
+        consumer = Consumer({**self._client, **brokers, "group.id": GROUP, "enable.auto.commit": False})
         there: dict[int, dict[int, str]] = {p: {} for p in self.partitions}
         ends = {p: consumer.get_watermark_offsets(TopicPartition(self.topic, p), 30)[1] for p in self.partitions}
         consumer.assign([TopicPartition(self.topic, p, OFFSET_BEGINNING) for p in self.partitions])

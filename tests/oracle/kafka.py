@@ -287,7 +287,7 @@ class Server:
         wait_port(self.port, self.process, self._log)
 
     def output(self) -> str:
-        return _last_words(self._log)
+        return "it was stopped" if self._log.closed else _last_words(self._log)
 
     def stop(self) -> None:
         self.process.terminate()
