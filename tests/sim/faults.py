@@ -15,6 +15,7 @@ from tests.sim.store import STORE, StoreServer
 from tests.sim.world import World
 
 Mend = Callable[[], None]
+Fault = Callable[[Machine, Random], None]
 
 _LOOK_S = 0.1
 _WELL_S = 1.0
@@ -57,6 +58,8 @@ class Faults:
         self._machines = machines
         self._well_since: float | None = None
         self._mends: dict[object, Mend] = {}
+        self._hurts = 0
+        """How many times the disk of a machine was hurt."""
         self._going = False
 
     def begin(self) -> None:
@@ -300,6 +303,7 @@ class Faults:
         """One machine loses what its disk did not keep. The cluster is well, and hardly anything else happens before
         the machine is whole again: so there is always a replica that has everything, and nothing may be lost."""
         self._invariants.wound(machine)
+        self._hurts += 1
         active = self._controller()
         case = random.randrange(4)
         if case == 0 and active not in (None, machine):
@@ -312,12 +316,17 @@ class Faults:
             self._world.after(random.choice((0.05, 0.5, 3.0)) * random.uniform(0.5, 2), machine.start)
             other = random.choice([each for each in self._machines if each is not machine])
             meanwhile = random.choice((self._nothing, self._kill, self._stop, self._expire))
-            self._world.after(random.uniform(0, 4), meanwhile, other, random)
+            self._world.after(random.uniform(0, 4), self._while_hurt, self._hurts, meanwhile, other, random)
         self._when(
             lambda: not self._invariants.wounded and all(each.parts is not None for each in self._machines),
             self._next,
             self._unhealed,
         )
+
+    def _while_hurt(self, number: int, fault: Fault, machine: Machine, random: Random) -> None:
+        """Not when another machine is hurt by now: there would be one too few that has everything."""
+        if number == self._hurts:
+            fault(machine, random)
 
     def _come_back_between_controllers(self, machine: Machine, active: Machine, random: Random) -> None:
         """The controller does not see it go, and the next one not that it was away."""
