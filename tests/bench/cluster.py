@@ -32,6 +32,7 @@ from tests.bench.clusters import SESSION_MS, Cluster, kafkads, kafkas, log_bytes
 from tests.bench.compared import KAFKA, KAFKAD, Promise, Values
 from tests.bench.measured import Load as Traffic
 from tests.bench.measured import LoadGenerator, prepare
+from tests.bench.txn_load import committed
 from tests.cluster.history import Load
 from tests.oracle import kafka as oracle
 from tests.supervisor.host import Host
@@ -141,6 +142,18 @@ def _requests(cluster: Cluster, work: Work, **options: int) -> tuple[Traffic, fl
     cpu = cluster.cpu_seconds() - before
     cluster.delete(topic)
     return load, cpu
+
+
+def transactions(cluster: Cluster, work: Work) -> Values:
+    """Of one librdkafka, each with a hundred records."""
+    for name, assignment in (("one partition", ONE), ("six partitions", EACH_LEADS_TWO)):
+        topic = cluster.new_topic(*assignment, **SHORT_LOGS)
+        before = cluster.cpu_seconds()
+        times = committed(cluster.bootstrap, topic, topic, len(assignment), 100, work.seconds)
+        cpu = cluster.cpu_seconds() - before
+        yield f"transactions in {name}: per second", len(times.whole) / times.wall
+        yield f"transactions in {name}: CPU of all brokers for 1,000", cpu / len(times.whole) * 1000
+        cluster.delete(topic)
 
 
 def memory(cluster: Cluster, work: Work) -> Values:
@@ -373,6 +386,13 @@ def _rate_and_cpu(name: str) -> tuple[Promise, Promise]:
     return at_least(f"{name}: MB/s", "MB/s", 1.3), at_most(f"{name}: CPU of all brokers", "s/GB", ratio=2)
 
 
+def _transactions(name: str) -> tuple[Promise, Promise]:
+    return (
+        at_least(f"transactions in {name}: per second", "/s", 1),
+        at_most(f"transactions in {name}: CPU of all brokers for 1,000", "s", ratio=2),
+    )
+
+
 GAP_S = SESSION_MS / 1000 + 0.3
 
 
@@ -411,6 +431,7 @@ MEASUREMENTS = (
     Measurement(
         at_200_a_second, (at_most("1 KB at 200/s: p50", "ms", ratio=1), at_most("1 KB at 200/s: p99", "ms", ratio=1))
     ),
+    Measurement(transactions, (*_transactions("one partition"), *_transactions("six partitions")), warms=True),
     Measurement(memory, (at_most("memory of the largest broker (PSS)", "MB", 80),)),
     Measurement(
         broker_killed,
