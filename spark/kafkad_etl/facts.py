@@ -102,3 +102,26 @@ def sink_text(job: Job) -> str:
     if sink.iceberg:
         return f"iceberg table {sink.iceberg.table} in {sink.path}"
     return f"{sink.type} {sink.path}".strip()
+
+
+CATALOG = "spark.sql.catalog."
+"""Settings of a catalog, which Spark takes at any time and knows by no name."""
+
+_FIXED = (
+    CATALOG,
+    "spark.sql.catalogImplementation",
+    "spark.sql.extensions",
+    "spark.sql.globalTempDatabase",
+    "spark.sql.hive.metastore.",
+    "spark.sql.queryExecutionListeners",
+    "spark.sql.streaming.streamingQueryListeners",
+    "spark.sql.streaming.ui.",
+    "spark.sql.ui.",
+    "spark.sql.warehouse.",
+)
+"""Settings of SQL that count for all sessions, or that jobs in one Spark may not set differently."""
+
+
+def is_of_session(name: str) -> bool:
+    """True for settings that each job's session has for itself."""
+    return name.startswith("spark.sql.") and not name.startswith(_FIXED)

@@ -12,11 +12,12 @@ from typing import Self
 
 from kafkad_etl.machine.environment import Environment
 from kafkad_etl.machine.java import Java
+from kafkad_etl.process.submitting import DRIVER
 
 _SUBMIT = """import socket, sys
 with socket.socket(socket.AF_UNIX) as shared:
     shared.connect({place!r})
-    shared.sendall(sys.argv[-1].encode() + b"\\n")
+    shared.sendall(" ".join(sys.argv[sys.argv.index({driver!r}) + 1 :]).encode() + b"\\n")
     sys.exit(int(shared.makefile().readline()))
 """
 
@@ -28,7 +29,7 @@ class SharedSpark:
         program = directory / "spark" / "bin" / "spark-submit"
         program.parent.mkdir(parents=True)
         place = directory / "shared"
-        program.write_text(f"#!{sys.executable}\n{_SUBMIT.format(place=str(place))}")
+        program.write_text(f"#!{sys.executable}\n{_SUBMIT.format(place=str(place), driver=str(DRIVER))}")
         program.chmod(0o755)
         java = Java(java_home, "21", "PATH")
         self.environment = Environment(java, directory / "spark", version, sys.executable, tuple(map(str, jars)))
@@ -57,5 +58,5 @@ class SharedSpark:
             except OSError:
                 return  # it was shut down
             with submitted, submitted.makefile("rw") as lines:
-                lines.write(f"{main(lines.readline().rstrip())}\n")
+                lines.write(f"{main(lines.readline().split())}\n")
                 lines.flush()

@@ -5,7 +5,7 @@ from kctl.command.noun import Noun
 etl = Noun(
     "etl",
     {
-        "run": ("kafkad_etl.commands.run:run", "Run a job."),
+        "run": ("kafkad_etl.commands.run:run", "Run a job, or several in one Spark."),
         "submit": ("kafkad_etl.commands.submit:submit", "Run a PySpark program, or a job as kctl etl run does."),
         "init": ("kafkad_etl.commands.init:init", "Write a job file from an example, or list the examples."),
         "preview": ("kafkad_etl.commands.preview:preview", "Show what the sink would receive for the last rows."),

@@ -106,7 +106,7 @@ def _command(found: Effective, master: str, java_home: str) -> list[str]:
     from kafkad_etl.process.submitting import NO_OPTIONS, command
 
     environment = outlook(found.job, java_home)
-    return command(environment, found.job, master or found.job.spark.master, NO_OPTIONS, "SOCKET", found.secrets)
+    return command(environment, found.job, master or found.job.spark.master, NO_OPTIONS, ["SOCKET"], found.secrets)
 
 
 def _lines(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,12 +42,21 @@ class ProgressCommand(EtlCommand):
         output.type = click.Choice(HOW)
         output.help = "How to show progress.  [default: rich on a terminal, otherwise plain]"
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        end = args.index("--") if "--" in args else len(args)
+        rest = super().parse_args(ctx, args[:end])
+        ctx.params["submit_options"] = tuple(args[end + 1 :])
+        return rest
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "[-- SPARK-SUBMIT OPTIONS]"]
+
     def get_help(self, ctx: click.Context) -> str:
         return super().get_help(ctx).replace("kctl etl run", ctx.command_path)
 
 
 @click.command("run", cls=ProgressCommand)
-@click.argument("job", type=click.Path(path_type=Path))
+@click.argument("jobs", metavar="JOB...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @options.variables
 @options.sets
 @options.mode
@@ -56,13 +66,13 @@ class ProgressCommand(EtlCommand):
 @click.option("--reset-checkpoint", is_flag=True, help="Start over; the old checkpoint is renamed and kept.")
 @options.master
 @options.java_home
-@click.argument("submit_options", nargs=-1, type=click.UNPROCESSED, metavar="[-- SPARK-SUBMIT OPTIONS]")
 @pass_settings
 def run(settings: Settings, /, **given: Any) -> int:
-    """Run a job.
+    """Run a job, or several in one Spark.
 
     Ctrl-C stops it after the current batch (exit code 130), a second Ctrl-C at once; the next run resumes from there.
-    Everything after -- is passed to spark-submit.
+    Of several jobs, one that fails does not stop the others, and the exit code is the worst; mistakes in any of the
+    files are reported before one of them starts. Everything after -- is passed to spark-submit.
 
     Example: kctl etl run orders.yaml --var day=2026-11-01 -- --queue night
     """
@@ -82,7 +92,10 @@ def _run(settings: Settings, how: How, **given: Any) -> int:
     from kafkad_etl.tasks.running import Request, run
 
     request = Request(
-        file=JobFile(given["job"], given["variables"], given["sets"], given["mode"]),
+        files=[
+            JobFile(job, given["variables"], given["sets"], given["mode"], is_one_of_several=len(given["jobs"]) > 1)
+            for job in given["jobs"]
+        ],
         asked=RunOptions(
             limit_rows=given["limit_rows"] or 0,
             accept_data_loss=given["accept_data_loss"],
@@ -95,17 +108,35 @@ def _run(settings: Settings, how: How, **given: Any) -> int:
         how="plain" if settings.quiet and how == "rich" else how,
     )
     with for_people(settings) as stream:
-        return run(settings, request, stream)
+        return run(settings, request, stream, partial(_print_job_error, settings, how))
+
+
+def _print_job_error(settings: Settings, how: How, label: str, error: KctlError) -> None:
+    """Prints the error of one of several jobs; the others go on."""
+    import io
+
+    from kctl.texts.output import render_error
+
+    if how == "json":
+        _print_error_line(error, {"job": label.removesuffix("| ").rstrip()})
+    told = io.StringIO()
+    render_error(error, settings, told)
+    for line in told.getvalue().splitlines():
+        print(f"{label}{line}", file=sys.stderr, flush=True)
 
 
 def _print_json_error(error: KctlError, settings: Settings) -> int:
     """Prints the error as the last JSON line on standard output, and for people on standard error."""
-    import json
-
     from kafkad_etl.errors import exit_of
     from kctl.texts.output import render_error
 
-    told = {"type": "error", "error": error.what, "code": error.code or None, "hints": list(error.hints)}
-    print(json.dumps(told, ensure_ascii=False), flush=True)
+    _print_error_line(error, {})
     render_error(error, settings, sys.stderr)
     return exit_of(error)
+
+
+def _print_error_line(error: KctlError, about: dict[str, str]) -> None:
+    import json
+
+    told = {**about, "type": "error", "error": error.what, "code": error.code or None, "hints": list(error.hints)}
+    print(json.dumps(told, ensure_ascii=False), flush=True)

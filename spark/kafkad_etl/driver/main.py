@@ -1,8 +1,10 @@
-"""The program that spark-submit runs. Its only argument is the front's socket, over which it receives the Plan."""
+"""The program that spark-submit runs. Its arguments are the front's sockets, one for each job, over which it receives
+the Plans. Jobs run at the same time, each in a thread and a session of its own; one that fails ends alone."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -10,7 +12,7 @@ from py4j.protocol import Py4JError
 
 from kafkad_etl.driver.channel import Channel
 from kafkad_etl.driver.failures import failure_of
-from kafkad_etl.driver.session import session_of, started
+from kafkad_etl.driver.session import activate, sessions_of, started
 from kafkad_etl.driver.sinks import sink_of
 from kafkad_etl.driver.sinks.files.sink import tidy
 from kafkad_etl.driver.tasks.cases import run_cases
@@ -21,22 +23,55 @@ from kafkad_etl.facts import FILES
 from kafkad_etl.messages import Ended, EndReason
 
 
-def main(socket: str) -> int:
-    channel = Channel(socket)
-    spark: Any = None
+def main(sockets: Sequence[str]) -> int:
+    channels = [Channel(socket) for socket in sockets]
+    sessions: list[Any] = []
     try:
-        spark = session_of(channel.plan)
-        channel.send(started(spark))
-        channel.send(Ended(task(spark, channel)))
-        return 0
+        sessions = sessions_of([channel.plan for channel in channels])
+        return 0 if all(_carried_out(sessions, channels)) else 1
     except Exception as error:
-        channel.send(failure_of(error))
+        for channel in channels:
+            channel.send(failure_of(error))
         return 1
     finally:
-        channel.close()
-        if spark is not None:
+        for channel in channels:
+            channel.close()
+        if sessions:
             with suppress(Py4JError, OSError):  # the JVM may have gone
-                spark.stop()
+                sessions[0].stop()
+
+
+def _carried_out(sessions: Sequence[Any], channels: Sequence[Channel]) -> list[bool]:
+    """Runs all jobs to their ends; says which succeeded."""
+    if len(channels) == 1:
+        return [_job(sessions[0], channels[0])]
+    from pyspark import InheritableThread
+
+    done = [False] * len(channels)
+
+    def work(number: int) -> None:
+        activate(sessions[number], channels[number].plan.job.name)
+        done[number] = _job(sessions[number], channels[number])
+
+    threads = [InheritableThread(target=work, args=(number,), daemon=True) for number in range(len(channels))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return done
+
+
+def _job(spark: Any, channel: Channel) -> bool:
+    """Runs one job to its end, which is the last that its channel says."""
+    try:
+        channel.send(started(spark))
+        channel.send(Ended(task(spark, channel)))
+        return True
+    except Exception as error:
+        channel.send(failure_of(error))
+        return False
+    finally:
+        channel.close()
 
 
 def task(spark: Any, channel: Channel) -> EndReason:
@@ -64,4 +99,4 @@ def _written(spark: Any, channel: Channel) -> EndReason:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[1:]))

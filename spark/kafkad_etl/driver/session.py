@@ -1,30 +1,58 @@
-"""The Spark session of a job. Most settings are passed on spark-submit's command line."""
+"""The Spark sessions of jobs. Most settings are passed on spark-submit's command line."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kafkad_etl.driver.sinks.lake import delta, iceberg
+from kafkad_etl.facts import CATALOG, is_of_session
 from kafkad_etl.job import Scalar, Sink
 from kafkad_etl.messages import Plan, Started
 
 RECENT_PROGRESS = "1000"
 """Number of progress reports Spark keeps until they are read; short batches may come faster than we poll."""
 
+_EXTENSIONS = "spark.sql.extensions"
 
-def session_of(plan: Plan) -> Any:
-    """The session. It adds settings that contain secrets, which spark-submit's command line does not have."""
+
+def sessions_of(plans: Sequence[Plan]) -> list[Any]:
+    """A session for each job. Several jobs share a Spark: settings of SQL are those of their own sessions."""
+    if len(plans) == 1:
+        plan = plans[0]
+        return [_first({**session_settings(plan.job.sink), **plan.job.spark.conf})]
+    settings = [{**session_settings(plan.job.sink), **plan.job.spark.conf} for plan in plans]
+    common = {
+        name: value
+        for each in settings
+        for name, value in each.items()
+        if not is_of_session(name) and not name.startswith(CATALOG)
+    }
+    extensions = dict.fromkeys(
+        word for each in settings for word in str(each.get(_EXTENSIONS, "")).split(",") if word
+    )  # of Delta, for instance: sessions without its tables do not mind
+    spark = _first(common | ({_EXTENSIONS: ",".join(extensions)} if extensions else {}))
+    return [configured(spark.newSession(), each) for each in settings]
+
+
+def activate(session: Any, pool: str) -> None:
+    """Makes it the session of this thread, whose tasks are in a pool of their own: pools take turns."""
+    session._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
+    session.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
+
+
+def _first(settings: Mapping[str, Scalar]) -> Any:
+    """Spark's first session. It adds settings that contain secrets, which spark-submit's command line does not have."""
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     SparkContext._ensure_initialized()  # else SparkConf would not know spark-submit's words
     given = SparkConf()
     builder = SparkSession.builder.config("spark.sql.streaming.numRecentProgressUpdates", RECENT_PROGRESS)
-    for name, value in {**session_settings(plan.job.sink), **plan.job.spark.conf}.items():
+    for name, value in settings.items():
         if not given.contains(name):
-            builder = builder.config(name, str(value).lower() if isinstance(value, bool) else str(value))
+            builder = builder.config(name, _text(value))
     return builder.getOrCreate()
 
 
@@ -38,9 +66,13 @@ def session_settings(sink: Sink) -> dict[str, str]:
 def configured(session: Any, conf: Mapping[str, Scalar]) -> Any:
     """A further session of the same Spark, with those of a job's settings that may change while Spark runs."""
     for name, value in conf.items():
-        if session.conf.isModifiable(name):
-            session.conf.set(name, str(value).lower() if isinstance(value, bool) else str(value))
+        if session.conf.isModifiable(name) or name.startswith(CATALOG):
+            session.conf.set(name, _text(value))
     return session
+
+
+def _text(value: Scalar) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def started(spark: Any) -> Started:

@@ -5,28 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.facts import is_of_session
 from kafkad_etl.job import Scalar, Spark
 from kafkad_etl.machine.environment import size_of
 from kafkad_etl.model.loading import Loaded
-
-_FIXED = (
-    "spark.sql.catalog.",
-    "spark.sql.catalogImplementation",
-    "spark.sql.extensions",
-    "spark.sql.globalTempDatabase",
-    "spark.sql.hive.metastore.",
-    "spark.sql.queryExecutionListeners",
-    "spark.sql.streaming.streamingQueryListeners",
-    "spark.sql.streaming.ui.",
-    "spark.sql.ui.",
-    "spark.sql.warehouse.",
-)
-"""Settings of SQL that count for all sessions, from the start of Spark."""
-
-
-def is_of_session(name: str) -> bool:
-    """True for settings that each job's session has for itself."""
-    return name.startswith("spark.sql.") and not name.startswith(_FIXED)
 
 
 def shared_settings(jobs: Sequence[Loaded], *, master: str = "") -> Spark:

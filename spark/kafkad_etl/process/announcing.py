@@ -8,8 +8,9 @@ read, in its JVM, in a task or in a sink, is not fed, and neither is one whose b
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from typing import Protocol
 
 from kafkad.systemd import Notifier
 from kafkad_etl.messages import Ends, Event, Lost, Retrying, Tasks, Unsure, Warned
@@ -21,8 +22,81 @@ from kctl.errors import KctlError
 _STATUS_SECONDS = 1.0
 
 
+class Notices(Protocol):
+    """What a run tells systemd: see `Notifier`."""
+
+    @property
+    def watchdog_interval_s(self) -> float | None: ...
+    def ready(self, status: str) -> None: ...
+    def status(self, text: str) -> None: ...
+    def watchdog(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class JobNotices:
+    """The notices of one of several jobs, which systemd takes for one service. It is ready when all jobs that have not
+    ended are, and the watchdog is fed when each of them is. The status has a part for each."""
+
+    def __init__(self, name: str, whole: Notifier, parts: list[JobNotices]) -> None:
+        """`parts` are those of all jobs, this one among them."""
+        self._name = name
+        self._whole = whole
+        self._parts = parts
+        self._text = ""
+        self._is_ready = self._is_fed = self._has_ended = False
+
+    @property
+    def watchdog_interval_s(self) -> float | None:
+        return self._whole.watchdog_interval_s
+
+    def ready(self, status: str) -> None:
+        self._text, self._is_ready = status, True
+        self._tell_ready()
+
+    def status(self, text: str) -> None:
+        self._text = text
+        self._whole.status(self._status())
+
+    def watchdog(self) -> None:
+        self._is_fed = True
+        self._feed()
+
+    def close(self) -> None:
+        self._has_ended = True
+        if all(each._has_ended for each in self._parts):
+            self._whole.close()
+            return
+        if not self._is_ready:
+            self._tell_ready()
+        self._feed()
+
+    def _tell_ready(self) -> None:
+        if all(each._is_ready or each._has_ended for each in self._parts) and any(
+            each._is_ready for each in self._parts
+        ):
+            self._whole.ready(self._status())
+
+    def _feed(self) -> None:
+        if all(each._is_fed or each._has_ended for each in self._parts):
+            for each in self._parts:
+                each._is_fed = False
+            self._whole.watchdog()
+
+    def _status(self) -> str:
+        return "; ".join(f"{each._name}: {each._text}" for each in self._parts if each._text)
+
+
+def notices_of(notifier: Notifier, names: Sequence[str]) -> list[Notices]:
+    """The notices of each job."""
+    if len(names) == 1:
+        return [notifier]
+    parts: list[JobNotices] = []
+    parts += [JobNotices(name, notifier, parts) for name in names]
+    return [*parts]
+
+
 @contextmanager
-def announced(notifier: Notifier, secrets: Iterable[str]) -> Iterator[Notifier]:
+def announced(notifier: Notices, secrets: Iterable[str]) -> Iterator[Notices]:
     """Tells how a run ended. Even one that had nothing to do was ready: systemd takes a service that ends before as
     failed."""
     with closing(notifier):
@@ -39,7 +113,7 @@ class Announcer:
 
     def __init__(
         self,
-        notifier: Notifier,
+        notifier: Notices,
         state: Callable[[], State],
         *,
         is_endless: bool,

@@ -24,9 +24,13 @@ _LOG_LINES = 5
 _LOG_SCANNED = 60
 _END_SECONDS = 20.0
 """Time for Spark to exit by itself after the driver has finished."""
+_KILL_SECONDS = 5.0
 _START_SECONDS = 45.0
 """Time for Spark to start on a cluster that has resources."""
+_DYING_SECONDS = 2.0
+"""A job that fails is not alone to blame if Spark ends within this time."""
 _STOPPING = "stopping after the current batch; press Ctrl-C again to stop at once"
+_STOPPING_ALL = "stopping all jobs after their current batches; press Ctrl-C again to stop at once"
 
 FrontEvent = Committed | Ends | Lost | Unsure | Warned | Failed
 """Events that the front adds to those of the driver."""
@@ -45,8 +49,8 @@ class Observer(Protocol):
 
 
 class Conductor:
-    """Passes events from the driver and the front to the reporter. A context manager, which reports the outcome at
-    its end, however that came about."""
+    """Passes events of one job, from the driver and the front, to its reporter. A context manager, which reports the
+    outcome at its end, however that came about."""
 
     def __init__(
         self,
@@ -63,77 +67,51 @@ class Conductor:
         self._patience = clock() + _START_SECONDS
         self._interruptions = interruptions
         self._secrets = secrets
-        self._heeded = 0
         self._last: LastEvent = None
         self._failure: Failed | None = None
         self._began = False
-        self._stopped = False
         self._others: SimpleQueue[FrontEvent] = SimpleQueue()
         self.on_batch: list[Callable[[Batch], None]] = []
         self.observers: list[Observer] = []
 
     def tell(self, event: FrontEvent) -> None:
-        """Queues an event; safe from any thread. `Failed` stops the run after the current batch."""
+        """Queues an event; safe from any thread. `Failed` stops the job after the current batch."""
         self._others.put(event)
 
     @property
     def was_cut_off(self) -> bool:
         """True if the driver may have done more than it reported; valid at the end."""
-        return not isinstance(self._last, Ended)
+        return not isinstance(self.last, Ended)
+
+    @property
+    def has_started(self) -> bool:
+        """True once Spark runs."""
+        return bool(self._shown.state.application)
+
+    @property
+    def has_failed(self) -> bool:
+        """True if the front has found a reason to stop the job."""
+        return self._failure is not None
+
+    @property
+    def last(self) -> LastEvent:
+        """The last event: of the front, if it had a reason to stop the job, otherwise of the driver."""
+        return self._failure or self._last
 
     def warn(self, text: str) -> None:
         self.tell(Warned(text))
 
-    def run_to_end(self, launched: Launched, log: Log) -> LastEvent:
-        """Runs until Spark has ended. Returns the driver's last event, None if interrupted; raises EtlError if Spark
-        was killed."""
+    def say_of_all(self, text: str) -> None:
+        """Says what concerns all jobs in this Spark."""
+        self._shown.say_of_all(text)
+
+    def begin(self) -> None:
+        """Spark has been started."""
         self._began = True
-        last = self._conduct(launched, log)
-        status = settle(launched, self._interruptions)
-        if not was_killed(last, status):
-            return last
-        if not self._interruptions.count:
-            raise ended_early(status, log, self._secrets)
-        return None
 
-    def _tell_waiting(self, log: Log) -> None:
-        """Warns once if the cluster has not started the application, for which it may have good reasons."""
-        if self._cluster and not self._shown.state.application and self._clock() > self._patience:
-            self.warn(
-                f"{self._cluster} has not started the application for {_START_SECONDS:.0f} s: its queue may be full, "
-                f"or it may lack resources; see {log.path}"
-            )
-            self._cluster = ""
-
-    def _conduct(self, launched: Launched, log: Log) -> LastEvent:
-        """Handles events until the driver has disconnected."""
-        for event in launched.events():
-            if event is None:
-                self._shown.tick()
-                self._tell_waiting(log)
-            else:
-                self._pass_on(without_secrets(event, self._secrets))
-            self._heed_interruptions(launched)
-            self._heed_others()
-            if self._failure and not self._stopped:
-                self._stopped = True
-                launched.stop()
-            for observer in self.observers:
-                observer.turn(stopping=self._stopped or self._heeded > 0)
-        self._heed_interruptions(launched)
-        self._last = self._failure or self._last
-        return self._last
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._heed_others()
-        self._shown.close(outcome_of(self._last, self._interruptions.count) if self._began else "not begun")
-
-    def _pass_on(self, event: Event) -> None:
+    def take(self, event: Event) -> None:
+        """Handles an event of the driver."""
+        event = without_secrets(event, self._secrets)
         self._show(replace(event, trace="") if isinstance(event, Failed) else event)
         if isinstance(event, Batch):
             for call in self.on_batch:
@@ -141,22 +119,18 @@ class Conductor:
         if isinstance(event, (Ended, Failed)):
             self._last = event
 
-    def _show(self, event: Event) -> None:
-        self._shown.event(event)
-        for observer in self.observers:
-            observer.event(event)
+    def tick(self, log: Log) -> None:
+        """Nothing has arrived for a while."""
+        self._shown.tick()
+        if self._cluster and not self.has_started and self._clock() > self._patience:
+            self.warn(
+                f"{self._cluster} has not started the application for {_START_SECONDS:.0f} s: its queue may be full, "
+                f"or it may lack resources; see {log.path}"
+            )
+            self._cluster = ""
 
-    def _heed_interruptions(self, launched: Launched) -> None:
-        count = self._interruptions.count
-        if count > self._heeded:
-            self._heeded = count
-            now = count > 1 or not self._shown.state.application  # while Spark starts there is no batch to wait for
-            by = self._interruptions.by
-            said = "stopping at once" if now else _STOPPING
-            self._shown.say(said if by == signal.SIGINT else f"{by.name}: {said.replace('Ctrl-C', by.name)}")
-            launched.stop(now=now)
-
-    def _heed_others(self) -> None:
+    def turn(self) -> None:
+        """Handles what the front has found meanwhile."""
         while not self._others.empty():
             event = self._others.get()
             if isinstance(event, Failed):
@@ -164,6 +138,117 @@ class Conductor:
                 self._shown.say(f"{event.text}: stopping after the current batch")
             else:
                 self._show(event)
+
+    def observe(self, stopping: bool) -> None:
+        for observer in self.observers:
+            observer.turn(stopping=stopping)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.turn()
+        self._shown.close(outcome_of(self.last, self._interruptions.count) if self._began else "not begun")
+
+    def _show(self, event: Event) -> None:
+        self._shown.event(event)
+        for observer in self.observers:
+            observer.event(event)
+
+
+JobEnd = LastEvent | EtlError
+"""How a job ended: with its last event, interrupted (None), or killed with Spark (the error)."""
+
+
+class Conducting:
+    """Runs the jobs of one Spark to their ends. Each has its conductor; what concerns all of them, such as Ctrl-C and
+    the end of Spark, is handled here."""
+
+    def __init__(
+        self,
+        conductors: Sequence[Conductor],
+        launched: Launched,
+        interruptions: Interruptions,
+        log: Log,
+        on_end: Callable[[int, JobEnd], None],
+        secrets: frozenset[str] = frozenset(),
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`on_end` gets the index of each job that has ended, as soon as that is certain."""
+        self._conductors = conductors
+        self._launched = launched
+        self._interruptions = interruptions
+        self._log = log
+        self._on_end = on_end
+        self._secrets = secrets
+        self._clock = clock
+        self._heeded = 0
+        self._stopped: set[int] = set()
+        self._going_on = dict(enumerate(conductors))
+        """Those whose end has not been told."""
+        self._silent: dict[int, float] = {}
+        """Those without further events whose end is not certain: when that was."""
+
+    def run_to_end(self) -> None:
+        """Returns when Spark has ended."""
+        for conductor in self._conductors:
+            conductor.begin()
+        for arrival in self._launched.events():
+            if arrival is None:
+                for conductor in self._going_on.values():
+                    conductor.tick(self._log)
+            elif arrival.event is None:
+                self._silent[arrival.job] = self._clock()
+            else:
+                self._conductors[arrival.job].take(arrival.event)
+            self._turn()
+        self._heed_interruptions()
+        status = settle(self._launched, self._interruptions)
+        for job, conductor in list(self._going_on.items()):
+            self._end(job, was_killed(conductor.last, status), status)
+
+    def _turn(self) -> None:
+        self._heed_interruptions()
+        for job, conductor in self._going_on.items():
+            conductor.turn()
+            if conductor.has_failed and job not in self._stopped:
+                self._stopped.add(job)
+                self._launched.stop(job)
+            conductor.observe(stopping=job in self._stopped or self._heeded > 0)
+        if len(self._silent) < len(self._conductors):
+            self._tell_ends()
+
+    def _tell_ends(self) -> None:
+        """Ends jobs while others go on. A failure may be that of a Spark that is dying, which takes them all."""
+        for job in [job for job in self._going_on if job in self._silent]:
+            has_outlived = self._launched.ended is None and self._clock() - self._silent[job] > _DYING_SECONDS
+            if isinstance(self._going_on[job].last, Ended) or has_outlived:
+                self._end(job, self._going_on[job].last is None, None)
+
+    def _end(self, job: int, killed: bool, status: int | None) -> None:
+        conductor = self._going_on.pop(job)
+        last: JobEnd = conductor.last
+        if killed:
+            last = None if self._interruptions.count else ended_early(status, self._log, self._secrets)
+        self._on_end(job, last)
+
+    def _heed_interruptions(self) -> None:
+        count = self._interruptions.count
+        if count == self._heeded:
+            return
+        self._heeded = count
+        # while Spark starts there is no batch to wait for
+        now = count > 1 or not any(conductor.has_started for conductor in self._conductors)
+        by = self._interruptions.by
+        said = "stopping at once" if now else _STOPPING if len(self._going_on) < 2 else _STOPPING_ALL
+        speaker = next(iter(self._going_on.values()), self._conductors[0])
+        speaker.say_of_all(said if by == signal.SIGINT else f"{by.name}: {said.replace('Ctrl-C', by.name)}")
+        if now:
+            self._launched.kill()
+        else:
+            self._launched.stop()
 
 
 def without_secrets(event: Event, secrets: frozenset[str]) -> Event:
@@ -197,6 +282,7 @@ def settle(launched: Launched, interruptions: Interruptions, clock: Callable[[],
     while (status := launched.wait(0.1)) is None and clock() < patience and interruptions.count < 2:
         pass
     launched.kill()
+    launched.wait(_KILL_SECONDS)  # nothing may be committed any more
     return status
 
 

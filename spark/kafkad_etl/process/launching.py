@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from subprocess import DEVNULL, Popen
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from msgspec.structs import replace
 
@@ -41,23 +41,87 @@ _ARTIFACTS = Path("artifacts")
 """Directory that Spark 4 creates wherever it is started, for nothing that jobs need, and leaves behind."""
 
 
+class Arrival(NamedTuple):
+    """What came from the driver of one job: an event, or None for the end of its events."""
+
+    job: int
+    """Its index among the jobs that were launched."""
+    event: Event | None
+
+
+class Conversation:
+    """The socket of one job: its Plan goes to the driver as soon as that connects, its events come back."""
+
+    def __init__(self, job: int, plan: Plan, listener: socket.socket) -> None:
+        self.job = job
+        self.has_ended = False
+        self.is_stopping = False
+        self._plan = plan
+        self._listener = listener
+        self._driver: socket.socket | None = None
+        self._waiting = b""
+
+    @property
+    def is_connected(self) -> bool:
+        return self._driver is not None
+
+    def fileno(self) -> int:
+        """What is readable when something arrives."""
+        return (self._driver or self._listener).fileno()
+
+    def receive(self) -> Iterator[Event]:
+        """Handles what has arrived; yields the events of it."""
+        if self._driver is None:
+            self._driver, _ = self._listener.accept()
+            self._send(self._plan)
+            if self.is_stopping:
+                self._send(Stop())
+            return
+        try:
+            piece = self._driver.recv(_PIECE)
+        except ConnectionResetError:
+            piece = b""
+        if not piece:
+            self.has_ended = True
+            return
+        *lines, self._waiting = (self._waiting + piece).split(b"\n")
+        for line in lines:
+            yield event_of(line)
+
+    def stop(self) -> None:
+        """Asks the driver to finish the job's current batch."""
+        self.is_stopping = True
+        if self._driver is not None:
+            self._send(Stop())
+
+    def close(self) -> None:
+        self._listener.close()
+        if self._driver is not None:
+            self._driver.close()
+
+    def _send(self, message: Plan | Stop) -> None:
+        assert self._driver is not None
+        try:
+            self._driver.sendall(line_of(message))
+        except OSError:
+            return  # it has gone, which the end of its events says
+
+
 class Launched:
-    """A running spark-submit. A context manager: at its end no process is left, and no file but the log."""
+    """A running spark-submit with its jobs. A context manager: at its end no process is left, and no file but the
+    log."""
 
     def __init__(
         self,
         process: Popen[bytes],
-        listener: socket.socket,
+        conversations: Sequence[Conversation],
         private: Private,
-        plan: Plan,
         litter: Path | None,
     ) -> None:
         self._process = process
-        self._listener = listener
+        self._conversations = conversations
         self._private = private
-        self._plan = plan
         self._litter = litter
-        self._driver: socket.socket | None = None
 
     @property
     def pid(self) -> int:
@@ -69,41 +133,29 @@ class Launched:
         """The exit status, once it has exited; negative for a signal."""
         return self._process.poll()
 
-    def events(self, tick: float = _TICK_SECONDS) -> Iterator[Event | None]:
-        """Yields events until the driver disconnects, and None whenever nothing arrived for a tick."""
-        while not self._connected(tick):
-            if self.ended is not None:
-                return
-            yield None
-        assert self._driver is not None
-        self._driver.sendall(line_of(self._plan))
-        waiting = b""
-        while True:
-            if not _readable(self._driver, tick):
-                if self.ended is not None and not _readable(self._driver, 0):
-                    return  # the JVM was killed; the driver is an orphan, and holds the socket
+    def events(self, tick: float = _TICK_SECONDS) -> Iterator[Arrival | None]:
+        """Yields what arrives until the driver has left all conversations, and None whenever nothing arrived for a
+        tick."""
+        going_on = list(self._conversations)
+        while going_on:
+            readable = _readable(going_on, tick)
+            if not readable:
+                if self.ended is not None and not _readable(going_on, 0):
+                    return  # the JVM was killed; the driver is an orphan, and holds the sockets
                 yield None
-                continue
-            try:
-                piece = self._driver.recv(_PIECE)
-            except ConnectionResetError:
-                piece = b""
-            if not piece:
-                return
-            *lines, waiting = (waiting + piece).split(b"\n")
-            for line in lines:
-                yield event_of(line)
+            for each in readable:
+                for event in each.receive():
+                    yield Arrival(each.job, event)
+                if each.has_ended:
+                    going_on.remove(each)
+                    yield Arrival(each.job, None)
 
-    def stop(self, now: bool = False) -> None:
-        """Asks the driver to finish the current batch, or with `now` kills everything."""
-        if now:
-            self.kill()
-        elif self._driver is not None:
-            try:
-                self._driver.sendall(line_of(Stop()))
-            except OSError:
-                return  # it has gone, which events() says
-        else:
+    def stop(self, job: int | None = None) -> None:
+        """Asks the driver to finish the current batch of this job, or of all of them."""
+        for each in self._conversations:
+            if job is None or each.job == job:
+                each.stop()
+        if all(each.is_stopping and not each.is_connected for each in self._conversations):
             self.kill()  # there is no batch yet
 
     def kill(self) -> None:
@@ -122,11 +174,6 @@ class Launched:
         except TimeoutExpired:
             return None
 
-    def _connected(self, tick: float) -> bool:
-        if self._driver is None and _readable(self._listener, tick):
-            self._driver, _ = self._listener.accept()
-        return self._driver is not None
-
     def __enter__(self) -> Self:
         return self
 
@@ -137,9 +184,8 @@ class Launched:
             self.kill()
         self.kill()  # the driver outlives a JVM that was killed
         self._process.wait(_KILL_SECONDS)
-        self._listener.close()
-        if self._driver is not None:
-            self._driver.close()
+        for each in self._conversations:
+            each.close()
         self._private.remove()
         if self._litter:
             remove_empty(self._litter)
@@ -159,8 +205,8 @@ def remove_if_empty(directory: Path) -> None:
         return  # it is not empty, or gone
 
 
-def _readable(sock: socket.socket, seconds: float) -> bool:
-    return bool(select.select([sock], [], [], seconds)[0])
+def _readable(conversations: Sequence[Conversation], seconds: float) -> list[Conversation]:
+    return select.select(conversations, [], [], seconds)[0]
 
 
 class Private:
@@ -198,7 +244,7 @@ def sweep(parent: Path) -> list[Path]:
 
 def launch(
     environment: Environment,
-    plan: Plan,
+    plans: Sequence[Plan],
     log: Log,
     master: str = "",
     options: submitting.Options = submitting.NO_OPTIONS,
@@ -207,20 +253,25 @@ def launch(
     inherited: Sequence[int] = (),
     environ: Mapping[str, str] | None = None,
 ) -> Launched:
-    """The socket listens before the process starts, so that the driver never has to wait for it. The JVM keeps the
-    files `inherited` open, and so the locks on them, when it outlives us."""
+    """Starts one Spark for these plans, which agree in what `submitting.application` says of it.
+
+    Each has a socket, which listens before the process starts, so that the driver never has to wait for it. The JVM
+    keeps the files `inherited` open, and so the locks on them, when it outlives us."""
     environ = os.environ if environ is None else environ
-    master = options.master or master or plan.job.spark.master
-    plan = located(plan)
+    job = submitting.application([plan.job for plan in plans])
+    master = options.master or master or job.spark.master
     parent = Path(temporary(environ)).absolute()
     sweep(parent)
     private = Private(parent)
     litter = None if _ARTIFACTS.exists() else _ARTIFACTS.absolute()
     try:
-        path = private.path / "socket"
-        listener = _listen(path)
+        paths = [private.path / f"socket-{number}" for number in range(len(plans))]
+        conversations = [
+            Conversation(number, located(plan), _listen(path))
+            for number, (plan, path) in enumerate(zip(plans, paths, strict=True))
+        ]
         (private.path / "log4j2.properties").write_text(submitting.LOG4J2)
-        command = submitting.command(environment, plan.job, master, options, str(path), secrets)
+        command = submitting.command(environment, job, master, options, list(map(str, paths)), secrets)
         log.add(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {shlex.join(command)}")
         with log.open() as file:
             process = Popen(
@@ -229,7 +280,11 @@ def launch(
                 stdout=file,
                 stderr=file,
                 env=submitting.variables(
-                    environment, master, private.path, environ, brief=submitting.is_brief(plan, master)
+                    environment,
+                    master,
+                    private.path,
+                    environ,
+                    brief=all(submitting.is_brief(plan, master) for plan in plans),
                 ),
                 start_new_session=True,
                 pass_fds=(private.lock, *inherited),
@@ -237,7 +292,7 @@ def launch(
     except BaseException:
         private.remove()
         raise
-    return Launched(process, listener, private, plan, litter)
+    return Launched(process, conversations, private, litter)
 
 
 def located(plan: Plan) -> Plan:

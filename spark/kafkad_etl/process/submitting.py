@@ -12,8 +12,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 import kafkad_etl
 from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.facts import is_of_session
 from kafkad_etl.job import Job, Scalar
 from kafkad_etl.machine import class_archive
 from kafkad_etl.machine.environment import Environment, tool_variables
@@ -110,6 +113,17 @@ def cores(master: str) -> int:
     return os.cpu_count() or 1 if match[1] == "*" else int(match[1])
 
 
+def application(jobs: Sequence[Job]) -> Job:
+    """What Spark is told on its command line when it starts: of a single job everything, of several what is common to
+    them. Settings of SQL reach their sessions later. Tasks of jobs take turns, so that none waits for another's end."""
+    first, *others = jobs
+    if not others:
+        return first
+    conf = {name: value for name, value in first.spark.conf.items() if not is_of_session(name)}
+    spark = replace(first.spark, conf={"spark.scheduler.mode": "FAIR"} | conf)
+    return replace(first, name="+".join(job.name for job in jobs), spark=spark)
+
+
 def settings(job: Job, master: str) -> dict[str, Scalar]:
     """Spark settings: our defaults, overridden by the job's."""
     ours: dict[str, Scalar] = {
@@ -129,7 +143,7 @@ def command(
     job: Job,
     master: str,
     options: Options,
-    socket: str,
+    sockets: Sequence[str],
     secrets: Iterable[str] = (),
 ) -> list[str]:
     words = [str(environment.spark_home / "bin" / "spark-submit"), "--master", master, "--deploy-mode", "client"]
@@ -145,7 +159,7 @@ def command(
             raise EtlError(
                 f"spark.conf {name} contains a secret, which would be visible on the command line", EtlExit.USAGE
             )
-    return [*words, *options.words, str(DRIVER), socket]
+    return [*words, *options.words, str(DRIVER), *sockets]
 
 
 def jar_url(jar: str, master: str) -> str:

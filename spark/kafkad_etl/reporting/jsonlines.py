@@ -11,7 +11,10 @@ from kafkad_etl.reporting import Reporter, RunOutcome
 
 class JsonLines(Reporter):
     def show(self, event: Event) -> None:
-        sys.stdout.write(line_of(event).decode())
+        line = line_of(event).decode()
+        if self.job:  # the job of an event is said only where there are several
+            line = json.dumps({"job": self.job} | json.loads(line), ensure_ascii=False) + "\n"
+        sys.stdout.write(line)
         sys.stdout.flush()
 
     def rows(self, rows: Rows) -> None:
@@ -26,6 +29,7 @@ class JsonLines(Reporter):
         state = self.state
         windows = state.windows
         document = {
+            **({"job": self.job} if self.job else {}),
             "type": "summary",
             "outcome": outcome,
             "seconds": round(self._clock() - state.began, 3),

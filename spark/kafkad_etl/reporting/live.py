@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO
 
 from rich.console import Console, Group
 from rich.live import Live as Picture
@@ -21,35 +23,64 @@ _TOPICS = 12
 _PER_SECOND = 5
 
 
-class Live(Reporter):
-    def __init__(self, *arguments: Any, **others: Any) -> None:
-        super().__init__(*arguments, **others)
-        self._console = Console(file=self._stream, highlight=False)
+class Screen:
+    """The terminal, which the jobs of one Spark share: a picture of those that run, below the lines that stay."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._shown: list[Live] = []
+        self._console = Console(file=stream, highlight=False)
         self._picture = Picture(console=self._console, get_renderable=self._draw, refresh_per_second=_PER_SECOND)
+
+    def enter(self, shown: Live) -> None:
+        self._shown = [*self._shown, shown]
+        self._picture.start()
+
+    def leave(self, shown: Live) -> None:
+        self._shown = [each for each in self._shown if each is not shown]
+        if not self._shown:
+            self._picture.stop()
+
+    def say(self, text: str) -> None:
+        self._console.print(Text(text), soft_wrap=True)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Without the picture, while others print."""
+        self._picture.stop()
+        yield
         self._picture.start()
 
     def _draw(self) -> Group:
-        return picture(self.state)
+        if not self._shown or not self._shown[0].job:
+            return Group(*(picture(each.state) for each in self._shown))
+        parts = ((Text(each.job, style="bold"), picture(each.state)) for each in self._shown)
+        return Group(*(line for part in parts for line in part))
+
+
+class Live(Reporter):
+    def __init__(self, *arguments: Any, screen: Screen, **others: Any) -> None:
+        super().__init__(*arguments, **others)
+        self._screen = screen
+        screen.enter(self)
 
     def show(self, event: Event) -> None:
         if line := event_line(event):
             self.say(line)
 
-    def say(self, text: str) -> None:
-        self._console.print(Text(text), soft_wrap=True)
+    def say_of_all(self, text: str) -> None:
+        self._screen.say(text)
 
     def rows(self, rows: Rows) -> None:
         from kafkad_etl.reporting.tables import print_table
 
-        self._picture.stop()
-        print_table(rows)
-        self._picture.start()
+        with self._screen.paused():
+            print_table(rows)
 
     def tick(self) -> None:
         """Does nothing; the display refreshes itself."""
 
     def close(self, outcome: RunOutcome) -> None:
-        self._picture.stop()
+        self._screen.leave(self)
         super().close(outcome)
 
 

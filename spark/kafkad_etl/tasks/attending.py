@@ -10,7 +10,6 @@ from functools import partial
 from msgspec.structs import replace
 
 from kafkad.names import TopicPartition
-from kafkad.systemd import Notifier
 from kafkad_etl.checkpoint.checkpoints import Standing
 from kafkad_etl.cluster.appended import Appended
 from kafkad_etl.cluster.clusters import Clusters
@@ -19,7 +18,7 @@ from kafkad_etl.facts import duration_ms
 from kafkad_etl.job import Offsets
 from kafkad_etl.messages import Batch, Committed, Ends, Failed, Lost, Unsure
 from kafkad_etl.planning.planned import PlannedRun
-from kafkad_etl.process.announcing import Announcer
+from kafkad_etl.process.announcing import Announcer, Notices
 from kafkad_etl.process.conducting import Conductor
 from kafkad_etl.reporting import Reporter
 from kafkad_etl.tasks.diagnosis import named
@@ -32,7 +31,7 @@ def attended(
     clusters: Clusters,
     shown: Reporter,
     notes: Sequence[str],
-    notifier: Notifier,
+    notifier: Notices,
     conductor: Conductor,
 ) -> Iterator[None]:
     """Prints what is known before Spark starts, and watches the cluster until it has ended."""

@@ -17,7 +17,7 @@ from kafkad_etl.model.effective import Effective, effective
 from kafkad_etl.model.loading import JobFile, load
 from kafkad_etl.planning import masters
 from kafkad_etl.process.logs import log_of
-from kafkad_etl.process.working import Work, run_work
+from kafkad_etl.process.working import SparkStart, Work, run_work
 from kafkad_etl.reporting.collecting import Collector
 
 
@@ -58,8 +58,8 @@ def compact(request: Request, stream: TextIO) -> CompactResult:
 
     with Lock(checkpoint.lock_path) as lock:
         plan = plan_of(job, checkpoint, request.min_files)
-        work = Work(found, plan, log_of(job.job), job.secrets, request.master, lock=lock)
-        ends = run_work(work, shown, explain)
+        start = SparkStart(found, log_of(job.job), request.master)
+        ends = run_work(start, Work(plan, job.secrets, shown, explain, lock=lock))
     return CompactResult(shown.found, ends)
 
 

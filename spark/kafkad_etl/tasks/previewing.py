@@ -14,7 +14,7 @@ from kafkad_etl.planning import masters, registries
 from kafkad_etl.planning.plan import plan
 from kafkad_etl.planning.planned import RunOptions
 from kafkad_etl.process.logs import log_of
-from kafkad_etl.process.working import Work, run_work
+from kafkad_etl.process.working import SparkStart, Work, run_work
 from kafkad_etl.reporting.collecting import Collector
 from kafkad_etl.tasks.diagnosis import explaining
 
@@ -50,6 +50,7 @@ def preview(settings: Settings, request: Request, stream: TextIO) -> PreviewResu
     with Clusters(settings, request.file.path.parent) as clusters:
         with loaded.locating_errors():
             planned = plan(clusters, job.job, asked, job.schemas)
-        work = Work(found, planned.plan, log_of(job.job), job.secrets, request.master)
-        ends = run_work(work, shown, explaining(loaded, planned, clusters, shown))
+        explain = explaining(loaded, planned, clusters, shown)
+        start = SparkStart(found, log_of(job.job), request.master)
+        ends = run_work(start, Work(planned.plan, job.secrets, shown, explain))
     return PreviewResult(shown.found[-1] if shown.found else None, ends)

@@ -22,7 +22,7 @@ from kafkad_etl.model.loading import JobFile, Loaded, in_mode, load, masked
 from kafkad_etl.planning.sharing import shared_settings
 from kafkad_etl.process.launching import located
 from kafkad_etl.process.logs import log_of
-from kafkad_etl.process.working import Work, run_work
+from kafkad_etl.process.working import SparkStart, Work, run_work
 from kafkad_etl.reporting.collecting import Collector
 from kafkad_etl.tasks.diagnosis import place, unexplained
 from kctl.errors import did_you_mean
@@ -79,7 +79,7 @@ def test(request: Request, stream: TextIO) -> TestReport:
     plan = Plan(task="test", job=carrier, mode="batch", reading=None, cases=tuple(each.case for each in planned))
     secrets = frozenset().union(*(each.loaded.secrets for each in planned))
     shown = Collector(CaseResult, stream)
-    ends = run_work(Work(found, plan, log_of(carrier), secrets), shown, unexplained)
+    ends = run_work(SparkStart(found, log_of(carrier)), Work(plan, secrets, shown, unexplained))
     reports = [_report(planned[result.case], result) for result in shown.found]
     failed = any(each.differences for each in reports)
     return TestReport(tuple(reports), notes, EtlExit.FAILED if failed and ends == EtlExit.DONE else ends)

@@ -51,7 +51,7 @@ def test_a_job_is_run_as_run_does(kctl: Kctl, file: str) -> None:
         Path("job.yaml").rename(file)
     ran = kctl("etl", "submit", "--var", "day=1", file)
     assert (ran.code, f"{file}:2" in ran.err) == (2, True)
-    assert kctl("etl", "submit", file, "--help").out.startswith("Usage: kctl etl submit [OPTIONS] JOB ")
+    assert kctl("etl", "submit", file, "--help").out.startswith("Usage: kctl etl submit [OPTIONS] JOB... ")
 
 
 @pytest.mark.parametrize(

@@ -51,10 +51,10 @@ class Moment(NamedTuple):
 def _run(plan: Plan, log: Path, kill: Moment | None) -> list[Event]:
     events: list[Event] = []
     deadline = None
-    with launch(environment.find(plan.job), plan, Log(log)) as launched:
+    with launch(environment.find(plan.job), [plan], Log(log)) as launched:
         for event in launched.events():
-            if event is not None:
-                events.append(event)
+            if event is not None and event.event is not None:
+                events.append(event.event)
             begun = any(isinstance(each, Query) for each in events)
             batches = sum(isinstance(each, Batch) for each in events)
             if kill is not None and deadline is None and begun and batches >= kill.batches:

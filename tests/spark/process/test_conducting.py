@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from kafkad_etl.messages import Ended, Event, Started
-from kafkad_etl.process.conducting import Conductor
+from kafkad_etl.process.conducting import Conducting, Conductor
 from kafkad_etl.process.interruptions import Interruptions
+from kafkad_etl.process.launching import Arrival
 from kafkad_etl.process.logs import Log
 from kafkad_etl.reporting.collecting import Collector
 
@@ -22,25 +23,27 @@ class Played:
         self._events = events
         self.now = 0.0
         self.stops: list[bool] = []
+        """For each request to stop, whether at once; Spark is killed at the end in any case."""
         self.before_last: Callable[[], None] = lambda: None
 
     def clock(self) -> float:
         return self.now
 
-    def events(self) -> Iterator[Event | None]:
+    def events(self) -> Iterator[Arrival | None]:
         for event in self._events:
             self.now += 10
             if event is self._events[-1]:
                 self.before_last()
-            yield event
+            yield Arrival(0, event) if event else None
 
-    def stop(self, now: bool = False) -> None:
-        self.stops.append(now)
+    def stop(self, job: int | None = None) -> None:
+        self.stops.append(False)
 
     def wait(self, seconds: float) -> int:
         return 0
 
-    def kill(self) -> None: ...
+    def kill(self) -> None:
+        self.stops.append(True)
 
 
 @pytest.mark.parametrize(
@@ -57,9 +60,10 @@ def test_who_waits_for_a_cluster_is_told_so_once(
 ) -> None:
     played, stream = Played(*events, Ended("done")), io.StringIO()
     shown = Collector(Ended, stream)
+    log, ends = Log(tmp_path / "log"), []
     with Conductor(shown, Interruptions(), cluster=cluster, clock=played.clock) as conductor:
-        last = conductor.run_to_end(played, Log(tmp_path / "log"))  # type: ignore[arg-type]
-    assert last == Ended("done")
+        Conducting([conductor], played, Interruptions(), log, lambda *end: ends.append(end)).run_to_end()  # type: ignore[arg-type]
+    assert ends == [(0, Ended("done"))]
     said = stream.getvalue().splitlines()
     assert len(said) == warnings
     assert all(f"{tmp_path}/log" in line for line in said)
@@ -72,5 +76,6 @@ def test_who_waits_for_a_cluster_need_not_wait_for_a_batch(
     played, interruptions = Played(*events, Ended("stopped")), Interruptions()
     with Conductor(Collector(Ended, io.StringIO()), interruptions) as conductor:
         played.before_last = lambda: setattr(interruptions, "count", 1)
-        conductor.run_to_end(played, Log(tmp_path / "log"))  # type: ignore[arg-type]
-    assert played.stops == [at_once]
+        log = Log(tmp_path / "log")
+        Conducting([conductor], played, interruptions, log, lambda *_: None).run_to_end()  # type: ignore[arg-type]
+    assert played.stops[0] == at_once

@@ -34,7 +34,7 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
 
     def begin(body: str) -> Launched:
-        return launch(fake_spark(tmp_path, body), PLAN, Log(tmp_path / "logs" / "try.log"))
+        return launch(fake_spark(tmp_path, body), [PLAN], Log(tmp_path / "logs" / "try.log"))
 
     return begin
 
@@ -44,8 +44,8 @@ def told(launched: Launched) -> Iterator[Event]:
     for event in launched.events(tick=0.05):
         quiet = 0 if event else quiet + 1
         assert quiet < TICKS * 4, "the driver says nothing"
-        if event:
-            yield event
+        if event and event.event:
+            yield event.event
 
 
 def gone(pid: int) -> bool:
@@ -133,7 +133,7 @@ def test_stop_now_ends_everything_that_was_started(start: Start) -> None:
         events = told(launched)
         event = next(events)
         assert isinstance(event, Warned)
-        launched.stop(now=True)
+        launched.kill()
         assert list(events) == []
     assert launched.ended == -signal.SIGKILL
     assert gone(int(event.text))
@@ -175,8 +175,8 @@ def test_when_the_front_goes_the_driver_is_told_to_stop(start: Start, tmp_path: 
         """
     )
     assert next(told(launched)) == Warned("here")
-    assert launched._driver is not None
-    launched._driver.close()
+    assert launched._conversations[0]._driver is not None
+    launched._conversations[0]._driver.close()
     assert launched.wait() == 0
     assert (tmp_path / "alone").read_text() == "True"
     with launched:

@@ -40,7 +40,7 @@ def confs(words: list[str]) -> dict[str, str]:
 
 def test_the_command_line() -> None:
     options = options_of(["--queue", "night", "--verbose"])
-    words = command(ENVIRONMENT, a_job(), "local[2]", options, "/private/socket")
+    words = command(ENVIRONMENT, a_job(), "local[2]", options, ["/private/socket"])
     head = "/spark/bin/spark-submit --master local[2] --deploy-mode client --name try"
     head += " --driver-memory 2g --executor-memory 1g --jars"
     assert words[:13] == [*head.split(), "local:/c/a.jar,hdfs://n/b.jar"]
@@ -50,7 +50,7 @@ def test_the_command_line() -> None:
 
 
 def test_a_cluster_gets_copies_of_the_jars_and_its_own_number_of_partitions() -> None:
-    words = command(ENVIRONMENT, a_job(), "yarn", NO_OPTIONS, "/private/socket")
+    words = command(ENVIRONMENT, a_job(), "yarn", NO_OPTIONS, ["/private/socket"])
     assert "/c/a.jar,hdfs://n/b.jar" in words
     assert not {"spark.sql.shuffle.partitions", "spark.driver.host"} & set(confs(words))
 
@@ -58,18 +58,18 @@ def test_a_cluster_gets_copies_of_the_jars_and_its_own_number_of_partitions() ->
 def test_what_the_job_sets_goes_before_what_we_would() -> None:
     found = settings(a_job({"spark.sql.session.timeZone": "Europe/Zurich", "spark.ui.enabled": True}), "local[2]")
     assert (found["spark.sql.session.timeZone"], found["spark.ui.enabled"]) == ("Europe/Zurich", True)
-    words = command(ENVIRONMENT, a_job({"spark.ui.enabled": True}), "local[2]", NO_OPTIONS, "/s")
+    words = command(ENVIRONMENT, a_job({"spark.ui.enabled": True}), "local[2]", NO_OPTIONS, ["/s"])
     assert confs(words)["spark.ui.enabled"] == "true"
 
 
 def test_no_secret_is_on_the_command_line() -> None:
     conf: dict[str, Scalar] = {"spark.hadoop.fs.s3a.secret.key": "geheim", "spark.hadoop.fs.s3a.access.key": "anna"}
-    words = command(ENVIRONMENT, a_job(conf), "local[2]", NO_OPTIONS, "/s", secrets=("geheim", ""))
+    words = command(ENVIRONMENT, a_job(conf), "local[2]", NO_OPTIONS, ["/s"], secrets=("geheim", ""))
     assert "geheim" not in " ".join(words)
     assert confs(words)["spark.hadoop.fs.s3a.access.key"] == "anna"
     conf = {"spark.driver.extraJavaOptions": "-Dpassword=geheim"}
     with pytest.raises(EtlError, match=r"spark\.driver\.extraJavaOptions contains a secret"):
-        command(ENVIRONMENT, a_job(conf), "local[2]", NO_OPTIONS, "/s", secrets=("geheim",))
+        command(ENVIRONMENT, a_job(conf), "local[2]", NO_OPTIONS, ["/s"], secrets=("geheim",))
 
 
 @pytest.mark.parametrize(

@@ -69,10 +69,13 @@ def batch_of(result: BatchResult, progress: SparkProgress | None) -> Batch:
     )
 
 
-def tasks_of(spark: Any, batch: int) -> Tasks | None:
-    """Task counts of all running jobs."""
+def tasks_of(spark: Any, batch: int, group: str) -> Tasks | None:
+    """Task counts of the running stages of one group of Spark's jobs: other jobs may run beside them."""
     tracker = spark.sparkContext.statusTracker()
-    stages = [info for stage in tracker.getActiveStageIds() if (info := tracker.getStageInfo(stage))]
+    running = set(tracker.getActiveJobsIds()).intersection(tracker.getJobIdsForGroup(group))
+    jobs = [info for number in running if (info := tracker.getJobInfo(number))]
+    active = set(tracker.getActiveStageIds()).intersection(stage for job in jobs for stage in job.stageIds)
+    stages = [info for stage in active if (info := tracker.getStageInfo(stage))]
     if not stages:
         return None
     done = sum(info.numCompletedTasks for info in stages)

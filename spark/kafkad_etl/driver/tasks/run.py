@@ -98,10 +98,10 @@ class _Run:
     def _warn(self, text: str) -> None:
         self._front.send(Warned(text))
 
-    def _tell_tasks(self, batch: int) -> None:
+    def _tell_tasks(self, batch: int, group: str) -> None:
         if time.monotonic() - self._told >= TASKS_EVERY:
             self._told = time.monotonic()
-            tasks = tasks_of(self._spark, batch)
+            tasks = tasks_of(self._spark, batch, group)
             if tasks:
                 self._front.send(tasks)
                 self._executors.look(time.monotonic())
@@ -115,7 +115,10 @@ class _BatchRun(_Run):
         outcomes: list[BatchResult] = []
         errors: list[BaseException] = []
 
+        group = self._plan.job.name
+
         def work() -> None:
+            self._spark.sparkContext.setJobGroup(group, group)
             try:
                 outcomes.append(self._read())
             except BaseException as error:  # handed to the main thread
@@ -127,10 +130,10 @@ class _BatchRun(_Run):
         worker.start()
         while worker.is_alive():
             worker.join(POLL_SECONDS)
-            self._tell_tasks(0)
+            self._tell_tasks(0, group)
             stop = self._front.stop
             if stop and stop.now:
-                self._spark.sparkContext.cancelAllJobs()
+                self._spark.sparkContext.cancelJobGroup(group)
                 worker.join()
                 return "stopped"
         if errors:
@@ -187,7 +190,7 @@ class _StreamRun(_Run):
         reason: EndReason | None = None
         while not self._ended(query):
             self._tell_batches(query)
-            self._tell_tasks(self._entered)
+            self._tell_tasks(self._entered, str(query.runId))
             self._look_for_idleness(query)
             reason = reason or self._reason()
             stop = self._front.stop

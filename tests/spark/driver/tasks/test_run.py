@@ -126,11 +126,11 @@ def test_raw_rows_are_counted_while_they_pass_in_one_job_of_spark(
     }
     plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint")
     tracker = spark.sparkContext.statusTracker()
-    before = set(tracker.getJobIdsForGroup(None))
+    before = set(tracker.getJobIdsForGroup(plan.job.name))
     assert run(spark, plan, front, edges_of(spark, plan, sink)) == "done"
     (batch,) = front.of(Batch)
     assert (batch.rows_read, batch.rows_written) == (1200, 20)
-    assert len(set(tracker.getJobIdsForGroup(None)) - before) == 1
+    assert len(set(tracker.getJobIdsForGroup(plan.job.name)) - before) == 1
 
 
 def test_a_stop_and_a_limit_end_a_run_after_a_whole_batch(
