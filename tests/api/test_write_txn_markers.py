@@ -137,14 +137,14 @@ def test_an_abort_under_a_living_transaction_tears_it_in_two_as_in_kafka(broker:
     assert log.aborted_transactions(0, 4) == [(PID, 0)]
 
 
-def test_hundreds_are_written_in_pieces_in_their_order(broker: OneBroker) -> None:
+def test_thousands_are_written_in_pieces_in_their_order(broker: OneBroker) -> None:
     """All of one request before any of the next, so that no marker comes behind a later one of its producer."""
     begun(broker)
     markers = broker.coordinators.markers
     ended: list[str] = []
 
     def append(name: str, commit: bool) -> None:
-        asked = Marker(PID, EPOCH, commit, 0, 0, [TopicPartition("t", 0)] * 300)
+        asked = Marker(PID, EPOCH, commit, 0, 0, [TopicPartition("t", 0)] * 2000)
         markers.append([asked], lambda codes: ended.append(name))
 
     async def both() -> int:
@@ -155,8 +155,8 @@ def test_hundreds_are_written_in_pieces_in_their_order(broker: OneBroker) -> Non
             await asyncio.sleep(0)
         return at_first
 
-    assert broker.run(both()) < 601
+    assert broker.run(both()) < 4001
     assert ended == ["first", "second"]
     log = broker.replicas.leader("t", 0).log
-    assert log.end_offset == 601
-    assert log.aborted_transactions(0, 601) == []
+    assert log.end_offset == 4001
+    assert log.aborted_transactions(0, 4001) == []
