@@ -1,4 +1,4 @@
-"""Kafka Streams 3.9 and 4.3 with `exactly_once_v2`: words are counted once, while the broker and the application are killed."""
+"""Kafka Streams 3.9 and 4.3 with `exactly_once_v2`: words are counted once, while broker and application are killed."""
 
 from __future__ import annotations
 
