@@ -127,6 +127,7 @@ class Load:
         self.anomalies: list[str] = []
         self.told: list[KafkaError] = []
         """What went wrong with connections and logins, as its clients were told."""
+        self._settings: Mapping[str, str] = {}
         self._client: Mapping[str, Any] = {}
         self._acks = acks
         self._idempotent = idempotent and acks == "all"
@@ -157,6 +158,7 @@ class Load:
 
     def move(self, client: Mapping[str, str]) -> None:
         """Its clients end when what they have sent is answered, and others with these settings go on."""
+        self._settings = client
         self._client = {
             **_CLIENT,
             "bootstrap.servers": self.cluster.bootstrap,
@@ -323,8 +325,8 @@ class Load:
         return writers
 
     def _all_records(self) -> dict[int, dict[int, str]]:
-        brokers = {"bootstrap.servers": self.cluster.bootstrap}  # those of when the load began may be gone
-        consumer = Consumer({**self._client, **brokers, "group.id": GROUP, "enable.auto.commit": False})
+        self.move(self._settings)  # the brokers of when the load began may be gone
+        consumer = Consumer({**self._client, "group.id": GROUP, "enable.auto.commit": False})
         there: dict[int, dict[int, str]] = {p: {} for p in self.partitions}
         ends = {p: consumer.get_watermark_offsets(TopicPartition(self.topic, p), 30)[1] for p in self.partitions}
         consumer.assign([TopicPartition(self.topic, p, OFFSET_BEGINNING) for p in self.partitions])
