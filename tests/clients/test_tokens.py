@@ -56,6 +56,8 @@ def port(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[i
     broker = KafkadProcess(tmp_path_factory.mktemp("kafkad"), settings)
     broker.settings["listeners"] += f",SASL://127.0.0.1:{port}"
     with broker:
+        while "ready in" not in broker.log:  # it knows the keys of the issuer from then on
+            time.sleep(0.01)
         yield port
 
 
