@@ -63,7 +63,8 @@ class GroupFsync:
 
         def done(error: StorageError | None) -> None:
             if error is None:
-                log.durable_name = base
+                if truncations == log.truncations:
+                    log.durable_name = base
                 log.placed = True
                 log.records_flushed(upto, truncations)
             self._finish(log, error)

@@ -58,6 +58,17 @@ def _nobody_waits() -> None:
     pass
 
 
+def _last_kept(segment: Segment) -> int:
+    """The last offset that a cut left in a segment; its first one, if none is left.
+
+    No offset after it is on the disk as long as the cut is not: what was cut away may come back with a power cut.
+    """
+    try:
+        return max(segment.read_end_offset() - 1, segment.base)
+    except BadBatch:
+        return segment.base
+
+
 def _nobody_listens(tp: TopicPartition, what: object) -> None:
     pass
 
@@ -654,11 +665,13 @@ class Log:
 
     def _truncated(self, segments: list[Segment], start: int, end: int) -> None:
         self._truncations += 1
+        self._new_names = True  # those of dropped segments may come back
+        self.durable_name = -1
         if self.cleaned_until is not None:
             self.cleaned_until = min(self.cleaned_until, end)
         self.start_offset = start
         self.end_offset = end
-        self._durable_until = min(self._durable_until, end)
+        self._durable_until = min(self._durable_until, _last_kept(segments[-1]))
         self.flushed_until = min(self.flushed_until, end)
         self.epochs.truncate_from_end(end)
         self.epochs.truncate_from_start(start)

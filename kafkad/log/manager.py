@@ -15,7 +15,14 @@ from dataclasses import dataclass
 from kafkad.clock import Clock
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
-from kafkad.log.checkpoint import HIGH_WATERMARKS, META_PROPERTIES, PARTITION_METADATA, CheckpointError, read_topic_id
+from kafkad.log.checkpoint import (
+    HIGH_WATERMARKS,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    CheckpointError,
+    read_topic_id,
+)
 from kafkad.log.damage import Damage, Damages
 from kafkad.log.directories import BrokenPartition, CheckpointWrite, LogDirectory
 from kafkad.log.files import Files, may_pass
@@ -60,6 +67,8 @@ class LogManager:
         self.on_damage = on_damage
         self.damages = Damages()
         self._producer_expiration_ms = producer_expiration_ms
+        self.cut: set[TopicPartition] = set()
+        """Logs that were cut back, of which a checkpoint may still say that more is on the disk."""
         self.files = files
         self.clock = clock
         self._directory_of: dict[TopicPartition, LogDirectory] = {}
@@ -138,6 +147,8 @@ class LogManager:
         for directory in self.live:
             for topic_partition, log in directory.logs.items():
                 self.adopt(topic_partition, log, directory)
+            for log in directory.futures.values():
+                log.on_cut = self.future_cut_back
         self._need_one()
 
     def _remove_later(self, path: str, config_for: ConfigFor) -> None:
@@ -153,7 +164,7 @@ class LogManager:
     def adopt(self, topic_partition: TopicPartition, log: Log, directory: LogDirectory) -> None:
         """Take in an open log of `directory` as the one of its partition."""
         log.producers.expiration_ms = self._producer_expiration_ms
-        log.on_damage, log.on_cut = self._damaged, self.damages.cut_off
+        log.on_damage, log.on_cut = self._damaged, self._cut_back
         for damage in log.found:
             self._damaged(topic_partition, damage)
         directory.logs[topic_partition] = log
@@ -164,6 +175,14 @@ class LogManager:
         """Tell of a place once."""
         if self.damages.add(topic_partition, damage):
             self.on_damage(topic_partition, damage)
+
+    def _cut_back(self, topic_partition: TopicPartition, offset: int) -> None:
+        self.damages.cut_off(topic_partition, offset)
+        self.future_cut_back(topic_partition, offset)
+
+    def future_cut_back(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Its replica was cut back, while it was being copied to another directory."""
+        self.cut.add(topic_partition)
 
     def found_topics(self) -> list[TopicOnDisk]:
         """The topics in the log directories, for a first start on an empty metadata store."""
@@ -421,6 +440,21 @@ class LogManager:
 
     def collect_recovery_points(self) -> list[CheckpointWrite]:
         return [write for directory in self.live for write in directory.collect_recovery_points()]
+
+    def collect_cut_recovery_points(self) -> list[CheckpointWrite]:
+        """What is to be written before anything more is appended to the logs in `cut`; nothing once all is.
+
+        What is appended to them is not on the disk, though it has offsets that were; recovery would not look at it.
+        """
+        stale = [
+            (directory, tp)
+            for directory in self.live
+            for tp in self.cut
+            for log in (directory.logs.get(tp), directory.futures.get(tp))
+            if log is not None and (directory.checkpointed(RECOVERY_POINTS, tp) or 0) > log.recovery_point
+        ]
+        self.cut = {tp for _, tp in stale}
+        return [write for directory in {place for place, _ in stale} for write in directory.collect_recovery_points()]
 
     def collect_start_offsets(self) -> list[CheckpointWrite]:
         return [directory.collect_start_offsets() for directory in self.live]

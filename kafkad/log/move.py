@@ -73,7 +73,7 @@ class Moves:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name} is too long for the name of a directory")
         directory = os.path.join(target.path, name)
         with target.making(directory, log.topic_partition, log.topic_id):
-            return Log.open(
+            future = Log.open(
                 directory,
                 log.config,
                 manager.files,
@@ -82,6 +82,8 @@ class Moves:
                 topic_id=log.topic_id,
                 start_offset=log.start_offset,
             )
+        future.on_cut = manager.future_cut_back
+        return future
 
     def cancel(self, topic_partition: TopicPartition) -> bool:
         """Give up a move; whether there was one."""
@@ -98,7 +100,10 @@ class Moves:
     def step(self, topic_partition: TopicPartition, max_bytes: int = STEP_BYTES) -> Step:
         """Copy some more. KafkaError when the replica is damaged where it is to be read: such a move cannot end."""
         log, future = self._both(topic_partition)
+        cuts = future.truncations
         self._align(log, future)
+        if future.truncations != cuts:
+            return Step(0, False)  # the next step finds it noted
         part = log.read(future.end_offset, max_bytes, log.end_offset)
         if part is not None:
             source = self._manager.directory_of(topic_partition)

@@ -203,7 +203,7 @@ def _recover(
                 loaded.producers.take_snapshot(segment.base)
         check.segment(segment, following)
     for empty in checked[until:]:
-        if empty.base <= check.end or (compacted and not check.was_cut):
+        if empty.base == check.end or (empty.base > check.end and compacted and not check.was_cut):
             check.segment(empty, None)
         else:
             _drop_empty(loaded, empty)
@@ -262,9 +262,9 @@ class _Check:
                 self._sound(segment, position, size, limit)
                 position = size
             except BadBatch as bad:
-                if following is None and self.end >= self.loaded.durable_until and not _is_misnamed(segment, bad):
+                if self._is_tail(segment, following, bad):
                     segment.files.truncate(segment.file.fd, bad.position)
-                    self.was_cut = True
+                    self.was_cut = following is None
                     cut = (size - bad.position, self.end, self.end, bad.reason, True)
                     self.loaded.damage.append(Damage(segment.path(LOG), bad.position, *cut))
                     size = position = bad.position
@@ -278,6 +278,16 @@ class _Check:
         self._report(size)
         self._done += size
         self._report_at = _REPORT_EVERY
+
+    def _is_tail(self, segment: Segment, following: Segment | None, bad: BadBatch) -> bool:
+        """True if nothing is missing from `bad` on that the disk had ever promised to keep.
+
+        What stands in a segment behind all offsets it may hold was cut away once, before the next segment began, and is
+        back because the disk had not taken the cut.
+        """
+        if self.end < self.loaded.durable_until:
+            return False
+        return self.end == following.base if following else not _is_misnamed(segment, bad)
 
     def _begin_at(self, offset: int) -> None:
         """Offsets missing before this one were compacted away, and may have named producers."""

@@ -246,6 +246,9 @@ class Fetcher:
             self._changed.clear()
             link = self._connected()
         self._changed.clear()
+        if self._all.replicas.logs.cut:
+            await self._all.replicas.note_cuts()
+            return  # what there is to ask may have changed meanwhile
         settings = self._all.settings
         self.is_waiting = True
         try:

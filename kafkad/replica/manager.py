@@ -10,7 +10,7 @@ from types import MappingProxyType
 from kafkad.cluster.absent import AbsentBrokers
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
-from kafkad.log.directories import LogDirectory
+from kafkad.log.directories import CheckpointWrite, LogDirectory
 from kafkad.log.files import lacks_room, may_pass
 from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.metrics import TopicProbes
@@ -172,7 +172,15 @@ class ReplicaManager:
         named = (
             TopicPartition(t.topic_name, s.partition_index) for t in request.topic_states for s in t.partition_states
         )
-        for write in self.logs.forget_predecessors(named):
+        await self._write(self.logs.forget_predecessors(named))
+
+    async def note_cuts(self) -> None:
+        """Returns when no checkpoint says any more of what was cut off that it is on the disk."""
+        while writes := self.logs.collect_cut_recovery_points():
+            await self._write(writes)
+
+    async def _write(self, writes: Iterable[CheckpointWrite]) -> None:
+        for write in writes:
             try:
                 await self.durable.run(write.write)
             except StorageError as error:

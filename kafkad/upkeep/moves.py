@@ -50,6 +50,8 @@ class ReplicaMoves:
 
     async def _go_on(self, tp: TopicPartition) -> None:
         try:
+            if self._replicas.logs.cut:
+                await self._replicas.note_cuts()
             if self._moves.future(tp) is not None:  # else the topic was deleted meanwhile
                 await self._advance(tp)
         except StorageError as error:

@@ -543,3 +543,55 @@ def test_a_file_of_leader_epochs_that_a_power_cut_left_in_part_is_not_believed(h
     path = home.directory / FILE_NAME
     path.write_bytes(path.read_bytes()[:-lost])
     assert home.open(clean=False).epochs.entries == epochs == [(0, 0), (1, 5), (2, 15)]
+
+
+def test_what_was_cut_away_and_came_back_with_a_power_cut_goes_again(home: Home) -> None:
+    """A whole segment begins where the log had been cut, so that nothing is missing in the one before it."""
+    log = home.open()
+    for _ in range(10):
+        append(log, batch(b"old"))
+    path = home.directory / f"{0:020d}.log"
+    old = path.read_bytes()
+    log.truncate_to(5)
+    log.roll()
+    append(log, batch(b"new"), epoch=1)
+    log.close(clean=False)
+    path.write_bytes(old)
+    log = home.open(clean=False, recovery_point=0)
+    assert [damage for damage in log.found if not damage.was_cut] == []
+    assert [record.value for record in records(log)] == [b"old"] * 5 + [b"new"]
+
+
+def test_the_name_of_a_segment_that_was_cut_away_does_not_begin_one_in_the_middle_of_another(home: Home) -> None:
+    log = home.open()
+    for _ in range(5):
+        append(log, batch(b"old"))
+    log.roll()
+    append(log, batch(b"old"))
+    log.truncate_to(2)
+    for _ in range(8):
+        append(log, batch(b"new"), epoch=1)
+    log.close(clean=False)
+    for suffix in (".log", ".index", ".timeindex"):
+        (home.directory / f"{5:020d}{suffix}").touch()
+    log = home.open(clean=False, recovery_point=0)
+    assert [segment.base for segment in log.segments] == [0]
+    assert [record.value for record in records(log)] == [b"old"] * 2 + [b"new"] * 8
+
+
+def test_a_flush_after_a_cut_covers_the_cut_and_the_names_of_what_went(home: Home) -> None:
+    log = home.open()
+    for _ in range(5):
+        append(log, batch())
+    log.roll()
+    append(log, batch())
+    log.flush()
+    log.truncate_to(3)
+    log.roll()
+    assert log.recovery_point == 2
+    append(log, batch(), epoch=1)
+    home.files.synced.clear()
+    log.flush()
+    synced = {os.path.relpath(path, home.directory) for path in home.files.synced}
+    assert {f"{0:020d}.log", f"{3:020d}.log", "."} <= synced
+    assert log.recovery_point == 4

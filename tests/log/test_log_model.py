@@ -54,6 +54,7 @@ class Model:
         """Offsets whose records had been cleaned away before they became the end of the log are given anew."""
         last = self.batches[-1].last if self.batches else -1
         self.end = max(last + 1, active_base, self.start)
+        self.epochs = [(epoch, start) for epoch, start in self.epochs if start <= self.end]
 
     def keep(self, offsets: set[int]) -> None:
         """Leaves the records that compaction kept."""

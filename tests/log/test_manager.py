@@ -247,6 +247,27 @@ def test_a_deleted_partition_goes_after_its_delay_and_may_be_made_anew(disks: tu
     manager.close()
 
 
+def test_a_log_that_was_cut_back_is_not_said_to_be_on_the_disk_as_far_as_before(disks: tuple[Path, Path]) -> None:
+    """What is appended to it has offsets that had been on the disk; recovery would not look at it."""
+    manager = started(disks[0])
+    log = manager.create(T0, TOPIC_ID, CONFIG)
+    append(log, 30)
+    log.flush()
+    for write in manager.collect_recovery_points():
+        write.write()
+    assert manager.collect_cut_recovery_points() == []
+    log.truncate_to(20)
+    writes = manager.collect_cut_recovery_points()
+    assert manager.collect_cut_recovery_points() != []  # until it is written
+    for write in writes:
+        write.write()
+    assert (disks[0] / "recovery-point-offset-checkpoint").read_text() == f"0\n1\nt 0 {log.recovery_point}\n"
+    assert log.recovery_point < 20
+    assert manager.collect_cut_recovery_points() == []
+    assert manager.cut == set()
+    manager.close()
+
+
 def test_predecessors_of_many_partitions_are_forgotten_in_one_write_for_each_file(tmp_path: Path) -> None:
     manager = started(tmp_path)
     gone = [TopicPartition("t", partition) for partition in range(3)]
