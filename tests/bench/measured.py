@@ -141,8 +141,9 @@ def memory_mb(pid: int) -> float:
 
 
 def private_mb(pid: int) -> float:
-    """What the process and its descendants share with nobody: it does not change as others of the same program end."""
-    return _mapped_mb(pid, "Private_Clean:", "Private_Dirty:")
+    """What the process and its descendants have written themselves; the pages of program files, which others may share
+    or not from one moment to the next, are not in it."""
+    return _mapped_mb(pid, "Anonymous:")
 
 
 def _mapped_mb(pid: int, *kinds: str) -> float:
