@@ -146,7 +146,7 @@ class Brokers:
         if not failed:
             del self._state.failed_replicas[broker]
         if failed != before:
-            await self.repair(failed ^ before)
+            await self.repair(sorted(failed ^ before))
 
     # Controlled shutdown.
 

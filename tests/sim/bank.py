@@ -262,7 +262,10 @@ class BankInvariants:
         for (place, broker), replica in self._invariants.replicas():
             if replica.tp.topic != BANK:
                 continue
-            numbers = _numbers(b"".join(batch.data for batch in log_of(replica).sound))
+            log = log_of(replica)
+            if log.damaged:
+                continue  # nobody has read it since a bit was flipped there: the other replicas tell
+            numbers = _numbers(b"".join(batch.data for batch in log.sound))
             if numbers != list(range(len(numbers))):
                 wrong = next((at, number) for at, number in enumerate(numbers) if at != number)
                 raise Violation(f"{place}: committed number {wrong[1]} stands at broker {broker} instead of {wrong[0]}")

@@ -123,7 +123,7 @@ class _Connection:
         self.down = Stream(network, STORE, name, self._to_client)
         self.session = session
         self.number = session.number
-        self.waiting: set[asyncio.Future[Any]] = set()
+        self.waiting: dict[asyncio.Future[Any], None] = {}
 
     def _on_server(self, what: tuple[Callable[[Any], Any], asyncio.Future[Any] | None]) -> None:
         self.session.server.loop.call_soon(self._serve, *what)
@@ -238,7 +238,7 @@ class SimSession(MetaStore):
             if isinstance(what, SessionExpired):
                 self._expired()
         else:
-            connection.waiting.discard(to)
+            connection.waiting.pop(to, None)
             if not to.done():
                 (to.set_exception if failed else to.set_result)(what)
 
@@ -277,12 +277,12 @@ class SimSession(MetaStore):
             raise SessionExpired(path)
         answered = self.loop.create_future()
         connection = self.connection
-        connection.waiting.add(answered)
+        connection.waiting[answered] = None
         connection.up.push((operation, answered))
         try:
             return await answered
         finally:
-            connection.waiting.discard(answered)
+            connection.waiting.pop(answered, None)
 
     # -- MetaStore ---------------------------------------------------------------------------------------------------
 
