@@ -123,6 +123,33 @@ def test_a_worker_keeps_to_its_buffer(compactor: Compactor, tmp_path: Path) -> N
     assert peak_bytes(pid) - before < buffer + (4 << 20)
 
 
+def test_a_worker_gives_back_what_its_jobs_took(compactor: Compactor, tmp_path: Path) -> None:
+    """It need not rest for that: where compaction never stops, a worker never ends."""
+    partition = Partition(tmp_path / "many-0")
+    keys = 200_000
+    partition.write(
+        0,
+        *(
+            build_batch([Record(base + n, NOW_MS, b"%020d" % (base + n), bytes(60)) for n in range(1000)])
+            for base in range(0, keys, 1000)
+        ),
+    )
+    partition.write(keys)
+    compactor.submit(partition.job(dedupe_buffer_bytes=24), partition.offered.append).result()
+    (pid,) = children()
+    before = own_bytes(pid)
+    for _ in range(3):
+        compactor.submit(partition.job(dedupe_buffer_bytes=12 << 20), partition.offered.append).result()
+    assert own_bytes(pid) - before < 3 << 20
+
+
+def own_bytes(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Anonymous:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("no such line")
+
+
 def peak_bytes(pid: int) -> int:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
