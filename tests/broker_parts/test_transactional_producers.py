@@ -34,7 +34,6 @@ SETTINGS = (
     "transaction.state.log.replication.factor=3",
     "transaction.state.log.min.isr=1",
     "offsets.topic.replication.factor=3",
-    "request.timeout.ms=1000",
 )
 
 
