@@ -31,7 +31,7 @@ def test_a_seed_gives_the_same_run_whatever_the_order_of_sets() -> None:
 def test_everything_holds_for_longer(seed: int) -> None:
     report = run(seed, 30_000, transactions=True)
     assert report.violation is None, "\n".join([*report.trace, str(report)])
-    assert report.moved > 10
+    assert report.moved > 5
     assert report.restarts
 
 

@@ -11,6 +11,7 @@ import sqlite3
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -46,6 +47,19 @@ def lines(count: int, *, first: int = 0, day: int = 1) -> list[str]:
         json.dumps({"id": i, "customer": f" C{i % 7}", "amount": i + 0.5, "at": f"2026-11-0{day}T12:{i % 60:02d}:00Z"})
         for i in range(first, first + count)
     ]
+
+
+@pytest.fixture
+def kafka(kafka: Kafka, kctl: Kctl) -> Iterator[Kafka]:
+    """The worker's, whose topics are deleted after each test: with another Spark the same test fills them again."""
+    yield kafka
+    listed = kctl("-b", kafka.bootstrap, "topics", "list", "-o", "json")
+    assert listed.code == 0, listed.err
+    names = [topic["topic"] for topic in json.loads(listed.out)["items"] if topic["topic"].startswith("shipped-")]
+    assert not names or kctl("-b", kafka.bootstrap, "topics", "delete", *names, "--yes").code == 0
+    for name in names:
+        while kctl("-b", kafka.bootstrap, "topics", "create", name, "--dry-run").code:
+            time.sleep(0.1)  # it is marked for deletion
 
 
 @pytest.fixture(params=CLUSTERS)
@@ -219,7 +233,7 @@ def test_topic_copy_between_clusters(
     """From kafkad to Kafka, and from Kafka to kafkad."""
     name = request.node.callspec.params["cluster"]
     other: Cluster = request.getfixturevalue(OTHER[name])
-    topic = f"shipped-of-{name}"
+    topic = f"shipped-of-{name}-{request.node.callspec.params['run']}"
 
     def on_other(*arguments: object) -> Any:
         return kctl("-b", other.bootstrap, *arguments)
