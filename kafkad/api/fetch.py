@@ -496,7 +496,7 @@ class _Attempt:
 
 
 def _is_news(answer: Found) -> bool:
-    if answer.preferred_replica >= 0:
+    if answer.preferred_replica >= 0 or answer.diverging is not None:
         return True
     length = answer.records.length if answer.records is not None else 0
     return answer.followed.is_news(answer.error_code, answer.high_watermark, answer.log_start_offset, length)

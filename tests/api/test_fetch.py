@@ -416,3 +416,17 @@ def test_who_is_no_follower_is_told_to_come_again(frames: Frames, version: int, 
         message.replica_id = 3
     [answer] = answers(frames.ask(message, version))
     assert answer.error_code == code
+
+
+def test_a_session_tells_a_follower_each_time_that_its_history_differs(frames: Frames) -> None:
+    """Nothing else may have changed since it was told last: it would go on asking the same question."""
+    frames.broker.create("t")
+    replicate(frames, (1, 2), epoch=5)
+    fill(frames)
+    first = frames.ask(request(frames, 12, {0: 6}, replica_id=2, last_fetched_epoch=5, session_epoch=0), 12)
+    replicate(frames, (1, 2), epoch=8)
+    session = {"replica_id": 2, "session_id": first.session_id}
+    fetch(frames, 12, {}, session_epoch=1, **session)
+    for session_epoch in (2, 3):
+        [answer] = fetch(frames, 12, {0: 6}, last_fetched_epoch=7, session_epoch=session_epoch, **session)
+        assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (5, 6)
