@@ -201,6 +201,9 @@ class Invariants:
             state = states.get(place)
             if state is None or state.leader < 0 or set(state.isr) != set(assigned) or len(assigned) < FEWEST:
                 return f"{place} is {state}"
+        for (place, broker), partition in self.replicas():
+            if not all(_waits_for_a_start(segment, hole) for segment, hole in partition.log.damage):
+                return f"the log of {place} at broker {broker} is not mended"
         return next((f"broker {machine} does not serve" for machine in self._machines if machine.parts is None), None)
 
     def _check_in_sync(self, place: Place, state: PartitionState, replicas: dict[tuple[Place, int], Any]) -> None:
