@@ -149,6 +149,10 @@ DEAD = "value={format: json, schema: a INT, bad_rows: {action: dead_letter%s}}"
         ([ICEBERG % "a.b, catalog: {name: a-b}"], 'sink.iceberg.catalog.name: "a-b" is not allowed here'),
         ([ICEBERG % "a.b", "sink.mode=upsert"], "sink: upsert needs `keys`; the columns that identify a row"),
         ([ICEBERG % "a.b", "sink.keys=[id]"], "sink.keys: append takes no keys; use mode: upsert"),
+        (
+            [DELTA, "sink.target_file_mb=64"],
+            "sink.target_file_mb: applies only to type parquet, json, csv, iceberg, not",
+        ),
         ([DELTA, "sink.mode=upsert"], "sink: upsert needs `keys`; the columns that identify a row"),
         ([DELTA, "sink.keys=[id]"], "sink.keys: append takes no keys; use mode: upsert"),
         (["sink={type: csv, path: a, mode: upsert}"], "sink.mode: upsert applies only to type delta, iceberg, not csv"),

@@ -18,7 +18,7 @@ _ONLY_FOR = {
     "partition_by": _PATHS,
     "mode": _PATHS,
     "compression": (*FILES, "iceberg"),
-    "target_file_mb": _PATHS,
+    "target_file_mb": (*FILES, "iceberg"),
     "compact": FILES,
     "csv": ("csv",),
     "options": _PATHS,
