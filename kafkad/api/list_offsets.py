@@ -31,6 +31,7 @@ _FIRST_VERSION_OF = {
     EARLIEST_NOT_TIERED: 11,
 }
 _FIRST_WITH_EPOCHS = 4
+_FIRST_WITH_OFFSET_NOT_AVAILABLE = 5
 _READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 _CONSUMER = -1
 _ANY_REPLICA = -2
@@ -84,6 +85,8 @@ class _Answer:
             code = error.code
         except KafkaError as error:
             code = error.code
+            if code == ErrorCode.OFFSET_NOT_AVAILABLE and self._version < _FIRST_WITH_OFFSET_NOT_AVAILABLE:
+                code = ErrorCode.LEADER_NOT_AVAILABLE  # on which older clients ask again
         return ListOffsetsPartitionResponse(
             partition_index=asked.partition_index,
             error_code=code,
@@ -102,6 +105,7 @@ class _Answer:
             partition.check_leader(asked.current_leader_epoch)
         end = self._end(partition)
         if asked.timestamp == LATEST:
+            self._check_end(partition)
             return (-1, end, partition.leader_epoch)
         if asked.timestamp in (EARLIEST, EARLIEST_LOCAL):
             start = partition.log.start_offset
@@ -109,7 +113,11 @@ class _Answer:
             return (-1, start, -1 if epoch is None else epoch)
         if asked.timestamp in (LATEST_TIERED, EARLIEST_NOT_TIERED):
             return _NOTHING  # without tiered storage
-        return _by_time(partition, asked.timestamp, end)
+        found = _by_time(partition, asked.timestamp)
+        if found is not None and found[1] < end:
+            return found
+        self._check_end(partition)
+        return _NOTHING
 
     def _end(self, partition: Partition) -> int:
         """The end of the log for this reader."""
@@ -120,8 +128,12 @@ class _Answer:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"there is no isolation level {level}")
         return partition.visible(level == _READ_COMMITTED)[2]
 
+    def _check_end(self, partition: Partition) -> None:
+        """A consumer is not told of an end that may be before what it has read."""
+        if self._message.replica_id == _CONSUMER:
+            partition.check_high_watermark()
 
-def _by_time(partition: Partition, timestamp: int, end: int) -> TimestampedOffset:
+
+def _by_time(partition: Partition, timestamp: int) -> TimestampedOffset | None:
     log = partition.log
-    found = log.max_timestamp() if timestamp == LARGEST_TIMESTAMP else log.offset_for_timestamp(timestamp)
-    return found if found is not None and found[1] < end else _NOTHING
+    return log.max_timestamp() if timestamp == LARGEST_TIMESTAMP else log.offset_for_timestamp(timestamp)

@@ -484,6 +484,18 @@ class Partition:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"{self.tp} is in leader epoch {self.leader_epoch}")
             raise KafkaError(ErrorCode.UNKNOWN_LEADER_EPOCH, f"{self.tp} is in leader epoch {self.leader_epoch}")
 
+    def check_high_watermark(self) -> None:
+        """Refuse while it may be behind what was committed, and read, before this broker led.
+
+        A new leader learns from its followers' fetches how far they are: then it has passed the start of the epoch.
+        """
+        leading = self.leading
+        if leading is not None and self.high_watermark < leading.epoch_start:
+            raise KafkaError(
+                ErrorCode.OFFSET_NOT_AVAILABLE,
+                f"the leader of {self.tp} does not know yet what is committed before {leading.epoch_start}",
+            )
+
     def nearest(self, rack: str, offset: int) -> int:
         """The broker that a consumer in this rack is to read from (KIP-392); this one if it does not lead."""
         leading = self.leading

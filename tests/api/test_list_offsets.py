@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from kafkad.errors import ErrorCode
+from kafkad.replica.partition import Role
 from kafkad.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -73,6 +74,25 @@ def test_special_offsets_have_a_first_version(
     for version in range(1, 12):
         expected = found if version >= first else (ErrorCode.UNSUPPORTED_VERSION, -1, -1, -1)
         assert ask(filled, version, timestamp) == expected
+
+
+def test_a_new_leader_does_not_say_where_the_log_ends_before_it_knows(filled: OneBroker) -> None:
+    """Its high watermark may be behind what a consumer has read from the leader before it."""
+    partition = filled.replicas.leader("t", 0)
+    partition.high_watermark = 4
+    me = filled.replicas.broker_id
+    partition.become(Role(leader=me, leader_epoch=1, isr=(me, 2), replicas=(me, 2)))
+    assert ask(filled, 11, LATEST) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1, -1, -1)
+    assert ask(filled, 4, LATEST) == (ErrorCode.LEADER_NOT_AVAILABLE, -1, -1, -1)
+    assert ask(filled, 11, LATEST, committed=True)[0] == ErrorCode.OFFSET_NOT_AVAILABLE
+    assert ask(filled, 11, 350)[0] == ErrorCode.OFFSET_NOT_AVAILABLE, "it stands behind the high watermark"
+    assert ask(filled, 11, 501)[0] == ErrorCode.OFFSET_NOT_AVAILABLE, "there may be one soon"
+    assert ask(filled, 11, 201) == (0, 300, 2, 0)
+    assert ask(filled, 11, EARLIEST) == (0, -1, 0, 0)
+    assert ask(filled, 11, LATEST, replica=-2) == (0, -1, 6, 1), "a tool for debugging has the end of the log"
+    partition.fetched_by(2, 6, 0)
+    assert ask(filled, 11, LATEST) == (0, -1, 6, 1)
+    assert ask(filled, 11, 350) == (0, 500, 4, 0)
 
 
 def test_a_moved_start_is_the_earliest(filled: OneBroker) -> None:
