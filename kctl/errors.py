@@ -104,6 +104,8 @@ _NEXT = {
     ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas: kctl topics describe, "
     "kctl brokers list",
     ErrorCode.LEADER_NOT_AVAILABLE: "a broker that holds the partition is down: kctl brokers list, kctl doctor",
+    ErrorCode.OFFSET_NOT_AVAILABLE: "its leader is new, and waits for followers to know what is committed: kctl topics "
+    "describe shows whether enough are in sync",
     ErrorCode.NOT_CONTROLLER: "the controller is moving: try again; kctl cluster controller",
     ErrorCode.KAFKA_STORAGE_ERROR: "a log directory of that broker has failed: kctl brokers log-dirs",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "its partition of __consumer_offsets or __transaction_state has no leader: "

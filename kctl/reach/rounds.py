@@ -19,14 +19,14 @@ R = TypeVar("R")
 V = TypeVar("V")
 
 BACKOFF_SECONDS = 0.1
-_LEADERLESS_SECONDS = 1.0
-"""Time to wait for a partition without a leader: an election takes less, a dead broker much more."""
+_ELECTION_SECONDS = 1.0
+"""Time to wait for a partition without a leader, or with one that does not know yet what is committed: an election
+takes less, replicas that are down take much more."""
 _RETRIABLE = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.LEADER_NOT_AVAILABLE,
     ErrorCode.FENCED_LEADER_EPOCH,
     ErrorCode.UNKNOWN_LEADER_EPOCH,
-    ErrorCode.OFFSET_NOT_AVAILABLE,
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
@@ -91,6 +91,8 @@ class Rounds(Generic[K, R, V]):
                 self._results[key] = self._failure(key, code, value) if code else value
                 if code in _RETRIABLE:
                     patience[key] = self._timeout
+                elif code == ErrorCode.OFFSET_NOT_AVAILABLE:
+                    patience[key] = min(self._timeout, _ELECTION_SECONDS)
         for key in keys:  # a broker that leaves out what it was asked for must not hang anybody
             self._results.setdefault(key, KctlError(f'{self._name} "{key}": missing from the answer of the broker'))
         return patience
@@ -102,7 +104,7 @@ class Rounds(Generic[K, R, V]):
             if isinstance(place, KctlError):
                 self._results[key] = place
                 if place.code == ErrorCode.LEADER_NOT_AVAILABLE.name:
-                    patience[key] = min(self._timeout, _LEADERLESS_SECONDS)
+                    patience[key] = min(self._timeout, _ELECTION_SECONDS)
                 elif place.code == ErrorCode.COORDINATOR_NOT_AVAILABLE.name:
                     patience[key] = self._timeout
             else:

@@ -112,6 +112,14 @@ def test_a_partition_without_a_leader_is_waited_for_a_second() -> None:
     assert cluster.now == 1
 
 
+def test_a_leader_that_does_not_know_what_is_committed_is_waited_for_a_second() -> None:
+    """It is new, or too few replicas are in sync, and then for long."""
+    cluster = Cluster({"a": ErrorCode.OFFSET_NOT_AVAILABLE})
+    result = cluster.run({"a": 1}, timeout=60)["a"]
+    assert isinstance(result, KctlError) and "followers" in result.hints[0]
+    assert cluster.now == 1
+
+
 def test_metadata_makes_no_topic(session: Session) -> None:
     (topic,) = session.metadata(["never-made"])
     assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
