@@ -200,7 +200,9 @@ class Connection:
         return (ssl.cert_time_to_seconds(certificate["notAfter"]) - now_ms / 1000) / 86400
 
     def is_stale(self) -> bool:
-        """True if the broker has closed the connection since the last answer, or sent something nobody asked for."""
+        """True if either side has closed it since the last answer, or the broker sent something nobody asked for."""
+        if self._socket.fileno() < 0:
+            return True
         return not self._sent and bool(select([self._socket], [], [], 0)[0])
 
     def close(self) -> None:

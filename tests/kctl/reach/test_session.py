@@ -139,6 +139,14 @@ def test_a_connection_that_the_broker_closed_is_opened_again(session: Session) -
     assert session.refresh().brokers
 
 
+def test_a_connection_that_somebody_gave_up_is_opened_again(session: Session) -> None:
+    """Such as one on which an answer did not come in time to who reads frames by himself."""
+    session.metadata(())
+    with pytest.raises(KctlError, match="in time"):
+        session.connection().receive_frame(time.monotonic(), "what nobody asked")
+    assert session.refresh().brokers
+
+
 def test_a_broker_that_is_not_there(session: Session) -> None:
     with pytest.raises(KctlError, match="broker 77 does not exist") as told:
         session.metadata(())
