@@ -43,7 +43,7 @@ def cancel(session: Session, what: Sequence[str], everything: bool, keep_throttl
     """Cancel moves: partitions return to their former replicas.
 
     Throttles that apply set for the plan are restored to what they were. Without a plan, throttles are removed from
-    topics that no longer move, and from brokers once no move is left.
+    these partitions and, once no move is left, from their topics and from all brokers.
 
     Example: kctl partitions cancel plan.json
     """
@@ -157,12 +157,13 @@ def _clear(session: Session, partitions: Collection[TopicPartition]) -> list[Kct
 
 
 def removals(found: Throttles, partitions: Iterable[TopicPartition]) -> dict[Setting, str | None]:
-    """The throttles to remove: those of these partitions and, once nothing moves, the rates of all brokers."""
+    """The throttles to remove: those of these partitions and, once nothing moves, all of their topics, for one of them
+    may have arrived just now, and the rates of all brokers."""
     numbers = by_topic(partitions)
     new: dict[Setting, str | None] = {}
     for setting, value in found.values.items():
         if setting.kind == TOPIC and setting.owner in numbers:
-            new[setting] = without(value, numbers[setting.owner])
+            new[setting] = without(value, numbers[setting.owner]) if found.transfers else None
         elif setting.kind != TOPIC and not found.transfers:
             new[setting] = None
     return new

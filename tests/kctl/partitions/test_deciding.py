@@ -122,7 +122,7 @@ def test_after_a_cancellation_only_the_throttles_of_what_was_cancelled_go_while_
     assert removals(busy, [WHERE]) == {Setting(TOPIC, "t", LISTS[0]): "1:1"}
     idle = busy._replace(transfers=[])
     assert removals(idle, [WHERE]) == {
-        Setting(TOPIC, "t", LISTS[0]): "1:1",
+        Setting(TOPIC, "t", LISTS[0]): None,
         Setting(BROKER, "1", RATES[0]): None,
     }
 
