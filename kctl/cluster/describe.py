@@ -21,6 +21,7 @@ COLUMNS = (
     Column("brokers", "Ids of the brokers that are there.", "list"),
     Column("down", "Ids of brokers that only replica lists name.", "list"),
     Column("down_since", "The time since when each of them is down; none where no kafkad has seen it go.", "list"),
+    Column("silent", "Ids of brokers that are registered, and do not answer.", "list"),
     Column("racks", "The racks of the brokers.", "list"),
     Column("versions", "Releases of Kafka that serve the same APIs.", "list"),
     Column("kafkad", "Releases of kafkad, of those brokers that are kafkad.", "list"),
@@ -57,6 +58,7 @@ def describe(session: Session) -> int:
         "brokers": list(session.cluster.brokers),
         "down": down,
         "down_since": [None if ms is None else rfc3339(ms) for ms in since],
+        "silent": [broker.id for broker in brokers if broker.host is not None and broker.release is None],
         "racks": sorted({broker.rack for broker in brokers if broker.rack is not None}),
         "versions": sorted({broker.release for broker in brokers if broker.release is not None}),
         "kafkad": sorted(set(kafkad_versions(session, brokers).values())),
@@ -78,11 +80,12 @@ def _text(row: Row) -> Iterator[str]:
     since = [f" since {time}" if time else "" for time in row["down_since"]]
     gone = ", ".join(f"{broker}{time}" for broker, time in zip(row["down"], since, strict=True))
     down = f"; down: {gone}" if gone else ""
+    silent = f"; no answer: {ids(row['silent'])}" if row["silent"] else ""
     epoch = "" if row["controller_epoch"] is None else f", epoch {row['controller_epoch']}"
     trouble = [f"{row[n]} {n.replace('_', '-')}" for n in ("offline", "under_replicated") if row[n]]
     yield f"cluster     {row['cluster_id']}"
     yield f"metadata    {row['mode']}, controller {'-' if row['controller'] is None else row['controller']}{epoch}"
-    yield f"brokers     {len(row['brokers'])}: {ids(row['brokers'])}{down}"
+    yield f"brokers     {len(row['brokers'])}: {ids(row['brokers'])}{silent}{down}"
     yield f"racks       {ids(row['racks'])}"
     own = f"kafkad {ids(row['kafkad'])}, with the APIs of Kafka {ids(row['versions'])}"
     yield f"version     {own if row['kafkad'] else ids(row['versions']) + ', by the APIs'}"

@@ -39,6 +39,16 @@ def no_controller(facts: Facts) -> Iterator[Finding]:
         yield Finding(Severity.ERROR, "no broker is the controller: nothing can be created, moved or elected")
 
 
+def without_zookeeper(facts: Facts) -> Iterator[Finding]:
+    """kafkad brokers with an http.listener; no other broker tells."""
+    lost = {broker: report.cut_off for broker, report in facts.health.items() if report.cut_off is not None}
+    if lost:
+        names = ", ".join(map(str, lost))
+        summary = f"no connection to ZooKeeper: until broker {names} has one, no leader is elected, nothing is changed"
+        told = tuple(f"broker {broker}: {why}" for broker, why in lost.items())
+        yield Finding(Severity.ERROR, summary, told, "start ZooKeeper, or mend the way to it")
+
+
 def directories(facts: Facts) -> Iterator[Finding]:
     for directory in facts.directories:
         name = f"{directory.path} of broker {directory.broker}"
@@ -189,6 +199,12 @@ def certificate(facts: Facts) -> Iterator[Finding]:
 CHECKS = (
     Check("brokers-down", "Brokers that hold replicas and are not there, or do not answer.", brokers_down),
     Check("controller", "A cluster without a controller.", no_controller),
+    Check(
+        "zookeeper",
+        "kafkad brokers with an http.listener that have no connection to ZooKeeper.",
+        without_zookeeper,
+        (BROKER_SETTINGS, HEALTH),
+    ),
     Check("disks", "Log directories that are offline or nearly full.", directories, (DIRECTORIES,)),
     Check("damage", "Damaged logs of kafkad brokers with an http.listener.", damaged_logs, (BROKER_SETTINGS, HEALTH)),
     Check(

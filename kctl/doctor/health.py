@@ -1,4 +1,5 @@
-"""The /health report of a kafkad broker, with what Kafka's protocol has no place for: damage, exposed listeners."""
+"""The /health report of a kafkad broker, with what Kafka's protocol has no place for: damage, exposed listeners, a lost
+metadata store."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from ssl import SSLContext
 
-_DAMAGED, _EXPOSED = "damaged: ", "exposed: "
+_DAMAGED, _EXPOSED, _CUT_OFF = "damaged: ", "exposed: ", "no connection to ZooKeeper"
 _TIMEOUT_S = 3.0
 _ANY = ("", "0.0.0.0", "::", "[::]")
 
@@ -42,6 +43,8 @@ class HealthReport(NamedTuple):
     """Places in logs."""
     exposed: tuple[str, ...]
     """Listeners without TLS that other machines can reach."""
+    cut_off: str | None = None
+    """Why it has no connection to ZooKeeper; None while it has one, or needs none."""
 
 
 def health_report(listener: HttpListener, tls: Callable[[], SSLContext]) -> HealthReport:
@@ -57,7 +60,7 @@ def health_report(listener: HttpListener, tls: Callable[[], SSLContext]) -> Heal
     damaged, exposed = (
         tuple(line.removeprefix(kind) for line in lines if line.startswith(kind)) for kind in (_DAMAGED, _EXPOSED)
     )
-    return HealthReport(damaged, exposed)
+    return HealthReport(damaged, exposed, next((line for line in lines if line.startswith(_CUT_OFF)), None))
 
 
 def _connection(listener: HttpListener, tls: Callable[[], SSLContext]) -> HTTPConnection:

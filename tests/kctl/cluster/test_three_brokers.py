@@ -28,14 +28,17 @@ def test_who_is_away_since_when(on_three: Kctl, three: Three, request: pytest.Fi
     version = __version__ if ours else None
     assert [row["kafkad"] for row in item(on_three, "brokers", "list")] == [version] * 3
     [before] = item(on_three, "cluster", "describe")
-    assert (before["down"], before["down_since"], before["brokers"]) == ([], [], [1, 2, 3])
+    assert (before["down"], before["down_since"], before["silent"]) == ([], [], [])
+    assert before["brokers"] == [1, 2, 3]
     assert (before["controller_epoch"] is not None) == ours
     topic = {"topics": [{"name": "away", "num_partitions": 6, "replication_factor": 3}]}
     on_three("-y", "raw", "CreateTopics", json.dumps(topic))
     until(lambda: len(item(on_three, "partitions", "list", "away")) == 6, "it is there")
     controller = before["controller"]
-    three.brokers[controller - 1].stop()
+    three.brokers[controller - 1].kill()
     try:
+        [silent] = item(on_three, "cluster", "describe")
+        assert (silent["silent"], silent["down"]) == ([controller], []), "until its session ends"
         until(lambda: item(on_three, "cluster", "describe")[0]["down"] == [controller], "it is away")
         [after] = item(on_three, "cluster", "describe")
         shown = on_three("cluster", "describe").out

@@ -122,6 +122,12 @@ def test_ids_are_unique() -> None:
         ("brokers-down", {"brokers": (broker(1), broker(2, host=None, release=None))}, ERROR, "broker 2 is down"),
         ("brokers-down", {"brokers": (broker(1), broker(2, release=None))}, ERROR, "does not answer at h:9092"),
         ("controller", {"controller_id": -1}, ERROR, "no broker is the controller"),
+        (
+            "zookeeper",
+            {"health": {1: HealthReport((), (), "refused"), 2: HealthReport((), ())}},
+            ERROR,
+            "broker 1 has one",
+        ),
         ("disks", {"directories": (LogDir(1, "/d", 100, 10, None, ()),)}, WARN, "10% free (10 B)"),
         ("disks", {"directories": (LogDir(1, "/d", 100, 4, None, ()),)}, ERROR, "4% free"),
         ("disks", {"directories": (LogDir(1, "/d", None, None, KctlError("x"), ()),)}, ERROR, "is offline"),

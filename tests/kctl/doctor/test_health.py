@@ -15,7 +15,8 @@ from kctl.doctor.health import HealthReport, HttpListener, health_report, listen
 from tests.certificates import Authority, client_context, server_context
 
 AUTHORITY = Authority()
-REPORT = "running\ndamaged: t-0: cut\nexposed: listener A is PLAINTEXT\n"
+LOST = "no connection to ZooKeeper at zk1:2181: connection refused"
+REPORT = f"running\ndamaged: t-0: cut\n{LOST}\nexposed: listener A is PLAINTEXT\n"
 
 
 class Health(BaseHTTPRequestHandler):
@@ -62,7 +63,7 @@ def test_where_a_broker_is_asked(setting: str | None, listener: str | None) -> N
 def test_a_report_over_http() -> None:
     with broker() as listener:
         report = health_report(listener, ssl.create_default_context)
-    assert report == HealthReport(("t-0: cut",), ("listener A is PLAINTEXT",))
+    assert report == HealthReport(("t-0: cut",), ("listener A is PLAINTEXT",), LOST)
 
 
 def test_a_report_over_tls(tmp_path: Path) -> None:
