@@ -29,10 +29,10 @@ class Alone(KafkadProcess):
     def is_whole(self, topic: str, partitions: int) -> bool:
         return True
 
-    def until(self, condition: Callable[[], bool], what: str) -> float:
+    def until(self, condition: Callable[[], bool], what: str, seconds: float = SECONDS) -> float:
         """Waits until something holds; returns how long that took."""
         begun = time.monotonic()
         while not condition():
-            assert time.monotonic() < begun + SECONDS, f"not within {SECONDS} s: {what}"
+            assert time.monotonic() < begun + seconds, f"not within {seconds} s: {what}"
             time.sleep(0.01)
         return time.monotonic() - begun

@@ -31,6 +31,7 @@ from kafkad.wire.records import iter_batches
 EACH_LEADS_ONE = ([1, 2, 3], [2, 3, 1], [3, 1, 2])
 """Broker n leads partition n - 1."""
 SETTLING_S = 10
+WHOLE_S = 90
 GROUP = "unused"
 """Consumers have to name one, and are in none."""
 _EVERY_S = 0.005
@@ -74,7 +75,7 @@ class LoadedCluster(Protocol):
 
     def is_whole(self, topic: str, partitions: int) -> bool: ...
 
-    def until(self, condition: Callable[[], bool], what: str) -> float: ...
+    def until(self, condition: Callable[[], bool], what: str, seconds: float = WHOLE_S) -> float: ...
 
 
 class Acknowledged(NamedTuple):
@@ -267,10 +268,12 @@ class Load:
 
     # -- afterwards ------------------------------------------------------------------------------------------------
 
-    def whole(self) -> float:
+    def whole(self, seconds: float = WHOLE_S) -> float:
         """Waits until all replicas are in sync; returns how long that took."""
         return self.cluster.until(
-            lambda: self.cluster.is_whole(self.topic, len(self.partitions)), f"all replicas of {self.topic} are in sync"
+            lambda: self.cluster.is_whole(self.topic, len(self.partitions)),
+            f"all replicas of {self.topic} are in sync",
+            seconds,
         )
 
     def segments(self, broker: int, partition: int) -> list[Path]:
