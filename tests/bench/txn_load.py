@@ -368,8 +368,8 @@ def fill(bootstrap: str, topic: str, records: int) -> None:
 
 
 def read_to_end(bootstrap: str, topic: str, isolation: str) -> tuple[int, float]:
-    """Records of partition 0, and the seconds that they took. A reader whose queue is full would rest for a second, and a
-    fast broker would be measured by how often it does."""
+    """Records of partition 0, and the seconds that they took. A reader whose queue is full would rest for a second, and
+    a fast broker would be measured by how often it does."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
