@@ -103,7 +103,10 @@ class Controller:
         """Returns when somebody is the controller; if it is this broker, when it has told itself all there is."""
         self._store.listen(self._session_changed)
         self._consumer = asyncio.create_task(self._consume())
-        answers = await self._enqueue(self._elect)
+        try:
+            answers = await self._enqueue(self._elect)
+        except ControllerMoved:
+            return  # somebody was elected while this one began its term; the queue goes on with that
         if answers is not None:
             await answers.own_answers()
 

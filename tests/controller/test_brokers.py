@@ -13,7 +13,9 @@ from kafkad.clock import SystemClock
 from kafkad.controller.adoption import AdoptedTopic, adopt, has_topics
 from kafkad.controller.channel import LocalChannel
 from kafkad.controller.controller import Controller
+from kafkad.controller.leadership import Answers, ControllerMoved
 from kafkad.controller.registration import Occupied, cluster_id, prepare, register
+from kafkad.controller.term import Term
 from kafkad.controller.topics import NewTopic
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.embedded import FILE_NAME, EmbeddedSession, EmbeddedStore
@@ -52,6 +54,25 @@ async def test_one_controller_and_everybody_knows_it(cluster: Cluster) -> None:
     with pytest.raises(KafkaError) as refusal:
         await two.controller.create_topics([NewTopic(name="a")], timeout_ms=1000)
     assert refusal.value.code == ErrorCode.NOT_CONTROLLER
+
+
+@with_brokers(1)
+async def test_a_broker_that_starts_is_elected_and_replaced_at_once(cluster: Cluster) -> None:
+    """It starts all the same, and stands again when there is no controller: seed 9013."""
+    begin, begun = Term.begin, 0
+
+    async def replaced_once(term: Term) -> Answers:
+        nonlocal begun
+        begun += 1
+        if begun == 1:
+            raise ControllerMoved
+        return await begin(term)
+
+    await cluster.kill(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Term, "begin", replaced_once)
+        await cluster.start(2)
+    assert (begun, cluster.members[2].controller.active) == (2, True)
 
 
 @with_brokers(1, 2, 3)
