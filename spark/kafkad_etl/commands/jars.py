@@ -95,21 +95,24 @@ def list_jars(settings: Settings, sets: Sequence[str], to: str, version: str) ->
 
 @click.command("path", cls=EtlCommand)
 @click.option("--repo", metavar="URL", default="", help="A Maven mirror or a directory.  [default: Maven Central]")
+@_with
 @_to
 @_version
 @pass_settings
-def path(settings: Settings, repo: str, to: str, version: str) -> None:
+def path(settings: Settings, repo: str, sets: Sequence[str], to: str, version: str) -> None:
     """Print the jars as spark-submit's --jars takes them.
 
-    These are the Kafka connector and Avro; missing ones are downloaded first. For a spark-submit called by hand:
-    eval "$(kctl etl env)".
+    These are the Kafka connector and Avro, and those of --with; missing ones are downloaded first. For a spark-submit
+    called by hand: eval "$(kctl etl env)".
 
     Example: spark-submit --jars "$(kctl etl jars path)" job.py
     """
     from kafkad_etl.machine.download import fetched
-    from kafkad_etl.machine.jars import for_programs
+    from kafkad_etl.machine.jars import for_programs, set_of
 
-    print(",".join(map(str, fetched(for_programs(_chosen(version)), _directory(to), os.environ, repo))))
+    chosen = _chosen(version)
+    wanted = [*for_programs(chosen), *(jar for name in sets for jar in set_of(name, chosen))]
+    print(",".join(map(str, fetched(wanted, _directory(to), os.environ, repo))))
 
 
 @click.command("verify", cls=EtlCommand, columns=COLUMNS)

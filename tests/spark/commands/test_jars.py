@@ -73,8 +73,9 @@ def test_a_version_that_is_not_locked(kctl: Kctl) -> None:
 
 
 def test_the_jars_of_a_spark_submit_by_hand(kctl: Kctl, locked: Path, tmp_path: Path) -> None:
-    ran = kctl("etl", "jars", "path", "--spark", "4.0.0", "--repo", locked, "--to", tmp_path / "here")
-    names = ("connector", "avro")
+    words = ["--spark", "4.0.0", "--repo", locked, "--to", tmp_path / "here", "--with", "iceberg"]
+    ran = kctl("etl", "jars", "path", *words)
+    names = ("connector", "avro", "table")
     paths = [tmp_path / f"here/org/example/{name}/1/{name}-1.jar" for name in names]
     assert (ran.code, ran.out) == (0, ",".join(map(str, paths)) + "\n")
     assert all(path.is_file() for path in paths)
