@@ -1,14 +1,48 @@
-"""The settings of one Spark for several jobs. Pure."""
+"""What several jobs may share in one Spark: its settings, but nothing that a job has to have for itself."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
+from kafkad_etl.checkpoint.checkpoints import directory_of
+from kafkad_etl.cluster.mirror import group_of
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.facts import is_of_session
-from kafkad_etl.job import Scalar, Spark
+from kafkad_etl.facts import FILES, is_elsewhere, is_of_session
+from kafkad_etl.job import Job, Scalar, Spark
 from kafkad_etl.machine.environment import size_of
 from kafkad_etl.model.loading import Loaded
+
+
+def refuse_conflicts(jobs: Sequence[Loaded], environment: Mapping[str, str]) -> None:
+    """Raises EtlError USAGE if two jobs have in common what each needs for itself."""
+    first: dict[tuple[str, object], Loaded] = {}
+    for loaded in jobs:
+        for key, shown, value in _own(loaded.job, environment):
+            other = first.setdefault((key, value), loaded)
+            if other is not loaded:
+                what = f"{shown} is also that of {other.where(key)}: each job needs its own"
+                raise EtlError(what, EtlExit.USAGE, where=loaded.where(key))
+
+
+def _own(job: Job, environment: Mapping[str, str]) -> Iterator[tuple[str, str, object]]:
+    """What no two jobs that run at the same time may have: its key, as people read it, and as it is compared. Tables
+    and topics take several writers."""
+    yield "name", job.name, job.name
+    checkpoint = directory_of(job, environment)
+    yield "run.checkpoint", checkpoint, _place(checkpoint)
+    if group := group_of(job):
+        yield "run.group", group, (group, job.kafka.cluster, frozenset(job.kafka.bootstrap))
+    if job.run.listen:
+        yield "run.listen", job.run.listen, job.run.listen
+    if job.sink.type in FILES:
+        yield "sink.path", job.sink.path, _place(job.sink.path)
+
+
+def _place(path: str) -> str:
+    if is_elsewhere(path):
+        return path.rstrip("/")
+    return str(Path(path.removeprefix("file://").removeprefix("file:")).expanduser().resolve())
 
 
 def shared_settings(jobs: Sequence[Loaded], *, master: str = "") -> Spark:

@@ -30,7 +30,7 @@ from kafkad_etl.planning import masters, registries
 from kafkad_etl.planning.beginning import begin
 from kafkad_etl.planning.plan import plan
 from kafkad_etl.planning.planned import RunOptions
-from kafkad_etl.planning.sharing import shared_settings
+from kafkad_etl.planning.sharing import refuse_conflicts, shared_settings
 from kafkad_etl.process.announcing import Notices, announced, notices_of
 from kafkad_etl.process.logs import log_of
 from kafkad_etl.process.submitting import NO_OPTIONS, Options
@@ -67,7 +67,8 @@ def run(settings: Settings, request: Request, stream: TextIO, on_error: Callable
     files = [load(file) for file in request.files]
     jobs = [effective(loaded) for loaded in files]
     _refuse_unknown_variables(request, files)
-    spark = refuse_conflicts(files, request)
+    refuse_conflicts(files, os.environ)
+    spark = shared_settings(files, master=request.options.master or request.master)
     width = max(len(job.job.name) for job in jobs)
     notices = notices_of(Notifier.from_environment(os.environ), [job.job.name for job in jobs])
     labels = [f"{job.job.name:{width}} | " if len(jobs) > 1 else "" for job in jobs]
@@ -136,21 +137,6 @@ def _refuse_unknown_variables(request: Request, files: Sequence[Loaded]) -> None
     unknown = set(request.files[0].variables).intersection(*(loaded.variables.unused() for loaded in files))
     for name in sorted(unknown):
         raise EtlError(f'--var {name}: none of the files declares a variable "{name}"', EtlExit.USAGE)
-
-
-def refuse_conflicts(files: Sequence[Loaded], request: Request) -> Spark:
-    """The settings of a Spark for these jobs. Raises EtlError USAGE if they cannot run at the same time."""
-    first: dict[tuple[str, str], Loaded] = {}
-    for loaded in files:
-        job = loaded.job
-        own = [("name", job.name), ("run.checkpoint", checkpoint_of(job, os.environ).path)]
-        own += [("run.listen", job.run.listen)] if job.run.listen else []
-        for key, value in own:
-            other = first.setdefault((key, value), loaded)
-            if other is not loaded:
-                what = f"{value} is also that of {other.path}: each job needs its own"
-                raise EtlError(what, EtlExit.USAGE, where=loaded.where(key))
-    return shared_settings(files, master=request.options.master or request.master)
 
 
 class _JobRun:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from kafkad_etl.errors import EtlExit
+from kafkad_etl.model.loading import JobFile, parse
+from kafkad_etl.planning.sharing import refuse_conflicts
 from kafkad_etl.tasks.running import worst
 from tests.spark.tasks.runs import BATCH, Run
 
@@ -75,19 +77,39 @@ def test_a_mistake_in_one_file_is_told_before_anything_starts(run: Run, second: 
     assert not list((tmp_path / ".etl").glob("logs/*.log"))
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "why"),
-    [
-        ("name: second", "name: first", "first is also that of job.yaml: each job needs its own"),
-        ("version: 1", "version: 1\nrun: {checkpoint: .etl/first}", "is also that of job.yaml: each job needs its own"),
-    ],
-)
-def test_jobs_that_would_share_what_is_each_ones_own_are_refused(
-    run: Run, second: Path, old: str, new: str, why: str
-) -> None:
-    second.write_text(second.read_text().replace(old, new))
+LISTEN = "run: {listen: '127.0.0.1:9464'}"
+OWN = {
+    "name: first": ("name: first", "first is also that of job.yaml:6 name"),
+    "run: {checkpoint: .etl/a/../first}": ("", "first is also that of job.yaml:1 run.checkpoint"),
+    "run: {group: etl-first}": ("", "etl-first is also that of job.yaml:1 run.group"),
+    LISTEN: (LISTEN, "127.0.0.1:9464 is also that of job.yaml:7 run.listen"),
+    "sink: {type: csv, path: link/out/}": (
+        "sink: {type: json, path: out}",
+        "out/ is also that of job.yaml:6 sink.path",
+    ),
+}
+"""A block of the second job, one of the first, and what is said."""
+
+
+@pytest.mark.parametrize("theirs", OWN)
+def test_what_is_each_jobs_own_is_refused_with_both_places(run: Run, second: Path, tmp_path: Path, theirs: str) -> None:
+    ours, why = OWN[theirs]
+    (tmp_path / "link").symlink_to(".")
+    for path, block in ((tmp_path / "job.yaml", ours), (second, theirs)):
+        key = block.partition(":")[0]
+        others = [line for line in path.read_text().splitlines() if not key or not line.startswith(f"{key}:")]
+        path.write_text("\n".join([*others, block]))
     ran = run("sys.exit(9)", second)
-    assert ran.code == EtlExit.USAGE and why in ran.err
+    assert ran.code == EtlExit.USAGE
+    assert f"{why}: each job needs its own" in ran.err and "second.yaml:" in ran.err
+    assert not list((tmp_path / ".etl").glob("*"))
+
+
+def test_jobs_may_share_a_group_of_another_cluster_and_a_table() -> None:
+    text = "version: 1\nname: {0}\nsource: {{topics: [a]}}\nkafka: {{bootstrap: [{0}:9092]}}\n"
+    text += "run: {{group: same}}\nsink: {{type: delta, path: out}}\n"
+    jobs = [parse(text.format(name), JobFile(Path(f"{name}.yaml")), {}) for name in ("one", "two")]
+    refuse_conflicts(jobs, {})
 
 
 def test_settings_that_one_spark_cannot_have_both_of_are_named(run: Run, second: Path) -> None:
