@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kafkad_etl.job import Job
+from kafkad_etl.job import Catalog, Job
 
 FILES = ("parquet", "json", "csv")
 """Sinks that write files themselves."""
 
 TABLES = ("delta", "iceberg")
 """Sinks that are tables of a lake: files, and a log of what was committed."""
+
+POSTGRESQL, SQLITE = "jdbc:postgresql:", "jdbc:sqlite:"
+KNOWN_DATABASES = (POSTGRESQL, SQLITE)
+"""The URLs of databases whose drivers come along."""
 
 PRODUCER = {"linger.ms": "20", "compression.type": "lz4", "batch.size": "131072"}
 """Producer defaults: a fifth of the requests that Kafka's own defaults cause, and more than twice the rows per
@@ -97,11 +101,24 @@ def sink_text(job: Job) -> str:
     if sink.topic:
         return f"topic {sink.topic.topic}"
     if sink.jdbc:
-        address = sink.jdbc.url.partition("?")[0].partition(";")[0]  # what follows may be a password
-        return f"jdbc table {sink.jdbc.table} in {address}"
+        return f"jdbc table {sink.jdbc.table} in {database_text(sink.jdbc.url)}"
     if sink.iceberg:
-        return f"iceberg table {sink.iceberg.table} in {sink.path}"
+        return f"iceberg table {sink.iceberg.table} in {_catalog_text(sink.iceberg.catalog) or sink.path}"
     return f"{sink.type} {sink.path}".strip()
+
+
+def database_text(url: str) -> str:
+    """A JDBC URL without its parameters, which may have a password."""
+    return url.partition("?")[0].partition(";")[0]
+
+
+def _catalog_text(catalog: Catalog) -> str:
+    """A catalog apart from its tables' files; empty if it has no place of its own."""
+    if catalog.type == "jdbc":
+        return f"catalog {catalog.name} of {database_text(catalog.url)}"
+    if catalog.type == "rest":
+        return f"{f'warehouse {catalog.warehouse} of ' if catalog.warehouse else ''}{catalog.url}"
+    return ""
 
 
 CATALOG = "spark.sql.catalog."

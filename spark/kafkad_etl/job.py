@@ -311,11 +311,31 @@ class JdbcSink(Key, frozen=True):
 
 class Catalog(Key, frozen=True):
     type: Annotated[
-        Literal["hadoop"], Meta(description="Where tables are looked up. hadoop: in the directories below `sink.path`.")
+        Literal["hadoop", "jdbc", "rest"],
+        Meta(
+            description="Where tables are looked up. hadoop: in the directories below `sink.path`; jdbc: in a "
+            "database; rest: at a server with Iceberg's REST API."
+        ),
     ] = "hadoop"
-    name: Annotated[str, Meta(pattern="^[A-Za-z][A-Za-z0-9_]*$", description="The catalog's name in Spark's SQL.")] = (
-        "lake"
-    )
+    name: Annotated[
+        str,
+        Meta(
+            pattern="^[A-Za-z][A-Za-z0-9_]*$",
+            description="The catalog's name in Spark's SQL; in a jdbc catalog's database, tables are found by it.",
+        ),
+    ] = "lake"
+    url: Annotated[
+        str, Meta(description="jdbc: jdbc:postgresql://host/db, jdbc:sqlite:file.db, …; rest: https://host/path.")
+    ] = ""
+    user: Annotated[str, Meta(description="jdbc: the database user; rest: user for basic authentication.")] = ""
+    password: Annotated[str, Meta(description="Best given as ${env:NAME}; it is never shown.")] = ""
+    token: Annotated[str, Meta(description="rest: bearer token; best given as ${env:NAME}.")] = ""
+    credential: Annotated[
+        str, Meta(description="rest: OAuth2 client, as id:secret, which gets a token; best given as ${env:NAME}.")
+    ] = ""
+    warehouse: Annotated[
+        str, Meta(description="rest: which of the server's warehouses; it may have only one, or a default.")
+    ] = ""
     options: Annotated[dict[str, Scalar], Meta(description="Further properties of the catalog.")] = {}
 
 
@@ -349,7 +369,8 @@ class Sink(Key, frozen=True):
     path: Annotated[
         str,
         Meta(
-            description="parquet, json, csv, delta: the target directory. iceberg: the warehouse, which has all tables."
+            description="parquet, json, csv, delta: the target directory. iceberg: the warehouse, which has all "
+            "tables; with a rest catalog the server decides."
         ),
     ] = ""
     partition_by: Annotated[

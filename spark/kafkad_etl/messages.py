@@ -258,6 +258,7 @@ class Failed(Struct, frozen=True, tag="failed", kw_only=True):
         "data-loss",
         "topic",
         "sink",
+        "catalog",
         "checkpoint",
         "environment",
         "spark",

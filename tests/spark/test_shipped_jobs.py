@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -23,11 +23,11 @@ from kctl.segments.avro import compile_schema
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
 from tests.oracle.kafka import Kafka
-from tests.spark import delta
+from tests.spark import delta, iceberg_rest
 from tests.spark.conftest import SparkReady
 from tests.spark.driver.rows import IN_PROCESS
 from tests.spark.driver.sinks.postgres import Postgres, missing
-from tests.spark.iceberg import rows_in
+from tests.spark.iceberg import rows_of, table_in, table_of_server, table_of_sqlite
 from tests.spark.schema_registry import running
 from tests.spark.shared_spark import SharedSpark
 
@@ -39,6 +39,15 @@ COLUMNS = "id BIGINT, customer STRING, amount DECIMAL(12,2), at TIMESTAMP"
 Run = Callable[..., str]
 Cluster = KafkadProcess | Kafka
 OTHER = {"broker": "kafka", "kafka": "broker"}
+
+
+class Catalog(NamedTuple):
+    type: str
+    words: list[str]
+    """What `kctl etl run` is told of it."""
+    table: Callable[[], Any]
+
+
 CLUSTERS = ["broker", pytest.param("kafka", marks=pytest.mark.long)]
 
 
@@ -156,13 +165,32 @@ def test_topic_to_parquet_goes_on_where_it_ended(run: Run, fill: Callable[..., N
     ]
 
 
-def test_topic_to_iceberg_goes_on_where_it_ended(run: Run, fill: Callable[..., None], tmp_path: Path) -> None:
-    words = ["--var", "topic=shipped-table", "--var", f"path={tmp_path}/lake", "--var", "catalog=shipped"]
-    fill("shipped-table", [*lines(50), *lines(30, first=50, day=2), "no JSON"])
+@pytest.fixture(params=["hadoop", "jdbc", "rest"])
+def catalog(request: pytest.FixtureRequest, spark_ready: SparkReady, tmp_path: Path) -> Iterator[Catalog]:
+    """A real one of each type."""
+    place = ["--var", f"path={tmp_path}/lake", "--var", f"catalog=shipped_{request.param}"]
+    kind = ["--set", f"sink.iceberg.catalog.type={request.param}", "--set"]
+    if request.param == "hadoop":
+        yield Catalog(request.param, place, lambda: table_in(tmp_path / "lake/shop/orders"))
+    elif request.param == "jdbc":
+        url = f"sink.iceberg.catalog.url=jdbc:sqlite:{tmp_path}/catalog.db"
+        yield Catalog(request.param, [*place, *kind, url], lambda: table_of_sqlite(tmp_path / "catalog.db"))
+    else:
+        if why := iceberg_rest.missing():
+            pytest.skip(why)
+        with iceberg_rest.running(spark_ready.home, tmp_path / "lake") as url:
+            words = [*place, *kind, f"sink.iceberg.catalog.url={url}", "--set", "sink.path="]
+            yield Catalog(request.param, words, lambda: table_of_server(url, "shop", "orders"))
+
+
+def test_topic_to_iceberg_goes_on_where_it_ended(run: Run, fill: Callable[..., None], catalog: Catalog) -> None:
+    topic = f"shipped-table-{catalog.type}"
+    words = ["--var", f"topic={topic}", *catalog.words]
+    fill(topic, [*lines(50), *lines(30, first=50, day=2), "no JSON"])
     assert "81 rows read, 80 written, 1 bad" in run("topic-to-iceberg", *words)
-    fill("shipped-table", lines(20, first=80, day=2))
+    fill(topic, lines(20, first=80, day=2))
     assert "20 rows read, 20 written, 0 bad" in run("topic-to-iceberg", *words)
-    found = rows_in(tmp_path / "lake/shop/orders")
+    found = rows_of(catalog.table())
     days = [row["day"] for row in found]
     assert sorted(row["id"] for row in found) == list(range(100))
     assert (days.count("2026-11-01"), days.count("2026-11-02")) == (50, 50)

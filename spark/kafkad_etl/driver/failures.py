@@ -19,6 +19,7 @@ Kind: TypeAlias = Literal[
     "data-loss",
     "topic",
     "sink",
+    "catalog",
     "checkpoint",
     "environment",
     "spark",
@@ -116,7 +117,9 @@ RULES = (
     Rule(
         "spark",
         r"java\.util\.concurrent\.TimeoutException|SocketTimeoutException|ConnectException|Connection refused|"
-        r"Connection reset|SQLTransient|SQLRecoverable|ExecutorLostFailure|FetchFailed|Broken pipe",
+        r"Connection reset|SQLTransient|SQLRecoverable|SQLITE_BUSY|"
+        r"PSQLException: (?:This connection has been closed|An I/O error|FATAL: (?:terminating|the database system))|"
+        r"ExecutorLostFailure|FetchFailed|Broken pipe",
         retriable=True,
     ),
 )

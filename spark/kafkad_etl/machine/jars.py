@@ -140,6 +140,8 @@ def _databases(job: Job) -> list[str]:
     urls = [str(lookup.options.get("url", "")) for lookup in job.transform.lookups.values() if lookup.format == "jdbc"]
     if job.sink.jdbc and not job.sink.jdbc.driver_jar:
         urls.append(job.sink.jdbc.url)
+    if job.sink.iceberg:
+        urls.append(job.sink.iceberg.catalog.url)
     return sorted({name for prefix, name in JDBC_URLS.items() for url in urls if url.startswith(prefix)})
 
 

@@ -6,21 +6,18 @@ Anything that cannot be checked from here, such as other file systems and databa
 from __future__ import annotations
 
 import os
-import re
 import socket
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.facts import is_elsewhere, paths_of
+from kafkad_etl.facts import POSTGRESQL, SQLITE, is_elsewhere, paths_of
 from kafkad_etl.job import JdbcSink, Job
 from kafkad_etl.machine import hadoop
 from kafkad_etl.machine.reachability import Connect, unreachable
-
-_SQLITE, _POSTGRESQL = "jdbc:sqlite:", "jdbc:postgresql:"
-_ADDRESS = re.compile(r"(?P<host>\[[^]]+\]|[^:/,?]+)?(?::(?P<port>\d+))?")
-_POSTGRESQL_PORT = 5432
+from kafkad_etl.planning import catalogs
+from kafkad_etl.planning.databases import addresses, sqlite_file
 
 
 def faults(job: Job, connect: Connect = socket.create_connection) -> Iterator[EtlError]:
@@ -29,10 +26,11 @@ def faults(job: Job, connect: Connect = socket.create_connection) -> Iterator[Et
     if sink.path and not is_elsewhere(sink.path):
         yield from _of_directory(Path(sink.path.removeprefix("file://").removeprefix("file:")))
     yield from _of_hdfs(job, connect)
-    if sink.jdbc and sink.jdbc.url.startswith(_SQLITE):
+    if sink.jdbc and sink.jdbc.url.startswith(SQLITE):
         yield from _of_sqlite(sink.jdbc)
-    if sink.jdbc and sink.jdbc.url.startswith(_POSTGRESQL):
+    if sink.jdbc and sink.jdbc.url.startswith(POSTGRESQL):
         yield from _of_server(sink.jdbc.url, connect)
+    yield from catalogs.faults(job, connect)
     if job.run.textfile:
         yield from _of_metrics(Path(job.run.textfile))
 
@@ -94,8 +92,8 @@ def _of_hdfs(job: Job, connect: Connect) -> Iterator[EtlError]:
 def _of_sqlite(sink: JdbcSink) -> Iterator[EtlError]:
     import sqlite3
 
-    path = Path(sink.url.removeprefix(_SQLITE).removeprefix("file:").partition("?")[0])
-    if path.name == ":memory:":
+    path = sqlite_file(sink.url)
+    if path is None:
         return
     hint = f"create it with: sqlite3 {path} 'CREATE TABLE {sink.table} (…)'"
     if not path.is_file():
@@ -118,13 +116,3 @@ def _of_server(url: str, connect: Connect) -> Iterator[EtlError]:
     """Checks a list of servers, of which one suffices."""
     if reasons := unreachable(addresses(url), connect):
         yield EtlError(f"the database is not responding at {reasons}", EtlExit.CLUSTER, key="sink.jdbc.url")
-
-
-def addresses(url: str) -> Iterator[tuple[str, int]]:
-    """Parses jdbc:postgresql://host:port,host/database; hosts and ports are optional."""
-    rest = url.removeprefix(_POSTGRESQL)
-    servers = rest.removeprefix("//").partition("/")[0].partition("?")[0] if rest.startswith("//") else ""
-    for server in servers.split(","):
-        found = _ADDRESS.match(server)
-        assert found is not None
-        yield (found["host"] or "localhost").strip("[]"), int(found["port"] or _POSTGRESQL_PORT)

@@ -26,6 +26,7 @@ _EXITS = {
     "data-loss": EtlExit.DATA_LOSS,
     "topic": EtlExit.CLUSTER,
     "sink": EtlExit.FAILED,
+    "catalog": EtlExit.CLUSTER,
     "checkpoint": EtlExit.CHECKPOINT,
     "environment": EtlExit.ENVIRONMENT,
     "spark": EtlExit.FAILED,
@@ -54,8 +55,10 @@ def unexplained(failed: Failed, where: str = "") -> EtlError:
 
 
 def place(failed: Failed, loaded: Loaded) -> str:
-    """The place of faulty SQL, in the job file or in a file of its own; empty if the failure is not about SQL."""
+    """The place of a catalog, or of faulty SQL, in the job file or in a file of its own; empty for anything else."""
     transform = loaded.job.transform
+    if failed.kind == "catalog":
+        return loaded.where("sink.iceberg.catalog")
     if failed.kind != "sql" or not failed.step:
         return ""
     if failed.step.startswith("checks["):

@@ -8,6 +8,8 @@ EXACTLY = "sink={type: topic, topic: {topic: a, delivery: exactly-once%s}}"
 SQLITE = "sink={type: jdbc, jdbc: {url: 'jdbc:sqlite:a.db', table: t%s}}"
 DELTA = "sink={type: delta, path: a}"
 ICEBERG = "sink={type: iceberg, path: /a, iceberg: {table: %s}}"
+CATALOG = "sink={type: iceberg, path: /a, iceberg: {table: a.b, catalog: {type: %s}}}"
+REST = CATALOG.replace("path: /a, ", "")
 FILES = "source={files: {format: parquet, path: /a%s}}"
 WINDOWS = "transform.watermark={column: ts, delay: 10 minutes}"
 REGISTRY = "sink={type: topic, topic: {topic: a, %s, registry: {url: http://u}}}"
@@ -147,6 +149,24 @@ DEAD = "value={format: json, schema: a INT, bad_rows: {action: dead_letter%s}}"
         ([ICEBERG % "orders"], 'sink.iceberg.table: "orders" is not the name of a table; its namespace comes first'),
         ([ICEBERG % "shop..orders"], 'sink.iceberg.table: "shop..orders" is not the name of a table'),
         ([ICEBERG % "a.b, catalog: {name: a-b}"], 'sink.iceberg.catalog.name: "a-b" is not allowed here'),
+        ([CATALOG % "hadoop, url: 'jdbc:sqlite:a'"], "catalog.url: applies only to type jdbc, rest, not hadoop"),
+        ([CATALOG % "hadoop, options: {warehouse: a}"], "catalog.options.warehouse: has its own key: sink.path"),
+        ([CATALOG % "jdbc"], "sink.iceberg.catalog: type jdbc needs a `url`"),
+        ([CATALOG % "jdbc, url: 'postgresql:a'"], "sink.iceberg.catalog.url: must start with jdbc:"),
+        ([CATALOG % "jdbc, url: 'jdbc:mysql:a'"], "catalog.url: needs the database's driver; spark.jars"),
+        ([CATALOG % "jdbc, url: 'jdbc:sqlite:a', token: abcxyz"], "catalog.token: applies only to type rest, not jdbc"),
+        ([CATALOG % "jdbc, url: 'jdbc:sqlite:a', password: abcxyz"], "catalog: a password needs a `user`"),
+        ([CATALOG % "jdbc, url: 'jdbc:sqlite:a', options: {uri: u}"], "catalog.options.uri: has its own key: url"),
+        ([CATALOG % "rest, url: 'http://a'"], "sink.path: a rest catalog decides itself where its tables are"),
+        ([REST % "rest"], "sink.iceberg.catalog: type rest needs a `url`"),
+        ([REST % "rest, url: a"], 'sink.iceberg.catalog.url: "a" is not the URL of a catalog; https://'),
+        (
+            [REST % "rest, url: 'http://a', user: u, token: abcxyz"],
+            "catalog.token: give either user or token, not both",
+        ),
+        ([REST % "rest, url: 'http://a', credential: a"], "sink.iceberg.catalog.credential: must be id:secret"),
+        ([REST % "rest, url: 'http://a', options: {warehouse: a}"], "has its own key: sink.iceberg.catalog.warehouse"),
+        ([REST % "jdbc, url: 'jdbc:sqlite:a'"], "sink: iceberg needs a `path`"),
         ([ICEBERG % "a.b", "sink.mode=upsert"], "sink: upsert needs `keys`; the columns that identify a row"),
         ([ICEBERG % "a.b", "sink.keys=[id]"], "sink.keys: append takes no keys; use mode: upsert"),
         (

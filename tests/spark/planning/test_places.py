@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from kafkad_etl.errors import EtlExit
-from kafkad_etl.planning.places import addresses, faults
+from kafkad_etl.planning.databases import addresses
+from kafkad_etl.planning.places import faults
 from tests.kctl.conftest import Kctl
 from tests.spark.jobs import job
 

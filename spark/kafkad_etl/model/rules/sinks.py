@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kafkad_etl.facts import FILES, TABLES, is_streaming
-from kafkad_etl.job import IcebergSink, JdbcSink, Job, Kafka, Sink, TopicSink
+from kafkad_etl.facts import FILES, KNOWN_DATABASES, TABLES, is_streaming
+from kafkad_etl.job import JdbcSink, Job, Kafka, Sink, TopicSink
 from kafkad_etl.model.document import Mistake
-from kafkad_etl.model.rules import registries
+from kafkad_etl.model.rules import catalogs, registries
 from kafkad_etl.model.rules.sources import reads, topic_name
 
 _OWN_BLOCKS = ("topic", "jdbc", "iceberg", "console")
@@ -29,7 +29,6 @@ _ONLY_FOR = {
 _BY_BATCH = ("upsert", "overwrite_partitions")
 """Modes in which each batch of a stream may replace rows of earlier ones."""
 _TEXT_COMPRESSIONS = ("", "none", "snappy", "gzip", "lz4")
-_KNOWN_DATABASES = ("jdbc:postgresql:", "jdbc:sqlite:")
 
 
 def mistakes(job: Job) -> Iterator[Mistake]:
@@ -44,7 +43,7 @@ def mistakes(job: Job) -> Iterator[Mistake]:
     if sink.type == "jdbc" and sink.jdbc is not None:
         yield from _jdbc(sink.jdbc)
     if sink.type == "iceberg" and sink.iceberg is not None:
-        yield from _iceberg(sink.iceberg)
+        yield from catalogs.mistakes(job, sink.iceberg)
     yield from _output(job)
 
 
@@ -65,7 +64,7 @@ def _blocks(sink: Sink) -> Iterator[Mistake]:
 
 def _files(job: Job) -> Iterator[Mistake]:
     sink = job.sink
-    if not sink.path:
+    if not sink.path and not (sink.iceberg and sink.iceberg.catalog.type == "rest"):
         yield Mistake("sink", f"{sink.type} needs a `path`")
     if len(set(sink.partition_by)) < len(sink.partition_by):
         yield Mistake("sink.partition_by", "names a column twice")
@@ -93,13 +92,6 @@ def _keys(sink: Sink) -> Iterator[Mistake]:
         yield Mistake("sink", "upsert needs `keys`", ("the columns that identify a row",))
     if sink.mode != "upsert" and sink.keys:
         yield Mistake("sink.keys", f"{sink.mode} takes no keys", ("use mode: upsert",))
-
-
-def _iceberg(settings: IcebergSink) -> Iterator[Mistake]:
-    parts = settings.table.split(".")
-    if len(parts) < 2 or not all(part and part == part.strip() and "/" not in part for part in parts):
-        hint = "its namespace comes first: shop.orders"
-        yield Mistake("sink.iceberg.table", f'"{settings.table}" is not the name of a table', (hint,))
 
 
 def _topic(job: Job, sink: TopicSink) -> Iterator[Mistake]:
@@ -139,7 +131,7 @@ def _same_cluster(source: Kafka, sink: Kafka | None) -> bool:
 def _jdbc(sink: JdbcSink) -> Iterator[Mistake]:
     if not sink.url.startswith("jdbc:"):
         yield Mistake("sink.jdbc.url", "must start with jdbc:", ("jdbc:postgresql://host/database",))
-    elif not sink.driver_jar and not sink.url.startswith(_KNOWN_DATABASES):
+    elif not sink.driver_jar and not sink.url.startswith(KNOWN_DATABASES):
         yield Mistake(
             "sink.jdbc",
             "needs `driver_jar`",

@@ -6,32 +6,65 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from msgspec.structs import replace
+
+from kafkad_etl.driver.failures import failure_of
 from kafkad_etl.driver.sinks.lake.marks import PROPERTY, Commit, committed
 from kafkad_etl.driver.sinks.lake.merging import merge
 from kafkad_etl.driver.sinks.lake.sink import create_statement, need_class
 from kafkad_etl.driver.source.json_rows import named
-from kafkad_etl.driver.terms import BatchId
+from kafkad_etl.driver.terms import BatchId, JobFailed
+from kafkad_etl.facts import SQLITE
+from kafkad_etl.job import Catalog, Sink
 from kafkad_etl.job import IcebergSink as Settings
-from kafkad_etl.job import Sink
+from kafkad_etl.messages import Failed
 
 CATALOG = "org.apache.iceberg.spark.SparkCatalog"
+BASIC = ("rest.auth.basic.username", "rest.auth.basic.password")
 MB = 1 << 20
 
 
 def session_settings(sink: Sink) -> dict[str, str]:
     """The session's settings for the sink's catalog."""
     assert sink.iceberg is not None
-    catalog = sink.iceberg.catalog
-    found = {"type": catalog.type, "warehouse": sink.path, "cache-enabled": "false"}
-    found |= {name: str(value) for name, value in catalog.options.items()}
-    prefix = f"spark.sql.catalog.{catalog.name}"
-    return {prefix: CATALOG} | {f"{prefix}.{name}": value for name, value in found.items()}
+    prefix = f"spark.sql.catalog.{sink.iceberg.catalog.name}"
+    found = {f"{prefix}.{name}": value for name, value in _properties(sink, sink.iceberg.catalog).items()}
+    made = {f"{prefix}.jdbc.init-catalog-tables": "false"} if _is_in_sqlite(sink.iceberg.catalog) else {}
+    return {prefix: CATALOG} | made | found
+
+
+def _is_in_sqlite(catalog: Catalog) -> bool:
+    return catalog.url.startswith(SQLITE)
+
+
+def _properties(sink: Sink, catalog: Catalog) -> dict[str, str]:
+    login = ("jdbc.user", "jdbc.password") if catalog.type == "jdbc" else BASIC
+    found = {
+        "type": catalog.type,
+        "warehouse": catalog.warehouse or sink.path,
+        "uri": catalog.url,
+        "token": catalog.token,
+        "credential": catalog.credential,
+        **dict(zip(login, (catalog.user, catalog.password), strict=True)),
+        "rest.auth.type": "basic" if catalog.type == "rest" and catalog.user else "",
+        "cache-enabled": "false",
+    }
+    return {name: value for name, value in found.items() if value} | {
+        name: str(value) for name, value in catalog.options.items()
+    }
+
+
+def _unusable(catalog: Catalog, failed: Failed) -> Failed:
+    text = f"catalog {catalog.name} cannot be used: {failed.text}"
+    hints = [f"check sink.iceberg.catalog: {'url, user and password' if catalog.type == 'jdbc' else 'url and login'}"]
+    return replace(failed, kind="catalog", text=text, hints=hints if catalog.url else failed.hints)
 
 
 class IcebergTable:
     def __init__(self, spark: Any, sink: Sink, settings: Settings) -> None:
         self._spark = spark
         self._sink = sink
+        self._settings = settings
         self.name = settings.table
         self.sql = ".".join(map(named, (settings.catalog.name, *settings.table.split("."))))
 
@@ -39,7 +72,25 @@ class IcebergTable:
         need_class(self._spark, CATALOG, "iceberg")
 
     def exists(self) -> bool:
-        return bool(self._spark.catalog.tableExists(self.sql))
+        """The first that is asked of the catalog."""
+        from py4j.protocol import Py4JJavaError
+        from pyspark.errors import PySparkException
+
+        try:
+            if _is_in_sqlite(self._settings.catalog):
+                self._make_catalog()
+            return bool(self._spark.catalog.tableExists(self.sql))
+        except (Py4JJavaError, PySparkException) as error:
+            raise JobFailed(_unusable(self._settings.catalog, failure_of(error))) from error
+
+    def _make_catalog(self) -> None:
+        """Has Iceberg make its tables in SQLite. It leaves its look for them open, which keeps everybody from writing
+        to the database: so a catalog of its own does it, which is closed then."""
+        properties = self._spark._jvm.java.util.HashMap()
+        for name, value in _properties(self._sink, self._settings.catalog).items():
+            properties.put(name, value)
+        build = self._spark._jvm.org.apache.iceberg.CatalogUtil.buildIcebergCatalog
+        build(self._settings.catalog.name, properties, self._spark._jsc.hadoopConfiguration()).close()
 
     def create(self, columns: list[tuple[str, str]], partition_by: tuple[str, ...]) -> None:
         *namespace, _ = self.sql.split(".")

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafkad_etl.driver.failures import failure_of
 from kafkad_etl.driver.session import session_settings
 from kafkad_etl.driver.terms import JobFailed, Written
 from kafkad_etl.messages import Plan
+from tests.spark import iceberg_rest
+from tests.spark.conftest import SparkReady
 from tests.spark.driver.rows import IN_PROCESS
-from tests.spark.driver.sinks.test_on_spark import Bench
-from tests.spark.iceberg import rows_in, table_in
+from tests.spark.driver.sinks.postgres import Postgres, missing
+from tests.spark.driver.sinks.test_on_spark import Bench, batch_of
+from tests.spark.iceberg import NOTED, rows_of, table_at, table_in, table_of_server, table_of_sqlite
 
 pytestmark = [*IN_PROCESS, pytest.mark.long]
 
@@ -20,23 +27,28 @@ pytestmark = [*IN_PROCESS, pytest.mark.long]
 class Lake:
     """A table, written by a job, as if each batch came from a new process."""
 
-    def __init__(self, bench: Bench, path: Path) -> None:
+    def __init__(self, bench: Bench, path: Path, **catalog: Any) -> None:
         self.bench = bench
         self.spark = bench.spark
         self.path = path
         self.name = f"lake_{path.parent.name.replace('-', '_')}"
+        self.catalog = catalog
         for name, value in session_settings(self.plan().job.sink).items():
             self.spark.conf.set(name, value)
 
     def plan(self, *, run: str = "available-now", **sink: Any) -> Plan:
-        iceberg = {"table": "shop.orders", "catalog": {"name": self.name}}
-        return self.bench.plan(run=run, type="iceberg", path=str(self.path), iceberg=iceberg, **sink)
+        iceberg = {"table": "shop.orders", "catalog": {"name": self.name, **self.catalog}}
+        place = "" if self.catalog.get("type") == "rest" else str(self.path)
+        return self.bench.plan(run=run, type="iceberg", path=place, iceberg=iceberg, **sink)
 
     def write(self, sql: str, number: int = 0, **settings: Any) -> Written:
         return self.bench.write(self.plan(**settings), self.spark.sql(sql), number)
 
+    def table(self) -> Any:
+        return table_in(self.path / "shop/orders")
+
     def ids(self) -> list[int]:
-        return sorted(row["id"] for row in rows_in(self.path / "shop" / "orders"))
+        return sorted(row["id"] for row in rows_of(self.table()))
 
     def sql(self, sql: str) -> None:
         self.spark.sql(sql.replace("TABLE_", f"{self.name}.shop.orders"))
@@ -60,14 +72,14 @@ def test_a_batch_is_written_once_whoever_else_writes(lake: Lake) -> None:
     assert lake.ids() == [*range(12), 100]
     with pytest.raises(JobFailed, match=r"checkpoint is at batch 0, but table shop.orders already has batch 1 of it"):
         lake.write(TEN, 0)
-    assert table_in(lake.path / "shop/orders").spec().fields[0].name == "day"
+    assert lake.table().spec().fields[0].name == "day"
     with pytest.raises(JobFailed, match=r"table shop.orders is partitioned by day, but sink.partition_by says id"):
         lake.write(TEN, 2, partition_by=["id"])
 
 
 def test_a_rolled_back_batch_is_written_again(lake: Lake) -> None:
     lake.write(TEN, 0)
-    kept = table_in(lake.path / "shop/orders").current_snapshot().snapshot_id
+    kept = lake.table().current_snapshot().snapshot_id
     lake.write(TEN, 1)
     lake.spark.sql(f"CALL {lake.name}.system.rollback_to_snapshot('shop.orders', {kept})")
     assert lake.ids() == list(range(10))
@@ -82,7 +94,7 @@ def test_new_columns_stop_the_job_or_become_the_tables(lake: Lake) -> None:
         lake.write(more, 1)
     assert lake.write(more, 1, schema_changes="add_columns").rows == 1
     assert lake.write("SELECT 11 AS id", 2).rows == 1, "columns that are left out are null, and INT fits BIGINT"
-    found = {row["id"]: (row["day"], row["amount"]) for row in rows_in(lake.path / "shop/orders")}
+    found = {row["id"]: (row["day"], row["amount"]) for row in rows_of(lake.table())}
     assert (found[9], found[10], found[11]) == (("1", None), ("0", 1.5), (None, None))
     with pytest.raises(JobFailed, match=r"id is string, but id of table shop.orders is bigint"):
         lake.write("SELECT '12' AS id", 3)
@@ -96,7 +108,7 @@ def test_an_upsert_keeps_the_newest_row_of_each_key_and_is_done_once(lake: Lake)
     assert lake.write(newer, 1, **settings).rows == 2
     lake.sql("UPDATE TABLE_ SET name = 'theirs' WHERE id = 4")
     lake.write(newer, 1, **settings)
-    found = {row["id"]: row["name"] for row in rows_in(lake.path / "shop/orders")}
+    found = {row["id"]: row["name"] for row in rows_of(lake.table())}
     assert found == {0: "n4", 1: "n5", 2: "n2", 3: "newer", 4: "theirs"}
     assert len(lake.ids()) == 5
     with pytest.raises(JobFailed, match=r"a key occurs more than once in batch 2 \(id=1: 3 rows\)"):
@@ -124,3 +136,67 @@ def test_mode_batch_replaces(lake: Lake) -> None:
         assert lake.ids() == left
     with pytest.raises(JobFailed, match=r"sink.mode is error, and table shop.orders already has rows"):
         lake.write(TEN, run="batch", mode="error")
+
+
+@pytest.fixture(scope="module")
+def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
+    if why := missing():
+        pytest.skip(why)
+    with Postgres(tmp_path_factory.mktemp("postgres")) as server:
+        yield server
+
+
+def has_batches_once(lake: Lake, table: Callable[[], Any]) -> None:
+    def ids() -> list[int]:
+        return sorted(row["id"] for row in rows_of(table()))
+
+    settings = {"mode": "upsert", "keys": ["id"], "partition_by": ["day"]}
+    assert lake.write(TEN, 0, **settings).rows == 10
+    lake.sql("INSERT INTO TABLE_ VALUES (100, 'x')")
+    assert lake.write(TEN, 0, **settings).rows == 10
+    assert lake.write("SELECT id + 5 AS id, 'z' AS day FROM range(10)", 1, **settings).rows == 10
+    assert ids() == [*range(15), 100]
+
+
+def test_a_catalog_in_sqlite(spark: Any, tmp_path: Path) -> None:
+    file = tmp_path / "catalog.db"
+    lake = Lake(Bench(spark, tmp_path / "checkpoint"), tmp_path / "lake", type="jdbc", url=f"jdbc:sqlite:{file}")
+    has_batches_once(lake, lambda: table_of_sqlite(file))
+    with contextlib.closing(sqlite3.connect(file)) as others:
+        others.execute("BEGIN IMMEDIATE")
+        with pytest.raises(Exception, match="database is locked") as raised:
+            lake.write(TEN, 2)
+        assert failure_of(raised.value).retriable
+        others.rollback()
+    assert lake.write(TEN, 2).rows == 10
+
+
+def test_a_catalog_in_postgresql(spark: Any, postgresql: Postgres, tmp_path: Path) -> None:
+    bench = Bench(spark, tmp_path / "checkpoint")
+    login = {"type": "jdbc", "url": postgresql.url, "user": "postgres"}
+    lake = Lake(bench, tmp_path / "lake", **login)
+    has_batches_once(lake, lambda: table_at(postgresql.sql(NOTED)))
+    for number, wrong in enumerate(({"user": "nobody"}, {"url": f"{postgresql.url}s"})):
+        (tmp_path / f"other{number}").mkdir()
+        other = Lake(bench, tmp_path / f"other{number}" / "lake", **login | wrong)
+        with pytest.raises(JobFailed, match=r"catalog lake_other\d cannot be used: FATAL: .* does not exist") as it:
+            other.write(TEN)
+        assert it.value.failed.kind == "catalog"
+        assert it.value.failed.hints == ["check sink.iceberg.catalog: url, user and password"]
+
+
+def test_a_rest_catalog_and_one_that_goes_away(spark: Any, spark_ready: SparkReady, tmp_path: Path) -> None:
+    if why := iceberg_rest.missing():
+        pytest.skip(why)
+    with iceberg_rest.running(spark_ready.home, tmp_path / "lake") as url:
+        lake = Lake(Bench(spark, tmp_path / "checkpoint"), tmp_path / "lake", type="rest", url=url)
+        has_batches_once(lake, lambda: table_of_server(url, "shop", "orders"))
+        plan = lake.plan()
+        rows = spark.sql(TEN)
+        sink = lake.bench.sink(plan, rows)
+    with pytest.raises(Exception, match="Connection refused") as raised:
+        sink.write(rows, batch_of(2))
+    assert failure_of(raised.value).retriable
+    with pytest.raises(JobFailed, match=r"catalog .* cannot be used: .*Connection refused") as it:
+        lake.write(TEN, 2)
+    assert it.value.failed.kind == "catalog"
