@@ -1,6 +1,7 @@
 """A cluster to try out, in one terminal: a ZooKeeper and three brokers, until Ctrl-C. `make cluster` runs it.
 
-    python -m deploy.cluster [--directory DIR] [--brokers N] [--port PORT] [--set NAME=VALUE ...]
+    python -m deploy.cluster [--directory DIR] [--brokers N] [--port PORT] [--zookeeper-port PORT] [--http-port PORT]
+                             [--set NAME=VALUE ...]
 
 All data is below the directory, and is there again at the next start. ZooKeeper's jars come from Maven Central, or from
 what KAFKAD_MAVEN_REPO names, each with a checksum, and are kept where those of the ETL jobs are. A broker that ends by
@@ -10,6 +11,7 @@ itself, or is killed to see what happens, is started again after a while.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import os
 import shutil
 import signal
@@ -54,7 +56,8 @@ ZOOKEEPER_JARS = (
 )
 _MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 _HEAP = "128m"
-_FIRST_HTTP_PORT = 9404
+_LOCK = ".lock"
+_LAST_PORT = 65_535
 _START_S = 60
 _STOP_S = 60
 _REST_S = 5
@@ -70,6 +73,7 @@ class Options(NamedTuple):
     brokers: int
     port: int
     zookeeper_port: int
+    http_port: int
     settings: tuple[str, ...]
 
 
@@ -132,10 +136,13 @@ class Cluster:
 
     def _start(self) -> None:
         options = self._options
-        for port in (options.zookeeper_port, *(options.port + i for i in range(options.brokers))):
+        brokers = range(options.brokers)
+        firsts = [options.port] if _sets_http_listener(options) else [options.port, options.http_port]
+        for port in (options.zookeeper_port, *(first + broker for first in firsts for broker in brokers)):
             _refuse_taken(port)
-        command = _zookeeper_command(options, java(os.environ))
         options.directory.mkdir(parents=True, exist_ok=True)
+        self._lock(options.directory)
+        command = _zookeeper_command(options, java(os.environ))
         self._zookeeper = Program("zookeeper", command)
         self._until_it_serves(self._zookeeper)
         for broker in range(1, options.brokers + 1):
@@ -143,6 +150,14 @@ class Cluster:
         bootstrap = ",".join(f"127.0.0.1:{options.port + i}" for i in range(options.brokers))
         say("cluster", f"connect to {bootstrap}; data in {options.directory}; Ctrl-C stops everything")
         say("cluster", f"look at it with: kctl -b {bootstrap} brokers list")
+
+    def _lock(self, directory: Path) -> None:
+        """Until this process ends: two ZooKeepers would write into each other's files."""
+        self._locked = (directory / _LOCK).open("w")
+        try:
+            fcntl.flock(self._locked, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise Problem(f"another cluster runs in {directory}; choose another place with --directory") from error
 
     def _until_it_serves(self, zookeeper: Program) -> None:
         end = time.monotonic() + _START_S
@@ -213,7 +228,7 @@ def _broker_command(options: Options, broker: int) -> list[str]:
     settings = [
         f"broker.id={broker}",
         f"listeners=PLAINTEXT://127.0.0.1:{options.port + broker - 1}",
-        f"http.listener=127.0.0.1:{_FIRST_HTTP_PORT + broker - 1}",
+        f"http.listener=127.0.0.1:{options.http_port + broker - 1}",
         f"log.dirs={options.directory / f'broker-{broker}'}",
         f"zookeeper.connect=127.0.0.1:{options.zookeeper_port}",
         "zookeeper.session.timeout.ms=6000",
@@ -225,15 +240,21 @@ def _broker_command(options: Options, broker: int) -> list[str]:
     return [sys.executable, "-m", "kafkad", *(word for setting in settings for word in ("--set", setting))]
 
 
+def _sets_http_listener(options: Options) -> bool:
+    return any(setting.startswith("http.listener=") for setting in options.settings)
+
+
 def _refuse_taken(port: int) -> None:
+    if port > _LAST_PORT:
+        raise Problem(f"there is no port {port}: --port, --zookeeper-port and --http-port go up to {_LAST_PORT}")
     with socket.socket() as tried:
         tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             tried.bind(("127.0.0.1", port))
         except OSError as error:
             raise Problem(
-                f"port {port} of 127.0.0.1 cannot be used: {error.strerror}; choose others with --port and "
-                "--zookeeper-port"
+                f"port {port} of 127.0.0.1 cannot be used: {error.strerror}; choose others with --port, "
+                "--zookeeper-port and --http-port"
             ) from error
 
 
@@ -243,11 +264,13 @@ def parse(arguments: Sequence[str]) -> Options:
     parser.add_argument("--brokers", type=int, default=3, help="how many (%(default)s)")
     parser.add_argument("--port", type=int, default=9092, help="of the first broker (%(default)s)")
     parser.add_argument("--zookeeper-port", type=int, default=2181, help="of ZooKeeper (%(default)s)")
+    parser.add_argument("--http-port", type=int, default=9404, help="of the first broker's metrics (%(default)s)")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of all brokers")
     parsed = parser.parse_args(arguments)
-    if parsed.brokers < 1:
-        parser.error("--brokers must be at least 1")
-    return Options(parsed.directory, parsed.brokers, parsed.port, parsed.zookeeper_port, tuple(parsed.set))
+    if min(parsed.brokers, parsed.port, parsed.zookeeper_port, parsed.http_port) < 1:
+        parser.error("--brokers and ports must be at least 1")
+    ports = (parsed.port, parsed.zookeeper_port, parsed.http_port)
+    return Options(parsed.directory, parsed.brokers, *ports, tuple(parsed.set))
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from deploy.cluster import Options, Problem, java, parse
+from deploy.cluster import Options, Problem, java, main, parse
 from tests.oracle.kafka import free_port
 from tests.oracle.zookeeper import missing
 
@@ -42,9 +43,28 @@ def test_without_a_java_it_says_how_to_get_one(tmp_path: Path, monkeypatch: pyte
 
 
 def test_what_can_be_chosen() -> None:
-    assert parse([]) == Options(Path("kafkad-cluster"), 3, 9092, 2181, ())
-    chosen = parse(["--directory", "d", "--brokers", "5", "--port", "1", "--zookeeper-port", "2", "--set", "a=b"])
-    assert chosen == Options(Path("d"), 5, 1, 2, ("a=b",))
+    assert parse([]) == Options(Path("kafkad-cluster"), 3, 9092, 2181, 9404, ())
+    ports = ["--port", "1", "--zookeeper-port", "2", "--http-port", "3"]
+    chosen = parse(["--directory", "d", "--brokers", "5", *ports, "--set", "a=b"])
+    assert chosen == Options(Path("d"), 5, 1, 2, 3, ("a=b",))
+
+
+@pytest.mark.parametrize("taken", ["--port", "--zookeeper-port", "--http-port"])
+def test_a_port_that_is_taken_is_named(tmp_path: Path, taken: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        ports = dict.fromkeys(("--port", "--zookeeper-port", "--http-port"), str(free_port()))
+        ports[taken] = str(other.getsockname()[1])
+        words = [word for pair in ports.items() for word in pair]
+        assert main(["--directory", str(tmp_path / "d"), "--brokers", "1", *words]) == 1
+    said = capsys.readouterr().err
+    assert f"port {ports[taken]} of 127.0.0.1 cannot be used" in said and taken in said
+    assert not (tmp_path / "d").exists()
+
+
+def test_a_port_that_does_not_exist_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--zookeeper-port", str(free_port()), "--port", "65535", "--brokers", "2", "--set", "http.listener="]
+    assert main(["--directory", str(tmp_path / "d"), *words]) == 1
+    assert "there is no port 65536" in capsys.readouterr().err
 
 
 class Running:
@@ -93,8 +113,6 @@ class Running:
 
 def _free_ports(count: int) -> int:
     """The first of several free ports in a row."""
-    import socket
-
     while True:
         first = free_port()
         try:
@@ -134,8 +152,12 @@ def test_it_runs_until_ctrl_c_and_keeps_what_was_written(running: Running, tmp_p
     assert message is not None
     assert message.value() == b"kept"
     consumer.close()
+    second = Running(tmp_path)
+    assert second.process.wait(SECONDS) == 1
+    second.stop()
+    assert "another cluster runs in kafkad-cluster" in second.output
     assert running.stop() == 0
     assert running.output.count("stopped cleanly") == 3
     assert sorted(path.name for path in (tmp_path / "kafkad-cluster").iterdir()) == [
-        *("broker-1", "broker-2", "broker-3", "zookeeper")
+        *(".lock", "broker-1", "broker-2", "broker-3", "zookeeper")
     ]
