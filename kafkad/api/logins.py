@@ -2,6 +2,9 @@
 
 Before its login, nothing of a connection reaches the dispatcher but one ApiVersions. `security/sasl` decides what is
 answered; here that is carried out: answers wait after a failure, longer after many, and sessions end.
+
+A login costs up to a few milliseconds, and a thousand clients may come back at once: their frames are handled one after
+the other, in a share of each turn of the loop.
 """
 
 from __future__ import annotations
@@ -9,15 +12,18 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Final
 
 from kafkad.clock import Clock
 from kafkad.metrics import COUNTER, Family, Labels
 from kafkad.net.connection import Answer, Connection, Ending, Serve
+from kafkad.net.reply import NOT_TAKEN
 from kafkad.security.attempts import Attempts
 from kafkad.security.authorizer import Principal
 from kafkad.security.offer import Offer, ScramUsers
 from kafkad.security.sasl import SASL_HANDSHAKE, Conversation, LoggedIn, PreviousLogin, Refused, Versions
+from kafkad.turns import LEAST_S
 from kafkad.wire.primitives import MalformedError
 
 log = logging.getLogger(__name__)
@@ -157,11 +163,12 @@ class Logins:
 class _Door:
     """Lets one connection in once it has logged in. `session` is given while it authenticates again."""
 
-    __slots__ = ("_conversation", "_dispatch", "_logins", "_session")
+    __slots__ = ("_conversation", "_dispatch", "_has_turn", "_logins", "_session")
 
     def __init__(
         self, logins: Logins, connection: Connection, dispatch: Serve, session: _Session | None = None
     ) -> None:
+        self._has_turn = False
         self._logins = logins
         self._dispatch = dispatch
         self._session = session
@@ -183,6 +190,10 @@ class _Door:
 
     def __call__(self, connection: Connection, view: memoryview, at: int, end: int) -> Answer:
         self.check_size(connection, end - at)
+        if not self._has_turn:
+            self.queue(connection)
+            return NOT_TAKEN
+        self._has_turn = False
         try:
             outcome = self._conversation.take(view[at:end])
             if outcome is Versions.ASKED:
@@ -196,6 +207,15 @@ class _Door:
             self._let_in(connection, outcome)
             return outcome.answer
         return outcome
+
+    def queue(self, connection: Connection) -> None:
+        """Its next frame is taken in a later turn of the loop."""
+        connection.listener.logins.add(partial(self._take_turn, connection))
+
+    def _take_turn(self, connection: Connection) -> None:
+        self._has_turn = True
+        connection.take_turn(connection.listener.lane.clock() + LEAST_S)
+        self._has_turn = False
 
     def closed(self, connection: Connection) -> None:
         if self._session is None:

@@ -12,6 +12,7 @@ Rules:
 - Of a peer that is muted nothing is read or answered for a while; what has been answered leaves.
 - Before a login a door stands where the dispatcher would: it says which frames are read, and may end the connection
   with an answer that waits. Until then nothing of the peer is kept, and memory for its frames is that of the lobby.
+  A frame that the door does not take yet waits here.
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from kafkad.net.awake import NEVER
 from kafkad.net.reply import (
     BYTES,
+    NOT_TAKEN,
     PENDING,
     Bytes,
     FileRange,
+    NotTaken,
     Part,
     Pending,
     Reply,
@@ -82,7 +85,7 @@ class DeferredReply:
 
 
 _NO_REPLIES: Final[list[Reply | DeferredReply]] = []
-Answer = Reply | DeferredReply | Pending | None
+Answer = Reply | DeferredReply | Pending | NotTaken | None
 Serve = Callable[["Connection", memoryview, int, int], Answer]
 """What one frame is handed to: the dispatcher, or what stands before it."""
 
@@ -394,6 +397,9 @@ class Connection:
             ):
                 break
             reply = self._dispatch(self, view, at + 4, end)
+            if reply is NOT_TAKEN:
+                self._queued, self._queued_s = True, self.listener.lane.clock()
+                break
             at = end
             if reply is PENDING:
                 self._busy = True
@@ -406,8 +412,8 @@ class Connection:
                     replied += size_of(reply)  # type: ignore[arg-type]
         return at
 
-    def _take_turn(self, until: float) -> None:
-        """A step of the lane."""
+    def take_turn(self, until: float) -> None:
+        """A step of the lane, or of where a door has a frame wait."""
         self._queued = False
         rest = self._rest
         if self._busy or self._out or self._awaited or self._muted is not None:
@@ -450,9 +456,12 @@ class Connection:
             return
         total = 4 + _SIZE.unpack_from(view, at)[0] if left >= 4 else 0
         if 0 < total <= left:
-            self._rest = view[at:have] if view is self._rest else memoryview(bytearray(view[at:have]))
+            if self._large is not None:
+                self._rest = view[at:have]
+            else:
+                self._rest = view[at:have] if view is self._rest else memoryview(bytearray(view[at:have]))
+                left = len(self._rest.obj)  # type: ignore[arg-type]
             self._partial = None
-            left = len(self._rest.obj)  # type: ignore[arg-type]
         elif total <= SMALL_FRAME:
             self._partial, self._rest = bytes(view[at:have]), None
             self._wake_after(max(total - left, 1))
@@ -514,7 +523,7 @@ class Connection:
         if not self._queued:
             self._queued = True
             self._queued_s = self.listener.lane.clock()
-            self.listener.lane.add(self._take_turn)
+            self.listener.lane.add(self.take_turn)
 
     def _pause(self) -> None:
         if not self._paused:

@@ -44,6 +44,15 @@ PENDING: Final = Pending()
 """Returned by a dispatcher when the reply will come later, by `Connection.reply`."""
 
 
+class NotTaken:
+    def __repr__(self) -> str:
+        return "NOT_TAKEN"
+
+
+NOT_TAKEN: Final = NotTaken()
+"""Returned by a door for a frame that has to wait: it is kept, and handed over again by `Connection.take_turn`."""
+
+
 class UnsentRange:
     """The unsent rest of a range that is sent in pieces."""
 

@@ -22,7 +22,7 @@ from kafkad.net.queued import Queued
 from kafkad.net.reply import Pending, Reply
 from kafkad.net.transport import PlainTransport, Transport, Wrap
 from kafkad.timers import Timers
-from kafkad.turns import Lane
+from kafkad.turns import Backlog, Lane
 
 if TYPE_CHECKING:
     from kafkad.net.tls import Handshake, ServerTls
@@ -286,6 +286,8 @@ class Listener:
         if apart:
             self.lane = Lane(server.loop.call_soon)
             self.queued = Queued(server.limits.queued_bytes, server.loop.call_later, self.read_at_once)
+        self.logins = Backlog(self.lane)
+        """Frames of peers that log in: all of them together are one piece of work among the others in the lane."""
         self.dispatch: Dispatch
         self.max_request_bytes = server.limits.max_request_bytes
         self._sock = sock

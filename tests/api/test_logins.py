@@ -19,6 +19,7 @@ from kafkad.net.connection import Answer, Connection
 from kafkad.net.server import Limits, Server
 from kafkad.security.attempts import Attempts
 from kafkad.security.authorizer import ALLOW_ALL
+from kafkad.security.mechanism import Login
 from kafkad.security.offer import ScramUsers, offer
 from kafkad.security.scram import ScramClient, ScramCredential
 from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
@@ -424,6 +425,65 @@ def test_what_a_login_brings_of_the_next_request_counts_inside_from_then_on() ->
         assert not queued.full
 
     at_home(scenario, limits=Limits(queued_bytes=9))
+
+
+# -- frames that wait at the door --------------------------------------------------------------------------------------
+
+
+class Slow:
+    """A mechanism that takes a millisecond; `done` counts its logins."""
+
+    def __init__(self, done: list[int]) -> None:
+        self.user = None
+        self._done = done
+
+    def respond(self, message: bytes) -> Login:
+        end = time.perf_counter() + 0.001
+        while time.perf_counter() < end:
+            pass
+        self._done[-1] += 1
+        return Login(message.decode())
+
+
+def test_logins_take_turns_with_the_rest() -> None:
+    async def scenario(house: House) -> None:
+        done = [0]
+        """In each turn of the loop."""
+        offered = house.logins.offers["SASL"]
+        house.logins.offers = {"SASL": offered._replace(mechanisms={"PLAIN": lambda: Slow(done)})}
+        clients = [await house.connect() for _ in range(80)]
+        for client in clients:
+            await client.ask(handshake())
+        for number, client in enumerate(clients):
+            client.send(token(b"u%d" % number), METADATA)
+        while sum(done) < len(clients):
+            done.append(0)
+            await asyncio.sleep(0)
+        assert 1 < max(done) <= 8, done
+        for number, client in enumerate(clients):
+            assert authenticated(await client.frame()).error_code == 0
+            assert (await client.frame())[:4] == b"\0\0\0\x02"
+            assert house.router.connections[number].peer.principal.name == f"u{number}"
+
+    at_home(scenario, limits=Limits(max_unauthenticated_per_ip=100))
+
+
+def test_a_large_frame_that_waits_its_turn_is_held_once() -> None:
+    async def scenario(house: House) -> None:
+        client = await house.connect()
+        await client.ask(handshake())
+        [connection] = house.router.connections
+        message = b"\0carol\0" + b"x" * 200_000
+        client.send(token(message))
+        held = 0
+        while connection.held or not held:
+            held = max(held, connection.held)
+            await asyncio.sleep(0)
+        assert 200_000 < held < 201_000
+        assert authenticated(await client.frame()).error_code == 58
+        assert house.server.lobby.held == 0
+
+    at_home(scenario)
 
 
 # -- whoever knows nothing of the protocol -----------------------------------------------------------------------------
