@@ -22,7 +22,7 @@ from kafkad.net.reply import NOT_TAKEN
 from kafkad.security.attempts import Attempts
 from kafkad.security.authorizer import Principal
 from kafkad.security.offer import Offer, ScramUsers
-from kafkad.security.sasl import SASL_HANDSHAKE, Conversation, LoggedIn, PreviousLogin, Refused, Versions
+from kafkad.security.sasl import SASL_HANDSHAKE, Conversation, LoggedIn, NotYet, PreviousLogin, Refused, Versions
 from kafkad.turns import LEAST_S
 from kafkad.wire.primitives import MalformedError
 
@@ -72,6 +72,8 @@ class Logins:
         """The number of connections by address that may log in now."""
         self._waiting: dict[str, dict[_Door, Connection]] = {}
         """Connections by address that may log in when others have: so much has failed from there."""
+        self._unready: dict[_Door, Connection] = {}
+        """Those whose mechanism is not ready yet."""
         self.settings_changed()
 
     def __contains__(self, listener: str) -> bool:
@@ -96,6 +98,19 @@ class Logins:
             connection.mute(_LONGEST_WAIT_MS)
         else:
             self._logging_in[host] += 1
+
+    def put_off(self, door: _Door, connection: Connection) -> None:
+        """Until the mechanism is ready, or the time to log in is over."""
+        self._unready[door] = connection
+
+    def mechanism_ready(self) -> None:
+        """One that was not may be ready now."""
+        unready, self._unready = self._unready, {}
+        for door, connection in unready.items():
+            door.queue(connection)
+
+    def closed(self, door: _Door) -> None:
+        self._unready.pop(door, None)
 
     def left(self, door: _Door, host: str) -> None:
         """The connection has logged in, or is closed: the next one that waits for that may log in."""
@@ -201,6 +216,9 @@ class _Door:
         except MalformedError:
             self._count(connection, succeeded=False)
             raise
+        if outcome is NotYet.READY:
+            self._logins.put_off(self, connection)
+            return NOT_TAKEN
         if isinstance(outcome, Refused):
             raise self._ending(connection, outcome.answer, outcome.reason)
         if isinstance(outcome, LoggedIn):
@@ -218,6 +236,7 @@ class _Door:
         self._has_turn = False
 
     def closed(self, connection: Connection) -> None:
+        self._logins.closed(self)
         if self._session is None:
             self._logins.left(self, connection.host)
 

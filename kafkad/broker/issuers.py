@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import Executor
 
 from kafkad.clock import Clock
@@ -21,13 +22,16 @@ class Issuers:
         self._clock = clock
         self._timers = timers
         self._keys: dict[JwksSettings, Jwks] = {}
+        self.on_asked: list[Callable[[], None]] = []
+        """Called whenever one of them has been asked for the first time, whether there was an answer or not."""
 
-    def verify_at(self, config: Config, listener: str) -> Verify:
+    def verify_at(self, config: Config, listener: str) -> Callable[[], Verify | None]:
         """By the settings of this listener, which cannot change while the broker runs."""
         user_claim = str(config.for_listener(listener, "sasl.oauthbearer.sub.claim.name"))
         url = config.for_listener(listener, "sasl.oauthbearer.jwks.endpoint.url")
         if not url:
-            return UnsecuredTokens(Expected(user_claim=user_claim, skew_ms=0), self._clock.now_ms)
+            unsecured = UnsecuredTokens(Expected(user_claim=user_claim, skew_ms=0), self._clock.now_ms)
+            return lambda: unsecured
         audiences = config.for_listener(listener, "sasl.oauthbearer.expected.audience")
         issuer = config.for_listener(listener, "sasl.oauthbearer.expected.issuer")
         expected = Expected(
@@ -46,18 +50,23 @@ class Issuers:
         )
         if settings not in self._keys:
             read = reader(settings)
-            self._keys[settings] = Jwks(settings, read, self._threads, self._clock, self._timers)
+            self._keys[settings] = Jwks(settings, read, self._threads, self._clock, self._timers, self._tell)
         keys = self._keys[settings]
-        return SignedTokens(expected, lambda: keys.keys, self._clock.now_ms, keys.missed)
+        signed = SignedTokens(expected, lambda: keys.keys, self._clock.now_ms, keys.missed)
+        return lambda: signed if keys.asked.is_set() else None
 
     def start(self) -> None:
         for keys in self._keys.values():
             keys.start()
 
     async def asked(self) -> None:
-        """Returns when each has been asked once: before, good tokens would be turned away as unknown."""
+        """Returns when each has been asked once: until then, its tokens have to wait."""
         for keys in self._keys.values():
             await keys.asked.wait()
 
     async def stop(self) -> None:
         await asyncio.gather(*[keys.stop() for keys in self._keys.values()])
+
+    def _tell(self) -> None:
+        for told in self.on_asked:
+            told()

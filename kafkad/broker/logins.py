@@ -40,4 +40,6 @@ def logins(
     for entity, overrides in entities.all.items():
         changed(entity, overrides)
     entities.listen(changed)
+    if issuers is not None:
+        issuers.on_asked.append(made.mechanism_ready)
     return made

@@ -1,6 +1,7 @@
 """The keys of an issuer of tokens, read from a file or over HTTPS: at the start, each hour, and when one is missing.
 
-They are read in a thread: no login waits for the issuer. While it cannot be reached, the keys read last stay in use.
+They are read in a thread: no login waits for the issuer but those that come before it was asked for the first time.
+While it cannot be reached, the keys read last stay in use.
 """
 
 from __future__ import annotations
@@ -38,8 +39,16 @@ class JwksSettings(NamedTuple):
 class Jwks:
     """Keeps the keys of one issuer up to date, in `keys`."""
 
-    def __init__(self, settings: JwksSettings, read: Read, threads: Executor, clock: Clock, timers: Timers) -> None:
-        """`read` is called in one of `threads`."""
+    def __init__(
+        self,
+        settings: JwksSettings,
+        read: Read,
+        threads: Executor,
+        clock: Clock,
+        timers: Timers,
+        on_asked: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`read` is called in one of `threads`; `on_asked` once, when `asked` is set."""
         self.keys: list[Key] = []
         self.failure: str | None = None
         """Why the last attempt to read them failed."""
@@ -48,6 +57,7 @@ class Jwks:
         self._threads = threads
         self._clock = clock
         self._timers = timers
+        self._on_asked = on_asked
         self.asked = asyncio.Event()
         """Set once they have been read for the first time, or could not be."""
         self._wanted = asyncio.Event()
@@ -70,7 +80,9 @@ class Jwks:
         settings, pause_ms = self._settings, float(self._settings.retry_ms)
         while True:
             read = await self._refresh()
-            self.asked.set()
+            if not self.asked.is_set():
+                self.asked.set()
+                self._on_asked()
             if read:
                 pause_ms = settings.retry_ms
                 await self._rest(settings.refresh_ms)

@@ -38,5 +38,7 @@ class Mechanism(Protocol):
         """The answer to the client's message; a Login when that was the last one."""
 
 
-Mechanisms = Mapping[str, Callable[[], Mechanism]]
-"""By name, those that a listener offers: each call begins an exchange."""
+Begin = Callable[[], Mechanism | None]
+"""Begins an exchange; None while something that it needs is still being read."""
+Mechanisms = Mapping[str, Begin]
+"""By name, those that a listener offers."""

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from kafkad.config import Config
 from kafkad.security.gssapi import GSSAPI, Gssapi, service
-from kafkad.security.mechanism import Mechanism, Mechanisms
+from kafkad.security.mechanism import Begin, Mechanisms
 from kafkad.security.oauth_token import Verify
 from kafkad.security.oauthbearer import OAUTHBEARER, OAuthBearer
 from kafkad.security.plain import Plain
@@ -21,8 +21,8 @@ log = logging.getLogger(__name__)
 
 TokenAccount = Callable[[str, str], ScramAccount | None]
 """From a mechanism and the id of a delegation token."""
-VerifyAt = Callable[[Config, str], Verify]
-"""How tokens of OAUTHBEARER are verified at a listener; None where no listener takes any."""
+VerifyAt = Callable[[Config, str], Callable[[], Verify | None]]
+"""How tokens of OAUTHBEARER are verified at a listener: None while its issuer is asked for keys for the first time."""
 _NO_USERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -70,19 +70,20 @@ class Offer(NamedTuple):
 def offer(
     config: Config, listener: str, cluster_id: str, scram: ScramUsers, verify_at: VerifyAt | None = None
 ) -> Offer:
+    """`verify_at` is None where no listener takes tokens of OAUTHBEARER."""
     enabled = config.mechanisms(listener)
     lines = {mechanism: config.jaas(listener, mechanism) for mechanism in enabled}
     plain = lines.get("PLAIN")
     users = plain.users if plain is not None else _NO_USERS
     secret = repr([cluster_id, *((name, line and sorted(line.options.items())) for name, line in lines.items())])
     made_up = MadeUp(hashlib.sha256(secret.encode()).digest())
-    mechanisms: dict[str, Callable[[], Mechanism]] = {}
+    mechanisms: dict[str, Begin] = {}
     for mechanism in enabled:
         if mechanism == "PLAIN":
             mechanisms[mechanism] = partial(Plain, lambda: users)
         elif mechanism == OAUTHBEARER:
             assert verify_at is not None
-            mechanisms[mechanism] = partial(OAuthBearer, verify_at(config, listener))
+            mechanisms[mechanism] = partial(_bearer, verify_at(config, listener))
         elif mechanism == GSSAPI:
             mechanisms[mechanism] = _kerberos(config, listener)
         else:
@@ -97,7 +98,12 @@ def offer(
     )
 
 
-def _kerberos(config: Config, listener: str) -> Callable[[], Mechanism]:
+def _bearer(verify: Callable[[], Verify | None]) -> OAuthBearer | None:
+    by_keys = verify()
+    return None if by_keys is None else OAuthBearer(by_keys)
+
+
+def _kerberos(config: Config, listener: str) -> Begin:
     from kafkad.security.kerberos import KerberosAcceptance
 
     tickets = service(config, listener)

@@ -30,6 +30,11 @@ class Versions(Enum):
     """ApiVersions is to be answered; if well, `versions_told` is to be called."""
 
 
+class NotYet(Enum):
+    READY = auto()
+    """The mechanism is not ready. Nothing has happened: the same frame is to be given again once it may be."""
+
+
 class LoggedIn(NamedTuple):
     """The login succeeded: the answer to send, and who the client is from now on."""
 
@@ -48,7 +53,7 @@ class Refused(NamedTuple):
     """For the log of this broker."""
 
 
-Outcome = bytes | Versions | LoggedIn | Refused
+Outcome = bytes | Versions | NotYet | LoggedIn | Refused
 """Bytes are an answer after which the conversation goes on."""
 
 
@@ -127,12 +132,15 @@ class Conversation:
             answer = SaslHandshakeResponse(error_code=code, mechanisms=offered)
             refusal = encode_response(SASL_HANDSHAKE, version, header.correlation_id, answer)
             return Refused(refusal, f"it asks for the mechanism {wanted[:40]!r}, not one of {', '.join(offered)}")
-        self.mechanism = wanted
         if self._before is not None and wanted != self._before.mechanism:
             self._next = _Next.NOTHING
         else:
+            exchange = begin()
+            if exchange is None:
+                return NotYet.READY
             self._next = _Next.MESSAGE if version else _Next.BARE_MESSAGE
-            self._exchange = begin()
+            self._exchange = exchange
+        self.mechanism = wanted
         return encode_response(
             SASL_HANDSHAKE, version, header.correlation_id, SaslHandshakeResponse(mechanisms=offered)
         )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import threading
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -13,6 +16,7 @@ import pytest
 from kafkad.api.logins import Logins
 from kafkad.api.peer import Peer
 from kafkad.api.prepared import Grounds
+from kafkad.broker.issuers import Issuers
 from kafkad.config import Config, load
 from kafkad.metrics import Family
 from kafkad.net.connection import Answer, Connection
@@ -27,8 +31,11 @@ from kafkad.wire.messages.sasl_authenticate import SaslAuthenticateRequest, Sasl
 from kafkad.wire.messages.sasl_handshake import SaslHandshakeRequest
 from kafkad.wire.schema import decode
 from tests.net.serving import serving
+from tests.security.tokens import jwk, key_set, rsa_key, signed
 
 JAAS = "listener.name.sasl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required"
+BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
 DELAY_MS = 60
 VERSIONS = b"\0\x12\0\0\0\0\0\x01\xff\xff"
 METADATA = b"\0\x03\0\0\0\0\0\x02\xff\xff\0\0\0\0"
@@ -482,6 +489,51 @@ def test_a_large_frame_that_waits_its_turn_is_held_once() -> None:
         assert 200_000 < held < 201_000
         assert authenticated(await client.frame()).error_code == 58
         assert house.server.lobby.held == 0
+
+    at_home(scenario)
+
+
+def test_a_login_waits_while_the_keys_of_its_issuer_are_read_for_the_first_time(tmp_path: Path) -> None:
+    """Also one that shows its token at once. Others do not wait, and who goes away is forgotten."""
+    now_s = int(time.time())
+    (tmp_path / "keys.json").write_bytes(key_set(jwk(rsa_key(), "k1")))
+    shown = f"n,,\x01auth=Bearer {signed(rsa_key(), iat=now_s, exp=now_s + 60)}\x01\x01".encode()
+
+    async def scenario(house: House) -> None:
+        clock, threads, read = house.server.clock, ThreadPoolExecutor(1), threading.Event()
+        issuers = Issuers(threads, clock, house.server.timers)
+        oauth = config(
+            "sasl.enabled.mechanisms=PLAIN,OAUTHBEARER",
+            f"listener.name.sasl.sasl.oauthbearer.jwks.endpoint.url=file://{tmp_path}/keys.json",
+            f"listener.name.sasl.oauthbearer.sasl.server.callback.handler.class={HANDLER}",
+            f"listener.name.sasl.oauthbearer.sasl.jaas.config={BEARER} required;",
+        )
+        house.logins.offers = {"SASL": offer(oauth, "SASL", "cluster", house.users, issuers.verify_at)}
+        issuers.on_asked.append(house.logins.mechanism_ready)
+        threads.submit(read.wait)
+        issuers.start()
+        try:
+            one, other, gone = [await house.connect() for _ in range(3)]
+            one.send(handshake("OAUTHBEARER"))
+            other.send(handshake("OAUTHBEARER"), token(shown))
+            gone.send(handshake("OAUTHBEARER"))
+            gone.writer.close()
+            answers = [asyncio.ensure_future(client.frame()) for client in (one, other)]
+            plain = await house.connect()
+            assert (await plain.log_in()).error_code == 0
+            await asyncio.sleep(0.05)
+            assert not any(answer.done() for answer in answers)
+            assert house.server.lobby.held > len(shown)
+            read.set()
+            await asyncio.gather(*answers)
+            assert authenticated(await one.ask(token(shown))).auth_bytes == b""
+            assert authenticated(await other.frame()).auth_bytes == b""
+            assert [c.peer.principal.name for c in house.router.connections[:2]] == ["alice", "alice"]
+            assert house.server.lobby.held == 0
+        finally:
+            read.set()
+            await issuers.stop()
+            threads.shutdown()
 
     at_home(scenario)
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,10 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from tests.broker import KafkadProcess
+from kafkad.wire.frames import RequestHeader, encode_request
+from kafkad.wire.messages.sasl_authenticate import SaslAuthenticateRequest
+from kafkad.wire.messages.sasl_handshake import SaslHandshakeRequest
+from tests.broker import API_VERSIONS_V0, KafkadProcess, RawClient
 from tests.oracle.kafka import free_port
 from tests.security.issuers import Issuer
 from tests.security.tokens import jwk, rsa_key, signed
@@ -38,10 +42,8 @@ def issuer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Issuer]:
     made.close()
 
 
-@pytest.fixture(scope="module")
-def port(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """Of the listener at which clients log in."""
-    port = free_port()
+def broker_at(directory: Path, port: int, issuer: Issuer) -> KafkadProcess:
+    """Clients log in at that port."""
     own = "listener.name.sasl"
     settings = {
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT",
@@ -53,12 +55,25 @@ def port(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[i
         f"{own}.sasl.oauthbearer.expected.audience": "kafka",
         "delegation.token.secret.key": "lab-master-key",
     }
-    broker = KafkadProcess(tmp_path_factory.mktemp("kafkad"), settings)
+    broker = KafkadProcess(directory, settings)
     broker.settings["listeners"] += f",SASL://127.0.0.1:{port}"
-    with broker:
-        while "ready in" not in broker.log:  # it knows the keys of the issuer from then on
-            time.sleep(0.01)
+    return broker
+
+
+@pytest.fixture(scope="module")
+def port(issuer: Issuer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """Of the listener at which clients log in."""
+    port = free_port()
+    with broker_at(tmp_path_factory.mktemp("kafkad"), port, issuer):
         yield port
+
+
+def sasl_handshake(mechanism: str) -> bytes:
+    return encode_request(RequestHeader(17, 1, 7, "c"), SaslHandshakeRequest(mechanism=mechanism))[4:]
+
+
+def sasl_message(message: bytes) -> bytes:
+    return encode_request(RequestHeader(36, 0, 8, "c"), SaslAuthenticateRequest(auth_bytes=message))[4:]
 
 
 def token(key: int = 1, kid: str = "k1", **claims: Any) -> str:
@@ -81,6 +96,24 @@ def topics_of_librdkafka(port: int, shown: str) -> dict[str, Any]:
 
 def test_librdkafka(port: int) -> None:
     assert isinstance(topics_of_librdkafka(port, token()), dict)
+
+
+def test_who_comes_before_the_keys_of_the_issuer_are_known_waits_for_them(issuer: Issuer, tmp_path: Path) -> None:
+    port = free_port()
+    issuer.answers.clear()
+    try:
+        with broker_at(tmp_path, port, issuer) as broker, RawClient(port, timeout=20) as client:
+            client.send_frame(sasl_handshake("OAUTHBEARER"))
+            client.send_frame(sasl_message(f"n,,\x01auth=Bearer {token()}\x01\x01".encode()))
+            with RawClient(broker.port) as other:
+                other.exchange(API_VERSIONS_V0)
+            time.sleep(0.2)
+            assert "ready in" not in broker.log
+            issuer.answers.set()
+            assert client.receive_frame()[4:6] == b"\0\0"
+            assert client.receive_frame()[4:] == bytes(8), broker.log  # no error, nor status
+    finally:
+        issuer.answers.set()
 
 
 class Shown(AbstractTokenProvider):  # type: ignore[misc]

@@ -30,6 +30,9 @@ class Issuer:
         self.asked = 0
         self.given = 0
         """Tokens."""
+        self.answers = threading.Event()
+        """Clear: whoever asks for the keys has to wait."""
+        self.answers.set()
         self.wanted: list[dict[str, list[str]]] = []
         """The forms in which tokens were asked for."""
         issuer = self
@@ -37,6 +40,7 @@ class Issuer:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 issuer.asked += 1
+                issuer.answers.wait(20)
                 self._answer(200, key_set(*issuer.keys))
 
             def do_POST(self) -> None:
@@ -74,6 +78,7 @@ class Issuer:
         return signed(rsa_key(self.key), kid=f"k{self.key}", **{"sub": user, "iss": self.name, **times, **claims})
 
     def close(self) -> None:
+        self.answers.set()
         self.server.shutdown()
         self.thread.join()
         self.server.server_close()
