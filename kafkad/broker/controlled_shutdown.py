@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 from kafkad.clock import Clock
@@ -54,13 +55,14 @@ class ControlledShutdown:
         for attempt in range(1, self._tries + 1):
             if self._is_last:
                 return
+            asked = self._own_controller.controller_id
             problem = await self._ask()
             if problem is None:
                 await self._until(self._followed_up(), _LONGEST_FOLLOW_UP_MS)
                 return
             log.warning("controlled shutdown, attempt %d of %d: %s", attempt, self._tries, problem)
             if attempt < self._tries:
-                await self._until(lambda: self._is_last, self._backoff_ms)
+                await self._until(partial(self._is_worth_another_try, asked), self._backoff_ms)
         log.warning("stopping without handing everything over; the cluster elects leaders when this broker is gone")
 
     async def _ask(self) -> str | None:
@@ -80,6 +82,10 @@ class ControlledShutdown:
             late.cancel()
             asking.cancel()
         return f"no other broker is in sync for {_some(left)}" if left else None
+
+    def _is_worth_another_try(self, asked: int | None) -> bool:
+        """Without a wait: another broker has become the controller, as when all are told to stop, or none is left."""
+        return self._is_last or self._own_controller.controller_id not in (None, asked)
 
     @property
     def _is_last(self) -> bool:

@@ -291,13 +291,17 @@ class Brokers:
 
     def ended(self, scenario: Coroutine[Any, Any, T], *, advance_ms: int = 10) -> T:
         """Its result, while the clock moves on."""
+        going = self.begun(scenario)
+        self.until(going.done, advance_ms=advance_ms)
+        return going.result()
+
+    def begun(self, scenario: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+        """It goes on while the brokers work."""
 
         async def begin() -> asyncio.Future[T]:
             return asyncio.ensure_future(scenario)
 
-        going = self.run(begin())
-        self.until(going.done, advance_ms=advance_ms)
-        return going.result()
+        return self.run(begin())
 
     def until(self, condition: Callable[[], bool], *, advance_ms: int = 0) -> None:
         """Let the brokers work until something holds; each turn the clock moves by `advance_ms`."""

@@ -94,6 +94,27 @@ def test_the_settings_say_how_long_it_tries(tmp_path: Path, caplog: pytest.LogCa
     brokers.stop()
 
 
+def test_it_tries_again_as_soon_as_there_is_another_controller(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As when all brokers are told to stop at once."""
+    brokers = started(tmp_path)
+    brokers.start(3)
+    everybody = brokers.running.values()
+    brokers.until(lambda: all(len(b.parts.replicas.metadata.brokers) == 3 for b in everybody), advance_ms=10)
+    brokers.create("a", (2, 3))
+    assert brokers.controller is brokers[1]
+    brokers.cut.add(frozenset({1, 2}))
+    leaving = brokers.begun(brokers[2].parts.leave())
+    brokers.until(lambda: any("attempt 1 of 3" in message for message in caplog.messages), advance_ms=1)
+    before_ms = brokers.clock.monotonic_ms()
+    brokers.leave(1)
+    brokers.until(leaving.done, advance_ms=1)
+    assert brokers.clock.monotonic_ms() - before_ms < 2_000, "it does not wait for controlled.shutdown.retry.backoff.ms"
+    assert leader_of(brokers, 3) == (3, ErrorCode.NONE)
+    brokers.stop()
+
+
 def test_it_does_not_try_where_it_is_not_wanted(tmp_path: Path) -> None:
     brokers = started(tmp_path, MEMORY, "controlled.shutdown.enable=false")
     brokers.create("a", (2, 1))
