@@ -170,6 +170,8 @@ class InitProducer(NamedTuple):
         if self.epoch in (NONE, known.epoch):
             return self._write(known.producer_id, known.epoch + 1, known.producer_id, self.epoch, moment)
         if self.epoch == known.last_epoch:
+            if known.epoch == LAST_EPOCH:
+                return self._with_new_id(known.producer_id, self.epoch, moment)
             return self._write(known.producer_id, known.epoch, known.producer_id, self.epoch, moment)
         return _FENCED
 

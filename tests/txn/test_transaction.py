@@ -302,6 +302,15 @@ def test_a_fence_at_the_last_epoch() -> None:
     assert (completed(record, NOW).producer_id, completed(record, NOW).epoch) == (70, 0)
 
 
+def test_whose_last_epoch_was_fenced_goes_on_with_a_new_producer_id() -> None:
+    """The epoch that fences is given to nobody."""
+    fenced = known(State.COMPLETE_ABORT, 32767, last_epoch=32766)
+    assert init(fenced, 7, 32766) is NEEDS_ID
+    record, answer, _ = written(init(fenced, 7, 32766, moment=MOMENT._replace(new_id=70)))
+    assert answer == Answer(NONE, 70, 0)
+    assert written(init(record, 7, 32766)).answer == Answer(NONE, 70, 0), "asked again: nothing is given twice"
+
+
 def test_a_fence_at_the_last_epoch_beside_old_brokers() -> None:
     """Their records cannot say which id is next."""
     asks: list[Asked] = [TimeOut(), InitProducer("a", 9000)]
