@@ -31,6 +31,10 @@ class FakeClock:
         self._now_ms += ms
         self._monotonic_ms += ms
 
+    def jump(self, ms: int) -> None:
+        """The time of day is set anew."""
+        self._now_ms += ms
+
 
 class FaultyFiles(Files):
     """A real disk until told otherwise.

@@ -458,9 +458,13 @@ class TransactionMachine:
     # Time
 
     def _set_alarm(self, known: Transaction) -> None:
-        """Set the id's timer, unless it goes off earlier anyway: one that goes off too early is set anew."""
+        """Set the id's timer, unless it goes off earlier anyway: one that goes off too early is set anew.
+
+        Never later than a whole time-out from now: while the time of day is behind, more than that seems to be left.
+        """
         name = known.id
-        due_ms = self._clock.monotonic_ms() + max(left_ms(known, self._clock.now_ms()) + 1, 0)
+        left = min(left_ms(known, self._clock.now_ms()), known.timeout_ms)
+        due_ms = self._clock.monotonic_ms() + max(left + 1, 0)
         alarm = self._alarms.get(name)
         if alarm is not None:
             if alarm.deadline_ms <= due_ms:

@@ -364,6 +364,19 @@ async def test_a_transaction_is_aborted_exactly_when_its_time_is_over() -> None:
 
 
 @scenario
+async def test_a_time_of_day_that_was_behind_for_a_while_costs_one_time_out() -> None:
+    life = Life()
+    producer = await life.new(timeout_ms=1000)
+    life.add(producer, 0)
+    life.clock.jump(-3_600_000)
+    life.advance(1001)
+    assert life.known().state is State.ONGOING
+    life.clock.jump(3_600_000)
+    life.advance(1001)
+    assert life.known().state is State.COMPLETE_ABORT
+
+
+@scenario
 async def test_each_transaction_has_its_own_time() -> None:
     life = Life()
     producer = await life.new(timeout_ms=1000)
