@@ -170,9 +170,12 @@ class Verifier:
     def collect(self) -> Iterator[Family]:
         """Under the names that JMX exporters give Kafka's metrics."""
         prefix = "kafka_server_addpartitionstotxnmanager"
-        yield from counters(prefix, {"verificationfailure": self._failed, "verification": self._asked}, "Questions")
+        asked = {"verificationfailurerate": self._failed, "verification": self._asked}
+        yield from counters(
+            prefix, asked, "Writes whose transaction was asked for, and those of them that were refused"
+        )
         average = self._total_ms / max(self._asked, 1)
-        yield from gauges(prefix, {"verificationtimems": average}, "Milliseconds that a question took, on average")
+        yield from gauges(prefix, {"verificationtimems": average}, "Milliseconds that asking took, on average")
 
 
 _NOT_NOW = frozenset(

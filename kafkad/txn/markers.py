@@ -203,11 +203,14 @@ class MarkerQueues:
         )
 
     def _described(self, tp: TopicPartition) -> str:
-        topic = self._metadata.topics.get(tp.topic)
+        topic, brokers = self._metadata.topics.get(tp.topic), self._metadata.brokers
         state = topic.partitions.get(tp.partition) if topic is not None else None
-        if state is None or state.leader < 0:
-            return "without a leader"
-        return f"leader {state.leader}{'' if state.leader in self._metadata.brokers else ', which is down'}"
+        if state is None:
+            return "not known yet"
+        if state.leader >= 0:
+            return f"leader {state.leader}{'' if state.leader in brokers else ', which is down'}"
+        down = [f"broker {broker} is down" for broker in state.isr or state.replicas if broker not in brokers]
+        return ": ".join(filter(None, ("no leader", ", ".join(down))))
 
 
 def _end_if_done(ending: Ending) -> None:
