@@ -152,14 +152,16 @@ class Verifier:
         told(verdict)
 
     def _link(self, broker: BrokerInfo) -> Link:
-        """A broker that came back elsewhere gets another."""
         link = self._links.get(broker)
         if link is None:
             assert self._connect is not None
-            for gone in [each for each in self._links if each.id == broker.id]:
-                self._links.pop(gone).close()
             link = self._links[broker] = self._connect(broker)
         return link
+
+    def brokers_changed(self, brokers: Mapping[int, BrokerInfo]) -> None:
+        """Nobody waits for one that is gone: its transactions have another coordinator by now."""
+        for broker in [each for each in self._links if brokers.get(each.id) != each]:
+            self._links.pop(broker).close()
 
     async def stop(self) -> None:
         for link in self._links.values():

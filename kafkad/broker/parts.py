@@ -361,6 +361,7 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
         platform.clock,
         lambda: settings.config.int("request.timeout.ms"),
     )
+    replicas.metadata.on_brokers_changed.append(lambda: verifier.brokers_changed(replicas.metadata.brokers))
     between_brokers = BETWEEN_BROKERS if platform.links is not None else ()
     context = Context(
         cluster_id=loaded.cluster_id,

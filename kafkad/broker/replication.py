@@ -36,7 +36,7 @@ class Replication:
         self._mender = Mender(replicas, connect, clock, timers)
         self._mender.start()
         replicas.on_roles_changed = self.fetchers.follow
-        replicas.metadata.on_brokers_changed = self._brokers_changed
+        replicas.metadata.on_brokers_changed.append(self._brokers_changed)
         replicas.parts.on_isr_change = self.isr_changes.want
         self._set_quotas(config)
 

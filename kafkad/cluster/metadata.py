@@ -29,7 +29,7 @@ class MetadataCache:
     def __init__(self) -> None:
         self.on_topic_gone: list[Callable[[str], None]] = []
         """Called with topics that are deleted, and with those recreated under the same name."""
-        self.on_brokers_changed: Callable[[], None] = lambda: None
+        self.on_brokers_changed: list[Callable[[], None]] = []
         """Called when brokers have come or gone, or have other addresses."""
         self.brokers: dict[int, BrokerInfo] = {}
         self.topics: dict[str, TopicMetadata] = {}
@@ -61,7 +61,8 @@ class MetadataCache:
         if request.topic_states or not self.expects_topics:
             self.is_here.set()
         if others:
-            self.on_brokers_changed()
+            for told in self.on_brokers_changed:
+                told()
         return gone
 
     def derived(self, what: str) -> dict[str, Any]:

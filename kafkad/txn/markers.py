@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
@@ -48,6 +49,16 @@ _NOTHING_TO_WRITE = {
     ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: "its message format has no markers",
 }
 """After these answers a partition needs no marker any more."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rest:
+    """Partitions whose markers are tried again a little later."""
+
+    ending: Ending
+    partitions: list[TopicPartition]
+    tries: int
+    leaderless: bool
 
 
 def _nobody_waits() -> None:
@@ -105,6 +116,18 @@ class MarkerQueues:
         self._clock = clock
         self._timers = timers
         self._destinations: dict[int, _Destination] = {}
+        self._resting: dict[_Rest, Timer] = {}
+        metadata.on_brokers_changed.append(self._brokers_changed)
+
+    def _brokers_changed(self) -> None:
+        """Nobody waits for one that is gone, nor before partitions are tried that may have another leader by now."""
+        brokers = self._metadata.brokers
+        for gone in [one for one in self._destinations.values() if brokers.get(one.broker.id) != one.broker]:
+            del self._destinations[gone.broker.id]
+            gone.close()
+        for rest, timer in list(self._resting.items()):
+            timer.cancel()
+            self._try_again(rest, 0)
 
     def send(self, ending: Ending) -> None:
         """HOT. It may have ended when this returns."""
@@ -138,7 +161,7 @@ class MarkerQueues:
                     self._destination(leader).put(ending, tp, tries)
         if leaderless:
             self.without_leader += len(leaderless)
-            self._later(partial(self._route_leaderless, ending, leaderless, tries + 1), tries)
+            self._rest(_Rest(ending, leaderless, tries + 1, True))
         if here:
             pid, epoch, commit, coordinator_epoch, version, _ = ending.marker
             marker = Marker(pid, epoch, commit, coordinator_epoch, version, here)
@@ -146,16 +169,21 @@ class MarkerQueues:
         else:
             _end_if_done(ending)
 
-    def _route_leaderless(self, ending: Ending, partitions: list[TopicPartition], tries: int) -> None:
-        self.without_leader -= len(partitions)
-        self._route(ending, partitions, tries)
+    def _rest(self, rest: _Rest) -> None:
+        pause_ms = min(_SHORTEST_PAUSE_MS << min(rest.tries - 1, 10), _LONGEST_PAUSE_MS)
+        due_ms = self._clock.monotonic_ms() + pause_ms
+        self._resting[rest] = self._timers.at(due_ms, partial(self._try_again, rest, rest.tries))
+
+    def _try_again(self, rest: _Rest, tries: int) -> None:
+        del self._resting[rest]
+        if rest.leaderless:
+            self.without_leader -= len(rest.partitions)
+        self._route(rest.ending, rest.partitions, tries)
 
     def _destination(self, broker: BrokerInfo) -> _Destination:
         known = self._destinations.get(broker.id)
-        if known is not None and known.broker == broker:
-            return known
         if known is not None:
-            known.close()
+            return known
         assert self._connect is not None
         made = _Destination(broker, self._connect(broker), self._timeout_ms, self.settle)
         self._destinations[broker.id] = made
@@ -184,12 +212,8 @@ class MarkerQueues:
             log.warning("transactional id %s: another broker coordinates it, %s says", ending.transaction.id, tp)
             ending.drop()
         else:
-            self._later(partial(self._route, ending, [tp], tries + 1), tries)
+            self._rest(_Rest(ending, [tp], tries + 1, False))
         _end_if_done(ending)
-
-    def _later(self, action: Callable[[], None], tries: int) -> None:
-        pause_ms = min(_SHORTEST_PAUSE_MS << min(tries, 10), _LONGEST_PAUSE_MS)
-        self._timers.at(self._clock.monotonic_ms() + pause_ms, action)
 
     def _tell(self, ending: Ending) -> None:
         where = [f"{tp} ({self._described(tp)})" for tp in islice(sorted(ending.waiting), _MOST_NAMED)]
@@ -233,6 +257,7 @@ class _Destination:
         self._settle = settle
         self._queue: deque[_Queued] = deque()
         self._sending: asyncio.Task[None] | None = None
+        self._closed = False
 
     def put(self, ending: Ending, tp: TopicPartition, tries: int) -> None:
         self._queue.append((ending, tp, tries))
@@ -240,7 +265,8 @@ class _Destination:
             self._sending = asyncio.ensure_future(self._send_all())
 
     def close(self) -> None:
-        """Nothing that waits is lost: it is routed again."""
+        """Nothing that waits is lost: it is routed again, and soon."""
+        self._closed = True
         self._link.close()
 
     async def _send_all(self) -> None:
@@ -263,7 +289,7 @@ class _Destination:
             codes = _codes(answer)
         for ending, tp, tries in queued:
             code = codes.get((ending.marker.producer_id, *tp), _UNREACHED)
-            self._settle(ending, tp, tries, code)
+            self._settle(ending, tp, 0 if self._closed else tries, code)
 
 
 def _request(queued: Iterable[_Queued]) -> WriteTxnMarkersRequest:

@@ -324,7 +324,8 @@ def test_a_leader_that_is_not_known_yet_is_waited_for(in_memory: Brokers) -> Non
         brokers.run(brokers.turn(10))
     assert (3, 2, "FetchRequest") not in brokers.sent
     replicas.metadata.brokers[2] = known
-    replicas.metadata.on_brokers_changed()
+    for told in replicas.metadata.on_brokers_changed:
+        told()
     assert produced(brokers, 2, b"value").error_code == 0
 
 

@@ -111,6 +111,8 @@ class OtherBroker:
 
     def close(self) -> None:
         self.closed = True
+        for _, answer in self.asked:
+            answer.set_exception(LinkError("is not asked any more"))
 
     async def answer(self, code: ErrorCode | None) -> WriteTxnMarkersRequest:
         """The oldest request; None: the connection breaks."""
@@ -200,6 +202,38 @@ async def test_a_broker_that_is_gone_is_waited_for_and_its_partitions_followed()
     life.advance(100)
     assert life.known().state is State.COMPLETE_COMMIT
     assert [marker.partitions for marker in life.markers] == [[T0]]
+
+
+@scenario
+async def test_nobody_waits_for_an_answer_of_a_broker_that_is_gone() -> None:
+    life, other = await committed_elsewhere()
+    await turns()
+    gone(life)
+    await turns()
+    assert other.closed
+    life.leaders("t", [HERE])
+    life.advance(100)
+    assert life.known().state is State.COMPLETE_COMMIT
+
+
+@scenario
+async def test_what_was_refused_for_long_is_tried_at_once_when_brokers_come_and_go() -> None:
+    life, other = await committed_elsewhere()
+    for _ in range(6):
+        await other.answer(None)
+        life.advance(1_000)
+    await other.answer(None)
+    gone(life)
+    life.leaders("t", [HERE])
+    life.advance(100)
+    assert life.known().state is State.COMPLETE_COMMIT
+
+
+def gone(life: Life) -> None:
+    """What the controller tells first of a broker that has died."""
+    del life.metadata.brokers[ELSEWHERE]
+    for told in life.metadata.on_brokers_changed:
+        told()
 
 
 @scenario
