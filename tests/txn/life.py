@@ -55,6 +55,7 @@ class Life:
         level: int = 2,
         clock: FakeClock | None = None,
         connect: Callable[[BrokerInfo], Link] | None = None,
+        coordinator_epoch: int = COORDINATOR_EPOCH,
     ) -> None:
         self.clock = clock or FakeClock()
         self.timers = Timers()
@@ -68,6 +69,7 @@ class Life:
         self.codes: dict[TopicPartition, ErrorCode] = {}
         """What leaders here say of markers, other than NONE."""
         self.markers: list[Marker] = []
+        self.coordinator_epoch = coordinator_epoch
         self.next_id = 100
         self.no_ids: ErrorCode | None = None
         self._waiting: list[tuple[Sequence[Record], OnEnd]] = []
@@ -90,7 +92,7 @@ class Life:
             self._write,
             self.queues,
             writes_at_once=lambda: not self.hold,
-            coordinator_epoch=lambda: COORDINATOR_EPOCH,
+            coordinator_epoch=lambda: self.coordinator_epoch,
             take_producer_id=self._take_producer_id,
             level=lambda: self.level,
             clock=self.clock,
