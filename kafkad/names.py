@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from typing import NamedTuple
 
 TopicId = bytes
@@ -13,6 +14,21 @@ GROUPS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 INTERNAL_TOPICS = frozenset({GROUPS_TOPIC, TRANSACTIONS_TOPIC})
 """The topics in which coordinators keep their state; clients are told, and may not delete records there."""
+MAX_TOPIC_NAME = 249
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def name_problem(topic: str) -> str | None:
+    """Why no topic can have this name, in Kafka's words; None if one can. It is a part of the names of directories."""
+    if not topic:
+        return "the empty string is not allowed"
+    if topic in (".", ".."):
+        return f"{topic!r} is not allowed"
+    if len(topic) > MAX_TOPIC_NAME:
+        return f"the length of '{topic}' is longer than the max allowed length {MAX_TOPIC_NAME}"
+    if not _TOPIC_NAME.fullmatch(topic):
+        return f"'{topic}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    return None
 
 
 def id_text(raw: bytes) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,14 +23,12 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.store import ConnectionLoss, Create, NodeExists, Operation, Set
 from kafkad.meta.znodes import Config, Partition, Topic
 from kafkad.model import PartitionAssignment, PartitionState
-from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition
+from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition, name_problem
 from kafkad.turns import Turns
 
-MAX_NAME = 249
 CLUSTER_METADATA = "__cluster_metadata"
 MAX_NEW_PARTITIONS = 10_000
 """The limit for one request, as in Kafka with KRaft: more would block the controller for seconds."""
-_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _OPERATIONS_PER_WRITE = 2_000
 _PARTITIONS_PER_TURN = 100
 """A request for a thousand topics must not keep the event loop from everybody else."""
@@ -324,15 +321,7 @@ class Topics:
 
 def check_name(name: str) -> None:
     """Raises INVALID_TOPIC_EXCEPTION."""
-    problem = None
-    if not name:
-        problem = "the empty string is not allowed"
-    elif name in (".", ".."):
-        problem = f"{name!r} is not allowed"
-    elif len(name) > MAX_NAME:
-        problem = f"the length of '{name}' is longer than the max allowed length {MAX_NAME}"
-    elif not _NAME.fullmatch(name):
-        problem = f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    problem = name_problem(name)
     if problem is not None:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {problem}")
 

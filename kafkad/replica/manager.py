@@ -14,7 +14,7 @@ from kafkad.log.directories import CheckpointWrite, LogDirectory
 from kafkad.log.files import lacks_room, may_pass
 from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.metrics import TopicProbes
-from kafkad.names import NO_TOPIC_ID, TopicPartition
+from kafkad.names import NO_TOPIC_ID, TopicPartition, name_problem
 from kafkad.replica.full_disks import FullDisks
 from kafkad.replica.lost_tails import LostTails
 from kafkad.replica.partition import Partition, ReplicaParts, Role
@@ -279,7 +279,7 @@ class ReplicaManager:
         if self._full_disks.refuses(tp):
             return ErrorCode.KAFKA_STORAGE_ERROR
         if known is None:
-            return None
+            return _refuse_name(tp)
         if known.failure is not None:
             return known.failure.code
         if known.log.topic_id != topic_id and NO_TOPIC_ID not in (known.log.topic_id, topic_id):
@@ -328,12 +328,13 @@ class ReplicaManager:
             self.on_replicas_changed()
 
     def _stop(self, tp: TopicPartition, leader_epoch: int, delete: bool) -> ErrorCode:
+        partition = self.find(*tp)
+        may_be_late = leader_epoch not in _EPOCHS_THAT_SKIP_THE_CHECK
+        if partition is not None and may_be_late and leader_epoch < partition.leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
         self._without_room.pop(tp, None)
         self._full_disks.forget(tp)
-        partition = self.find(*tp)
         if partition is not None:
-            if leader_epoch not in _EPOCHS_THAT_SKIP_THE_CHECK and leader_epoch < partition.leader_epoch:
-                return ErrorCode.FENCED_LEADER_EPOCH
             partition.retire()
             self.lost_tails.forget(tp)
             self.on_roles_changed([partition])
@@ -414,6 +415,14 @@ class ReplicaManager:
     def all_configs_changed(self) -> None:
         for topic in self._partitions:
             self.topic_config_changed(topic)
+
+
+def _refuse_name(tp: TopicPartition) -> ErrorCode | None:
+    """A replica's directory has the name of its partition, and nobody may choose one outside of log.dirs."""
+    if tp.partition >= 0 and name_problem(tp.topic) is None:
+        return None
+    log.error("there can be no partition %d of topic %r, which somebody gives to this broker", tp.partition, tp.topic)
+    return ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
 def _is_news(state: LeaderAndIsrPartitionState, known: Partition) -> bool:

@@ -67,6 +67,25 @@ def test_requests_of_controllers_are_carried_out_one_after_the_other(broker: One
     broker.run(scenario())
 
 
+@pytest.mark.parametrize(
+    ("topic", "partition"), [("../../out", 0), ("a/b", 0), ("", 0), (".", 0), ("n" * 250, 0), ("a\nb", 0), ("a", -1)]
+)
+def test_a_topic_that_cannot_be_gets_no_directory(broker: OneBroker, topic: str, partition: int) -> None:
+    """Neither outside of the log directories nor so that the disk's refusal takes one offline."""
+    directories = broker.parts.platform.logs.directories
+    led = LeaderAndIsrPartitionState(
+        partition_index=partition, leader=1, leader_epoch=1, isr=[1], replicas=[1], is_new=True
+    )
+    named = LeaderAndIsrTopicState(topic_name=topic, topic_id=bytes(15) + b"a", partition_states=[led])
+    answer = broker.run(
+        broker.parts.replicas.leader_and_isr(LeaderAndIsrRequest(controller_epoch=NEW, topic_states=[named]))
+    )
+    [refused] = answer.topics[0].partition_errors
+    assert refused.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert all(directory.failure is None for directory in directories)
+    assert not any(Path(directory.path, f"{topic}-{partition}").exists() for directory in directories)
+
+
 def test_what_a_controller_has_given_up_half_way_is_followed_as_far_as_it_was_done(
     broker: OneBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
