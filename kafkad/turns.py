@@ -110,6 +110,18 @@ def at_once(pieces: Pieces[T]) -> T:
             return result
 
 
+async def in_turns(pieces: Pieces[T]) -> T:
+    """All of it, giving way to everybody else when a turn is over."""
+    turns = Turns()
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        await turns.give_way()
+
+
 class Backlog:
     """A queue of small actions, done one after the other in the lane."""
 

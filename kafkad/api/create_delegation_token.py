@@ -1,4 +1,8 @@
-"""CreateDelegationToken, 0 to 3: a token that logs in as its owner: whoever asks, or another (KIP-48, KIP-373)."""
+"""CreateDelegationToken, 0 to 3: a token that logs in as its owner: whoever asks, or another (KIP-48, KIP-373).
+
+Anybody who is logged in may ask, and renewers stand in the token's node and are looked through at many requests. So
+their number has a bound, where Kafka has ZooKeeper's for a node.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,10 @@ from kafkad.api.token_requests import NAMES_REQUESTER, NEVER, check_asker, token
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.security.authorizer import Operation, Principal, ResourceType
 from kafkad.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
+
+_MOST_RENEWERS = 1_000
+_MOST_CHARACTERS = 65_536
+"""Of the names of all renewers."""
 
 
 async def handle(
@@ -24,9 +32,11 @@ async def handle(
     )
     if request.version >= NAMES_REQUESTER:
         answer.token_requester_principal_type, answer.token_requester_principal_name = asker
-    renewers = [Principal(each.principal_type, each.principal_name) for each in message.renewers]
     try:
         check_asker(request)
+        if len(message.renewers) > _MOST_RENEWERS or _characters(message) > _MOST_CHARACTERS:
+            raise KafkaError(ErrorCode.INVALID_REQUEST)
+        renewers = [Principal(each.principal_type, each.principal_name) for each in message.renewers]
         if owner != asker and not request.allowed(Operation.CREATE_TOKENS, ResourceType.USER, str(owner)):
             raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
         if any(renewer.type != "User" for renewer in renewers):
@@ -40,3 +50,7 @@ async def handle(
     answer.max_timestamp_ms, answer.token_id = token.max_ms, token.token_id
     answer.hmac = tokens.secret(token.token_id)
     return answer
+
+
+def _characters(message: CreateDelegationTokenRequest) -> int:
+    return sum(len(renewer.principal_name) for renewer in message.renewers)

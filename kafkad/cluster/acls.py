@@ -3,6 +3,9 @@
 Each pattern has a node, `/kafka-acl/Topic/orders` or `/kafka-acl-extended/prefixed/Topic/ord`, and each change leaves a
 sequential note that names it; brokers then read that node again. A node that cannot be read is named in the log, and
 nothing that it is about is allowed to anybody until it is mended; the other ACLs hold.
+
+A node has all ACLs of its resource, ten thousand in 1 MB, and each change of one reads or writes them all. That is done
+in pieces; at the end everything is decided by them at once.
 """
 
 from __future__ import annotations
@@ -32,15 +35,18 @@ from kafkad.meta.store import (
     Stat,
     ensure_path,
 )
-from kafkad.security.acl import Acl, AclAuthorizer, Entries, Pattern
+from kafkad.security.acl import Acl, AclAuthorizer, Entries, Pattern, Rules
 from kafkad.security.authorizer import Operation, PatternType, PermissionType, ResourceType, kafka_name
 from kafkad.timers import Timers
+from kafkad.turns import Pieces, Turns, in_turns
 
 log = logging.getLogger(__name__)
 
 _NOTHING: Entries = ()
 _TRIES = 10
 """Others write the same node at the same time."""
+_AT_ONCE = 200
+"""ACLs of one node that are read before others get a turn."""
 _NAMES_OF_TYPES = {kind: kafka_name(kind) for kind in ResourceType}
 _TYPES = {name: kind for kind, name in _NAMES_OF_TYPES.items()}
 _NAMES_OF_OPERATIONS = {operation: kafka_name(operation) for operation in Operation}
@@ -137,7 +143,7 @@ class Acls:
         if another change came in between."""
         path = _path(pattern)
         [node] = await self._store.get_many([path])
-        before = self._said(pattern, node)
+        before = await self._said(pattern, node)
         if before is not None and before.entries is None:
             raise KafkaError(
                 ErrorCode.UNKNOWN_SERVER_ERROR, f"the ACLs in {path} cannot be read: mend or delete the node"
@@ -145,9 +151,9 @@ class Acls:
         entries = _NOTHING if before is None or before.entries is None else before.entries
         after = change(entries)
         if after == entries:
-            self._keep({pattern: before})
+            await self._keep({pattern: before})
             return True
-        text = _encoded(after)
+        text = await in_turns(_encoded(after))
         note = AclChange(pattern.resource.name, pattern.name, pattern.type is PatternType.PREFIXED)
         told = Create(note.prefix, note.encode(), sequential=True)
         try:
@@ -156,20 +162,26 @@ class Acls:
             if isinstance(error.cause, BadVersion | NodeExists | NoNode):
                 return False
             raise
-        self._keep({pattern: _Known(text, after) if after else None})
+        await self._keep({pattern: _Known(text, after) if after else None})
         return True
 
-    def _said(self, pattern: Pattern, node: tuple[bytes, Stat] | None) -> _Known | None:
+    async def _said(self, pattern: Pattern, node: tuple[bytes, Stat] | None) -> _Known | None:
         """What a node says, if there is one."""
         if node is None:
             return None
         known = self._known.get(pattern)
-        return known if known is not None and known.text == node[0] else _decoded(_path(pattern), node[0])
+        if known is not None and known.text == node[0]:
+            return known
+        return await in_turns(_decoded(_path(pattern), node[0]))
 
-    def _keep(self, found: Mapping[Pattern, _Known | None]) -> None:
+    async def _keep(self, found: Mapping[Pattern, _Known | None]) -> None:
         changed = {pattern: said for pattern, said in found.items() if said != self._known.get(pattern)}
+        rules = {
+            pattern: await in_turns(Rules.of(_NOTHING if said is None else said.entries))
+            for pattern, said in changed.items()
+        }
         for pattern, said in changed.items():
-            self._index.put(pattern, _NOTHING if said is None else said.entries)
+            self._index.put(pattern, rules[pattern])
             if said is None:
                 del self._known[pattern]
             else:
@@ -192,20 +204,26 @@ class Acls:
         found = await self._read(patterns)
         for notes, number in zip(self._notes, last, strict=True):
             notes.skip(number)
-        self._known = {pattern: said for pattern, said in found.items() if said is not None}
-        self._index.replace((pattern, said.entries) for pattern, said in self._known.items())
+        known = {pattern: said for pattern, said in found.items() if said is not None}
+        await in_turns(self._index.replace((pattern, said.entries) for pattern, said in known.items()))
+        self._known = known
         self._tell()
 
     async def _read(self, patterns: list[Pattern]) -> dict[Pattern, _Known | None]:
         nodes = await self._store.get_many([_path(pattern) for pattern in patterns])
-        return {pattern: self._said(pattern, node) for pattern, node in zip(patterns, nodes, strict=True)}
+        found: dict[Pattern, _Known | None] = {}
+        turns = Turns()
+        for pattern, node in zip(patterns, nodes, strict=True):
+            found[pattern] = await self._said(pattern, node)
+            await turns.give_way()
+        return found
 
     async def _read_again(self, notes: list[Note], *, prefixed: bool) -> None:
         named = [None if data is None else _named(path, data, prefixed) for path, data in notes]
         if None in named:
             await self._read_all()
         else:
-            self._keep(await self._read(list(dict.fromkeys(pattern for pattern in named if pattern is not None))))
+            await self._keep(await self._read(list(dict.fromkeys(pattern for pattern in named if pattern is not None))))
 
 
 def _replacement(path: str, node: tuple[bytes, Stat] | None, text: bytes | None) -> Create | Set | Delete:
@@ -220,18 +238,20 @@ def _path(pattern: Pattern) -> str:
     return Node.path(_NAMES_OF_TYPES[pattern.resource], pattern.name, prefixed=pattern.type is PatternType.PREFIXED)
 
 
-def _encoded(entries: Entries) -> bytes:
+def _encoded(entries: Entries) -> Pieces[bytes]:
     return Node.encode(
         AclEntry(acl.principal, _NAMES_OF_PERMISSIONS[acl.permission], acl.host, _NAMES_OF_OPERATIONS[acl.operation])
         for acl in entries
     )
 
 
-def _decode(data: bytes) -> Entries:
-    return tuple(
-        Acl(_principal(entry.principal), entry.host, _OPERATIONS[entry.operation], _PERMISSIONS[entry.permission])
-        for entry in Node.decode(data)
-    )
+def _decode(data: bytes) -> Pieces[Entries]:
+    acls: list[Acl] = []
+    for principal, permission, host, operation in (yield from Node.decode(data)):
+        acls.append(Acl(_principal(principal), host, _OPERATIONS[operation], _PERMISSIONS[permission]))
+        if not len(acls) % _AT_ONCE:
+            yield
+    return tuple(acls)
 
 
 def _principal(text: str) -> str:
@@ -243,9 +263,9 @@ def _principal(text: str) -> str:
 _UNREADABLE = (ValueError, TypeError, AttributeError, LookupError)
 
 
-def _decoded(path: str, text: bytes) -> _Known:
+def _decoded(path: str, text: bytes) -> Pieces[_Known]:
     try:
-        return _Known(text, _decode(text))
+        return _Known(text, (yield from _decode(text)))
     except _UNREADABLE as error:
         log.error(
             "the ACLs in %s cannot be read, and nobody but super.users may do anything that they are about until the "

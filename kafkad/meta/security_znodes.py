@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from itertools import islice
+from typing import Final, NamedTuple
 
 from kafkad.meta.nodetext import json_fields, json_text, sanitize, unsanitize
+from kafkad.turns import Pieces
+
+_ENTRIES_AT_ONCE: Final = 200
 
 
 class AclEntry(NamedTuple):
@@ -18,7 +22,8 @@ class AclEntry(NamedTuple):
 
 
 class Acls:
-    """The entries of one resource. `resource_type` as in the path: `Topic`, `TransactionalId`, ..."""
+    """The entries of one resource, of which there may be ten thousand. `resource_type` as in the path: `Topic`,
+    `TransactionalId`, ..."""
 
     RESOURCE_TYPES = ("Topic", "Group", "Cluster", "TransactionalId", "DelegationToken", "User")
     PARENTS = ("/kafka-acl", "/kafka-acl-extended/prefixed")
@@ -28,20 +33,25 @@ class Acls:
         return f"{Acls.PARENTS[prefixed]}/{resource_type}/{name}"
 
     @staticmethod
-    def encode(entries: Iterable[AclEntry]) -> bytes:
-        acls = [
-            {"principal": e.principal, "permissionType": e.permission, "host": e.host, "operation": e.operation}
-            for e in entries
-        ]
-        return json_text({"acls": acls, "version": 1})
+    def encode(entries: Iterable[AclEntry]) -> Pieces[bytes]:
+        left, texts = iter(entries), []
+        while some := list(islice(left, _ENTRIES_AT_ONCE)):
+            acls = [
+                {"principal": e.principal, "permissionType": e.permission, "host": e.host, "operation": e.operation}
+                for e in some
+            ]
+            texts.append(json_text(acls)[1:-1])
+            yield
+        return b'{"acls":[%b],"version":1}' % b",".join(texts)
 
     @staticmethod
-    def decode(data: bytes) -> list[AclEntry]:
-        if not data:
-            return []
-        return [
-            AclEntry(e["principal"], e["permissionType"], e["host"], e["operation"]) for e in json_fields(data)["acls"]
-        ]
+    def decode(data: bytes) -> Pieces[list[AclEntry]]:
+        entries: list[AclEntry] = []
+        for e in json_fields(data)["acls"] if data else ():
+            entries.append(AclEntry(e["principal"], e["permissionType"], e["host"], e["operation"]))
+            if not len(entries) % _ENTRIES_AT_ONCE:
+                yield
+        return entries
 
 
 ACL_CHANGE_PREFIXES = ("/kafka-acl-changes/acl_changes_", "/kafka-acl-extended-changes/acl_changes_")

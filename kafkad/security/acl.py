@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 
 from kafkad.security.access_log import Access, AccessLog
 from kafkad.security.authorizer import Operation, PatternType, PermissionType, Principal, ResourceType
+from kafkad.turns import Pieces
 
 ANYTHING: Final = "*"
 """As a literal name: every resource of the type. As a host: every address."""
@@ -23,6 +24,8 @@ EVERYBODY: Final = "User:*"
 _OF_ANY: Final = 1 << 16
 _MOST_REMEMBERED: Final = 10_000
 """Decisions for one identity: names are made up by clients."""
+_AT_ONCE: Final = 200
+"""ACLs that are worked on before others get a turn: one pattern may have ten thousand."""
 
 _IMPLIED_BY: Final = {
     Operation.READ: Operation.DESCRIBE,
@@ -55,24 +58,36 @@ Who = tuple[str, str]
 """Principal and host; either may stand for all."""
 
 
-class _Rules:
+_Table = Sequence[frozenset[Who] | None]
+
+
+class Rules:
     """The ACLs of one pattern: for each operation, by its number, who is allowed and who is denied."""
 
     __slots__ = ("allowed", "damaged", "denied")
 
-    def __init__(self, entries: Entries | None) -> None:
-        self.damaged = entries is None
+    def __init__(self, allowed: _Table, denied: _Table, *, damaged: bool) -> None:
+        self.allowed = allowed
+        self.denied = denied
+        self.damaged = damaged
+
+    @classmethod
+    def of(cls, entries: Entries | None) -> Pieces[Rules | None]:
+        """No rules without entries. None: they cannot be read, and nobody may do anything with its resources."""
+        if entries == ():
+            return None
         allowed: list[set[Who]] = [set() for _ in range(_NUMBERS)]
         denied: list[set[Who]] = [set() for _ in range(_NUMBERS)]
-        for acl in entries or ():
+        for number, acl in enumerate(entries or ()):
+            if number % _AT_ONCE == _AT_ONCE - 1:
+                yield
             who = acl.principal, plain_host(acl.host)
             table = allowed if acl.permission is PermissionType.ALLOW else denied
             for operation in Operation if acl.operation is Operation.ALL else (acl.operation,):
                 table[operation].add(who)
                 if table is allowed and operation in _IMPLIED_BY:
                     table[_IMPLIED_BY[operation]].add(who)
-        self.allowed = _shared(allowed)
-        self.denied = _shared(denied)
+        return cls((yield from _shared(allowed)), (yield from _shared(denied)), damaged=entries is None)
 
     def allow(self, whom: frozenset[Who], operation: Operation) -> bool:
         allowed = self.allowed[operation]
@@ -83,12 +98,17 @@ class _Rules:
         return self.damaged or (denied is not None and not denied.isdisjoint(whom))
 
 
-def _shared(table: Sequence[set[Who]]) -> Sequence[frozenset[Who] | None]:
+def _shared(table: Sequence[set[Who]]) -> Pieces[_Table]:
     """One set where several operations have the same: there may be a hundred thousand patterns."""
     if not any(table):
         return _NOBODY
     made: dict[frozenset[Who], frozenset[Who]] = {}
-    return tuple(made.setdefault(whom, whom) if whom else None for whom in map(frozenset, table))
+    shared: list[frozenset[Who] | None] = []
+    for whom in map(frozenset, table):
+        shared.append(made.setdefault(whom, whom) if whom else None)
+        if len(whom) > _AT_ONCE:
+            yield
+    return tuple(shared)
 
 
 class _OfType:
@@ -97,24 +117,24 @@ class _OfType:
     __slots__ = ("_of_length", "lengths", "literals", "prefixes")
 
     def __init__(self) -> None:
-        self.literals: dict[str, _Rules] = {}
-        self.prefixes: dict[str, _Rules] = {}
+        self.literals: dict[str, Rules] = {}
+        self.prefixes: dict[str, Rules] = {}
         self.lengths: tuple[int, ...] = ()
         """Those of the prefixes, in their order."""
         self._of_length: Counter[int] = Counter()
 
-    def put(self, pattern: Pattern, entries: Entries | None) -> None:
+    def put(self, pattern: Pattern, rules: Rules | None) -> None:
         table = self.literals if pattern.type is PatternType.LITERAL else self.prefixes
         before = len(table)
-        if entries == ():
+        if rules is None:
             table.pop(pattern.name, None)
         else:
-            table[pattern.name] = _Rules(entries)
+            table[pattern.name] = rules
         if table is self.prefixes and len(table) != before:
             self._of_length[len(pattern.name)] += len(table) - before
             self.lengths = tuple(sorted(+self._of_length))
 
-    def of_prefixes(self, name: str) -> list[_Rules]:
+    def of_prefixes(self, name: str) -> list[Rules]:
         found = []
         prefixes, size = self.prefixes, len(name)
         for length in self.lengths:
@@ -132,14 +152,17 @@ class AclIndex:
     def __init__(self) -> None:
         self._by_type = [_OfType() for _ in range(max(ResourceType) + 1)]
 
-    def put(self, pattern: Pattern, entries: Entries | None) -> None:
-        """Replaces the ACLs of a pattern. None: they cannot be read, and nobody may do anything with its resources."""
-        self._by_type[pattern.resource].put(pattern, entries)
+    def put(self, pattern: Pattern, rules: Rules | None) -> None:
+        """Replaces what is decided by for a pattern."""
+        self._by_type[pattern.resource].put(pattern, rules)
 
-    def replace(self, acls: Iterable[tuple[Pattern, Entries | None]]) -> None:
-        self._by_type = [_OfType() for _ in self._by_type]
+    def replace(self, acls: Iterable[tuple[Pattern, Entries | None]]) -> Pieces[None]:
+        """Everything, at the end of the work."""
+        by_type = [_OfType() for _ in self._by_type]
         for pattern, entries in acls:
-            self.put(pattern, entries)
+            by_type[pattern.resource].put(pattern, (yield from Rules.of(entries)))
+            yield
+        self._by_type = by_type
 
     def allows(self, whom: frozenset[Who], operation: Operation, resource: ResourceType, name: str) -> bool | None:
         """None if there is no ACL at all, for anybody, about the resource."""

@@ -81,6 +81,15 @@ def described(broker: OneBroker, *owners: Principal, every: bool = True) -> Desc
     return answer
 
 
+def test_renewers_have_a_bound(broker: OneBroker) -> None:
+    log_in(broker, ALICE)
+    assert not create(broker, None, *[Principal("User", f"u{number}") for number in range(1000)]).error_code
+    for renewers in ([BOB] * 1001, [Principal("User", "u" * 30_000)] * 3):
+        answer = create(broker, None, *renewers)
+        assert (answer.error_code, answer.hmac) == (ErrorCode.INVALID_REQUEST, b"")
+    assert len(described(broker).tokens) == 1
+
+
 def test_what_kafka_answered_a_user_without_rights(broker: OneBroker) -> None:
     cases = [case for case in map(json.loads, DENIED.read_text().splitlines()) if case["key"] in range(38, 42)]
     assert len(cases) == 2

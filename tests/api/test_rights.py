@@ -17,6 +17,7 @@ from kafkad.net.connection import Connection
 from kafkad.net.reply import PENDING, Reply
 from kafkad.security.acl import Acl, Pattern
 from kafkad.security.authorizer import Operation, PatternType, PermissionType, Principal, ResourceType
+from kafkad.turns import at_once
 from kafkad.wire.apis import response_class
 from kafkad.wire.frames import read_response_header
 from kafkad.wire.schema import decode
@@ -158,7 +159,7 @@ def grant(frames: Frames, rows: list[list[str]]) -> None:
         acls[pattern] = (*acls.get(pattern, ()), acl)
     rights = frames.broker.parts.loaded.rights
     assert rights is not None
-    rights.authorizer.index.replace(acls.items())
+    at_once(rights.authorizer.index.replace(acls.items()))
     for listener in rights.acls.on_change:
         listener()
     frames.dispatcher.permissions_changed()

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from kafkad import turns
 from kafkad.clock import SystemClock
 from kafkad.cluster.acls import Acls
 from kafkad.errors import KafkaError
@@ -43,7 +44,10 @@ class Broker:
         self.acls = Acls(store, self.authorizer, clock, Timers())
 
     def allows(self, user: str, topic: str, operation: Operation = READ) -> bool:
-        return self.authorizer.identity(Principal("User", user), "10.0.0.1").allows(operation, TOPIC, topic)
+        return self.allows_at(user, "10.0.0.1", topic, operation)
+
+    def allows_at(self, user: str, host: str, topic: str, operation: Operation = READ) -> bool:
+        return self.authorizer.identity(Principal("User", user), host).allows(operation, TOPIC, topic)
 
 
 @asynccontextmanager
@@ -225,6 +229,37 @@ def test_a_fresh_store_has_the_nodes_that_kafka_makes() -> None:
             assert (await one.store.get(path))[0] == b""
 
     with_brokers(1, scenario)
+
+
+def test_thousands_of_acls_of_one_resource_are_written_and_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With turns that are over at once, each piece is one: there is none with more than a few hundred ACLs."""
+    monkeypatch.setattr(turns, "TURN_S", 0)
+    number, at_once = 5_000, 500
+    many = [Acl(f"User:user{n}", f"10.0.{n // 250}.{n % 250}", READ, ALLOW) for n in range(number)]
+
+    async def turns_of(work: Awaitable[Any], until: Callable[[], bool] = lambda: True) -> int:
+        done, count = asyncio.ensure_future(work), 0
+        while not (done.done() and until()):
+            await asyncio.sleep(0)
+            count += 1
+        return count
+
+    async def scenario(clock: FakeClock, one: Broker, other: Broker) -> None:
+        steps = ("encoded", "rules"), ("decoded", "entries", "rules")
+        both = await turns_of(one.acls.add(ORDERS, many), lambda: other.allows_at("user7", "10.0.0.7", "orders"))
+        assert both >= (len(steps[0]) + len(steps[1])) * number / at_once
+        own = await turns_of(one.acls.add(ORDERS, [ALICE_READS]))
+        assert own >= len(steps[0]) * number / at_once
+        assert one.allows("alice", "orders")
+        assert one.allows_at("user7", "10.0.0.7", "orders")
+        await settled()
+        renewed = await turns_of(other.acls.session_renewed())
+        assert renewed >= number / at_once
+        assert await turns_of(one.acls.remove(ORDERS, [ALICE_READS])) >= own - 5
+        assert not one.allows("alice", "orders")
+        assert list(one.acls) == [(ORDERS, acl) for acl in many]
+
+    with_brokers(2, scenario)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from kafkad.meta import security_znodes as security
 from kafkad.meta import znodes as z
 from kafkad.model import BrokerInfo, Endpoint, PartitionAssignment, PartitionState
 from kafkad.names import NO_TOPIC_ID, TopicPartition, id_text
+from kafkad.turns import at_once
 
 SITUATIONS = json.loads((Path(__file__).parent.parent / "golden" / "znodes.json").read_text())
 
@@ -75,7 +76,7 @@ REWRITES: dict[str, Rewrite] = {
     "/feature": lambda d, m: (z.Features.path(), z.Features.decode(d).encode()),
     "/kafka-acl(-extended/prefixed)?/([A-Za-z]+)/([^/]+)": lambda d, m: (
         security.Acls.path(m[2], m[3], prefixed=bool(m[1])),
-        security.Acls.encode(security.Acls.decode(d)),
+        at_once(security.Acls.encode(at_once(security.Acls.decode(d)))),
     ),
     "/kafka-acl(-extended)?-changes/acl_changes_([0-9]{10})": acl_change,
     "/delegation_token/token_changes/token_change_([0-9]{10})": lambda d, m: (
@@ -200,7 +201,7 @@ def test_what_is_no_topic(data: bytes) -> None:
 def test_empty_nodes_that_kafka_leaves() -> None:
     assert z.ProducerIdBlock.decode(b"") is None
     assert z.Config.decode(b"") == {}
-    assert security.Acls.decode(b"") == []
+    assert at_once(security.Acls.decode(b"")) == []
 
 
 def test_consumers_of_before_kafka_0_9() -> None:

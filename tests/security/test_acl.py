@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from kafkad.security.access_log import AccessLog
-from kafkad.security.acl import Acl, AclAuthorizer, AclIdentity, Pattern, is_host, plain_host
+from kafkad.security.acl import Acl, AclAuthorizer, AclIdentity, Pattern, Rules, is_host, plain_host
 from kafkad.security.authorizer import CLUSTER_NAME, Operation, PatternType, PermissionType, Principal, ResourceType
+from kafkad.turns import at_once
 
 CASES = Path(__file__).parents[1] / "golden" / "security" / "decisions.jsonl"
 TOPIC, CLUSTER = ResourceType.TOPIC, ResourceType.CLUSTER
@@ -30,7 +31,7 @@ def put(
 ) -> None:
     pattern = Pattern(other.get("resource", TOPIC), name, other.get("type", LITERAL))
     acl = Acl(other.get("principal", "User:carol"), other.get("host", "*"), operation, permission)
-    authorizer.index.put(pattern, (acl,))
+    authorizer.index.put(pattern, at_once(Rules.of((acl,))))
     authorizer.changed()
 
 
@@ -41,7 +42,7 @@ def with_acls(rows: list[list[str]]) -> AclIdentity:
         acl = Acl(principal, host, Operation[operation.upper()], PermissionType[permission.upper()])
         found[pattern] = (*found.get(pattern, ()), acl)
     made = authorizer()
-    made.index.replace(found.items())
+    at_once(made.index.replace(found.items()))
     return made.identity(CAROL, "127.0.0.1")
 
 
@@ -117,12 +118,12 @@ def test_what_cannot_be_read_allows_nobody_and_denies_nothing_else() -> None:
     put(made, "*", Operation.ALL)
     carol, root = made.identity(CAROL, "::1"), made.identity(Principal("User", "root"), "::1")
     for pattern, name in ((Pattern(TOPIC, "t"), "t"), (Pattern(TOPIC, "or", PREFIXED), "orders")):
-        made.index.put(pattern, None)
+        made.index.put(pattern, at_once(Rules.of(None)))
         made.changed()
         assert not carol.allows(READ, TOPIC, name)
         assert root.allows(READ, TOPIC, name)
         assert carol.allows(READ, TOPIC, "u")
-        made.index.put(pattern, ())
+        made.index.put(pattern, at_once(Rules.of(())))
         made.changed()
         assert carol.allows(READ, TOPIC, name)
 
@@ -149,7 +150,7 @@ def test_connections_of_one_user_and_address_share_what_was_decided_until_acls_c
     assert made.identity(Principal("User", "dave"), "10.0.0.1") is not carol
     put(made, "t", READ)
     assert carol.allows(READ, TOPIC, "t")
-    made.index.put(Pattern(TOPIC, "t"), ())
+    made.index.put(Pattern(TOPIC, "t"), None)
     assert carol.allows(READ, TOPIC, "t"), "what was decided is not decided again"
     made.changed()
     assert not carol.allows(READ, TOPIC, "t")
@@ -168,7 +169,8 @@ def test_the_ten_thousandth_prefix_costs_as_much_as_the_first() -> None:
     def spent(first: int, count: int) -> float:
         begin = process_time()
         for number in range(first, first + count):
-            made.index.put(Pattern(TOPIC, f"topic-{number:06d}", PREFIXED), (Acl("User:x", "*", READ, ALLOW),))
+            rules = at_once(Rules.of((Acl("User:x", "*", READ, ALLOW),)))
+            made.index.put(Pattern(TOPIC, f"topic-{number:06d}", PREFIXED), rules)
         return (process_time() - begin) / count
 
     first = min(spent(at, 200) for at in range(0, 600, 200))
@@ -176,7 +178,7 @@ def test_the_ten_thousandth_prefix_costs_as_much_as_the_first() -> None:
     assert min(spent(at, 200) for at in range(10_000, 11_000, 200)) < 5 * first
     assert made.index._by_type[TOPIC].lengths == (12,)
     for number in range(11_000):
-        made.index.put(Pattern(TOPIC, f"topic-{number:06d}", PREFIXED), ())
+        made.index.put(Pattern(TOPIC, f"topic-{number:06d}", PREFIXED), None)
     assert made.index._by_type[TOPIC].lengths == ()
 
 
@@ -187,7 +189,7 @@ def test_a_decision_over_thousands_of_acls_takes_a_microsecond_or_two() -> None:
         (Pattern(TOPIC, f"team{n % 7}-{n}"[: 6 + n % 4], PREFIXED), (Acl("User:x", "*", READ, DENY),))
         for n in range(500)
     ]
-    made.index.replace(acls)
+    at_once(made.index.replace(acls))
     whom = made.identity(CAROL, "::1")._whom
     names = [f"topic-{n}" for n in range(1_000)]
 
