@@ -63,6 +63,8 @@ _MOST_REPLIED = 256 * 1024
 """Replies to requests that arrived together are sent once they have so many bytes, before the next is answered."""
 _WORTH_WAKING = 256 * 1024
 _MOST_READ_AT_END = 4
+_LAST_REPLY_MS = 200
+"""From a reply that ends the connection to that end: clients miss one that comes together with it."""
 
 
 OnReply = Callable[[Reply | None], Reply | None]
@@ -92,7 +94,7 @@ Serve = Callable[["Connection", memoryview, int, int], Answer]
 
 class Ending(Exception):
     """Raised where a frame is looked at: nothing more is read, the reply leaves after so long, and the connection
-    closes with it."""
+    closes soon after it."""
 
     def __init__(self, after_ms: float, reply: bytes | None) -> None:
         super().__init__(after_ms)
@@ -538,15 +540,22 @@ class Connection:
         self._give_back()
         self._hold(0)
 
+        def answer() -> None:
+            if ending.reply is None:
+                end()
+                return
+            self._send(ending.reply)
+            if not self.closed:
+                self._muted = timers.at(clock.monotonic_ms() + _LAST_REPLY_MS, end)
+
         def end() -> None:
-            if ending.reply is not None:
-                self._send(ending.reply)
             self._read_what_came()
             self.close()
 
+        timers, clock = self.listener.timers, self.listener.clock
         if self._muted is not None:
             self._muted.cancel()
-        self._muted = self.listener.timers.at(self.listener.clock.monotonic_ms() + ending.after_ms, end)
+        self._muted = timers.at(clock.monotonic_ms() + ending.after_ms, answer)
         self._pause()
 
     def _read_what_came(self) -> None:

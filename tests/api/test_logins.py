@@ -201,6 +201,21 @@ def test_a_refusal_waits_and_then_leaves_whole_and_others_do_not_wait() -> None:
     at_home(scenario, "connection.failed.authentication.delay.ms=500")
 
 
+def test_a_refusal_does_not_come_together_with_the_end_of_its_connection() -> None:
+    """kafka-python passes over what it reads when nothing can follow."""
+
+    async def scenario(house: House) -> None:
+        client = await house.connect()
+        assert (await client.log_in(password="wrong")).error_code == 58
+        [connection] = house.router.connections
+        assert not connection.closed
+        client.send(METADATA)
+        assert await client.closed()
+        assert house.router.served == []
+
+    at_home(scenario)
+
+
 @pytest.mark.parametrize(
     "first",
     [
