@@ -37,6 +37,7 @@ LONGEST = (
     "tests/spark/driver/sinks/test_end_to_end.py",
     "tests/clients/test_groups.py",
     "tests/attacks/test_transactions.py",
+    "tests/clients/test_secured.py",
     "tests/supervisor/test_host.py",
     "tests/spark/driver/test_kill.py",
     "tests/clients/test_compacted_directories.py",

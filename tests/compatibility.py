@@ -8,6 +8,7 @@ when it differs from what the run found, but for the line that names versions.
 from __future__ import annotations
 
 import importlib.metadata
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 from tests.oracle.kafka import VERSIONS, jars_directory
 
 PAGE = Path(__file__).parent.parent / "docs" / "compatibility.md"
+GO_MODULE = Path(__file__).parent / "clients" / "franz" / "go.mod"
 TRIED = "Tried with "
 HEAD = """# Compatibility
 
@@ -81,6 +83,7 @@ def versions() -> list[str]:
     for version in VERSIONS:
         jars = jars_directory(version).glob("kafka-tools-[0-9]*.jar")
         found += [f"Kafka's tools {jar.stem.removeprefix('kafka-tools-')}" for jar in jars]
+    found += re.findall(r"(?<=twmb/)(franz-go v\S+)", GO_MODULE.read_text())[:1]
     if program := shutil.which("kcat"):
         said = subprocess.run([program, "-V"], capture_output=True, text=True, check=True).stdout
         found += [f"kcat {line.split()[1]}" for line in said.splitlines() if line.startswith("Version ")]

@@ -74,7 +74,7 @@ public class Tools {
             for (int at = 0; at < count; at++) {
                 words[at] = asked.readUTF();
             }
-            System.setIn(new ByteArrayInputStream(asked.readUTF().getBytes("UTF-8")));
+            System.setIn(new ByteArrayInputStream(asked.readNBytes(asked.readInt())));
             told.writeInt(run(tool, words));
             for (Written each : List.of(OUT, ERRORS)) {
                 byte[] bytes = each.taken();

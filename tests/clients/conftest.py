@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
@@ -46,3 +48,15 @@ def name(request: pytest.FixtureRequest) -> Callable[[], str]:
     """Makes topic names that no other test uses."""
     test = request.function.__name__.removeprefix("test_").replace("_", "-")
     return lambda: f"{test}-{next(_numbers)}"
+
+
+@pytest.fixture(scope="session")
+def franz(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program of `franz/`. The first build on a machine takes minutes."""
+    if shutil.which("go") is None:
+        pytest.skip("Go is not installed")
+    program = tmp_path_factory.mktemp("franz") / "franz-go"
+    source = Path(__file__).parent / "franz"
+    built = subprocess.run(["go", "build", "-o", program, "."], cwd=source, capture_output=True, text=True, timeout=900)
+    assert built.returncode == 0, built.stderr
+    return program

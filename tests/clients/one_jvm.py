@@ -17,13 +17,14 @@ _HEAP = ("-Xms512m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 class Tools:
     """Those of one release; a context manager. Each command leaves by the exit that Kafka has for its own tests, and
-    everything that it opened is closed as when it is used as a library."""
+    everything that it opened is closed as when it is used as a library. `options` are those of the JVM."""
 
-    def __init__(self, release: str) -> None:
+    def __init__(self, release: str, *options: str) -> None:
         self._release = release
+        self._options = _HEAP + options
 
     def __enter__(self) -> Self:
-        command = java(self._release, str(_SOURCE), options=_HEAP)
+        command = java(self._release, str(_SOURCE), options=self._options)
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -34,8 +35,8 @@ class Tools:
         if step.tool.startswith("verifiable-"):  # they do the last of their work while their JVM ends
             return run(step, self._release, bootstrap, directory)
         words = step.arguments(bootstrap, directory)
-        asked = (main_class(self._release, step.tool), *words, step.stdin)
-        self._asked.write(bytes([len(words)]) + b"".join(map(_text, asked)))
+        named, read = (main_class(self._release, step.tool), *words), step.stdin.encode()
+        self._asked.write(bytes([len(words)]) + b"".join(map(_text, named)) + struct.pack(">i", len(read)) + read)
         self._asked.flush()
         (status,) = struct.unpack(">i", self._told.read(4))
         return Outcome(status, self._printed(), self._printed())

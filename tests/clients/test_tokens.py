@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import subprocess
@@ -13,11 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
-from aiokafka.abc import AbstractTokenProvider as AioTokenProvider
 from confluent_kafka.admin import AdminClient
-from kafka import KafkaAdminClient
-from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from kafkad.wire.frames import RequestHeader, encode_request
 from kafkad.wire.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -114,51 +109,6 @@ def test_who_comes_before_the_keys_of_the_issuer_are_known_waits_for_them(issuer
             assert client.receive_frame()[4:] == bytes(8), broker.log  # no error, nor status
     finally:
         issuer.answers.set()
-
-
-class Shown(AbstractTokenProvider):  # type: ignore[misc]
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def token(self) -> str:
-        return self.text
-
-
-def test_kafka_python(port: int) -> None:
-    client = KafkaAdminClient(
-        bootstrap_servers=f"127.0.0.1:{port}",
-        security_protocol="SASL_PLAINTEXT",
-        sasl_mechanism="OAUTHBEARER",
-        sasl_oauth_token_provider=Shown(token(sub="bob")),
-    )
-    assert isinstance(client.list_topics(), list)
-    client.close()
-
-
-class AioShown(AioTokenProvider):  # type: ignore[misc]
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    async def token(self) -> str:
-        return self.text
-
-
-async def produced_by_aiokafka(port: int, shown: str) -> int:
-    producer = AIOKafkaProducer(
-        bootstrap_servers=f"127.0.0.1:{port}",
-        security_protocol="SASL_PLAINTEXT",
-        sasl_mechanism="OAUTHBEARER",
-        sasl_oauth_token_provider=AioShown(shown),
-    )
-    try:
-        await producer.start()
-        return int((await producer.send_and_wait("aio", b"x")).offset)
-    finally:
-        await producer.stop()
-
-
-def test_aiokafka(port: int) -> None:
-    assert asyncio.run(produced_by_aiokafka(port, token())) == 0
 
 
 def kctl(port: int, *words: str, bearer: str = "", **settings: str) -> subprocess.CompletedProcess[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -146,18 +145,6 @@ def test_kafka_python(broker: Broker, topic: str, consumer: Consumer) -> None:
             producer.abort_transaction()
     producer.close()
     assert committed(consumer, topic) == [b"1-0", b"1-1", b"3-0", b"3-1"]
-
-
-@pytest.fixture(scope="session")
-def franz(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The program of `franz/`. The first build on a machine takes minutes."""
-    if shutil.which("go") is None:
-        pytest.skip("Go is not installed")
-    program = tmp_path_factory.mktemp("franz") / "transactions"
-    source = Path(__file__).parent / "franz"
-    built = subprocess.run(["go", "build", "-o", program, "."], cwd=source, capture_output=True, text=True, timeout=900)
-    assert built.returncode == 0, built.stderr
-    return program
 
 
 def run(*words: str | Path) -> None:

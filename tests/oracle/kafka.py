@@ -321,7 +321,7 @@ class Kafka:
     """A throw-away cluster of real brokers; a context manager.
 
     `port` is the first broker's and the others take the next ones; without it each takes any free one. With `data`
-    the single broker keeps its log directory there and nothing of it is removed.
+    the single broker keeps its log directory there and nothing of it is removed. `options` are those of the JVM.
     """
 
     def __init__(
@@ -333,6 +333,7 @@ class Kafka:
         settings: Mapping[str, str] | None = None,
         heap: str = "1g",
         data: Path | None = None,
+        options: Sequence[str] = (),
     ) -> None:
         if brokers > 1 and version != "3.9":
             raise OracleError(f"Kafka {version} is started with one broker only")
@@ -341,7 +342,7 @@ class Kafka:
         self.settings = dict(settings or {})
         self.brokers: list[Server] = []
         self.zookeeper: Server | None = None
-        self._heap = heap
+        self._options = [f"-Xms{heap}", f"-Xmx{heap}", "-XX:+UseG1GC", *options]
         self._data = data
         self._stack = contextlib.ExitStack()
 
@@ -402,8 +403,7 @@ class Kafka:
         if self.version != "3.9":
             storage = tool(self.version, "storage", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAQ", "-c", str(path))
             subprocess.run(storage, check=True, stdout=subprocess.DEVNULL)
-        heap = [f"-Xms{self._heap}", f"-Xmx{self._heap}", "-XX:+UseG1GC"]
-        return Server(java(self.version, "kafka.Kafka", str(path), options=heap), self.ports[i])
+        return Server(java(self.version, "kafka.Kafka", str(path), options=self._options), self.ports[i])
 
     def _properties(self, i: int) -> dict[str, str]:
         replication = str(min(3, len(self.ports)))

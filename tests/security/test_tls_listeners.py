@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
 import ssl
 import subprocess
@@ -23,7 +22,6 @@ from tests.oracle.kafka import free_port
 pytestmark = pytest.mark.slow
 
 AUTHORITY = Authority()
-SIZES = [1, 100_000, 5_000_000]
 
 
 class Broker:
@@ -34,15 +32,11 @@ class Broker:
         self.port = free_port()
         self.keys = AUTHORITY.issue().write(directory / "keys.pem")
         self.trusted = AUTHORITY.write(directory / "ca.pem")
-        alice = AUTHORITY.issue("alice", names=())
-        (directory / "alice.key").write_text(alice.key_pem())
-        (directory / "alice.pem").write_text(alice.chain_pem)
         self.process = KafkadProcess(directory)
         self.process.settings |= {
             "listeners": f"PLAINTEXT://127.0.0.1:{self.process.port},SSL://localhost:{self.port}",
             "ssl.keystore.location": str(self.keys),
             "ssl.truststore.location": str(self.trusted),
-            "message.max.bytes": "10000000",
             **settings,
         }
 
@@ -81,103 +75,6 @@ def running(broker: Broker) -> Iterator[Broker]:
         yield broker
 
 
-# -- clients -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module", params=["TLSv1.2", "TLSv1.3"])
-def mutual(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    settings = {"ssl.client.auth": "required", "ssl.enabled.protocols": request.param}
-    with running(Broker(tmp_path_factory.mktemp("mutual"), **settings)) as broker:
-        yield broker
-
-
-def payloads() -> list[bytes]:
-    return [bytes([65 + size % 26]) * size for size in SIZES]
-
-
-def test_confluent(mutual: Broker) -> None:
-    from confluent_kafka import Consumer, Producer
-
-    directory = mutual.directory
-    common = {
-        "bootstrap.servers": mutual.bootstrap,
-        "security.protocol": "ssl",
-        "ssl.ca.location": str(mutual.trusted),
-        "ssl.certificate.location": str(directory / "alice.pem"),
-        "ssl.key.location": str(directory / "alice.key"),
-        "message.max.bytes": 10_000_000,
-    }
-    producer = Producer(common)
-    for payload in payloads():
-        producer.produce("confluent", payload)
-    assert producer.flush(30) == 0
-    consumer = Consumer({**common, "group.id": "g", "auto.offset.reset": "earliest"})
-    consumer.subscribe(["confluent"])
-    got: list[bytes] = []
-    end = time.monotonic() + 40
-    while len(got) < len(SIZES) and time.monotonic() < end:
-        message = consumer.poll(1)
-        if message is not None and not message.error():
-            got.append(message.value())
-    consumer.close()
-    assert got == payloads()
-
-
-def test_kafka_python(mutual: Broker) -> None:
-    from kafka import KafkaConsumer, KafkaProducer
-
-    directory = mutual.directory
-    common: dict[str, Any] = {
-        "bootstrap_servers": mutual.bootstrap,
-        "security_protocol": "SSL",
-        "ssl_cafile": str(mutual.trusted),
-        "ssl_certfile": str(directory / "alice.pem"),
-        "ssl_keyfile": str(directory / "alice.key"),
-    }
-    producer = KafkaProducer(**common, max_request_size=10_000_000)
-    for payload in payloads():
-        producer.send("python", payload).get(30)
-    producer.close()
-    consumer = KafkaConsumer(
-        "python", **common, auto_offset_reset="earliest", consumer_timeout_ms=30_000, max_partition_fetch_bytes=10 << 20
-    )
-    got = []
-    for message in consumer:
-        got.append(message.value)
-        if len(got) == len(SIZES):
-            break
-    consumer.close()
-    assert got == payloads()
-
-
-def test_aiokafka(mutual: Broker) -> None:
-    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-
-    async def scenario() -> None:
-        directory = mutual.directory
-        context = ssl.create_default_context(cafile=str(mutual.trusted))
-        context.load_cert_chain(directory / "alice.pem", directory / "alice.key")
-        common: dict[str, Any] = {
-            "bootstrap_servers": mutual.bootstrap,
-            "security_protocol": "SSL",
-            "ssl_context": context,
-        }
-        producer = AIOKafkaProducer(**common, max_request_size=10_000_000)
-        await producer.start()
-        for payload in payloads():
-            await producer.send_and_wait("aio", payload)
-        await producer.stop()
-        consumer = AIOKafkaConsumer(
-            "aio", **common, auto_offset_reset="earliest", max_partition_fetch_bytes=10 << 20, fetch_max_bytes=20 << 20
-        )
-        await consumer.start()
-        got = [(await asyncio.wait_for(consumer.getone(), 30)).value for _ in SIZES]
-        await consumer.stop()
-        assert got == payloads()
-
-    asyncio.run(scenario())
-
-
 def test_logins_over_tls(tmp_path: Path) -> None:
     from confluent_kafka.admin import AdminClient
 
@@ -208,35 +105,6 @@ def test_logins_over_tls(tmp_path: Path) -> None:
         assert len(admin.list_topics(timeout=20).brokers) == 1
         with pytest.raises(Exception, match=r"timed out|uthentication|ransport"):
             AdminClient({**common, "sasl.password": "wrong"}).list_topics(timeout=3)
-
-
-@pytest.mark.long
-@pytest.mark.java
-@pytest.mark.parametrize("version", ["3.9", "4.3"])
-def test_java(mutual: Broker, version: str) -> None:
-    from tests.oracle import kafka as oracle
-
-    why = oracle.missing(version)
-    if why is not None:
-        pytest.skip(why)
-    keys = mutual.directory / "alice-all.pem"
-    keys.write_text((mutual.directory / "alice.key").read_text() + (mutual.directory / "alice.pem").read_text())
-    config = mutual.directory / "client.properties"
-    config.write_text(
-        f"security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location={mutual.trusted}\n"
-        f"ssl.keystore.type=PEM\nssl.keystore.location={keys}\n"
-    )
-    load = ["--topic", f"java-{version}", "--num-records", "2000", "--record-size", "10000", "--throughput", "-1"]
-    props = ["--producer.config", str(config), "--producer-props", f"bootstrap.servers={mutual.bootstrap}"]
-    said = subprocess.run(oracle.tool(version, "producer-perf", *load, *props), capture_output=True, text=True)
-    assert "2000 records sent" in said.stdout, said.stdout + said.stderr
-    read = ["--topic", f"java-{version}", "--messages", "2000", "--consumer.config", str(config), "--hide-header"]
-    said = subprocess.run(
-        oracle.tool(version, "consumer-perf", "--bootstrap-server", mutual.bootstrap, *read),
-        capture_output=True,
-        text=True,
-    )
-    assert said.stdout.split(", ")[4] == "2000", said.stdout + said.stderr
 
 
 # -- stores that change ------------------------------------------------------------------------------------------------
