@@ -9,7 +9,7 @@ SESSION_S = SESSION_MS / 1000
 LAG_S = LAG_MS / 1000
 CLIENT_S = 5.0
 """What a client and a busy machine may add: back-off, refresh of metadata, requests that time out."""
-JAVA_S = 60.0
+JAVA_S = 120.0
 """What the JVMs of a cluster of Kafka may add, which start and run on a few cores together."""
 
 

@@ -39,6 +39,7 @@ class Member(threading.Thread):
                 "group.id": group_of(topic),
                 "group.instance.id": str(number),
                 "session.timeout.ms": 30_000,
+                "topic.metadata.refresh.interval.ms": 1000,
                 "auto.offset.reset": "earliest",
                 "enable.auto.commit": False,
                 "log_level": 0,

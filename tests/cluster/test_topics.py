@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
+from tests.cluster.gaps import CLIENT_S, report
 from tests.cluster.history import Load, create, new_load
 from tests.cluster.processes import Cluster
 from tests.oracle.zookeeper import missing
@@ -23,7 +24,14 @@ pytestmark = [
 ]
 
 FILLED = 2_000_000
+THROTTLED, RATE = 40_000_000, 2_000_000
+BURST_S = 11
+"""Kafka counts a rate over so many seconds, so that their bytes may come at once."""
+THROTTLED_REPLICAS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+THROTTLED_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 MANY = 1_000
+MADE_S = 240
+"""Kafka's brokers on a few busy cores."""
 
 
 @pytest.mark.parametrize("victim", ["leader", "target", "controller"])
@@ -47,6 +55,47 @@ def test_a_partition_is_moved_and_a_broker_killed_meanwhile(cluster: Cluster, vi
         print(f"{cluster.kind}: {victim} killed during a move, which ended {took:.2f} s after it was back")
         load.until_all_go_on()
     load.check()
+
+
+@pytest.mark.long
+def test_a_partition_is_moved_under_a_throttle(cluster: Cluster) -> None:
+    """The copy takes the time that the throttle allows it, and producers do not notice."""
+    leader, target = cluster.peers(cluster.until_controller())
+    load = new_load(cluster, [leader, target], min_insync_replicas="1")
+    [new] = set(cluster.ids) - {leader, target}
+    fill(cluster, load.topic, THROTTLED)
+    configure(cluster, ResourceType.TOPIC, load.topic, dict.fromkeys(THROTTLED_REPLICAS, "*"))
+    for broker in cluster.ids:
+        configure(cluster, ResourceType.BROKER, str(broker), dict.fromkeys(THROTTLED_RATES, str(RATE)))
+    with load:
+        load.run(1)
+        begun = time.monotonic()
+        reassign(cluster, load.topic, [new, target])
+        took = cluster.until(lambda: cluster.replicas(load.topic, 0) == [new, target], "it was moved")
+        report(cluster, f"{THROTTLED} bytes moved at {RATE}/s in {took:.1f} s", load, begun, at_most=CLIENT_S)
+        assert cluster.leader(load.topic) == new
+    for broker in cluster.ids:
+        configure(cluster, ResourceType.BROKER, str(broker), dict.fromkeys(THROTTLED_RATES))
+    load.check()
+    assert took > (THROTTLED - BURST_S * RATE) / RATE, "the throttle was not kept"
+
+
+@pytest.mark.long
+def test_preferred_leaders_are_elected(cluster: Cluster, load: Load) -> None:
+    """Those that lead already need none."""
+    broker = cluster.peers(cluster.until_controller())[0]
+    cluster.stop(broker)
+    cluster.start(broker)
+    load.whole()
+    assert cluster.leader(load.topic, broker - 1) != broker
+    before = [cluster.state(load.topic, partition) for partition in load.partitions]
+    begun = time.monotonic()
+    wanted = [{"topic": load.topic, "partition": partition} for partition in load.partitions]
+    cluster.write_node("/admin/preferred_replica_election", {"version": 1, "partitions": wanted})
+    took = cluster.until(lambda: cluster.leader(load.topic, broker - 1) == broker, "it leads again")
+    report(cluster, f"preferred leader elected in {took:.2f} s", load, begun, at_most=CLIENT_S)
+    changed = [p for p in load.partitions if cluster.state(load.topic, p) != before[p]]
+    assert changed == [broker - 1]
 
 
 def test_a_topic_is_deleted_while_a_broker_is_down(cluster: Cluster, load: Load) -> None:
@@ -74,6 +123,7 @@ def test_a_topic_is_made_again_while_a_broker_is_down(cluster: Cluster, load: Lo
     controller = cluster.until_controller()
     broker, other = cluster.peers(controller)
     create(cluster, topic, [broker, other])
+    cluster.until(lambda: replica(cluster, broker, topic) is not None, "its replica is there")
     old = replica(cluster, broker, topic)
     assert old is not None
     cluster.until((old / "partition.metadata").exists, "its replica says whose it is")
@@ -111,7 +161,8 @@ def many_partitions(cluster: Cluster, load: Load) -> None:
     topic = f"{load.topic}-many"
     begun = time.monotonic()
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
-    admin.create_topics([NewTopic(topic, MANY, 3)], operation_timeout=60)[topic].result(90)
+    new = NewTopic(topic, MANY, 3)
+    admin.create_topics([new], operation_timeout=MADE_S, request_timeout=MADE_S)[topic].result(2 * MADE_S)
     until_led(cluster, topic)
     print(f"{cluster.kind}: {MANY} partitions made in {time.monotonic() - begun:.1f} s")
     controller = cluster.until_controller()
@@ -135,11 +186,27 @@ def many_partitions(cluster: Cluster, load: Load) -> None:
     print(f"deleted in {time.monotonic() - begun:.1f} s")
 
 
-def fill(cluster: Cluster, topic: str) -> None:
+def configure(cluster: Cluster, kind: ResourceType, name: str, values: Mapping[str, str | None]) -> None:
+    """None removes a setting."""
+    entries = [
+        ConfigEntry(
+            name=name,
+            value=value,
+            incremental_operation=AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET,
+        )
+        for name, value in values.items()
+    ]
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    resource = ConfigResource(kind, name, incremental_configs=entries)
+    [done] = admin.incremental_alter_configs([resource]).values()
+    done.result(60)
+
+
+def fill(cluster: Cluster, topic: str, length: int = FILLED) -> None:
     """So many bytes that copying them takes a while."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     size = 100_000
-    for number in range(FILLED // size):
+    for number in range(length // size):
         producer.produce(topic, f"filling-{number}".ljust(size), partition=0)
     assert producer.flush(30) == 0
 
