@@ -14,7 +14,7 @@ import click
 
 from kctl.command.cluster_names import context_names
 from kctl.command.verb import KctlCommand, pass_settings
-from kctl.errors import Exit, KctlError, exit_code
+from kctl.errors import Exit, KctlError, exit_code, of_file
 from kctl.reach.access import Access, resolve
 from kctl.reach.connection import CONNECT_SECONDS, Address, Connection, ask_versions, reason
 from kctl.settings import Settings
@@ -99,8 +99,11 @@ def _timed(name: str, act: Callable[[], str], address: Address) -> Step:
     except KctlError as error:
         failed = error
     except (OSError, UnicodeError) as error:
-        text = reason(error) if isinstance(error, OSError) else "no such host"
-        failed = KctlError(f"{address}  {text}", exit_code=Exit.UNREACHABLE)
+        if isinstance(error, OSError) and error.filename:
+            failed = of_file(error)
+        else:
+            text = reason(error) if isinstance(error, OSError) else "no such host"
+            failed = KctlError(f"{address}  {text}", exit_code=Exit.UNREACHABLE)
     if failed:
         found = failed.what.removeprefix(f"{address}").strip()
     return Step(name, round((time.monotonic() - begin) * 1000), found, failed)

@@ -229,6 +229,16 @@ def test_test_of_a_plaintext_port_in_tls(kctl: Kctl, file: Path, broker: KafkadP
     assert "a plaintext port?" in ran.err
 
 
+@pytest.mark.parametrize("setting", ["ssl.ca.location", "ssl.certificate.location"])
+def test_a_file_that_is_not_there_is_named(kctl: Kctl, file: Path, broker: KafkadProcess, setting: str) -> None:
+    ran = kctl(
+        "contexts", "test", "-b", broker.bootstrap, "-X", "security.protocol=SSL", "-X", f"{setting}=/nowhere.pem"
+    )
+    assert ran.code == Exit.NOT_FOUND
+    assert ran.err == "error: /nowhere.pem: No such file or directory\n"
+    assert "/nowhere.pem: No such file or directory" in ran.out
+
+
 def test_wants_a_login_that_kafkad_does_not_give(kctl: Kctl, file: Path, broker: KafkadProcess) -> None:
     kctl("contexts", "set", "dev", "security_protocol=SASL_PLAINTEXT", "mechanism=PLAIN", "username=a", "password=b")
     ran = kctl("contexts", "test", "dev", "-b", broker.bootstrap, "--columns", "step,result", "--no-headers")
