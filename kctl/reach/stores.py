@@ -75,21 +75,23 @@ def _trust(context: ssl.SSLContext, access: Access) -> None:
 
 
 def _identify(context: ssl.SSLContext, access: Access) -> None:
-    """Python reads keys from files only. This one is its owner's, and a PKCS12's key stays encrypted in it."""
+    """Python reads keys from files only. These are their owner's, and a PKCS12's key stays encrypted in them."""
     import ssl
     import tempfile
 
-    pem = pem_of(access.certificate, access.key_password, [])
-    if access.key:
-        pem += "\n" + pem_of(access.key, access.key_password, [])
-    with tempfile.NamedTemporaryFile("w", encoding="ascii") as file:
-        file.write(pem)
-        file.flush()
+    stores = access.certificate, access.key or access.certificate
+    read = {store: pem_of(store, access.key_password, []) for store in stores}
+    with (
+        tempfile.NamedTemporaryFile("w", encoding="ascii") as chain,
+        tempfile.NamedTemporaryFile("w", encoding="ascii") as key,
+    ):
+        for file, store in zip((chain, key), stores, strict=True):
+            file.write(read[store])
+            file.flush()
         try:
-            context.load_cert_chain(file.name, password=lambda: access.key_password())
+            context.load_cert_chain(chain.name, key.name, password=lambda: access.key_password())
         except ssl.SSLError as error:
-            name = _name(access.key or access.certificate)
-            raise KctlError(f"{name}: {_complaint(error)}", exit_code=Exit.USAGE) from error
+            raise KctlError(f"{_name(stores[1])}: {_complaint(error)}", exit_code=Exit.USAGE) from error
 
 
 def _complaint(error: ssl.SSLError) -> str:

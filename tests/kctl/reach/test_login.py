@@ -175,12 +175,15 @@ def test_stores_that_cannot_be_used(authority: Authority, access: Access, tmp_pa
     jks.write_bytes(b"\xfe\xed\xfe\xed\0\0\0\2")
     empty = tmp_path / "empty.pem"
     empty.write_text("-----BEGIN NOTHING-----\n-----END NOTHING-----\n")
-    alice, bob = authority.issue("alice", password="sesame"), authority.issue("bob")
+    alice, bob, carol = authority.issue("alice", password="sesame"), authority.issue("bob"), authority.issue("carol")
+    both = tmp_path / "carol.pem"
+    both.write_text(carol.certificate.read_text() + carol.key.read_text())
     for changes, complaint in [
         ({"ca": str(jks)}, "is a JKS store, which only Java reads"),
         ({"ca": __file__.replace("test_login", "test_scram")}, "is neither PEM nor PKCS12"),
         ({"ca": str(empty)}, "no CA certificate found in"),
         ({"certificate": str(alice.certificate), "key": str(bob.key)}, "the key is not the certificate's"),
+        ({"certificate": str(both), "key": str(bob.key)}, "the key is not the certificate's"),
         ({"certificate": str(alice.certificate), "key": str(alice.key)}, "or the password of the key is wrong"),
         ({"certificate": str(alice.certificate)}, "no key and certificate in it"),
     ]:
