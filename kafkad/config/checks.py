@@ -91,6 +91,11 @@ def _rights(config: Config) -> list[str]:
         for name in users
         if not all(name.partition(":")[::2])
     ]
+    problems += [
+        f"super.users: {name!r} is one user, for names have commas; write ; between several"
+        for name in users
+        if re.search(r",\s*User:", name)
+    ]
     if users and not config.str("authorizer.class.name"):
         problems.append(
             "super.users means nothing without an authorizer: everybody may do everything; set authorizer.class.name="
