@@ -105,6 +105,9 @@ class Kdc:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
         assert self._process is not None
         self._process.terminate()
         self._process.wait(_SECONDS)

@@ -10,6 +10,8 @@ from kafkad.clock import Clock
 from kafkad.config import Config
 from kafkad.config.jaas import LoginModule
 from kafkad.net.client import ClientConnection, Login
+from kafkad.security import gssapi
+from kafkad.security.gssapi import GSSAPI, TicketRefused
 from kafkad.security.oauthbearer import OAUTHBEARER
 from kafkad.security.scram import ScramClient, ScramError, new_nonce
 from kafkad.wire.messages.sasl_authenticate import SaslAuthenticateRequest
@@ -18,11 +20,12 @@ from kafkad.wire.messages.sasl_handshake import SaslHandshakeRequest
 _USED_OF_LIFETIME = 0.85
 """What is sent later might come too late."""
 Conversation = Generator[bytes, bytes, None]
-"""Yields what to say, and is sent what is answered. ScramError ends it."""
+"""Yields what to say, and is sent what is answered. ScramError and TicketRefused end it."""
 
 
 def login(config: Callable[[], Config], listener: str, clock: Clock, threads: Executor | None) -> Login:
-    """At this listener of another broker; each time by the settings in force. Tokens are asked for in `threads`."""
+    """At this listener of another broker; each time by the settings in force. Tokens and tickets are asked for in
+    `threads`."""
 
     async def log_in(connection: ClientConnection, deadline_ms: float) -> float | None:
         now = config()
@@ -32,6 +35,9 @@ def login(config: Callable[[], Config], listener: str, clock: Clock, threads: Ex
         if mechanism == OAUTHBEARER:
             who = "the token"
             talk = shown(await _own_token(now, listener, module, threads, connection))
+        elif mechanism == GSSAPI:
+            own = gssapi.service(now, listener)
+            who, talk = own.principal, await _by_ticket(now, listener, own, threads, connection)
         elif module is None or module.username is None or module.password is None:
             raise connection.error(f"cannot be logged in at: {where} has no username and password")
         else:
@@ -42,7 +48,7 @@ def login(config: Callable[[], Config], listener: str, clock: Clock, threads: Ex
             raise connection.error(f"does not take {mechanism} at listener {listener}, only {offered}")
         try:
             lifetime_ms = await _converse(connection, talk, deadline_ms)
-        except ScramError as error:
+        except (ScramError, TicketRefused) as error:
             raise connection.error(f"cannot be trusted in {mechanism}: {error}") from error
         except PermissionError as error:
             raise connection.error(f"refuses {who} with {mechanism}: {error}; see {where}") from error
@@ -98,3 +104,22 @@ async def _own_token(
         return await asyncio.get_running_loop().run_in_executor(threads, source.token)
     except NoToken as error:
         raise connection.error(f"cannot be logged in at without a token: {error}") from error
+
+
+async def _by_ticket(
+    config: Config, listener: str, own: gssapi.Service, threads: Executor | None, connection: ClientConnection
+) -> Conversation:
+    """As Java does it, for the host by which the other broker is known."""
+    from kafkad.security.kerberos import KerberosInitiation
+
+    name = str(config.for_listener(listener, "sasl.kerberos.service.name") or own.principal.partition("/")[0])
+
+    def begin() -> tuple[KerberosInitiation, bytes]:
+        initiation = KerberosInitiation(own, name, connection.endpoint.host)
+        return initiation, initiation.take(b"")
+
+    try:
+        initiation, first = await asyncio.get_running_loop().run_in_executor(threads, begin)
+    except TicketRefused as error:
+        raise connection.error(f"cannot be logged in at without a ticket: {error}") from error
+    return gssapi.conversation(initiation, first)

@@ -212,16 +212,11 @@ def _own_login(config: Config) -> list[str]:
     if mechanism not in enabled:
         names = ", ".join(enabled)
         return [f"sasl.mechanism.inter.broker.protocol={mechanism} is not enabled at listener {listener}, only {names}"]
-    if mechanism == "GSSAPI":
-        others = (
-            "set it to PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER, which the listener may have beside GSSAPI"
-        )
-        return [f"sasl.mechanism.inter.broker.protocol=GSSAPI: brokers of kafkad have no tickets; {others}"]
     handler = config.for_mechanism(listener, mechanism, _LOGIN_HANDLER)
     if handler and (mechanism != "OAUTHBEARER" or handler not in _OF_OWN_TOKENS):
         return [f"{_LOGIN_HANDLER}={handler} for {mechanism}: kafkad runs no Java, and has only {_OF_OWN_TOKENS[0]}"]
-    if _jaas(config, listener, mechanism) is not None:
-        return []  # said already
+    if mechanism == "GSSAPI" or _jaas(config, listener, mechanism) is not None:
+        return []  # what is wrong with it is said already
     module = config.jaas(listener, mechanism)
     if mechanism == "OAUTHBEARER":
         return _own_token(config, listener, module)

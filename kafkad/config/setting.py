@@ -165,9 +165,7 @@ JAVA_METRICS = "kafkad has no JMX and no Java reporters; set http.listener for P
 FORMAT = "kafkad always writes message format 2, as Kafka 3.9 does"
 OLD_CLIENTS = "kafkad serves no clients that are too old for message format 2"
 LOGINS = "kafkad has no Java classes that log in, and logs in again by itself in time; leave it out"
-NO_TICKETS = (
-    "kafkad accepts tickets of Kerberos by the principal and the keytab in the JAAS line, and has none of its own"
-)
+NO_KINIT = "kafkad has its tickets of Kerberos by the keytab in the JAAS line, and the system's library renews them"
 AUTHORIZERS = (
     "kafka.security.authorizer.AclAuthorizer",
     "org.apache.kafka.metadata.authorizer.StandardAuthorizer",

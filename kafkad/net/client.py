@@ -230,7 +230,7 @@ class ClientConnection:
         self._closes_when_answered = False
         self._transport = transport
         self._fd = transport.fileno()
-        self._endpoint = endpoint
+        self.endpoint = endpoint
         self._options = options
         self._timers = timers
         self._loop = asyncio.get_running_loop()
@@ -328,7 +328,7 @@ class ClientConnection:
         self._sent.clear()
 
     def error(self, what: str) -> LinkError:
-        return LinkError(f"broker at {self._endpoint.host}:{self._endpoint.port} {what}")
+        return LinkError(f"broker at {self.endpoint.host}:{self.endpoint.port} {what}")
 
     def _send(self, frame: bytes | bytearray) -> None:
         if self._out:

@@ -3,7 +3,7 @@ which is nothing but the listener's own TLS."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Final, NamedTuple, Protocol
 
 from kafkad.config import Config
@@ -13,7 +13,7 @@ from kafkad.security.mechanism import Login, LoginFailed
 GSSAPI: Final = "GSSAPI"
 _NO_LAYER: Final = 1
 _OFFER: Final = bytes([_NO_LAYER, 0, 0, 0])
-"""Of the layers, and of the largest message in one: there are no messages in none."""
+"""Of the layers, and of the largest message in one: there are no messages in none. It is the choice as well."""
 
 
 class TicketRefused(Exception):
@@ -34,8 +34,22 @@ class Acceptance(Protocol):
     def unwrap(self, message: bytes) -> bytes: ...
 
 
+class Initiation(Protocol):
+    """The client's side of one exchange of tokens. Everything raises TicketRefused."""
+
+    established: bool
+    """True once the server has shown who it is."""
+
+    def take(self, token: bytes) -> bytes:
+        """What to say to the server's token, which is empty at the beginning."""
+
+    def wrap(self, message: bytes) -> bytes: ...
+
+    def unwrap(self, message: bytes) -> bytes: ...
+
+
 class Service(NamedTuple):
-    """As whom a listener accepts tickets, and what clients are called there."""
+    """As whom a listener accepts tickets and its broker has some itself, and what clients are called there."""
 
     principal: str
     keytab: str
@@ -97,3 +111,14 @@ class Gssapi:
         if len(chosen) < len(_OFFER) or chosen[0] != _NO_LAYER:
             raise LoginFailed(reason="it wants messages to be protected by Kerberos, which only TLS does here")
         return Login(self.user)
+
+
+def conversation(initiation: Initiation, first: bytes) -> Generator[bytes, bytes, None]:
+    """The client's side, from its first token on: yields what to say, and is sent what is answered."""
+    answer = yield first
+    while not initiation.established:
+        answer = yield initiation.take(answer)
+    offer = initiation.unwrap(answer)
+    if len(offer) != len(_OFFER) or not offer[0] & _NO_LAYER:
+        raise TicketRefused("it wants messages to be protected by Kerberos, which only TLS does here")
+    yield initiation.wrap(_OFFER)

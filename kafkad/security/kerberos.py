@@ -1,4 +1,5 @@
-"""Tickets of Kerberos, by the system's library: it verifies them with the keys of a keytab, without asking the KDC."""
+"""Tickets of Kerberos, by the system's library: it verifies them with the keys of a keytab, without asking the KDC, and
+gets the broker's own from the KDC with the same keys."""
 
 from __future__ import annotations
 
@@ -33,13 +34,61 @@ class KerberosAcceptance:
         return bytes(taken.token or b"")
 
     def wrap(self, message: bytes) -> bytes:
-        return bytes(raw.wrap(self._context, message, confidential=False).message)
+        return _wrap(self._context, message)
 
     def unwrap(self, message: bytes) -> bytes:
+        return _unwrap(self._context, message)
+
+
+class KerberosInitiation:
+    """With a ticket for a service. The library keeps it in memory, and renews it by the keytab when it is half over; to
+    make this, and the first token, may take as long as the KDC takes."""
+
+    def __init__(self, own: Service, name: str, host: str) -> None:
+        """The service's name, and the host that it is on."""
+        self.established = False
+        self._context: raw.SecurityContext | None = None
+        principal = gssapi.Name(own.principal, gssapi.NameType.kerberos_principal)
+        store = {"client_keytab": own.keytab, "ccache": f"MEMORY:{own.principal}"}
         try:
-            return bytes(raw.unwrap(self._context, message).message)
+            self._credentials = gssapi.Credentials(name=principal, usage="initiate", mechs=[_KERBEROS], store=store)
+        except (raw.GSSError, OSError) as error:
+            raise TicketRefused(f"there is no ticket for {own.principal}: {reason(error)}") from error
+        self._target = gssapi.Name(f"{name}@{host}", gssapi.NameType.hostbased_service)
+
+    def take(self, token: bytes) -> bytes:
+        flags = [gssapi.RequirementFlag.mutual_authentication, gssapi.RequirementFlag.integrity]
+        try:
+            taken = raw.init_sec_context(
+                self._target,
+                creds=self._credentials,
+                context=self._context,
+                mech=_KERBEROS,
+                flags=flags,
+                input_token=token or None,
+            )
         except raw.GSSError as error:
-            raise TicketRefused(f"its last message: {reason(error)}") from error
+            raise TicketRefused(f"no ticket for {self._target}: {reason(error)}") from error
+        self._context = taken.context
+        self.established = not taken.more_steps
+        return bytes(taken.token or b"")
+
+    def wrap(self, message: bytes) -> bytes:
+        return _wrap(self._context, message)
+
+    def unwrap(self, message: bytes) -> bytes:
+        return _unwrap(self._context, message)
+
+
+def _wrap(context: raw.SecurityContext | None, message: bytes) -> bytes:
+    return bytes(raw.wrap(context, message, confidential=False).message)
+
+
+def _unwrap(context: raw.SecurityContext | None, message: bytes) -> bytes:
+    try:
+        return bytes(raw.unwrap(context, message).message)
+    except raw.GSSError as error:
+        raise TicketRefused(f"its last message: {reason(error)}") from error
 
 
 def problem(config: Config) -> str | None:

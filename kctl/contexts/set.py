@@ -33,10 +33,12 @@ def set_fields(settings: Settings, name: str, fields: tuple[str, ...]) -> int:
     \b
     bootstrap            HOST:PORT, several with commas
     security_protocol    PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL
-    mechanism            PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER
+    mechanism            PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or GSSAPI
     username, password   of PLAIN and SCRAM
     tokenauth            true: they are the id and the HMAC of a delegation token
     token                of OAUTHBEARER
+    keytab               of GSSAPI, with the principal as username; without one, the system's tickets are used (kinit)
+    kerberos_service     the first part of the brokers' principals, if it is not kafka
     ca, ca_password      a file with the CAs that are trusted, PEM or PKCS12
     certificate, key     files with what the client shows, PEM; certificate alone may be PKCS12
     key_password         of the key, or of the PKCS12 file

@@ -144,7 +144,8 @@ class _Attempt:
     def log_in(self) -> str:
         from kctl.reach.login import authenticate
 
-        authenticate(lambda message, version: self._connection.call(message, self._deadline, version), self._access)
+        connection, host = self._connection, self._address.host
+        authenticate(lambda message, version: connection.call(message, self._deadline, version), self._access, host)
         who = f" as {self._access.username}" if self._access.username else ""
         return f"{self._access.mechanism}{who}"
 

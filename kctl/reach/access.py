@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from kctl.errors import Exit, KctlError, did_you_mean
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 DEFAULT_PORT = 9092
 _ASKING = Lock()
 _FALSE = {"false", "no", "off", "0", ""}
@@ -47,7 +47,8 @@ class Secret(NamedTuple):
 class Access(NamedTuple):
     """`certificate`, `key` and `ca` are paths (PEM or PKCS12), or PEM itself; `token` is OAUTHBEARER's.
 
-    With `tokenauth`, `username` and `password` are the id and the HMAC of a delegation token.
+    With `tokenauth`, `username` and `password` are the id and the HMAC of a delegation token. With GSSAPI, `username`
+    is a principal of Kerberos: that of `keytab`, or of the tickets that the system has.
     """
 
     bootstrap: tuple[tuple[str, int], ...] = (("localhost", DEFAULT_PORT),)
@@ -57,6 +58,8 @@ class Access(NamedTuple):
     password: Secret = Secret()
     tokenauth: bool = False
     token: Secret = Secret()
+    keytab: str = ""
+    kerberos_service: str = "kafka"
     ca: str = ""
     ca_password: Secret = Secret()
     certificate: str = ""
@@ -233,6 +236,8 @@ def _check(access: Access) -> None:
 def _missing(access: Access) -> str:
     if access.mechanism == "OAUTHBEARER":
         return "" if access.token else "token"
+    if access.mechanism == "GSSAPI":
+        return "username" if access.keytab and not access.username else ""
     return "" if access.username and access.password else "password" if access.username else "username"
 
 

@@ -272,7 +272,7 @@ def _opened(sock: socket.socket, address: Address, access: Access, deadline: flo
 
         if _SASL_HANDSHAKE not in connection.versions:  # kafkad says so; Kafka answers the handshake with an error
             raise no_login(access)
-        authenticate(lambda message, version: connection.call(message, deadline, version), access)
+        authenticate(lambda message, version: connection.call(message, deadline, version), access, address.host)
     return connection
 
 

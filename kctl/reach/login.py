@@ -134,8 +134,8 @@ def _presented(host: str, peer: tuple[Any, ...], access: Access, deadline: float
         return {}
 
 
-def authenticate(exchange: Exchange, access: Access) -> None:
-    """SASL, after the broker has told its versions and before anything else is asked."""
+def authenticate(exchange: Exchange, access: Access, host: str) -> None:
+    """SASL with the broker on this host, after it has told its versions and before anything else is asked."""
     from kafkad.wire.messages.sasl_handshake import SaslHandshakeRequest
 
     response = exchange(SaslHandshakeRequest(mechanism=access.mechanism), 1)
@@ -146,7 +146,7 @@ def authenticate(exchange: Exchange, access: Access) -> None:
         raise no_login(access)
     if response.error_code:
         raise _refused(access, response.error_code, None)
-    _converse(exchange, access)
+    _converse(exchange, access, host)
 
 
 def no_login(access: Access) -> KctlError:
@@ -159,11 +159,11 @@ def no_login(access: Access) -> KctlError:
     )
 
 
-def _converse(exchange: Exchange, access: Access) -> None:
+def _converse(exchange: Exchange, access: Access, host: str) -> None:
     """Each message of ours goes out, and the broker's answer into the making of the next one."""
     from kafkad.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 
-    conversation = _messages(access)
+    conversation = _messages(access, host)
     message = next(conversation)
     while True:
         response = exchange(SaslAuthenticateRequest(auth_bytes=message), 1)
@@ -175,11 +175,13 @@ def _converse(exchange: Exchange, access: Access) -> None:
             return
 
 
-def _messages(access: Access) -> Conversation:
+def _messages(access: Access, host: str) -> Conversation:
     if access.mechanism == "PLAIN":
         return _plain(access)
     if access.mechanism == "OAUTHBEARER":
         return _bearer(access)
+    if access.mechanism == "GSSAPI":
+        return _by_ticket(access, host)
     return _scram(access)
 
 
@@ -191,6 +193,23 @@ def _bearer(access: Access) -> Conversation:
     refusal = yield f"n,,\x01auth=Bearer {access.token()}\x01\x01".encode()
     if refusal:  # RFC 7628: the reason comes first, and the failure itself once it was taken note of
         yield b"\x01"
+
+
+def _by_ticket(access: Access, host: str) -> Conversation:
+    """The ticket is got with `keytab`, or is among those that the system has: kinit's."""
+    try:
+        from kctl.reach.kerberos import NoTicket, by_ticket
+    except ImportError as error:
+        raise KctlError(
+            "logins with GSSAPI need the Python package gssapi",
+            exit_code=Exit.USAGE,
+            hints=("pip install 'kafkad[kerberos]'",),
+        ) from error
+    try:
+        yield from by_ticket(access.kerberos_service, host, access.username, access.keytab)
+    except NoTicket as error:
+        source = f"is the keytab {access.keytab} that of {access.username}?" if access.keytab else "klist shows tickets"
+        raise KctlError(str(error), exit_code=Exit.UNAUTHORIZED, hints=(source,)) from error
 
 
 def _scram(access: Access) -> Conversation:
@@ -210,8 +229,10 @@ def _scram(access: Access) -> Conversation:
 
 
 def _refused(access: Access, code: int, message: str | None) -> KctlError:
-    who = f"user {access.username}" if access.username else "the bearer of the token"
-    secret = "username and password" if access.username else "the token"
+    by_ticket = access.mechanism == "GSSAPI"
+    nobody = "the holder of the ticket" if by_ticket else "the bearer of the token"
+    who = f"user {access.username}" if access.username else nobody
+    secret = "the ticket" if by_ticket else "username and password" if access.username else "the token"
     where = f"kctl contexts show {access.context}" if access.context else secret
     told = f"{who} could not log in with {access.mechanism}"
     return failure(code, told, message or "the broker gives no reason", (f"check: {where}",))

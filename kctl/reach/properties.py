@@ -21,6 +21,9 @@ _FIELDS = {
     "sasl.mechanisms": "mechanism",
     "sasl.username": "username",
     "sasl.password": "password",
+    "sasl.kerberos.service.name": "kerberos_service",
+    "sasl.kerberos.principal": "username",
+    "sasl.kerberos.keytab": "keytab",
     "ssl.truststore.location": "ca",
     "ssl.truststore.certificates": "ca",
     "ssl.ca.location": "ca",
@@ -50,7 +53,22 @@ _MODULES = {
         "tokenauth": "tokenauth",
     },
     "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule": {"token": "token"},
+    "com.sun.security.auth.module.Krb5LoginModule": {
+        "principal": "username",
+        "keyTab": "keytab",
+        "serviceName": "kerberos_service",
+    },
 }
+_ABOUT_TICKETS = {
+    "useKeyTab",
+    "storeKey",
+    "useTicketCache",
+    "renewTGT",
+    "doNotPrompt",
+    "refreshKrb5Config",
+    "isInitiator",
+}
+"""Options of Java's module for Kerberos that are implied: kctl has a keytab, or else takes the system's tickets."""
 _OPTION = re.compile(r"""\s*([^\s=;]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^\s;"]+)""", re.DOTALL)
 _LOGIN = re.compile(r"\s*([\w.$]+)\s+(required|requisite|sufficient|optional)\b(.*?);?\s*", re.IGNORECASE | re.DOTALL)
 
@@ -99,7 +117,7 @@ def _log_in(line: str, done: Translated) -> None:
         if option in fields:
             done.fields[fields[option]] = value
             done.sources[fields[option]] = _JAAS
-        else:
+        elif option not in _ABOUT_TICKETS:
             done.unknown[_JAAS] = line
 
 

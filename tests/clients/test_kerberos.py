@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -161,6 +162,45 @@ def test_another_s_ticket_again_is_no_login(realm: Realm, as_user: Callable[[str
         with pytest.raises(LoginFailed) as refused:
             talk.respond(b"\x01\0\0\0")
         assert "its last message" in refused.value.reason
+
+
+def kctl(realm: Realm, *words: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    names = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI", **settings}
+    flags = [word for name, value in names.items() for word in ("-X", f"{name.replace('_', '.')}={value}")]
+    command = [sys.executable, "-m", "kctl", "-b", realm.login, *flags, *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+
+
+def test_kctl(realm: Realm, as_user: Callable[[str], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a ticket of kinit's, and without one by a keytab."""
+    as_user("alice")
+    made = kctl(realm, "topics", "create", "kctl")
+    assert made.returncode == 0, made.stderr
+    assert "topic kctl created with" in realm.broker.log
+    assert "by User:alice from" in realm.broker.log
+    monkeypatch.setenv("KRB5CCNAME", "FILE:/nowhere")
+    line = f'{MODULE} required useKeyTab=true keyTab="{realm.alice}" principal="reports/batch@{REALM}";'
+    deleted = kctl(realm, "topics", "delete", "kctl", "-y", sasl_jaas_config=line)
+    assert deleted.returncode == 0, deleted.stderr
+    assert "by User:reports-batch from" in realm.broker.log
+
+
+def test_kctl_is_told_where_its_ticket_is_missing(
+    realm: Realm, as_user: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    as_user("alice")
+    other = kctl(realm, "topics", "list", sasl_kerberos_service_name="queue")
+    assert other.returncode != 0
+    assert "no ticket of anybody for queue on localhost: Server queue/localhost@" in other.stderr
+    monkeypatch.setenv("KRB5CCNAME", "FILE:/nowhere")
+    none = kctl(realm, "topics", "list")
+    assert none.returncode != 0
+    assert "no ticket of anybody for kafka on localhost: No" in none.stderr
+    assert "klist shows tickets" in none.stderr
+    keytab = {"sasl_kerberos_keytab": str(realm.alice), "sasl_kerberos_principal": f"nobody@{REALM}"}
+    nobody = kctl(realm, "topics", "list", **keytab)
+    assert nobody.returncode != 0
+    assert f"is the keytab {realm.alice} that of nobody@{REALM}?" in nobody.stderr
 
 
 def python(realm: Realm) -> dict[str, Any]:

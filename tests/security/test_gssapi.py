@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkad.config.local_names import LocalNames
-from kafkad.security.gssapi import Gssapi, TicketRefused
+from kafkad.security.gssapi import Gssapi, TicketRefused, conversation
 from kafkad.security.mechanism import Login, LoginFailed
 
 NAMES = LocalNames.of(["DEFAULT"], "EXAMPLE.ORG")
@@ -76,3 +76,46 @@ def test_what_is_refused(messages: list[bytes], why: str) -> None:
         talk.respond(last)
     assert why in failed.value.reason
     assert str(failed.value) == ""
+
+
+class Asked(Tickets):
+    """The client's side: shows its ticket once it has been told to go on."""
+
+    established = False
+
+    def take(self, token: bytes) -> bytes:
+        if token == b"go on":
+            return b"ticket:alice@EXAMPLE.ORG"
+        if token != b"welcome":
+            raise TicketRefused("its answer: forged")
+        self.established = True
+        return b""
+
+
+def test_both_sides_of_the_exchange() -> None:
+    server, client = exchange(), conversation(Asked(), b"more")
+    message = next(client)
+    while not isinstance(done := server.respond(message), Login):
+        message = client.send(done)
+    assert done == Login("alice")
+    with pytest.raises(StopIteration):
+        client.send(b"")
+
+
+@pytest.mark.parametrize(
+    ("answers", "why"),
+    [
+        ([b"nonsense"], "its answer: forged"),
+        ([b"go on", b"welcome", b"\x01\0\0\0"], "its last message: forged"),
+        ([b"go on", b"welcome", b"wrapped\x06\0\xff\xff"], "protected by Kerberos"),
+        ([b"go on", b"welcome", b"wrapped"], "protected by Kerberos"),
+    ],
+)
+def test_a_server_that_is_none(answers: list[bytes], why: str) -> None:
+    client = conversation(Asked(), b"more")
+    next(client)
+    *before, last = answers
+    for answer in before:
+        client.send(answer)
+    with pytest.raises(TicketRefused, match=why):
+        client.send(last)

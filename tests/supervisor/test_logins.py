@@ -12,6 +12,8 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.certificates import Authority
+from tests.kerberos import SERVICE, Kdc
+from tests.kerberos import missing as missing_kerberos
 from tests.security.issuers import CLIENT, SECRET, Issuer
 from tests.supervisor.host import Host, eventually, free_ports
 
@@ -19,6 +21,7 @@ pytestmark = pytest.mark.slow
 
 SECONDS = 30
 KAFKAS = "org.apache.kafka.common.security"
+KRB5 = "com.sun.security.auth.module.Krb5LoginModule"
 
 
 class SaslHost(Host):
@@ -197,3 +200,48 @@ def set_password(host: Host) -> None:
         else:
             assert [result.error_code for result in answer.results] == [0]
             return
+
+
+@pytest.mark.long
+def test_by_tickets_of_kerberos(tmp_path: Path) -> None:
+    """Sessions between them end every 4 s. Without the KDC they go on with the tickets that they have."""
+    if reason := missing_kerberos():
+        pytest.skip(reason)
+    (tmp_path / "kdc").mkdir()
+    with Kdc(tmp_path / "kdc") as kdc:
+        keytab = kdc.keytab(SERVICE)
+        jaas = f'{KRB5} required useKeyTab=true storeKey=true keyTab="{keytab}" principal="{SERVICE}";'
+        rights = {
+            "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+            "super.users": "User:kafka;User:ANONYMOUS",
+            "connections.max.reauth.ms": "4000",
+        }
+        host = SaslHost(tmp_path / "host", "GSSAPI", jaas, rights)
+        host.settings["listeners"] = host.settings["listeners"].replace("BROKERS://127.0.0.1", "BROKERS://localhost")
+        host.wrapper = ["env", f"KRB5_CONFIG={kdc.config}"]
+        with host:
+            produce_and_consume(host, "before")
+            kdc.stop()
+            time.sleep(4.5)
+            produce_and_consume(host, "after")
+            assert "cannot log in" not in host.log
+            assert "ended, and it did not authenticate again" not in host.log
+
+
+@pytest.mark.long
+def test_without_a_ticket_it_is_said_why(tmp_path: Path) -> None:
+    if reason := missing_kerberos():
+        pytest.skip(reason)
+    (tmp_path / "kdc").mkdir()
+    with Kdc(tmp_path / "kdc") as kdc:
+        keytab = kdc.keytab(SERVICE)
+        jaas = f'{KRB5} required useKeyTab=true storeKey=true keyTab="{keytab}" principal="{SERVICE}";'
+        host = SaslHost(tmp_path / "host", "GSSAPI", jaas, {"sasl.kerberos.service.name": "other"})
+        host.settings["listeners"] = host.settings["listeners"].replace("BROKERS://127.0.0.1", "BROKERS://localhost")
+        host.wrapper = ["env", f"KRB5_CONFIG={kdc.config}"]
+        try:
+            host.start(wait=False)
+            said = "cannot be logged in at without a ticket: no ticket for other@localhost: Server other/localhost@"
+            eventually(lambda: said in host.log, said)
+        finally:
+            host.stop()

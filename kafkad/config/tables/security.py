@@ -9,7 +9,7 @@ from kafkad.config.setting import (
     LOGINS,
     LOW,
     MEDIUM,
-    NO_TICKETS,
+    NO_KINIT,
     ONE_WAY,
     PER_BROKER,
     REVOCATIONS,
@@ -128,16 +128,14 @@ SETTINGS: tuple[Setting, ...] = (
     password(
         "sasl.jaas.config", None, MEDIUM, "The JAAS line with the users.", dynamic=PER_BROKER, unused=UNPREFIXED_JAAS
     ),
-    string(
-        "sasl.kerberos.kinit.cmd", "/usr/bin/kinit", MEDIUM, "Where kinit is.", dynamic=PER_BROKER, unused=NO_TICKETS
-    ),
+    string("sasl.kerberos.kinit.cmd", "/usr/bin/kinit", MEDIUM, "Where kinit is.", dynamic=PER_BROKER, unused=NO_KINIT),
     long(
         "sasl.kerberos.min.time.before.relogin",
         60_000,
         MEDIUM,
         "The least time between two logins.",
         dynamic=PER_BROKER,
-        unused=NO_TICKETS,
+        unused=NO_KINIT,
     ),
     names(
         "sasl.kerberos.principal.to.local.rules",
@@ -152,7 +150,6 @@ SETTINGS: tuple[Setting, ...] = (
         MEDIUM,
         "The Kerberos service of the brokers.",
         dynamic=PER_BROKER,
-        unused=NO_TICKETS,
     ),
     double(
         "sasl.kerberos.ticket.renew.jitter",
@@ -160,7 +157,7 @@ SETTINGS: tuple[Setting, ...] = (
         MEDIUM,
         "Randomness in the time of renewal.",
         dynamic=PER_BROKER,
-        unused=NO_TICKETS,
+        unused=NO_KINIT,
     ),
     double(
         "sasl.kerberos.ticket.renew.window.factor",
@@ -168,7 +165,7 @@ SETTINGS: tuple[Setting, ...] = (
         MEDIUM,
         "When in a ticket's life it is renewed.",
         dynamic=PER_BROKER,
-        unused=NO_TICKETS,
+        unused=NO_KINIT,
     ),
     java_class("sasl.login.callback.handler.class", None, MEDIUM, "The Java class of the broker's own SASL logins."),
     java_class("sasl.login.class", None, MEDIUM, "The Java class that logs in.", refused=LOGINS),

@@ -153,9 +153,10 @@ def texts(options: Mapping[str, Scalar]) -> Client:
 
 
 def _jaas(access: Access) -> str:
-    if access.mechanism == "OAUTHBEARER":
+    if access.mechanism in ("OAUTHBEARER", "GSSAPI"):
+        what = "an OAUTHBEARER token" if access.mechanism == "OAUTHBEARER" else "a login with GSSAPI"
         raise EtlError(
-            "an OAUTHBEARER token cannot be passed to Spark's Kafka client",
+            f"{what} cannot be passed to Spark's Kafka client",
             EtlExit.USAGE,
             hints=("use SCRAM, PLAIN or a client certificate",),
         )

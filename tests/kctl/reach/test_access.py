@@ -70,7 +70,8 @@ def test_sasl_from_the_environment() -> None:
     [
         ({"KCTL_SECURITY_PROTOCOL": "TLS"}, 'there is no security protocol "TLS"'),
         ({"KCTL_SECURITY_PROTOCOL": "SASL_SSL"}, "no SASL mechanism is given"),
-        (SASL | {"KCTL_MECHANISM": "GSSAPI"}, 'kctl has no SASL mechanism "GSSAPI"'),
+        (SASL | {"KCTL_MECHANISM": "NTLM"}, 'kctl has no SASL mechanism "NTLM"'),
+        (SASL | {"KCTL_MECHANISM": "GSSAPI", "KCTL_KEYTAB": "k", "KCTL_USERNAME": ""}, "GSSAPI needs a username"),
         (SASL, "PLAIN needs a password"),
         (SASL | {"KCTL_USERNAME": ""}, "PLAIN needs a username"),
         (SASL | {"KCTL_MECHANISM": "OAUTHBEARER"}, "OAUTHBEARER needs a token"),
@@ -81,6 +82,11 @@ def test_what_does_not_fit_together(environment: dict[str, str], what: str) -> N
     with pytest.raises(KctlError) as error:
         resolve(GivenSettings(), environment)
     assert (error.value.what, error.value.exit_code) == (what, Exit.USAGE)
+
+
+def test_kerberos_needs_no_name_where_the_system_has_tickets() -> None:
+    access = resolve(GivenSettings(), {"KCTL_SECURITY_PROTOCOL": "sasl_ssl", "KCTL_MECHANISM": "gssapi"})
+    assert (access.mechanism, access.username, access.keytab, access.kerberos_service) == ("GSSAPI", "", "", "kafka")
 
 
 def test_secrets_are_shown_nowhere() -> None:

@@ -222,7 +222,7 @@ def said(message: bytes = b"", code: int = 0, text: str | None = None) -> SaslAu
 
 def test_plain() -> None:
     broker = Broker(YES, said())
-    authenticate(broker.exchange, ALICE)
+    authenticate(broker.exchange, ALICE, "b")
     assert broker.sent[0].mechanism == "PLAIN"
     assert broker.sent[1].auth_bytes == b"\0alice\0sesame"
 
@@ -230,7 +230,7 @@ def test_plain() -> None:
 def test_wrong_password() -> None:
     broker = Broker(YES, said(code=ErrorCode.SASL_AUTHENTICATION_FAILED, text="Invalid username or password"))
     with pytest.raises(KctlError) as error:
-        authenticate(broker.exchange, ALICE._replace(context="prod"))
+        authenticate(broker.exchange, ALICE._replace(context="prod"), "b")
     assert error.value.what == "user alice could not log in with PLAIN: Invalid username or password"
     assert (error.value.exit_code, error.value.code) == (Exit.UNAUTHORIZED, "SASL_AUTHENTICATION_FAILED")
     assert error.value.hints == ("check: kctl contexts show prod",)
@@ -239,7 +239,7 @@ def test_wrong_password() -> None:
 def test_mechanism_that_the_broker_does_not_take() -> None:
     broker = Broker(SaslHandshakeResponse(error_code=33, mechanisms=["SCRAM-SHA-512", "GSSAPI"]))
     with pytest.raises(KctlError) as error:
-        authenticate(broker.exchange, ALICE)
+        authenticate(broker.exchange, ALICE, "b")
     assert error.value.what == "the broker does not support PLAIN; it supports SCRAM-SHA-512, GSSAPI"
     assert error.value.exit_code is Exit.UNAUTHORIZED
 
@@ -247,7 +247,7 @@ def test_mechanism_that_the_broker_does_not_take() -> None:
 def test_port_without_sasl() -> None:
     with pytest.raises(KctlError, match="takes no SASL on this port") as error:
         authenticate(
-            Broker(SaslHandshakeResponse(error_code=34)).exchange, ALICE._replace(security_protocol="SASL_SSL")
+            Broker(SaslHandshakeResponse(error_code=34)).exchange, ALICE._replace(security_protocol="SASL_SSL"), "b"
         )
     assert error.value.hints == ("security.protocol is SSL there",)
 
@@ -255,12 +255,12 @@ def test_port_without_sasl() -> None:
 def test_token() -> None:
     bearer = ALICE._replace(mechanism="OAUTHBEARER", username="", token=Secret("abc.def."))
     broker = Broker(YES, said())
-    authenticate(broker.exchange, bearer)
+    authenticate(broker.exchange, bearer, "b")
     assert broker.sent[1].auth_bytes == b"n,,\x01auth=Bearer abc.def.\x01\x01"
     reason = '{"status":"invalid_token"}'
     broker = Broker(YES, said(reason.encode()), said(code=58, text=reason))
     with pytest.raises(KctlError, match=r"the bearer of the token could not log in with OAUTHBEARER: .*invalid_token"):
-        authenticate(broker.exchange, bearer)
+        authenticate(broker.exchange, bearer, "b")
     assert broker.sent[2].auth_bytes == b"\x01"
 
 
@@ -273,5 +273,5 @@ def test_broker_that_does_not_know_the_password_gets_no_further() -> None:
             return super().exchange(message, version)
 
     with pytest.raises(KctlError, match="does not know the password itself") as error:
-        authenticate(Cheat(YES).exchange, ALICE._replace(mechanism="SCRAM-SHA-512"))
+        authenticate(Cheat(YES).exchange, ALICE._replace(mechanism="SCRAM-SHA-512"), "b")
     assert error.value.exit_code is Exit.UNAUTHORIZED

@@ -9,6 +9,7 @@ from kctl.reach.properties import parse, translate, translate_flags
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+KERBEROS = "com.sun.security.auth.module.Krb5LoginModule"
 BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 
 
@@ -43,6 +44,10 @@ def test_format_of_properties(text: str, expected: dict[str, str]) -> None:
             {"username": "a", "password": "b", "tokenauth": "true"},
         ),
         (f'{BEARER} required token="abc.def.";', {"token": "abc.def."}),
+        (
+            f'{KERBEROS} required useKeyTab=true storeKey=true keyTab="/k" principal="a@R" serviceName="queue";',
+            {"keytab": "/k", "username": "a@R", "kerberos_service": "queue"},
+        ),
     ],
 )
 def test_line_of_jaas(line: str, fields: dict[str, str]) -> None:
@@ -54,7 +59,7 @@ def test_line_of_jaas(line: str, fields: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("line", "fields"),
     [
-        ("com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true;", {}),
+        (f'{KERBEROS} required useTicketCache=true ticketCache="/tmp/tickets";', {}),
         (f'{BEARER} required clientId="a" clientSecret="b";', {}),
         (f'{SCRAM} required username="a" password="b" other="c";', {"username": "a", "password": "b"}),
         ("", {}),
