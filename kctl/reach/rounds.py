@@ -36,7 +36,8 @@ _RETRIABLE = {
 class Rounds(Generic[K, R, V]):
     """`find` says which broker to ask about each key, `build` makes its request, `read` takes its answer apart.
 
-    A broker that does not answer is asked again, or who took over from it, while it is worth waiting for.
+    A broker that does not answer is asked again, or who took over from it, while it is worth waiting for. What was
+    waited for in vain is in `given_up`, and asked only once by the next rounds that have the same.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Rounds(Generic[K, R, V]):
         read: Callable[[R], Iterable[tuple[K, int, V]]],
         timeout: float,
         is_worth_waiting_for: Callable[[int], bool] = lambda broker: True,
+        given_up: set[K] | None = None,
     ) -> None:
         self._name = name
         self._find = find
@@ -54,6 +56,7 @@ class Rounds(Generic[K, R, V]):
         self._read = read
         self._timeout = timeout
         self._is_worth_waiting_for = is_worth_waiting_for
+        self._given_up: set[K] = set() if given_up is None else given_up
         self._results: dict[K, V | KctlError] = {}
 
     def run(
@@ -70,7 +73,9 @@ class Rounds(Generic[K, R, V]):
         while pending:
             patience = self._round(pending, call_each)
             waited = clock() - begin
-            pending = [key for key in pending if waited < patience.get(key, 0)]
+            self._given_up.difference_update(key for key in pending if key not in patience)
+            self._given_up.update(key for key in patience if waited >= patience[key])
+            pending = [key for key in pending if key in patience and key not in self._given_up]
             if pending:
                 pause()
         return {key: self._results[key] for key in order}

@@ -84,6 +84,8 @@ class Session:
         self._coordinators: dict[tuple[int, str], int] = {}
         self._silent: dict[int, float] = {}
         """Since when brokers have not answered: each is waited for once in a run, however many questions it has."""
+        self._given_up: dict[str, set[Any]] = {}
+        """What was waited for in vain, by what it is: nor is anything else waited for again and again."""
         self._news: list[Topic] = []
         """Topics as Metadata had them, whose leaders are not in `_leaders` yet."""
 
@@ -328,7 +330,8 @@ class Session:
             self._news.clear()
             self._cluster = None
 
-        rounds = Rounds(name, find, build, read, self.settings.timeout, self._is_worth_waiting_for)
+        given_up = self._given_up.setdefault(name, set())
+        rounds = Rounds(name, find, build, read, self.settings.timeout, self._is_worth_waiting_for, given_up)
         return rounds.run(keys, self._call_noting_silence, self._clock, pause)
 
     def _call_noting_silence(self, requests: Mapping[int, Request[R]]) -> dict[int, R | KctlError]:

@@ -57,9 +57,16 @@ class Cluster:
     def pause(self) -> None:
         self.now += 1
 
-    def run(self, places: dict[str, int | KctlError], timeout: float = 3) -> dict[str, str | KctlError]:
+    def run(
+        self, places: dict[str, int | KctlError], timeout: float = 3, given_up: set[str] | None = None
+    ) -> dict[str, str | KctlError]:
         rounds: Rounds[str, str] = Rounds(
-            "group", lambda keys: {key: places[key] for key in keys}, list, lambda answer: answer, timeout
+            "group",
+            lambda keys: {key: places[key] for key in keys},
+            list,
+            lambda answer: answer,
+            timeout,
+            given_up=given_up,
         )
         return rounds.run(places, self.call_each, lambda: self.now, self.pause)
 
@@ -82,6 +89,19 @@ def test_patience_ends_with_the_timeout() -> None:
     assert isinstance(result, KctlError)
     assert (result.code, result.exit_code) == ("COORDINATOR_LOAD_IN_PROGRESS", Exit.UNREACHABLE)
     assert cluster.now == 3
+
+
+def test_what_was_waited_for_in_vain_is_not_waited_for_again() -> None:
+    """A command asks many questions; one partition that nobody leads must not cost it the time-out for each."""
+    given_up: set[str] = set()
+    cluster = Cluster({"a": ErrorCode.NOT_LEADER_OR_FOLLOWER, "b": 0})
+    assert isinstance(cluster.run({"a": 1, "b": 1}, given_up=given_up)["a"], KctlError)
+    assert (cluster.now, given_up) == (3, {"a"})
+    assert isinstance(cluster.run({"a": 1, "b": 1}, given_up=given_up)["a"], KctlError)
+    assert cluster.now == 3
+    cluster.rounds = [{"a": 0, "b": 0}]
+    assert cluster.run({"a": 1}, given_up=given_up) == {"a": "a@1"}
+    assert given_up == set(), "it may fail again, and is waited for then"
 
 
 def test_a_refusal_is_final() -> None:
