@@ -106,8 +106,9 @@ class Elections:
 
 
 def _nobody(kind: ElectionKind, tp: TopicPartition) -> KafkaError:
+    """In Kafka's words, which its tools print: the preferred replica is not in sync and live, or no replica is live."""
     if kind is ElectionKind.PREFERRED:
-        code, who = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred replica is not live and in sync"
+        code, strategy = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "PreferredReplicaPartitionLeaderElectionStrategy"
     else:
-        code, who = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "No replica is live"
-    return KafkaError(code, f"{who}: no leader for {tp}")
+        code, strategy = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "OfflinePartitionLeaderElectionStrategy(true)"
+    return KafkaError(code, f"Failed to elect leader for partition {tp} under strategy {strategy}")
