@@ -16,7 +16,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=1, help="how many seeds to try, one after the other")
     parser.add_argument("--trace", action="store_true", help="print the end of the trace though everything held")
     parser.add_argument("--transactions", action="store_true", help="with a bank in transactions among the load")
-    parser.add_argument("--focus", type=Focus, choices=list(Focus), help="late or disks: half of the faults are such")
+    parser.add_argument("--focus", type=Focus, metavar="{late,disks}", help="half of the faults are such")
     chosen = parser.parse_args()
     for seed in range(chosen.seed, chosen.seed + chosen.runs):
         report = run(seed, chosen.steps, transactions=chosen.transactions, focus=chosen.focus)
