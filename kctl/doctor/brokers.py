@@ -44,9 +44,9 @@ def without_zookeeper(facts: Facts) -> Iterator[Finding]:
     lost = {broker: report.cut_off for broker, report in facts.health.items() if report.cut_off is not None}
     if lost:
         names = ", ".join(map(str, lost))
-        summary = f"no connection to ZooKeeper: until broker {names} has one, no leader is elected, nothing is changed"
-        told = tuple(f"broker {broker}: {why}" for broker, why in lost.items())
-        yield Finding(Severity.ERROR, summary, told, "start ZooKeeper, or mend the way to it")
+        summary = f"brokers without a connection to ZooKeeper: {names}; nothing is elected or changed until it is back"
+        why = tuple(dict.fromkeys(lost.values()))
+        yield Finding(Severity.ERROR, summary, why, "start ZooKeeper, or mend the way to it")
 
 
 def directories(facts: Facts) -> Iterator[Finding]:

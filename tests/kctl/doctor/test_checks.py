@@ -126,7 +126,7 @@ def test_ids_are_unique() -> None:
             "zookeeper",
             {"health": {1: HealthReport((), (), "refused"), 2: HealthReport((), ())}},
             ERROR,
-            "broker 1 has one",
+            "without a connection to ZooKeeper: 1;",
         ),
         ("disks", {"directories": (LogDir(1, "/d", 100, 10, None, ()),)}, WARN, "10% free (10 B)"),
         ("disks", {"directories": (LogDir(1, "/d", 100, 4, None, ()),)}, ERROR, "4% free"),
