@@ -19,6 +19,7 @@ from typing import NamedTuple
 from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.notes import Note, Notes, follow
+from kafkad.meta.readable import UNREADABLE
 from kafkad.meta.security_znodes import ACL_CHANGE_PREFIXES, AclChange, AclEntry
 from kafkad.meta.security_znodes import Acls as Node
 from kafkad.meta.store import (
@@ -39,6 +40,7 @@ from kafkad.security.acl import Acl, AclAuthorizer, Entries, Pattern, Rules
 from kafkad.security.authorizer import Operation, PatternType, PermissionType, ResourceType, kafka_name
 from kafkad.timers import Timers
 from kafkad.turns import Pieces, Turns, in_turns
+from kafkad.wire.primitives import MAX_STRING
 
 log = logging.getLogger(__name__)
 
@@ -248,25 +250,29 @@ def _encoded(entries: Entries) -> Pieces[bytes]:
 def _decode(data: bytes) -> Pieces[Entries]:
     acls: list[Acl] = []
     for principal, permission, host, operation in (yield from Node.decode(data)):
-        acls.append(Acl(_principal(principal), host, _OPERATIONS[operation], _PERMISSIONS[permission]))
+        acls.append(Acl(_principal(principal), _text(host), _OPERATIONS[operation], _PERMISSIONS[permission]))
         if not len(acls) % _AT_ONCE:
             yield
     return tuple(acls)
 
 
 def _principal(text: str) -> str:
-    if ":" not in text:
+    if ":" not in _text(text):
         raise ValueError(f"{text!r} is no principal, such as User:alice")
     return text
 
 
-_UNREADABLE = (ValueError, TypeError, AttributeError, LookupError)
+def _text(text: str) -> str:
+    """Raises one of UNREADABLE for what could not be told to a client."""
+    if len(text.encode()) > MAX_STRING:
+        raise ValueError(f"{len(text)} characters are too many for a principal or a host")
+    return text
 
 
 def _decoded(path: str, text: bytes) -> Pieces[_Known]:
     try:
         return _Known(text, (yield from _decode(text)))
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         log.error(
             "the ACLs in %s cannot be read, and nobody but super.users may do anything that they are about until the "
             "node is mended or deleted: %r",
@@ -281,6 +287,6 @@ def _named(path: str, data: bytes, prefixed: bool) -> Pattern | None:
         note = AclChange.decode(data, prefixed=prefixed)
         pattern_type = PatternType.PREFIXED if prefixed else PatternType.LITERAL
         return Pattern(ResourceType[note.resource_type], note.name, pattern_type)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         log.error("the note %s cannot be read, so all ACLs are read again: %r", path, error)
         return None

@@ -16,9 +16,15 @@ class _Fields(dict[str, Any]):
 
 
 def json_fields(data: bytes) -> _Fields:
-    value = json.loads(data)
+    """Raises ValueError for what is no JSON object, or has names in it that are no text: those could not be written."""
+    try:
+        value = json.loads(data)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
     if not isinstance(value, dict):
         raise ValueError(f"not a JSON object: {data!r}")
+    if b"\\u" in data:
+        json_text(value)  # UnicodeEncodeError for one half of a pair of surrogates
     return _Fields(value)
 
 

@@ -12,14 +12,15 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_ERRORS = (ValueError, TypeError, AttributeError)
+UNREADABLE = (ValueError, TypeError, AttributeError, LookupError, OverflowError)
+"""What is raised where a node is decoded that has not what belongs there."""
 
 
 def readable(path: str, decode: Callable[[], T]) -> T | None:
     """None if the text of the node at `path` is not what belongs there: for those that can be left out."""
     try:
         return decode()
-    except _ERRORS as e:
+    except UNREADABLE as e:
         log.error("%s in the metadata store cannot be read, and is ignored until it is mended: %s", path, e)
         return None
 
@@ -28,5 +29,5 @@ def required(path: str, decode: Callable[[], T]) -> T:
     """Unreadable if the text of the node at `path` is not what belongs there: for those that must not be guessed."""
     try:
         return decode()
-    except _ERRORS as e:
+    except UNREADABLE as e:
         raise Unreadable(path, f"cannot be read: {e}") from e

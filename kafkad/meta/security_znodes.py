@@ -10,6 +10,7 @@ from kafkad.meta.nodetext import json_fields, json_text, sanitize, unsanitize
 from kafkad.turns import Pieces
 
 _ENTRIES_AT_ONCE: Final = 200
+_LAST_MS: Final = (1 << 63) - 1
 
 
 class AclEntry(NamedTuple):
@@ -121,14 +122,20 @@ class DelegationToken(NamedTuple):
         value = json_fields(data)
         owner = unsanitize(value["owner"])
         return cls(
-            token_id=value["tokenId"],
+            token_id=str(value["tokenId"]),
             owner=owner,
             requester=unsanitize(value["tokenRequester"]) if "tokenRequester" in value else owner,
             renewers=tuple(unsanitize(r) for r in value.get("renewers", ())),
-            issued_ms=int(value["issueTimestamp"]),
-            expires_ms=int(value["expiryTimestamp"]),
-            max_ms=int(value["maxTimestamp"]),
+            issued_ms=_time_ms(value["issueTimestamp"]),
+            expires_ms=_time_ms(value["expiryTimestamp"]),
+            max_ms=_time_ms(value["maxTimestamp"]),
         )
+
+
+def _time_ms(value: int) -> int:
+    if not 0 <= int(value) <= _LAST_MS:
+        raise ValueError(f"{value} is no time")
+    return int(value)
 
 
 class DelegationTokenChange:

@@ -270,6 +270,11 @@ def test_thousands_of_acls_of_one_resource_are_written_and_read_in_pieces(monkey
         "[]",
         '{"acls":[{"principal":"User:a"}]}',
         '{"acls":[{"principal":"User:alice","permissionType":"Allow","host":"*","operation":"Fly"}],"version":1}',
+        '{"acls":[{"principal":"User:alice","permissionType":"Allow","host":5,"operation":"Read"}],"version":1}',
+        '{"acls":[{"principal":["User",":"],"permissionType":"Allow","host":"*","operation":"Read"}],"version":1}',
+        '{"acls":[{"principal":"User:\\udc00","permissionType":"Allow","host":"*","operation":"Read"}],"version":1}',
+        '{"acls":[{"principal":"User:%s","permissionType":"Allow","host":"*","operation":"Read"}]}' % ("x" * 40_000),
+        '{"acls":' + "[" * 100_000,
     ],
 )
 def test_a_damaged_node_denies_what_it_is_about_until_it_is_mended(text: str) -> None:

@@ -205,10 +205,21 @@ async def test_a_note_that_cannot_be_read_keeps_nobody_from_the_next(place: Plac
 @at_a_place
 async def test_a_token_that_cannot_be_read_is_left_out(place: Place) -> None:
     good = await place.create()
-    await place.store.create(DelegationToken.path("damaged"), b"{")
+    times = '"issueTimestamp":1,"expiryTimestamp":2,"maxTimestamp"'
+    for number, text in enumerate(
+        (
+            "{",
+            '{"owner":' + "[" * 100_000,
+            f'{{"owner":5,"tokenId":"t",{times}:3}}',
+            f'{{"owner":"User%3Aa","tokenId":"t",{times}:1e999}}',
+            f'{{"owner":"User%3Aa","tokenId":"t",{times}:{1 << 63}}}',
+        )
+    ):
+        await place.store.create(DelegationToken.path(f"damaged-{number}"), text.encode())
     await place.one.session_renewed()
     assert list(place.one.all) == [good]
-    assert await refusal(place.one.renew(place.one.secret("damaged"), ALICE, 1)) is ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+    secret = place.one.secret("damaged-0")
+    assert await refusal(place.one.renew(secret, ALICE, 1)) is ErrorCode.DELEGATION_TOKEN_NOT_FOUND
 
 
 @at_a_place

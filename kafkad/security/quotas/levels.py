@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from typing import NamedTuple
 
 from kafkad.model import DEFAULT, Entity
@@ -46,8 +47,9 @@ def level_of(
 
 
 def number(text: str | None) -> float | None:
-    """None for what somebody wrote by hand that is no number: it limits nobody."""
+    """None for what somebody wrote by hand that is no number from 0 up: it limits nobody."""
     try:
-        return None if text is None else float(text)
+        value = -1.0 if text is None else float(text)
     except ValueError:
         return None
+    return value if 0 <= value < inf else None

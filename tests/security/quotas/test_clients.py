@@ -55,8 +55,9 @@ def test_a_level_without_this_quota_hides_nothing() -> None:
     assert level_of(Quota.FETCH, "u", "c", entities) is None
 
 
-def test_what_is_no_number_limits_nobody() -> None:
-    assert level_of(Quota.PRODUCE, "u", "c", {Entity(user="u"): {"producer_byte_rate": "much"}}) is None
+@pytest.mark.parametrize("text", ["much", "", "NaN", "-5", "-Infinity", "1e999"])
+def test_what_is_no_number_limits_nobody(text: str) -> None:
+    assert level_of(Quota.PRODUCE, "u", "c", {Entity(user="u"): {"producer_byte_rate": text}}) is None
 
 
 def test_who_shares_a_quota() -> None:
