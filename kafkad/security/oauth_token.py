@@ -10,7 +10,9 @@ import json
 from base64 import urlsafe_b64decode
 from binascii import Error
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeGuard
+
+from kafkad.wire.primitives import MAX_STRING
 
 _LONGEST: Final = 65_536
 _RSA: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
@@ -163,9 +165,16 @@ def _in_time(claims: Mapping[str, Any], expected: Expected, now_ms: int) -> Bear
     if "nbf" in claims and _number(claims, "nbf") * 1000 - expected.skew_ms > now_ms:
         raise TokenRefused("it is not valid yet")
     user = claims.get(expected.user_claim)
-    if not isinstance(user, str) or not user.strip():
+    if not _is_name(user):
         raise TokenRefused(f"its claim {expected.user_claim} names no user")
     return Bearer(user.strip(), int(ends_ms))
+
+
+def _is_name(user: object) -> TypeGuard[str]:
+    try:
+        return isinstance(user, str) and 0 < len(user.strip().encode()) <= MAX_STRING
+    except UnicodeEncodeError:  # one half of a pair of surrogates, which JSON can have
+        return False
 
 
 def _number(claims: Mapping[str, Any], name: str) -> float:

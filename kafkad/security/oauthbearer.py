@@ -36,7 +36,8 @@ class OAuthBearer:
         if acts_as not in (None, bearer.user):
             raise LoginFailed(
                 f"Authentication failed: Client requested an authorization id ({acts_as}) that is different from the "
-                f"token's principal name ({bearer.user})"
+                f"token's principal name ({bearer.user})",
+                reason=f"it wants to act as {acts_as!r}",
             )
         return Login(bearer.user, ends_ms=bearer.ends_ms)
 

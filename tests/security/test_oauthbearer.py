@@ -102,6 +102,8 @@ def test_an_algorithm_is_the_keys_and_not_the_tokens() -> None:
         ({"sub": None}, "its claim sub names no user"),
         ({"sub": " "}, "its claim sub names no user"),
         ({"sub": ["alice"]}, "its claim sub names no user"),
+        ({"sub": "\ud800"}, "its claim sub names no user"),
+        ({"sub": "x" * 32_768}, "its claim sub names no user"),
     ],
 )
 def test_claims_that_refuse(claims: dict[str, object], why: str) -> None:
@@ -218,6 +220,12 @@ def test_a_good_token_after_a_bad_one_comes_too_late() -> None:
 def test_acting_as_somebody_else() -> None:
     with pytest.raises(LoginFailed, match=r"authorization id \(b,b\).* principal name \(alice\)$"):
         exchange().respond(first(unsecured(), "n,a=b=2Cb,"))
+
+
+def test_whom_a_client_would_act_as_begins_no_line_of_the_log() -> None:
+    with pytest.raises(LoginFailed) as refused:
+        exchange().respond(first(unsecured(), "n,a=b\n2026-11-27 INFO a line,"))
+    assert refused.value.reason == "it wants to act as 'b\\n2026-11-27 INFO a line'"
 
 
 @pytest.mark.parametrize(
