@@ -93,7 +93,7 @@ SAYS_LESS = {
 }
 """Clients that do not pass on what they are told."""
 LEFT_ALONE = "socket disconnected"
-"""What kafka-python says of a login that Kafka refuses: it passes over an answer that comes with the connection's end."""
+"""What kafka-python says of a login that Kafka refuses: it passes over what comes together with the end."""
 
 
 @each_client("told why it is not let in: {why}")
