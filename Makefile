@@ -6,7 +6,7 @@ INSTALLED := .venv/.installed
 # Thousands of processes would compile the same modules, each for itself.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: man deb lock audit run cluster sim test test-slow test-rest test-long test-all compatibility check fmt docs bench bench-cluster bench-txn bench-tls bench-quotas spark test-spark bench-spark
+.PHONY: man deb lock audit run cluster sim test test-slow test-rest test-long test-all compatibility check fmt docs bench bench-cluster bench-txn bench-tls bench-quotas bench-rights spark test-spark bench-spark
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
@@ -142,6 +142,10 @@ audit: $(INSTALLED)-audit
 # How well quotas are held, beside Kafka 3.9 and 4.3; ARGS="--versions ''" for kafkad alone.
 bench-quotas: $(INSTALLED)-test
 	$(PY) -m tests.bench.quotas $(ARGS)
+
+# Logins and 2,000 ACLs beside neither; ARGS="--only fetch --reps 3" for some of it.
+bench-rights: $(INSTALLED)-test
+	$(PY) -m tests.bench.rights $(ARGS)
 
 # Transactions beside Kafka 3.9 and 4.3; ARGS="--only confluent --reps 1 --versions ''" for some of it on kafkad alone.
 bench-txn: $(INSTALLED)-test

@@ -3,7 +3,10 @@
     make bench-tls ARGS="[--reps 3] [--only TEXT] [--versions 3.9,4.3] [--json FILE]"
 
 The certificate is ECDSA P-256. Limits are shares of the best Kafka's CPU in the same run; without one they are not
-looked at. Needs gcc with OpenSSL's headers. Run nothing else meanwhile.
+looked at. Two figures are kafkad's alone: the memory of a connection that is idle, and how long others wait while a
+thousand clients that come back begin their handshakes in the same moment.
+
+Needs gcc with OpenSSL's headers. Run nothing else meanwhile.
 """
 
 from __future__ import annotations
@@ -12,20 +15,30 @@ import argparse
 import contextlib
 import json
 import os
+import socket
+import ssl
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 
-from tests.bench.measured import LoadGenerator, cpu_seconds, prepare
+from tests.bench.measured import LoadGenerator, cpu_seconds, memory_mb, prepare
+from tests.bench.quotas import produce_frame
 from tests.bench.sidebyside import Broker, create_topics
+from tests.bench.txn_load import share
+from tests.broker import RawClient
 from tests.certificates import Authority
 from tests.oracle import kafka as oracle
 
 Row = dict[str, float]
+CROWD, ROUNDS, IDLE = 1000, 5, 500
+MOST_RAISED_MS, MOST_IDLE_KB = 5.0, 20.0
+EVERY_S = 0.002
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +83,10 @@ def settings(directory: Path, plain: int, tls: int) -> dict[str, str]:
 
 def kafkad(directory: Path, stack: contextlib.ExitStack) -> Encrypted:
     plain, tls = oracle.free_port(), oracle.free_port()
-    options = settings(directory, plain, tls) | {"log.dirs": str(directory / "kafkad")}
+    options = settings(directory, plain, tls) | {
+        "log.dirs": str(directory / "kafkad"),
+        "kafkad.max.unauthenticated.connections.per.ip": str(CROWD),
+    }
     words = [word for name, value in options.items() for word in ("--set", f"{name}={value}")]
     server = oracle.Server([sys.executable, "-m", "kafkad", *words], plain)
     stack.callback(server.stop)
@@ -155,6 +171,108 @@ def show(table: dict[str, dict[str, Row]], work: Sequence[Work]) -> int:
     return missed
 
 
+# -- kafkad's alone ------------------------------------------------------------------------------------------------
+
+
+def idle_connections(broker: Encrypted) -> int:
+    """1 if each takes more memory than it may."""
+    context = _trusting_all()
+    before = memory_mb(broker.plain.pid)
+    with contextlib.ExitStack() as stack:
+        for _ in range(IDLE):
+            client = stack.enter_context(RawClient(broker.port))
+            stack.enter_context(context.wrap_socket(client.socket))
+        time.sleep(1)
+        each_kb = (memory_mb(broker.plain.pid) - before) * 1024 / IDLE
+    return _said("memory of an idle connection", each_kb, MOST_IDLE_KB, "KB")
+
+
+def crowds(broker: Encrypted) -> int:
+    """1 if others wait for longer than they may. Their p99 is that of what they ask while a crowd is let in."""
+    context = _trusting_all()
+    with ProcessPoolExecutor(1, get_context("spawn")) as process:
+        alone = [waited for _, waited in process.submit(others, broker.plain.port, 5.0).result()]
+        asked = process.submit(others, broker.plain.port, 30.0)
+        spans = []
+        for _ in range(ROUNDS):
+            time.sleep(1)
+            spans.append(crowd(broker.port, context))
+        beside = [waited for at, waited in asked.result() if any(begin <= at <= end for begin, end in spans)]
+    seconds = statistics.median(end - begin for begin, end in spans)
+    print(
+        f"a crowd is in after {seconds:.2f} s; p99 of others {share(alone, 0.99):.2f} ms, {share(beside, 0.99):.2f} ms"
+    )
+    raised = share(beside, 0.99) - share(alone, 0.99)
+    return _said(f"p99 of others raised by a crowd of {CROWD}", raised, MOST_RAISED_MS, "ms")
+
+
+def crowd(port: int, context: ssl.SSLContext) -> tuple[float, float]:
+    """The time from the first greeting, of which all are sent at once, to the end of the last handshake."""
+    with contextlib.ExitStack() as stack:
+        clients = [
+            _Client(stack.enter_context(socket.create_connection(("127.0.0.1", port))), context) for _ in range(CROWD)
+        ]
+        time.sleep(0.5)
+        begin = time.monotonic()
+        for client in clients:
+            client.send()
+        for client in clients:
+            client.receive()
+        end = time.monotonic()
+        for client in clients:
+            client.finish()
+    return begin, end
+
+
+class _Client:
+    """A handshake, one step after the other."""
+
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext) -> None:
+        self._socket = sock
+        self._received, self._sent = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._received, self._sent)
+        with contextlib.suppress(ssl.SSLWantReadError):
+            self._tls.do_handshake()
+
+    def send(self) -> None:
+        self._socket.sendall(self._sent.read())
+
+    def receive(self) -> None:
+        self._received.write(self._socket.recv(1 << 16))
+
+    def finish(self) -> None:
+        self._tls.do_handshake()
+        self.send()
+
+
+def others(port: int, seconds: float) -> list[tuple[float, float]]:
+    """When another client has asked, and for how many ms it has waited."""
+    frame = produce_frame("a", 1000, "other")
+    waits: list[tuple[float, float]] = []
+    end = time.monotonic() + seconds
+    with RawClient(port, timeout=60) as client:
+        while (begin := time.monotonic()) < end:
+            client.send(frame)
+            client.receive_frame()
+            waits.append((begin, (time.monotonic() - begin) * 1000))
+            time.sleep(EVERY_S)
+    return waits
+
+
+def _trusting_all() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def _said(name: str, value: float, limit: float, unit: str) -> int:
+    print(f"{name:44} {value:8.2f} {unit}, limit {limit:g}: {'ok' if value <= limit else 'MISSED'}", flush=True)
+    return value > limit
+
+
+ALONE: dict[str, Callable[[Encrypted], int]] = {"idle connections": idle_connections, "crowd": crowds}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--versions", default="3.9,4.3", help="real Kafkas beside it; empty: only kafkad")
@@ -172,9 +290,10 @@ def main() -> int:
         generator = LoadGenerator(directory, tls=True)
         warm_up(generator, brokers, work)
         table = measure(generator, brokers, work, options.reps)
+        missed = sum(figure(brokers[-1]) for name, figure in ALONE.items() if options.only in name)
     if options.json:
         options.json.write_text(json.dumps(table, indent=1))
-    return show(table, work)
+    return missed + show(table, work)
 
 
 if __name__ == "__main__":
