@@ -95,7 +95,9 @@ def registry(
         verifier.collect,
         transactions,
         quotas,
-        lambda: gauges("kafkad", {"exposed_listeners": len(exposed(config()))}, "Reached by others, without TLS"),
+        lambda: gauges(
+            "kafkad", {"exposed_listeners": len(exposed(config()))}, "Reached by others, without TLS or a token"
+        ),
         lambda: idle_families(idle()),
         build_families,
         process_families,

@@ -1,5 +1,5 @@
-"""Finds listeners without TLS that other machines can reach: fine for trying kafkad out, and warned of until
-`kafkad.insecure=true` says that they are meant to be so."""
+"""Finds listeners without TLS that other machines can reach, and metrics without a token: fine for trying kafkad out,
+and warned of until `kafkad.insecure=true` says that they are meant to be so."""
 
 from __future__ import annotations
 
@@ -16,9 +16,16 @@ def exposed(config: Config) -> list[str]:
     """A warning for each of them; none with `kafkad.insecure=true`."""
     if config.bool("kafkad.insecure"):
         return []
-    return [
+    found = [
         f"listener {endpoint.listener} is {endpoint.protocol} on {endpoint.host or 'every interface'}: "
         f"{_READABLE[endpoint.protocol]}; give it TLS (see docs/security.md), or say kafkad.insecure=true"
         for endpoint in config.listeners
         if endpoint.protocol in _READABLE and not endpoint.host.startswith(_THIS_MACHINE)
     ]
+    http = config.http_listener
+    if http is not None and not http[0].startswith(_THIS_MACHINE) and not config.value("kafkad.http.token"):
+        found.append(
+            f"http.listener is on {http[0] or 'every interface'}: anybody who reaches it may read the metrics; set "
+            "kafkad.http.token, or say kafkad.insecure=true"
+        )
+    return found

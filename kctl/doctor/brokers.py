@@ -81,7 +81,7 @@ def exposed_listeners(facts: Facts) -> Iterator[Finding]:
     for broker, report in facts.health.items():
         for listener in report.exposed:
             what, _, fix = listener.partition("; ")
-            yield Finding(Severity.WARN, what, (f"broker/{broker}",), fix, "listeners without TLS are open to others")
+            yield Finding(Severity.WARN, what, (f"broker/{broker}",), fix, "listeners are open to others")
 
 
 def filling(facts: Facts) -> Iterator[Finding]:
@@ -209,7 +209,7 @@ CHECKS = (
     Check("damage", "Damaged logs of kafkad brokers with an http.listener.", damaged_logs, (BROKER_SETTINGS, HEALTH)),
     Check(
         "exposed",
-        "Listeners without TLS that other machines reach, of kafkad brokers with an http.listener.",
+        "Listeners that other machines reach without TLS, or without a token, of kafkad brokers with an http.listener.",
         exposed_listeners,
         (BROKER_SETTINGS, HEALTH),
     ),

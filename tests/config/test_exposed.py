@@ -37,3 +37,21 @@ def test_each_of_several() -> None:
 
 def test_who_means_it_is_told_nothing() -> None:
     assert listening("IN://0.0.0.0:9092", "advertised.listeners=IN://kafka:9092", "kafkad.insecure=true") == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        (["http.listener=127.0.0.1:9404"], False),
+        (["http.listener=https://[::1]:9404"], False),
+        (["http.listener=:9404"], True),
+        (["http.listener=https://0.0.0.0:9404"], True),
+        (["http.listener=0.0.0.0:9404", "kafkad.http.token=t"], False),
+        (["http.listener=0.0.0.0:9404", "kafkad.insecure=true"], False),
+    ],
+)
+def test_metrics_that_anybody_may_read_are_named(settings: list[str], told: bool) -> None:
+    found = listening("IN://127.0.0.1:9092", "listener.name.http.ssl.keystore.location=/k", *settings)
+    assert bool(found) is told
+    if told:
+        assert found[0].endswith("may read the metrics; set kafkad.http.token, or say kafkad.insecure=true")
