@@ -164,7 +164,8 @@ def _trust(context: ssl.SSLContext, material: Material) -> None:
     try:
         context.load_verify_locations(cadata=b"".join(map(pem_of, material.trusted or ())).decode())
     except ssl.SSLError as error:
-        raise TlsError(f"{material.settings.trusted}: {_complaint(error)}") from error
+        reason = (error.reason or str(error)).lower().replace("_", " ")
+        raise TlsError(f"{material.settings.trusted}: a certificate in it is damaged: {reason}") from error
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
 
 
@@ -173,7 +174,7 @@ def _complaint(error: ssl.SSLError) -> str:
     if reason == "key values mismatch":
         return "the private key is not that of the certificate"
     if not reason or "decrypt" in reason or "password" in reason or "pem lib" in reason:
-        return "the private key cannot be opened; is its password right?"
+        return "its private key, or a certificate in it, cannot be read; is the password of the key right?"
     return reason
 
 

@@ -87,6 +87,13 @@ def test_certificates_of_clients_need_somebody_who_is_trusted(tmp_path: Path) ->
         server_context(Material.read(settings(tmp_path, "ssl.client.auth=requested", "ssl.truststore.location=")))
 
 
+def test_a_damaged_truststore_is_told_as_such(tmp_path: Path) -> None:
+    found = settings(tmp_path, "ssl.client.auth=required")
+    (tmp_path / "ca.pem").write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+    with pytest.raises(TlsError, match=r"ca\.pem: a certificate in it is damaged"):
+        server_context(Material.read(found))
+
+
 def test_settings_of_a_listener_go_before_those_of_all(tmp_path: Path) -> None:
     found = settings(
         tmp_path, "ssl.client.auth=required", "listener.name.outside.ssl.client.auth=none", listener="OUTSIDE"
