@@ -26,9 +26,9 @@ def batch(count: int, stamp: int = STAMP_MS) -> bytes:
 class Asker:
     """Asks one broker; fields that a version does not have are left out of what is asked."""
 
-    def __init__(self, port: int, *, host: str = "127.0.0.1", client_id: str = "probe") -> None:
+    def __init__(self, port: int, *, host: str = "127.0.0.1", client_id: str = "probe", timeout: float = 40) -> None:
         self.port = port
-        self.client = RawClient(port, host=host, timeout=40)
+        self.client = RawClient(port, host=host, timeout=timeout)
         self._client_id = client_id
         self._correlation = 0
         try:

@@ -1,29 +1,29 @@
-"""The broker is killed at chosen writes of its transactions, or finds its disk full there: each record of a
-transaction, of the partitions it writes to, of the offsets that it commits, and each marker.
+"""The broker is killed at each write of a transaction, or finds its disk full there: each record of its state, of the
+partitions that it writes to and of the offsets that it commits, and each marker; and again while it starts after that.
 
 A bank: number k of a source is processed by taking k from one account and giving it to another, with the offset of the
-source in the same transaction; every fourth is aborted first. In the end each is there once, and the sum is 0.
+source in the same transaction. In the end each is there once, and the sum is 0.
 """
 
 from __future__ import annotations
 
 import contextlib
-import random
 import time
 from collections.abc import Iterator
-from itertools import count
+from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import pytest
 
-from kafkad.errors import ErrorCode
 from kafkad.log.check import check
-from kafkad.wire.records import Record, build_batch, iter_batches, iter_records
-from tests.broker import KafkadProcess
+from kafkad.txn.records import decode
+from kafkad.txn.transaction import Transaction
+from kafkad.wire.records import BatchHeader, RecordsError, iter_batches, iter_records
+from tests.crash.deaths import DeadlyKafkad, Death, When
+from tests.txn.producer import RawProducer, Refused, expect_done
 from tests.txn.raw import Raw, Tp
 
-DEADLY = Path(__file__).with_name("deadly")
 SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
@@ -31,174 +31,130 @@ SETTINGS = {
 FROM, TO = ("account", 0), ("account", 1)
 GROUP, NAME = "movers", "bank"
 SOURCE = ("source", 0)
-LONGEST_S = 30
-MORE = 3
-
+LONGEST_S = 60
+TIMEOUT_MS, SHORT_MS = 60_000, 150
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
 
+Ending = Literal["commit", "abort", "time out", "fence"]
+ENDINGS: tuple[Ending, ...] = get_args(Ending)
 
-class Refused(Exception):
-    """The broker could not do it: to be begun again."""
+STATE, OFFSETS, TAKEN, GIVEN = "__transaction_state-0", "__consumer_offsets-0", "account-0", "account-1"
+WRITES = [
+    (STATE, 1, "Ongoing"),
+    (TAKEN, 1, ""),
+    (GIVEN, 1, ""),
+    (STATE, 2, "Ongoing"),
+    (OFFSETS, 1, ""),
+    (STATE, 3, "Prepare"),
+    (OFFSETS, 2, "marker"),
+    (TAKEN, 2, "marker"),
+    (GIVEN, 2, "marker"),
+    (STATE, 4, "Complete"),
+]
+"""All of a transaction, in their order: the log, the number of the write to it, and what it is."""
+DECISION = WRITES.index((STATE, 3, "Prepare"))
+AGAIN = [(OFFSETS, 1), (TAKEN, 1), (GIVEN, 1), (STATE, 1)]
+"""What a broker writes that starts behind a decision: all markers, though some may be there already, and the end."""
 
 
-class Death(NamedTuple):
-    """At a write to a log with this in its path: `before` it, when `half` of it is written, `after` it; or `full`."""
+class Case(NamedTuple):
+    new: bool
+    """The requests of a new client, or of an old one."""
+    ending: Ending
+    place: int
+    """Among WRITES."""
+    when: When
+    again: Death | None = None
+    """While the broker starts after that."""
 
-    part: str
-    number: int
-    when: str
+    @property
+    def death(self) -> Death:
+        log, number, _ = WRITES[self.place]
+        return Death(f"/{log}/", number, self.when)
 
-    def __str__(self) -> str:
-        return ":".join(map(str, self))
+    @property
+    def decided(self) -> bool:
+        """At the end of the broker's life."""
+        return self.place > DECISION or (self.place == DECISION and self.when in ("after", "full"))
 
 
-class DeadlyKafkad(KafkadProcess):
-    """Dies at a write, if one was chosen."""
-
-    death: Death | None = None
-
-    def command(self) -> list[str]:
-        if self.death is None:
-            return super().command()
-        return ["env", f"PYTHONPATH={DEADLY}", f"DIE_AT={self.death}", *super().command()]
+WAYS = list(product((False, True), ENDINGS))
+ONCE = [
+    Case(*way, place, when)
+    for way, place, when in product(WAYS, range(len(WRITES)), ("before", "half", "after"))
+]  # fmt: skip
+TWICE = [
+    Case(*way, DECISION, "after", Death(f"/{log}/", number, when))
+    for way, (log, number), when in product(WAYS, AGAIN, ("before", "half", "after"))
+]
+FULL = [Case(*way, place, "full") for way, place in product(WAYS, range(len(WRITES)))]
 
 
 class Bank:
     """A client that moves from one number of the source to the next, and goes on behind the committed offset."""
 
-    def __init__(self, port: int) -> None:
-        self._raw = Raw(port)
-        self._pid = self._epoch = -1
-        self._sequences: dict[Tp, int] = {}
+    def __init__(self, port: int, new: bool) -> None:
+        self.raw = Raw(port)
+        self._producer = RawProducer(self.raw, NAME, new=new)
 
-    def close(self) -> None:
-        self._raw.close()
-
-    def begin(self) -> int:
+    def begin(self, timeout_ms: int = TIMEOUT_MS) -> int:
         """Take over; the number that comes next. Nothing of the last transaction is left over."""
-        raw = self._raw
+        raw = self.raw
         raw.coordinator([NAME], 1)
         raw.coordinator([GROUP], 0)
-        answer = raw.init(NAME)
-        expect_done(answer.error_code)
-        self._pid, self._epoch = answer.producer_id, answer.producer_epoch
-        self._sequences.clear()
+        self._producer.begin(timeout_ms)
         found = raw.settled(NAME)
         assert found.transaction_state == "Empty", found
         for tp in (FROM, TO):
             assert raw.offsets(tp)[1] == raw.offsets(tp, isolation=0)[1], "something is open"
-        return self._committed()
+        return max(raw.committed_offset(GROUP, SOURCE), 0)
 
-    def _committed(self) -> int:
-        asked = {"group_id": GROUP, "topics": [{"name": SOURCE[0], "partition_indexes": [SOURCE[1]]}]}
-        end = time.monotonic() + LONGEST_S
-        while time.monotonic() < end:
-            found = self._raw.ask("OffsetFetch", 7, {**asked, "require_stable": True}).topics[0].partitions[0]
-            if not found.error_code:
-                return max(int(found.committed_offset), 0)
-            assert found.error_code in (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR), found
-            time.sleep(0.01)
-        raise AssertionError("no committed offset can be told")
-
-    def move(self, number: int, new: bool) -> None:
-        """With the requests of a new client, or of an old one."""
-        if number % 4 == 3:
-            self._write(number, new)
-            self._end(False, new)
-        self._write(number, new)
-        self._end(True, new)
-
-    def _write(self, number: int, new: bool) -> None:
-        raw, pid, epoch = self._raw, self._pid, self._epoch
-        if not new:
-            expect_done(*raw.add(NAME, pid, epoch, [FROM, TO]).values())
-        batches = {tp: self._batch(tp, b"%d %d" % (number, amount)) for tp, amount in ((FROM, -number), (TO, number))}
-        sent = raw.produce(NAME, batches, version=12 if new else 9)
-        expect_done(*(error for error, _ in sent.values()))
-        if not new:
-            expect_done(raw.add_offsets(NAME, pid, epoch, GROUP))
-        committed = raw.commit_offsets(NAME, pid, epoch, GROUP, {SOURCE: number + 1}, version=5 if new else 3)
-        expect_done(*committed.values())
-
-    def _batch(self, tp: Tp, value: bytes) -> bytes:
-        sequence = self._sequences.get(tp, 0)
-        self._sequences[tp] = sequence + 1
-        record = Record(0, int(time.time() * 1000), b"", value)
-        producer = {"producer_id": self._pid, "producer_epoch": self._epoch, "base_sequence": sequence}
-        return bytes(build_batch([record], **producer, transactional=True))
-
-    def _end(self, commit: bool, new: bool) -> None:
-        answer = self._raw.end(NAME, self._pid, self._epoch, commit, version=5 if new else 3)
-        expect_done(answer.error_code)
-        if new:
-            self._pid, self._epoch = answer.producer_id, answer.producer_epoch
-            self._sequences.clear()
+    def move(self, number: int, ending: Ending) -> None:
+        """All of a transaction."""
+        values = {FROM: b"%d %d" % (number, -number), TO: b"%d %d" % (number, number)}
+        self._producer.write(values, GROUP, {SOURCE: number + 1})
+        if ending == "fence":
+            expect_done(self.raw.init(NAME, TIMEOUT_MS).error_code)
+        elif ending == "time out":
+            end = time.monotonic() + LONGEST_S
+            while self.raw.describe(NAME).transaction_state != "CompleteAbort":
+                assert time.monotonic() < end
+                time.sleep(0.01)
+        else:
+            self._producer.end(commit=ending == "commit")
 
     def read(self, tp: Tp) -> list[tuple[int, int]]:
         """What a reader of committed records finds: number and amount of each."""
-        found: list[tuple[int, int]] = []
-        offset, end = 0, self._raw.offsets(tp)[1]
-        while offset < end:
-            answer = self._raw.fetch(tp, offset)
-            assert not answer.error_code
-            aborted = {(one.producer_id, one.first_offset) for one in answer.aborted_transactions}
-            dropped: set[int] = set()
-            data = memoryview(answer.records)
-            for at, header in iter_batches(data):
-                pid, base = header.producer_id, header.base_offset
-                dropped |= {one for one, first in aborted if one == pid and first <= base}
-                if header.is_control:
-                    dropped.discard(pid)
-                    aborted = {(one, first) for one, first in aborted if one != pid or first > base}
-                elif pid not in dropped and base >= offset:
-                    for record in iter_records(data, at, header):
-                        number, amount = (record.value or b"").split()
-                        found.append((int(number), int(amount)))
-                last = base + header.last_offset_delta + 1
-            offset = max(last, offset + 1)
-        return found
-
-
-def expect_done(*codes: int) -> None:
-    if any(codes):
-        raise Refused(*map(ErrorCode, codes))
+        return [(int(number), int(amount)) for number, amount in map(bytes.split, self.raw.committed(tp))]
 
 
 @contextlib.contextmanager
-def bank(port: int) -> Iterator[Bank]:
-    client = Bank(port)
-    with contextlib.closing(client):
+def bank(port: int, new: bool = False) -> Iterator[Bank]:
+    client = Bank(port, new)
+    with contextlib.closing(client.raw):
         yield client
 
 
-RECORDS, MONEY, OFFSETS = "__transaction_state-0", "account-", "__consumer_offsets-0"
-DEATHS = [Death(RECORDS, 4, "before"), Death(RECORDS, 5, "half"), Death(MONEY, 3, "before"), Death(OFFSETS, 2, "half")]
-FULL = [Death(RECORDS, number, "full") for number in (1, 3, 5)] + [Death(MONEY, 4, "full"), Death(OFFSETS, 2, "full")]
-
-
-def any_death(chance: random.Random) -> Death:
-    part, most = chance.choice([(RECORDS, 14), (MONEY, 12), (OFFSETS, 6)])
-    return Death(part, chance.randint(1, most), chance.choice(["before", "half", "after", "full"]))
-
-
 def test_each_is_moved_once(tmp_path: Path) -> None:
-    deaths(tmp_path, DEATHS)
+    go_through(tmp_path, [*ONCE[1::27], *TWICE[::33]])
 
 
 def test_each_is_moved_once_on_full_disks(tmp_path: Path) -> None:
-    deaths(tmp_path, FULL)
+    go_through(tmp_path, FULL[::7])
 
 
 @pytest.mark.long
-def test_two_hundred_deaths(tmp_path: Path) -> None:
-    seed = random.randrange(1 << 32)
-    print(f"seed {seed}")
-    chance = random.Random(seed)
-    deaths(tmp_path, [any_death(chance) for _ in range(200)])
+def test_a_death_at_each_write(tmp_path: Path) -> None:
+    go_through(tmp_path, [*ONCE, *TWICE])
 
 
-def deaths(directory: Path, chosen: list[Death]) -> None:
+@pytest.mark.long
+def test_a_full_disk_at_each_write(tmp_path: Path) -> None:
+    go_through(tmp_path, FULL)
+
+
+def go_through(directory: Path, cases: list[Case]) -> None:
     kafkad = DeadlyKafkad(directory, SETTINGS)
     with kafkad:
         raw = Raw(kafkad.port)
@@ -207,45 +163,87 @@ def deaths(directory: Path, chosen: list[Death]) -> None:
         raw.close()
         with bank(kafkad.port) as client:
             assert client.begin() == 0
-            client.move(0, False)
-        kafkad.stop()
+            client.move(0, "commit")
         done = 1
-        for life, kafkad.death in enumerate(chosen):
-            kafkad.start(wait=False)
-            done = live(kafkad, life % 2 == 1, done)
-        kafkad.death = None
-        kafkad.start()
+        for case in cases:
+            done = (live_on if case.when == "full" else die)(kafkad, case, done)
         with bank(kafkad.port) as client:
-            done = client.begin()
-            taken, given = client.read(FROM), client.read(TO)
-        assert done >= len(chosen) // 4
-        assert taken == [(number, -number) for number in range(done)]
-        assert given == [(number, number) for number in range(done)]
+            assert client.begin() == done
+            assert client.read(FROM) == [(number, -number) for number in range(done)]
+            assert client.read(TO) == [(number, number) for number in range(done)]
         assert "Traceback" not in kafkad.log
     for partition in sorted(kafkad.log_directory().iterdir()):
         if partition.is_dir():
             assert check(str(partition)) == [], partition
 
 
-def live(kafkad: DeadlyKafkad, new: bool, done: int) -> int:
-    """Move until the broker dies, which may be while it starts; or, where it finds its disk full, until it has taken
-    some more. How many are known to be done."""
-    assert kafkad.death is not None
-    dies, enough = kafkad.death.when != "full", done + kafkad.death.number + MORE
-    end = time.monotonic() + 4 * LONGEST_S
-    while kafkad.alive() and (dies or done < enough):
-        assert time.monotonic() < end, f"{kafkad.death}: it did not die, or did not go on"
-        with contextlib.suppress(OSError, Refused), bank(kafkad.port) as client:
-            begun = client.begin()
-            assert begun >= done, f"of {done} that are done only {begun} are left"
-            for number in count(begun):
-                client.move(number, new)
-                done = number + 1
-                if not dies and done >= enough:
-                    break
-        time.sleep(0.01)
-    if not dies:
-        kafkad.kill()
+def die(kafkad: DeadlyKafkad, case: Case, number: int) -> int:
+    """Number is moved by a broker that dies; how many have been moved when the next one has started."""
+    begin_to_move(kafkad, case, number)
     assert kafkad.process is not None
-    assert kafkad.process.wait() == -9
-    return done
+    assert kafkad.process.wait(LONGEST_S) == -9, case
+    check_left(kafkad, case)
+    kafkad.disarm()
+    if case.again is not None:
+        kafkad.arm(case.again)
+        kafkad.start(wait=False)
+        assert kafkad.process.wait(LONGEST_S) == -9, case
+        kafkad.disarm()
+    kafkad.start()
+    moved = case.decided and case.ending == "commit"
+    with bank(kafkad.port) as client:
+        assert client.begin() == number + moved, case
+    return number + moved
+
+
+def live_on(kafkad: DeadlyKafkad, case: Case, number: int) -> int:
+    """Number is moved by a broker that has no room for a while."""
+    begin_to_move(kafkad, case, number)
+    end = time.monotonic() + LONGEST_S
+    while True:
+        assert kafkad.alive()
+        with contextlib.suppress(Refused), bank(kafkad.port, case.new) as client:
+            begun = client.begin()
+            break
+        assert time.monotonic() < end, f"{case}: it does not go on"
+        time.sleep(0.01)
+    kafkad.disarm()
+    assert begun in ((number, number + 1) if case.ending == "commit" else (number,)), case
+    return begun
+
+
+def begin_to_move(kafkad: DeadlyKafkad, case: Case, number: int) -> None:
+    with contextlib.suppress(OSError, Refused), bank(kafkad.port, case.new) as client:
+        assert client.begin(SHORT_MS if case.ending == "time out" else TIMEOUT_MS) == number, case
+        kafkad.arm(case.death)
+        client.move(number, case.ending)
+        assert case.when == "full", f"{case}: it is still alive"
+
+
+def check_left(kafkad: DeadlyKafkad, case: Case) -> None:
+    """The broker died where it was to."""
+    whole = WRITES[: case.place + (case.when == "after")]
+    *_, state = states(kafkad.log_directory() / STATE)
+    assert state.startswith(next((what for log, _, what in reversed(whole) if log == STATE), "Empty")), (case, state)
+    for log in (OFFSETS, TAKEN, GIVEN):
+        *_, last = batches(kafkad.log_directory() / log)
+        number = sum(1 for one, _, _ in whole if one == log)
+        assert last.is_control == (number != 1), f"{case}: {last} is the last batch in {log}"
+
+
+def batches(partition: Path) -> Iterator[BatchHeader]:
+    [path] = partition.glob("*.log")
+    with contextlib.suppress(RecordsError):
+        for _, header in iter_batches(memoryview(path.read_bytes())):
+            yield header
+
+
+def states(partition: Path) -> Iterator[str]:
+    [path] = partition.glob("*.log")
+    data = memoryview(path.read_bytes())
+    with contextlib.suppress(RecordsError):
+        for at, header in iter_batches(data):
+            for record in iter_records(data, at, header):
+                found = decode(record.key or b"", record.value)
+                assert isinstance(found, Transaction)
+                yield found.state.label

@@ -7,12 +7,17 @@ from itertools import count
 from typing import Any
 
 from kafkad.errors import ErrorCode
-from kafkad.wire.records import Record, build_batch
-from tests.clients.asker import Asker
+from kafkad.wire.records import Record, build_batch, iter_batches, iter_records
+from tests.clients.asker import KEYS, Asker
 
 A, B, COMPACTED = "h-a", "h-b", "h-compact"
 Tp = tuple[str, int]
 _NOT_NOW = {ErrorCode.CONCURRENT_TRANSACTIONS, 14, 15, 16}
+_NO_OFFSETS_YET = {
+    ErrorCode.UNSTABLE_OFFSET_COMMIT,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.NOT_COORDINATOR,
+}
 _PATIENCE_S = 10
 _numbers = count(1)
 
@@ -31,13 +36,14 @@ def _by_topic(partitions: Any) -> dict[str, list[Any]]:
 class Raw:
     """One connection. Those with `wait` ask again while they are told to, as clients do."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, *, timeout: float = 40) -> None:
         self._port = port
+        self._timeout = timeout
         self.ids: dict[str, bytes] = {}
         self.connect()
 
     def connect(self) -> None:
-        self._asker = Asker(self._port)
+        self._asker = Asker(self._port, timeout=self._timeout)
         self.served = self._asker.served
 
     def close(self) -> None:
@@ -45,6 +51,10 @@ class Raw:
 
     def ask(self, api: str, version: int, fields: dict[str, Any]) -> Any:
         return self._asker.ask(api, version, fields)
+
+    def serves(self, api: str, version: int) -> bool:
+        first, last = self.served.get(KEYS[api], (0, -1))
+        return first <= version <= last
 
     # -- names of its own, for one question each
 
@@ -80,8 +90,14 @@ class Raw:
 
     def know(self, *topics: str) -> None:
         """Their ids."""
-        for found in self.ask("Metadata", 12, {"topics": [{"name": topic} for topic in topics]}).topics:
-            assert not found.error_code
+        end = time.monotonic() + _PATIENCE_S
+        while True:
+            answer = self.ask("Metadata", 12, {"topics": [{"name": topic} for topic in topics]})
+            if not any(found.error_code or not found.partitions for found in answer.topics):
+                break
+            assert time.monotonic() < end, answer
+            time.sleep(0.02)
+        for found in answer.topics:
             self.ids[found.name] = bytes(found.topic_id)
 
     def coordinator(self, keys: list[str], kind: int = 1, v: int = 4) -> Any:
@@ -91,6 +107,14 @@ class Raw:
             if not any(one.error_code for one in answer.coordinators) or time.monotonic() > end:
                 return answer
             time.sleep(0.02)
+
+    def until_loaded(self, tids: list[str]) -> None:
+        """Until this broker knows of each id what it is asked for."""
+        end = time.monotonic() + _PATIENCE_S
+        for tid in tids:
+            while self.describe(tid).error_code in _NOT_NOW:
+                assert time.monotonic() < end, f"{tid} is not loaded"
+                time.sleep(0.02)
 
     def init(
         self,
@@ -192,9 +216,14 @@ class Raw:
         [answer] = self.produce(tid, {tp: batch}, version).values()
         return answer
 
-    def end(self, tid: str, pid: int, epoch: int, commit: bool = True, version: int = 3) -> Any:
+    def end(self, tid: str, pid: int, epoch: int, commit: bool = True, version: int = 3, wait: bool = False) -> Any:
         asked = {"transactional_id": tid, "producer_id": pid, "producer_epoch": epoch, "committed": commit}
-        return self.ask("EndTxn", version, asked)
+        end = time.monotonic() + _PATIENCE_S
+        while True:
+            answer = self.ask("EndTxn", version, asked)
+            if not wait or answer.error_code not in _NOT_NOW or time.monotonic() > end:
+                return answer
+            time.sleep(0.02)
 
     def settled(self, tid: str) -> Any:
         end = time.monotonic() + _PATIENCE_S
@@ -285,6 +314,42 @@ class Raw:
         topics = [{"topic": tp[0], "partitions": [partition]}]
         asked = {**limits, "isolation_level": isolation, **session, "topics": topics}
         return self.ask("Fetch", version, asked).responses[0].partitions[0]
+
+    def committed(self, tp: Tp) -> list[bytes]:
+        """What a reader of committed records finds, up to the last stable offset."""
+        found: list[bytes] = []
+        offset, end = 0, self.offsets(tp)[1]
+        while offset < end:
+            answer = self.fetch(tp, offset)
+            assert not answer.error_code
+            aborted = {(one.producer_id, one.first_offset) for one in answer.aborted_transactions}
+            dropped: set[int] = set()
+            data = memoryview(answer.records)
+            next_offset = offset + 1
+            for at, header in iter_batches(data):
+                pid, base = header.producer_id, header.base_offset
+                dropped |= {one for one, first in aborted if one == pid and first <= base}
+                if header.is_control:
+                    dropped.discard(pid)
+                    aborted = {(one, first) for one, first in aborted if one != pid or first > base}
+                elif pid not in dropped and base >= offset:
+                    found += [record.value or b"" for record in iter_records(data, at, header)]
+                next_offset = max(base + header.last_offset_delta + 1, next_offset)
+            offset = next_offset
+        return found
+
+    def committed_offset(self, group: str, tp: Tp, *, stable: bool = True) -> int:
+        """That of the group, or -1; if it is to be `stable`, when no transaction is to change it any more."""
+        topics = [{"name": tp[0], "partition_indexes": [tp[1]]}]
+        asked = {"group_id": group, "topics": topics, "require_stable": stable}
+        end = time.monotonic() + _PATIENCE_S
+        while True:
+            found = self.ask("OffsetFetch", 7, asked).topics[0].partitions[0]
+            if not found.error_code:
+                return int(found.committed_offset)
+            assert found.error_code in _NO_OFFSETS_YET, found
+            assert time.monotonic() < end, f"the offsets are not known: {ErrorCode(found.error_code).name}"
+            time.sleep(0.01)
 
     def producers(self, tp: Tp) -> Any:
         topics = [{"name": tp[0], "partition_indexes": [tp[1]]}]
