@@ -135,8 +135,7 @@ def check_served(reader: str, scratch: Path, ids: dict[str, str]) -> None:
         for codec in CODECS:
             for partition in (0, 1):
                 assert read(second.bootstrap, codec, partition) == sample(), (codec, partition)
-        # The tree of the adopting Kafka is empty: it gives producer ids anew that the log knows. kafkad does not.
-        producer = Producer({"bootstrap.servers": second.bootstrap, "enable.idempotence": reader == "kafkad"})
+        producer = Producer({"bootstrap.servers": second.bootstrap, "enable.idempotence": True})
         producer.produce("none", b"more", partition=0)
         assert producer.flush(SECONDS) == 0
         assert [m.value for m in read(second.bootstrap, "none", 0)[len(sample()) :]] == [b"more"]

@@ -12,7 +12,10 @@ from tests.oracle.kafka import Kafka
 
 
 class AdoptingKafka(Kafka):
-    """Registers the directory's cluster id and its partitions in ZooKeeper before the broker starts on it."""
+    """Registers the directory's cluster id and its partitions in ZooKeeper before the broker starts on it.
+
+    It gives producer ids that the directory's logs do not know.
+    """
 
     def __init__(self, data: Path, settings: Mapping[str, str] | None = None) -> None:
         super().__init__("3.9", data=data, heap="512m", settings=settings)
@@ -24,6 +27,8 @@ class AdoptingKafka(Kafka):
         try:
             cluster = properties(self._directory / "meta.properties")["cluster.id"]
             client.create("/cluster/id", json.dumps({"version": "1", "id": cluster}).encode(), makepath=True)
+            given = {"version": 1, "broker": 1, "block_start": "1000000", "block_end": "1000999"}
+            client.create("/latest_producer_id_block", json.dumps(given).encode())
             for topic, (topic_id, partitions) in topics(self._directory).items():
                 replicas = {str(partition): [1] for partition in range(partitions)}
                 value = {"removing_replicas": {}, "partitions": replicas, "topic_id": topic_id, "adding_replicas": {}}

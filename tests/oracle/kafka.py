@@ -401,7 +401,8 @@ class Kafka:
         path = self.directory / f"server{i + 1}.properties"
         path.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
         if self.version != "3.9":
-            storage = tool(self.version, "storage", "format", "-t", "AAAAAAAAAAAAAAAAAAAAAQ", "-c", str(path))
+            words = ["format", "--ignore-formatted", "-t", "AAAAAAAAAAAAAAAAAAAAAQ", "-c", str(path)]
+            storage = tool(self.version, "storage", *words)
             subprocess.run(storage, check=True, stdout=subprocess.DEVNULL)
         return Server(java(self.version, "kafka.Kafka", str(path), options=self._options), self.ports[i])
 
