@@ -1,7 +1,7 @@
 """Fetches what this broker follows: for each leader `num.replica.fetchers` tasks, each with a connection of its own.
 
-A fetch may wait at the leader; a partition that comes meanwhile is not to wait with it, and is fetched over a second
-connection until the first fetch is answered.
+A fetch may wait at the leader; a partition that comes meanwhile, or has rested, is not to wait with it, and is fetched
+over a second connection until the first fetch is answered.
 
 What is asked and what an answer means is in `fetching`, what a follower does with it in `following`. A partition that
 fails rests, at last for `replica.fetch.backoff.ms`, or goes with its log directory; the others of its fetcher go on.
@@ -137,6 +137,14 @@ class Fetchers:
             self._fetched_by[followed.partition] = fetcher
         return taken
 
+    def resume(self, rested: Followed, at: Fetcher) -> None:
+        """Fetch it again; elsewhere, if a fetch waits where it has rested."""
+        fetcher = self._fetcher(rested.partition)
+        if fetcher is not at:
+            at.remove(rested.partition)
+            self._fetched_by[rested.partition] = fetcher
+        fetcher.take(rested)
+
     def _fetcher(self, partition: Partition) -> Fetcher:
         slot = slot_of(partition.tp.topic, partition.tp.partition, self.settings.per_leader)
         fetcher = self._at(partition.role.leader, slot)
@@ -188,6 +196,12 @@ class Fetcher:
         except KafkaError as error:
             self._failed(followed, error)
             return
+        self._session.want(followed.key, followed.place)
+        self._changed.set()
+
+    def take(self, followed: Followed) -> None:
+        """Of another fetcher, or after a rest."""
+        self._followed[followed.key] = followed
         self._session.want(followed.key, followed.place)
         self._changed.set()
 
@@ -256,8 +270,7 @@ class Fetcher:
         finally:
             self.is_waiting = False
         for followed in self._arrivals():
-            self._followed[followed.key] = followed
-            self._session.want(followed.key, followed.place)
+            self.take(followed)
         await self._take(link, response)
 
     def _connected(self) -> Link | None:
@@ -341,7 +354,7 @@ class Fetcher:
         wait_ms = quota.wait_ms(now_ms)
         if wait_ms and followed.place.offset < high_watermark:
             self._session.forget(followed.key)
-            self._all.timers.at(now_ms + wait_ms, partial(self._resume, [followed]))
+            self._all.timers.at(now_ms + wait_ms, partial(self._take_again, followed))
 
     def _truncate(self, followed: Followed, epoch: int, end_offset: int) -> None:
         before = followed.place.offset
@@ -442,9 +455,15 @@ class Fetcher:
 
     def _resume(self, partitions: list[Followed]) -> None:
         for followed in partitions:
-            if self._followed.get(followed.key) is followed and followed.is_current:
-                self._session.want(followed.key, followed.place)
-        self._changed.set()
+            if self._is_still_here(followed):
+                self._all.resume(followed, self)
+
+    def _take_again(self, followed: Followed) -> None:
+        if self._is_still_here(followed):
+            self.take(followed)
+
+    def _is_still_here(self, followed: Followed) -> bool:
+        return self._followed.get(followed.key) is followed and followed.is_current
 
     def _tell(self, followed: Followed, what: str) -> None:
         if what != followed.told:

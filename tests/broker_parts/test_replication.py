@@ -215,6 +215,34 @@ def test_a_partition_that_comes_while_a_fetch_waits_does_not_wait_with_it(in_mem
     assert brokers[2].parts.replicas.waits.fetches == 1, "all of them are fetched in one again"
 
 
+def test_a_partition_that_has_rested_does_not_wait_with_a_fetch_that_waits(in_memory: Brokers) -> None:
+    """Its leader heard of the epoch a moment later; that of another partition, whose fetch waits, it knew."""
+    brokers = in_memory
+    waits_ms = brokers[3].parts.settings.config.int("replica.fetch.wait.max.ms")
+    brokers.create("idle", (2, 3))
+    brokers.create("a", (2, 3))
+    brokers.create("other", (2, 3))
+    produced(brokers, 2, b"one")
+    follower, other = (brokers[3].partition(TopicPartition(topic, 0)) for topic in ("a", "other"))
+    replication = brokers[3].parts.replication
+    assert replication is not None
+    brokers.until(lambda: brokers[2].parts.replicas.waits.fetches > 0, advance_ms=10)
+
+    def refused(ends: tuple[int, int], answer: Any) -> None:
+        partition = PartitionData(partition_index=0, error_code=ErrorCode.UNKNOWN_LEADER_EPOCH, records=b"")
+        answer.responses = [FetchableTopicResponse(topic_id=follower.log.topic_id, partitions=[partition])]
+        brokers.tamper = lambda ends, answer: None
+
+    brokers.tamper = refused
+    for partition in (follower, other):
+        partition.become(partition.role)
+    replication.fetchers.follow([follower, other])
+    began_ms = brokers.clock.monotonic_ms()
+    for _ in range(3):
+        assert produced(brokers, 2, b"value").error_code == 0
+    assert brokers.clock.monotonic_ms() - began_ms < waits_ms / 2
+
+
 def test_a_partition_that_begins_anew_while_an_answer_is_worked_on_is_fetched_again(
     in_memory: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
