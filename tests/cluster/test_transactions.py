@@ -1,20 +1,26 @@
-"""Transactions of a real client while brokers die: how long none is committed, and that each is there whole or not at
-all."""
+"""Transactions while brokers die: how long none is committed, and that each is there whole or not at all.
+
+Of a real client, which waits now and then before it asks again; and of one that does not, which shows what the brokers
+take.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count, pairwise
+from typing import Protocol
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from kafkad.names import TRANSACTIONS_TOPIC, home_partition
-from tests.cluster.gaps import CLIENT_S, JAVA_S, SESSION_S
+from tests.cluster.gaps import JAVA_S, SESSION_S
 from tests.cluster.history import EACH_LEADS_ONE, create
 from tests.cluster.processes import Cluster
+from tests.cluster.raw_transactions import Aborted, RawTransactions
 from tests.oracle.zookeeper import missing
 
 pytestmark = [
@@ -28,14 +34,73 @@ SECONDS = 60
 PARTITIONS = range(len(EACH_LEADS_ONE))
 STATES = 50
 """`transaction.state.log.num.partitions`"""
+OURS_S = 1.0
+"""What brokers may take beside the session of the one that died."""
+LIBRDKAFKA_S = 3.0
+"""The same, and what librdkafka waits before it asks again: 0.6 to 1.9 s where the brokers took 0.2 to 0.7."""
 _numbers = count(1)
 
 
-class Transactions(threading.Thread):
-    """A context manager: one transaction after the other while the block runs, each with a record in every partition;
-    every fourth is aborted."""
+class Client(Protocol):
+    def transact(self, value: str, commit: bool) -> None:
+        """One transaction with a record in every partition; Aborted where it was to be committed and is not."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def close(self) -> None: ...
+
+
+class Confluent:
+    """librdkafka, as quick as it can be set."""
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        self._topic = name
+        self._producer = Producer(
+            {
+                "bootstrap.servers": cluster.bootstrap,
+                "transactional.id": name,
+                "transaction.timeout.ms": SECONDS * 1000,
+                "linger.ms": 0,
+                "retry.backoff.ms": 50,
+                "retry.backoff.max.ms": 100,
+                "reconnect.backoff.max.ms": 200,
+                "socket.connection.setup.timeout.ms": 2000,
+                "metadata.recovery.strategy": "none",
+                "log_level": 0,
+            }
+        )
+        self._producer.init_transactions(SECONDS)
+
+    def close(self) -> None:
+        pass
+
+    def transact(self, value: str, commit: bool) -> None:
+        producer = self._producer
+        producer.begin_transaction()
+        try:
+            for partition in PARTITIONS:
+                producer.produce(self._topic, value, partition=partition)
+            if commit:
+                _commit(producer)
+            else:
+                producer.flush(SECONDS)
+                producer.abort_transaction(SECONDS)
+        except KafkaException as error:
+            if not error.args[0].txn_requires_abort():
+                raise
+            producer.abort_transaction(SECONDS)
+            raise Aborted from None
+
+
+def raw(cluster: Cluster, name: str) -> RawTransactions:
+    return RawTransactions({id_: broker.port for id_, broker in cluster.brokers.items()}, name, name, PARTITIONS)
+
+
+NewClient = Callable[[Cluster, str], Client]
+
+
+class Transactions(threading.Thread):
+    """A context manager: one transaction after the other while the block runs; every fourth is aborted."""
+
+    def __init__(self, cluster: Cluster, new_client: NewClient) -> None:
         super().__init__(name="transactions")
         self.name_of_topic = f"in-transactions-{next(_numbers)}"
         self.committed: dict[str, float] = {}
@@ -43,6 +108,10 @@ class Transactions(threading.Thread):
         self.aborted: set[str] = set()
         self.failures: list[str] = []
         self._cluster = cluster
+        self.client = new_client.__name__
+        self.allowed_s = JAVA_S if cluster.kind == "kafka" else LIBRDKAFKA_S if new_client is Confluent else OURS_S
+        """What may come to the session of a broker that died."""
+        self._new_client = new_client
         self._stopping = threading.Event()
         self._begun = count()
 
@@ -73,46 +142,26 @@ class Transactions(threading.Thread):
 
     def run(self) -> None:
         while not self._stopping.is_set():
-            producer = Producer(
-                {
-                    "bootstrap.servers": self._cluster.bootstrap,
-                    "transactional.id": self.name_of_topic,
-                    "transaction.timeout.ms": SECONDS * 1000,
-                    "linger.ms": 0,
-                    "retry.backoff.ms": 50,
-                    "retry.backoff.max.ms": 100,
-                    "reconnect.backoff.max.ms": 200,
-                    "socket.connection.setup.timeout.ms": 2000,
-                    "metadata.recovery.strategy": "none",
-                    "log_level": 0,
-                }
-            )
             try:
-                producer.init_transactions(SECONDS)
-                while not self._stopping.is_set():
-                    self._one(producer)
-            except KafkaException as error:
-                self.failures.append(str(error))
+                client = self._new_client(self._cluster, self.name_of_topic)
+                with contextlib.closing(client):
+                    while not self._stopping.is_set():
+                        self._one(client)
+            except (KafkaException, Aborted) as error:
+                self.failures.append(repr(error))
 
-    def _one(self, producer: Producer) -> None:
-        value = str(next(self._begun))
-        producer.begin_transaction()
-        try:
-            for partition in PARTITIONS:
-                producer.produce(self.name_of_topic, value, partition=partition)
-            if int(value) % 4 == 3:
-                producer.flush(SECONDS)
-                self.aborted.add(value)
-                producer.abort_transaction(SECONDS)
-                return
-            _commit(producer)
-        except KafkaException as error:
-            if not error.args[0].txn_requires_abort():
-                raise
+    def _one(self, client: Client) -> None:
+        number = next(self._begun)
+        value, commit = str(number), number % 4 != 3
+        if not commit:
             self.aborted.add(value)
-            producer.abort_transaction(SECONDS)
-            return
-        self.committed[value] = time.monotonic()
+        try:
+            client.transact(value, commit)
+        except Aborted:
+            self.aborted.add(value)
+            raise
+        if commit:
+            self.committed[value] = time.monotonic()
 
     def check(self) -> None:
         there = self._read()
@@ -165,9 +214,11 @@ def _commit(producer: Producer) -> None:
             return
 
 
-@pytest.fixture
-def transactions(cluster: Cluster) -> Iterator[Transactions]:
-    made = Transactions(cluster)
+@pytest.fixture(params=["confluent", "raw"])
+def transactions(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Transactions]:
+    if request.param == "raw" and cluster.kind == "kafka":
+        pytest.skip("Kafka 3.9 has no transactions of version 2")
+    made = Transactions(cluster, Confluent if request.param == "confluent" else raw)
     with made:
         yield made
     made.check()
@@ -187,10 +238,11 @@ def test_killed_and_started_again(cluster: Cluster, transactions: Transactions, 
     transactions.until_they_go_on()
     gap = transactions.gap(begun)
     print(
-        f"{cluster.kind}: {victim} killed ({broker}; controller {controller}, coordinator {coordinator}), its session "
-        f"over after {ended:.2f} s: {gap:.2f} s without a commit; {transactions.failures or 'no failures'}"
+        f"{cluster.kind}, {transactions.client}: {victim} killed ({broker}; controller {controller}, coordinator "
+        f"{coordinator}), its session over after {ended:.2f} s: {gap:.2f} s without a commit; "
+        f"{transactions.failures or 'no failures'}"
     )
     cluster.start(broker)
     cluster.until(lambda: cluster.is_whole(transactions.name_of_topic, len(PARTITIONS)), "all replicas are in sync")
     transactions.until_they_go_on()
-    assert gap <= SESSION_S + (CLIENT_S if cluster.kind == "kafkad" else JAVA_S)
+    assert gap <= SESSION_S + transactions.allowed_s
