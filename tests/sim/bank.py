@@ -187,6 +187,7 @@ class CommittedReader(_InBank):
         super().__init__(*who)
         self._accounts = accounts
         self._next: dict[Place, int] = {}
+        self._epochs: dict[Place, int] = {}
 
     async def run(self) -> None:
         while True:
@@ -196,8 +197,9 @@ class CommittedReader(_InBank):
                 await self.refresh()
 
     async def _fetch(self, place: Place) -> bool:
+        """Metadata older than what was read from are not followed (KIP-320): that leader may not have it."""
         led = self.partitions.get(place)
-        if led is None or led.leader < 0:
+        if led is None or led.leader < 0 or led.epoch < self._epochs.get(place, -1):
             return False
         at = self._next.get(place, 0)
         wanted = FetchPartition(
@@ -213,6 +215,7 @@ class CommittedReader(_InBank):
             raise Violation(f"{place}: {self.name} read up to {at}, which broker {led.leader} says is out of range")
         if found.error_code:
             return False
+        self._epochs[place] = led.epoch
         self._take(place, at, memoryview(found.records or b""), found.aborted_transactions or ())
         return True
 
