@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _THREADS = 4
+_ASKING_THREADS = 4
+"""Each asks an issuer of tokens or a KDC, for which the disks do not wait."""
 _IDLE_CHECK_S = 10
 _FAILED = 1
 
@@ -109,6 +111,7 @@ class Daemon:
         self._settings = Settings(config)
         self._notifier = Notifier.from_environment(os.environ)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="disk")
+        self._asking = ThreadPoolExecutor(_ASKING_THREADS, thread_name_prefix="asking")
         self._timers = LoopTimers(self._loop, self._clock).timers
         self._server = Server(self._loop, self._settings.limits(), self._clock, self._timers)
         self._logs = LogManager(
@@ -291,6 +294,7 @@ class Daemon:
             clock=self._clock,
             timers=self._timers,
             threads=self._threads,
+            asking=self._asking,
             random=Random(),
             store=store.session,
             logs=self._logs,
@@ -340,7 +344,7 @@ class Daemon:
             control_plane=control_plane,
             tls=self._tls,
             config_now=lambda: self._settings.config,
-            threads=self._threads,
+            threads=self._asking,
         )
 
     async def _unless_stopped(self, waiting: Coroutine[Any, Any, T]) -> T:
@@ -474,6 +478,7 @@ class Daemon:
         await parts.stop()
         await store.close()
         self._threads.shutdown()
+        self._asking.shutdown(wait=False, cancel_futures=True)
         log.info("stopped cleanly in %.2f s", monotonic() - begun)
 
     async def _stop_loading(self, store: MetadataStore | None, health: HttpServer | None) -> None:
@@ -488,3 +493,4 @@ class Daemon:
             await store.close()
         self._server.close()
         self._threads.shutdown()
+        self._asking.shutdown(wait=False, cancel_futures=True)

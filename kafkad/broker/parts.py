@@ -91,12 +91,13 @@ class Platform:
     `store` is this broker's session with the metadata store; `logs` are locked and not loaded yet; `server` has its
     listeners bound; `links` reach other brokers, and are None where there can be none; `control_links` are those
     between the controller and brokers, where these have a listener of their own; `halt` ends the broker when nothing is
-    left to serve from.
+    left to serve from. `threads` are for the disks; those of `asking` wait for others, such as an issuer of tokens.
     """
 
     clock: Clock
     timers: Timers
     threads: Executor
+    asking: Executor
     random: Random
     store: MetaStore
     logs: LogManager
@@ -467,7 +468,7 @@ def _issuers(platform: Platform, config: Config) -> Issuers | None:
         return None
     from kafkad.broker.issuers import Issuers
 
-    return Issuers(platform.threads, platform.clock, platform.timers)
+    return Issuers(platform.asking, platform.clock, platform.timers)
 
 
 def _logins(

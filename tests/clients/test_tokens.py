@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from kafkad.wire.frames import RequestHeader, encode_request
 from kafkad.wire.messages.sasl_authenticate import SaslAuthenticateRequest
 from kafkad.wire.messages.sasl_handshake import SaslHandshakeRequest
 from tests.broker import API_VERSIONS_V0, KafkadProcess, RawClient
+from tests.clients.asker import Asker, batch, produce
 from tests.oracle.kafka import free_port
 from tests.security.issuers import Issuer
 from tests.security.tokens import jwk, rsa_key, signed
@@ -109,6 +111,33 @@ def test_who_comes_before_the_keys_of_the_issuer_are_known_waits_for_them(issuer
             assert client.receive_frame()[4:] == bytes(8), broker.log  # no error, nor status
     finally:
         issuer.answers.set()
+
+
+def test_the_disks_do_not_wait_for_issuers_that_do_not_answer(tmp_path: Path) -> None:
+    """There are more of them than threads of either kind."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        broker = KafkadProcess(tmp_path, {"kafkad.acks.fsync": "true"})
+        protocols = ["PLAINTEXT:PLAINTEXT"]
+        for number in range(6):
+            own = f"listener.name.sasl{number}"
+            protocols.append(f"SASL{number}:SASL_PLAINTEXT")
+            broker.settings["listeners"] += f",SASL{number}://127.0.0.1:{free_port()}"
+            broker.settings |= {
+                f"{own}.sasl.enabled.mechanisms": "OAUTHBEARER",
+                f"{own}.oauthbearer.sasl.jaas.config": f"{OAUTH} required;",
+                f"{own}.oauthbearer.sasl.server.callback.handler.class": HANDLER,
+                f"{own}.sasl.oauthbearer.jwks.endpoint.url": f"https://127.0.0.1:{silent.getsockname()[1]}/{number}",
+            }
+        broker.settings["listener.security.protocol.map"] = ",".join(protocols)
+        with broker:
+            asker = Asker(broker.port)
+            begin = time.monotonic()
+            asker.create("t")
+            answer = asker.ask("Produce", 7, produce("t", batch(1)))
+            assert not answer.responses[0].partition_responses[0].error_code
+            assert time.monotonic() - begin < 8, "an issuer has 10 s to answer"
+            asker.client.close()
+            broker.kill()  # its stop would wait for the issuers
 
 
 def kctl(port: int, *words: str, bearer: str = "", **settings: str) -> subprocess.CompletedProcess[str]:

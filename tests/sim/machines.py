@@ -191,6 +191,7 @@ class Machine:
             clock=self.clock,
             timers=timers,
             threads=NoThreads(),
+            asking=NoThreads(),
             random=Random(self.world.random.getrandbits(32)),
             store=self.session,
             logs=logs,
