@@ -89,6 +89,14 @@ def test_a_token_is_refused_since_sparks_client_cannot_have_it(kctl: Kctl, monke
     assert "very-secret" not in ran.err
 
 
+def test_a_login_by_kerberos_is_refused(kctl: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KCTL_SECURITY_PROTOCOL", "SASL_SSL")
+    monkeypatch.setenv("KCTL_MECHANISM", "GSSAPI")
+    ran = kctl("etl", "submit", "good.py", "-b", "localhost:1")
+    assert ran.code == 2
+    assert "a login with GSSAPI cannot be passed to Spark's Kafka client" in ran.err
+
+
 def test_dry_run(kctl: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {"SECURITY_PROTOCOL": "SASL_PLAINTEXT", "MECHANISM": "PLAIN", "USERNAME": "u", "PASSWORD": "very-secret"}
     for name, value in settings.items():
