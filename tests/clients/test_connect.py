@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tests.broker import KafkadProcess
 from tests.clients.conftest import SETTINGS, TARGETS
 from tests.clients.connecting import STORES, Worker, wait
 from tests.oracle.kafka import Kafka, fetch, missing
+from tests.txn.raw import Raw
 
 CONNECTORS_JAR = "connect-file"
 SOURCE, SINK = "source", "sink"
@@ -95,11 +97,24 @@ def committed(bootstrap: str, count: int) -> list[str]:
     consumer.assign(places)
     ends = {place.partition: consumer.get_watermark_offsets(place, 30)[1] for place in places}
     found: list[str] = []
-    wait(lambda: bool(found.extend(lines(consumer))) or len(found) >= count, f"{count} lines in the topic")
+    try:
+        wait(lambda: bool(found.extend(lines(consumer))) or len(found) >= count, f"{count} lines in the topic")
+    except AssertionError as late:
+        at = consumer.position(places)
+        raise AssertionError(f"{late}; found {len(found)}, up to {at} of {ends}; {left_open(bootstrap)}") from late
     while any(at.offset < ends[at.partition] for at in consumer.position(places)):
         found.extend(lines(consumer))
     consumer.close()
     return found
+
+
+def left_open(bootstrap: str) -> str:
+    """The transactions that readers wait for."""
+    raw = Raw(int(bootstrap.rpartition(":")[2]))
+    with contextlib.closing(raw):
+        states = raw.ask("ListTransactions", 0, {"state_filters": ["Ongoing", "PrepareCommit", "PrepareAbort"]})
+        names = [one.transactional_id for one in states.transaction_states]
+        return f"open transactions: {[raw.describe(name) for name in names]}"
 
 
 def lines(consumer: Consumer) -> list[str]:
@@ -108,8 +123,12 @@ def lines(consumer: Consumer) -> list[str]:
 
 @pytest.mark.long
 def test_an_exactly_once_source(broker: KafkadProcess | Kafka, tmp_path: Path) -> None:
-    """What it reads and how far it has read are written in one transaction; workers fence each other."""
-    once = {"exactly.once.source.support": "enabled"}
+    """What it reads and how far it has read are written in one transaction; workers fence each other.
+
+    The sink waits for what is committed: a worker that is killed before leaves that open until its time-out, and then
+    it is aborted.
+    """
+    once = {"exactly.once.source.support": "enabled", "consumer.isolation.level": "read_committed"}
     passing = Lines(tmp_path)
     with Worker(broker.bootstrap, tmp_path, "first", once) as first:
         wait(lambda: first.ask("/connectors") == [], "first worker")

@@ -145,13 +145,15 @@ def test_each_is_moved_once_on_full_disks(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_a_death_at_each_write(tmp_path: Path) -> None:
-    go_through(tmp_path, [*ONCE, *TWICE])
+@pytest.mark.parametrize(("new", "ending"), WAYS)
+def test_a_death_at_each_write(new: bool, ending: Ending, tmp_path: Path) -> None:
+    go_through(tmp_path, [case for case in (*ONCE, *TWICE) if case[:2] == (new, ending)])
 
 
 @pytest.mark.long
-def test_a_full_disk_at_each_write(tmp_path: Path) -> None:
-    go_through(tmp_path, FULL)
+@pytest.mark.parametrize(("new", "ending"), WAYS)
+def test_a_full_disk_at_each_write(new: bool, ending: Ending, tmp_path: Path) -> None:
+    go_through(tmp_path, [case for case in FULL if case[:2] == (new, ending)])
 
 
 def go_through(directory: Path, cases: list[Case]) -> None:
