@@ -157,7 +157,7 @@ class InitProducer(NamedTuple):
 
     def decide(self, known: Transaction | None, moment: Moment) -> Decision:
         if known is None:
-            return self._with_new_id(NONE, NONE, moment)
+            return self._with_new_id(None, moment)
         if self.producer_id not in (NONE, known.producer_id) and not self._had_all_epochs_before(known):
             return _FENCED
         if known.state in PREPARED:
@@ -166,25 +166,22 @@ class InitProducer(NamedTuple):
             # An epoch behind is a zombie's or comes late: it must not end what the living one does.
             return _fence(known, moment, NOT_NOW, Cause.FENCED) if self.epoch in (NONE, known.epoch) else _FENCED
         if known.epoch >= LAST_CLIENT_EPOCH and self.epoch in (NONE, known.epoch):
-            return self._with_new_id(known.producer_id, self.epoch, moment)
+            return self._with_new_id(known, moment)
         if self.epoch in (NONE, known.epoch):
-            return self._write(known.producer_id, known.epoch + 1, known.producer_id, self.epoch, moment)
+            return self._write(known.producer_id, known.epoch + 1, known, moment)
         if self.epoch == known.last_epoch:
             if known.epoch == LAST_EPOCH:
-                return self._with_new_id(known.producer_id, self.epoch, moment)
-            return self._write(known.producer_id, known.epoch, known.producer_id, self.epoch, moment)
+                return self._with_new_id(known, moment)
+            return self._write(known.producer_id, known.epoch, known, moment)
         return _FENCED
 
     def _had_all_epochs_before(self, known: Transaction) -> bool:
         return self.producer_id == known.previous_producer_id and self.epoch >= LAST_CLIENT_EPOCH
 
-    def _with_new_id(self, previous_id: int, last_epoch: int, moment: Moment) -> Decision:
-        new_id = moment.new_id
-        if new_id is None:
-            return NEEDS_ID
-        return self._write(new_id, 0, new_id if previous_id == NONE else previous_id, last_epoch, moment)
+    def _with_new_id(self, known: Transaction | None, moment: Moment) -> Decision:
+        return NEEDS_ID if moment.new_id is None else self._write(moment.new_id, 0, known, moment)
 
-    def _write(self, producer_id: int, epoch: int, previous_id: int, last_epoch: int, moment: Moment) -> Write:
+    def _write(self, producer_id: int, epoch: int, known: Transaction | None, moment: Moment) -> Write:
         record = Transaction(
             self.id,
             producer_id,
@@ -193,8 +190,9 @@ class InitProducer(NamedTuple):
             EMPTY,
             NO_PARTITIONS,
             moment.now_ms,
-            previous_producer_id=previous_id,
-            last_epoch=last_epoch,
+            previous_producer_id=producer_id if known is None else known.producer_id,
+            version=0 if known is None else known.version,
+            last_epoch=NONE if known is None else self.epoch,
         )
         return Write(record, Answer(_NO_ERROR, producer_id, epoch))
 

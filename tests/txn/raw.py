@@ -344,7 +344,8 @@ class Raw:
         asked = {"group_id": group, "topics": topics, "require_stable": stable}
         end = time.monotonic() + _PATIENCE_S
         while True:
-            found = self.ask("OffsetFetch", 7, asked).topics[0].partitions[0]
+            answer = self.ask("OffsetFetch", 7, asked)
+            found = answer if answer.error_code else answer.topics[0].partitions[0]
             if not found.error_code:
                 return int(found.committed_offset)
             assert found.error_code in _NO_OFFSETS_YET, found

@@ -36,7 +36,7 @@ def mutation(make: Mutation) -> Mutation:
 def a_new_producer_leaves_open_what_is_open() -> Any:
     def decide(self: InitProducer, known: Transaction | None, moment: Any) -> Any:
         if known is not None and known.state is State.ONGOING:
-            return self._write(known.producer_id, known.epoch + 1, known.producer_id, self.epoch, moment)
+            return self._write(known.producer_id, known.epoch + 1, known, moment)
         return true_decide(self, known, moment)
 
     true_decide = InitProducer.decide
