@@ -28,10 +28,9 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from tests.bench.measured import LoadGenerator, cpu_seconds, memory_mb, prepare
-from tests.bench.quotas import produce_frame
 from tests.bench.sidebyside import Broker, create_topics
 from tests.bench.txn_load import share
-from tests.broker import RawClient
+from tests.broker import API_VERSIONS_V0, RawClient
 from tests.certificates import Authority
 from tests.oracle import kafka as oracle
 
@@ -246,15 +245,13 @@ class _Client:
 
 
 def others(port: int, seconds: float) -> list[tuple[float, float]]:
-    """When another client has asked, and for how many ms it has waited."""
-    frame = produce_frame("a", 1000, "other")
+    """When another client has asked, and for how many seconds it has waited: for the broker, and for no disk."""
     waits: list[tuple[float, float]] = []
     end = time.monotonic() + seconds
     with RawClient(port, timeout=60) as client:
         while (begin := time.monotonic()) < end:
-            client.send(frame)
-            client.receive_frame()
-            waits.append((begin, (time.monotonic() - begin) * 1000))
+            client.exchange(API_VERSIONS_V0)
+            waits.append((begin, time.monotonic() - begin))
             time.sleep(EVERY_S)
     return waits
 
