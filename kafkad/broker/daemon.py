@@ -10,7 +10,6 @@ import os
 import signal
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from errno import EADDRINUSE
 from random import Random
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -217,8 +216,8 @@ class Daemon:
             return await http.serve(address, endpoints, tls=tls, token=token)
         except OSError as error:
             where = config.value("http.listener")
-            # of an address that is taken asyncio says a whole sentence
-            why = os.strerror(EADDRINUSE) if error.errno == EADDRINUSE else error.strerror or error
+            # of an address Python says a whole sentence
+            why = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or error
             raise StartError(f"cannot serve HTTP on {where}: {why}; see the setting http.listener") from error
 
     async def _open_store(self, config: Config) -> MetadataStore:

@@ -24,6 +24,8 @@ MAX_CONNECTIONS = 64
 REQUEST_TIMEOUT_S = 10.0
 IDLE_TIMEOUT_S = 75.0
 """Longer than the minute between two scrapes."""
+_BACKLOG = 100
+_REST_S = 0.5
 
 TEXT = "text/plain; charset=utf-8"
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
@@ -68,7 +70,10 @@ class _Request(NamedTuple):
 
 
 class HttpServer:
-    """Made by `serve`; `close` ends open connections too. With a `token` metrics are for those who show it."""
+    """Made by `serve`; `close` ends open connections too. With a `token` metrics are for those who show it.
+
+    Connections are accepted here, and not by a server of asyncio, which would tell of one only after its handshake.
+    """
 
     def __init__(
         self,
@@ -82,44 +87,77 @@ class HttpServer:
         self._tls = tls
         self._token = token
         self._request_timeout_s = request_timeout_s
-        self._server: asyncio.Server | None = None
+        self._sockets: list[socket.socket] = []
+        self._accepting: list[asyncio.Task[None]] = []
         self._connections: set[asyncio.Task[None]] = set()
 
     async def listen(self, host: str, port: int) -> None:
         """Raises OSError when the address cannot be had."""
-        self._server = await asyncio.start_server(
-            self._connected, host or None, port, limit=MAX_REQUEST_BYTES, reuse_address=True, ssl=self._tls
-        )
+        loop = asyncio.get_running_loop()
+        places = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        try:
+            for family, address in dict.fromkeys((place[0], place[4]) for place in places):
+                if family == socket.AF_INET or socket.has_ipv6:
+                    self._sockets.append(socket.create_server(address, family=family, backlog=_BACKLOG))
+        except OSError:
+            await self.close()
+            raise
+        self._accept_all()
 
     async def listen_on(self, bound: socket.socket) -> None:
         """On a socket that is bound already."""
-        self._server = await asyncio.start_server(self._connected, sock=bound, limit=MAX_REQUEST_BYTES, ssl=self._tls)
+        bound.listen(_BACKLOG)
+        self._sockets.append(bound)
+        self._accept_all()
 
     @property
     def port(self) -> int:
-        assert self._server is not None
-        return int(self._server.sockets[0].getsockname()[1])
+        return int(self._sockets[0].getsockname()[1])
 
     async def close(self) -> None:
-        if self._server is not None:
-            self._server.close()
-        for task in self._connections:
+        tasks = [*self._accepting, *self._connections]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for listening in self._sockets:
+            listening.close()
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        if len(self._connections) < MAX_CONNECTIONS:
+    def _accept_all(self) -> None:
+        for listening in self._sockets:
+            listening.setblocking(False)
+            self._accepting.append(asyncio.create_task(self._accept(listening)))
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                accepted, _ = await loop.sock_accept(listening)
+            except OSError as error:  # it has gone again, or there are no descriptors left
+                log.warning("cannot accept a connection for HTTP: %s", error)
+                await asyncio.sleep(_REST_S)
+                continue
+            if len(self._connections) >= MAX_CONNECTIONS:
+                accepted.close()
+                continue
+            task = asyncio.create_task(self._welcome(accepted))
             self._connections.add(task)
+            task.add_done_callback(self._connections.discard)
+
+    async def _welcome(self, accepted: socket.socket) -> None:
+        """Until the peer leaves, is too slow, or the broker stops."""
+        loop = asyncio.get_running_loop()
+        reader = asyncio.StreamReader(limit=MAX_REQUEST_BYTES)
+        protocol = asyncio.StreamReaderProtocol(reader)
+        handshake_s = None if self._tls is None else self._request_timeout_s
+        with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
+            transport, _ = await loop.connect_accepted_socket(
+                lambda: protocol, accepted, ssl=self._tls, ssl_handshake_timeout=handshake_s
+            )
+            writer = asyncio.StreamWriter(transport, protocol, reader, loop)
             try:
                 await self._serve(reader, writer)
-            except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.CancelledError):
-                pass  # the peer left or was too slow, or the broker stops
             finally:
-                self._connections.discard(task)
-        writer.close()
-        with suppress(OSError):
+                writer.close()
             await writer.wait_closed()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -2,13 +2,17 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import ssl
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import pytest
+import uvloop
 
 from kafkad.net import http
 from kafkad.net.http import Condition, Endpoints, HttpServer
+from tests.certificates import Authority, client_context, server_context
 
 
 class Broker:
@@ -28,8 +32,11 @@ class Broker:
 
 
 @asynccontextmanager
-async def serving(broker: Broker, timeout_s: float = 5.0) -> AsyncIterator[HttpServer]:
-    server = HttpServer(Endpoints(broker.metrics, broker.health, broker.ready), request_timeout_s=timeout_s)
+async def serving(
+    broker: Broker, timeout_s: float = 5.0, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[HttpServer]:
+    endpoints = Endpoints(broker.metrics, broker.health, broker.ready)
+    server = HttpServer(endpoints, request_timeout_s=timeout_s, tls=tls)
     await server.listen("127.0.0.1", 0)
     try:
         yield server
@@ -146,6 +153,49 @@ def test_connections_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
             await writer.wait_closed()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_connections_count_before_their_handshake_which_has_its_time_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, new_loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    monkeypatch.setattr(http, "MAX_CONNECTIONS", 1)
+    authority = Authority()
+    trusting = client_context(authority)
+
+    async def asked(server: HttpServer) -> bytes:
+        while server._connections:  # the one before it has not left yet
+            await asyncio.sleep(0.001)
+        return await answer(server)
+
+    async def answer(server: HttpServer) -> bytes:
+        reader, writer = await asyncio.open_connection("localhost", server.port, ssl=trusting)
+        writer.write(closing("/metrics"))
+        answer = await reader.read()
+        await closed(writer)
+        return answer
+
+    async def closed(writer: asyncio.StreamWriter) -> None:
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+
+    async def run() -> None:
+        context = server_context(authority.issue(), tmp_path)
+        async with serving(Broker(), timeout_s=1, tls=context) as server:
+            assert (await asked(server)).endswith(b"b 2\n")
+            while server._connections:
+                await asyncio.sleep(0.001)
+            silent, writer = await asyncio.open_connection("127.0.0.1", server.port)
+            writer.write(b"\x16\x03")
+            with pytest.raises(OSError):
+                await answer(server)
+            assert await asyncio.wait_for(silent.read(), 10) == b""
+            await closed(writer)
+            assert (await asked(server)).endswith(b"b 2\n")
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        runner.run(run())
 
 
 def test_closing_ends_open_connections() -> None:
