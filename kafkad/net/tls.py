@@ -51,7 +51,7 @@ _HELLO_BYTES: Final = 64 * 1024
 _MOST_UNSENT: Final = 64 * 1024
 """The most that OpenSSL may have to say by itself to a peer that does not read: answers to changes of keys, which the
 peer can ask for as often as it likes."""
-_HANDSHAKES_S: Final = 0.002
+_HANDSHAKES_S: Final = 0.001
 """The share of a turn of the loop that handshakes have: a thousand clients that come back take 200 to 900 ms."""
 
 

@@ -240,7 +240,13 @@ class _Client:
         self._received.write(self._socket.recv(1 << 16))
 
     def finish(self) -> None:
-        self._tls.do_handshake()
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                self.receive()
+            else:
+                break
         self.send()
 
 

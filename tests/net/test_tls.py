@@ -611,7 +611,7 @@ def test_handshakes_take_turns_with_the_rest() -> None:
         def step(number: int) -> None:
             nonlocal now
             done.append(number)
-            now += 0.0009
+            now += 0.0004
 
         for number in range(7):
             layer.queue(lambda number=number: step(number))  # type: ignore[misc]
