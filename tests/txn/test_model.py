@@ -287,6 +287,28 @@ class World(RuleBasedStateMachine):
             self._is_ended(client, ended[0])
         self._has_started(other, begun[0] if begun else None)
 
+    @rule(number=st.integers(0, 1), partition=st.sampled_from(PARTITIONS))
+    def end_while_a_partition_is_added(self, number: int, partition: int) -> None:
+        """By a batch that comes late: it is taken if there was no marker meanwhile."""
+        client = self.clients[number]
+        if not client.bumps or self.life.hold or partition not in self.life.metadata.topics["t"].partitions:
+            return
+        transaction, producer = client.transaction, client.producer
+        asked = self._asks_to_end(client, True)
+        if asked is None or producer is None:
+            return
+        self.life.hold = True
+        added = self.life.ask(AddPartitions(*producer, [TopicPartition("t", partition)], 2), NAME)
+        ended = self.life.ask(asked, NAME)
+        self.life.hold = False
+        self.life.commit()
+        self.time_passes(150)
+        if added == [OK] and self.logs[partition].takes(*producer) is not False:
+            self.logs[partition].write(*producer, transaction)
+            self.wrote_to.setdefault(transaction, set()).add(partition)
+        if ended and ended[0].error not in LATER:
+            self._is_ended(client, ended[0])
+
     def _asks_to_end(self, client: Client, commit: bool) -> Asked | None:
         if client.producer is None or client.transaction < 0:
             return None
