@@ -2,6 +2,9 @@
 
 `from_json` turns mismatches into NULL, marks only the whole row as corrupt, and ignores trailing text and unknown
 fields. So rows are judged separately; the column at fault is determined only for the few bad ones.
+
+In mode strict commas are counted first. Between n fields there are n - 1, so a text that has no more of them than its
+parsed fields need has no other fields. Only the rest is read again, for the names of its fields.
 """
 
 from __future__ import annotations
@@ -12,6 +15,8 @@ Type: TypeAlias = Any
 """A type as in Spark's JSON schemas: a name, or an object with its own `type`."""
 
 EXCERPT = 60
+KEYS, TEXTS = "_keys", "_texts"
+"""Names within lambdas: of a text's fields, and of its decimals as they are written."""
 
 
 def quoted(text: str) -> str:
@@ -47,8 +52,6 @@ class Columns(NamedTuple):
     """The JSON text."""
     parsed: str
     """The result of from_json with the schema."""
-    keys: str
-    """The names of the text's fields, only in strict mode; NULL if it does not begin with an object."""
 
 
 def _is_not_one_value(text: str) -> str:
@@ -62,39 +65,123 @@ def _whole(text: str) -> str:
     return f"concat('[', {text}, ']')"
 
 
-def keys_of(text: str) -> str:
-    return f"json_object_keys({text})"
+def _fits(columns: Columns, schema: Type) -> str:
+    """SQL for texts that cannot have more than the schema allows: there are no more commas than those between parsed
+    fields and inside parsed strings. Those in decimals count as well, and may hide in an escape."""
+    text, parsed = columns
+    needed = _commas_between(parsed, schema)
+    enough = [_at_most(text, needed)]
+    if inside := _commas_inside(parsed, schema):
+        enough.append(f"{_plain(text)} AND {_at_most(text, f'{needed} + {inside}')}")
+    fits = " OR ".join(enough)
+    if _decimals(schema):
+        fits = f"{_plain(text)} AND ({fits})"
+    return f"startswith({text}, '{{') AND ({fits})"
+
+
+def _plain(text: str) -> str:
+    return f"NOT contains({text}, '\\\\')"
+
+
+def _at_most(text: str, commas: str) -> str:
+    return f"octet_length(substring_index({text}, ',', {commas} + 1)) = octet_length({text})"
+
+
+def _commas_between(value: str, kind: Type, depth: int = 0) -> str:
+    """SQL for the number of commas between the parts of a value that is not NULL; -1 for an object without fields."""
+    if is_struct(kind):
+        return f"({' + '.join(_commas_of_field(value, field, depth) for field in kind['fields'])} - 1)"
+    if isinstance(kind, str):
+        return "0"
+    is_array, x, n = kind["type"] == "array", f"x{depth}", f"n{depth}"
+    inner = _commas_between(x, kind["elementType" if is_array else "valueType"], depth + 1)
+    own = f"greatest(size({value}), 1) - 1"
+    if inner == "0":
+        return f"({own})"
+    values = value if is_array else f"map_values({value})"
+    return f"({own} + aggregate({values}, 0, ({n}, {x}) -> {n} + if({x} IS NULL, 0, {inner})))"
+
+
+def _commas_of_field(value: str, field: Type, depth: int) -> str:
+    at = f"{value}.{named(field['name'])}"
+    inner = _commas_between(at, field["type"], depth)
+    return f"if({at} IS NULL, 0, {'1' if inner == '0' else f'1 + {inner}'})"
+
+
+def _commas_inside(value: str, kind: Type) -> str:
+    """SQL for the number of commas in the strings of a struct and of structs in it; empty if it has none."""
+    found = []
+    for field in kind["fields"]:
+        at = f"{value}.{named(field['name'])}"
+        if is_struct(field["type"]):
+            found.append(_commas_inside(at, field["type"]))
+        elif field["type"] == "string":
+            found.append(f"coalesce(octet_length({at}) - octet_length(replace({at}, ',', '')), 0)")
+    return " + ".join(filter(None, found))
+
+
+def _exceeds(columns: Columns, schema: Type) -> str:
+    """SQL that reads a text again, for fields that the schema does not have and for decimals with a comma."""
+    text, names = columns.text, _names(schema)
+    tests = [f"{KEYS} IS NULL", f"{KEYS} <> {names} AND size(array_except({KEYS}, {names})) > 0"]
+    if decimals := _decimals(schema):
+        needed = " + ".join(filter(None, (f"size({KEYS}) - 1", _commas_inside(columns.parsed, schema))))
+        has_others = f"NOT ({_plain(text)} AND {_at_most(text, needed)})"
+        tests.append(f"{has_others} AND {_has_comma(text, decimals, [each for _, each in _commas(TEXTS, decimals)])}")
+    tests += [
+        f"coalesce(size({_unknown(_member(f'try_parse_json({text})', f['name']), f['type'], f['name'])}), 0) > 0"
+        for f in schema["fields"]
+        if _has_struct(f["type"])
+    ]
+    return f"exists(array(json_object_keys({text})), {KEYS} -> {_any(tests)})"
+
+
+def _any(tests: list[str]) -> str:
+    """A condition that is never NULL."""
+    return " OR ".join(f"coalesce({test}, false)" for test in tests)
+
+
+def _has_comma(text: str, decimals: Type, conditions: list[str]) -> str:
+    """SQL for a comma in decimals as they are written. As numbers from_json drops it: 12,5 would be 125."""
+    return f"exists(array(from_json({text}, {quoted(type_name(decimals))})), {TEXTS} -> {_any(conditions)})"
+
+
+def _decimals(kind: Type) -> Type:
+    """The part of a type that has decimals, as strings; None if there are none."""
+    if isinstance(kind, str):
+        return "string" if kind.startswith("decimal") else None
+    if is_struct(kind):
+        fields = [field | {"type": _decimals(field["type"])} for field in kind["fields"]]
+        fields = [field for field in fields if field["type"]]
+        return {"type": "struct", "fields": fields} if fields else None
+    part = "elementType" if kind["type"] == "array" else "valueType"
+    inner = _decimals(kind[part])
+    return kind | {part: inner} if inner else None
+
+
+def _commas(value: str, kind: Type, path: str = "") -> list[tuple[str, str]]:
+    """For each decimal its path, and a condition for a comma in it."""
+    if isinstance(kind, str):
+        return [(path, f"contains({value}, ',')")]
+    if is_struct(kind):
+        prefix = f"{path}." if path else ""
+        inside = [_commas(f"{value}.{named(f['name'])}", f["type"], prefix + f["name"]) for f in kind["fields"]]
+        return [each for found in inside for each in found]
+    is_array, x = kind["type"] == "array", f"x{path.count('[]')}"
+    values = value if is_array else f"map_values({value})"
+    inner = _commas(x, kind["elementType" if is_array else "valueType"], f"{path}[]")
+    return [(at, f"exists({values}, {x} -> {comma})") for at, comma in inner]
 
 
 def is_broken(columns: Columns, schema: Type, strict: bool) -> str:
     """A condition that is never NULL. Texts are not read again where something cheaper says that nothing is wrong."""
-    text, parsed, keys = columns
+    text, parsed = columns
     tests = [f"{text} IS NULL", f"{parsed}._corrupt IS NOT NULL"]
     tests += [f"{parsed}.{path} IS NULL" for path in required(schema)]
     tests.append(_is_not_one_value(text))
     if strict:
-        variant = f"try_parse_json({text})"
-        tests.insert(1, f"{keys} IS NULL")
-        tests.append(f"{keys} <> {_names(schema)} AND size(array_except({keys}, {_names(schema)})) > 0")
-        tests += _commas(text, keys, schema)
-        tests += [
-            f"coalesce(size({_unknown(_member(variant, f['name']), f['type'], f['name'])}), 0) > 0"
-            for f in schema["fields"]
-            if _has_struct(f["type"])
-        ]
-    return " OR ".join(f"coalesce({test}, false)" for test in tests)
-
-
-def _commas(text: str, keys: str, schema: Type) -> list[str]:
-    """SQL for decimals with a comma. The text can only have one if there are more commas than those between fields, or
-    escapes."""
-    decimals = [named(name) for name in _decimals(schema)]
-    if not decimals:
-        return []
-    texts = f"from_json({text}, {quoted(', '.join(f'{name} STRING' for name in decimals))})"
-    found = " OR ".join(f"coalesce(contains({texts}.{name}, ','), false)" for name in decimals)
-    commas = f"octet_length({text}) - octet_length(replace({text}, ',', ''))"
-    return [f"({commas} >= size({keys}) OR contains({text}, '\\\\')) AND ({found})"]
+        tests.append(f"NOT ({_fits(columns, schema)}) AND {_exceeds(columns, schema)}")
+    return _any(tests)
 
 
 def required(schema: Type) -> list[str]:
@@ -104,7 +191,7 @@ def required(schema: Type) -> list[str]:
 
 def reason(columns: Columns, schema: Type, strict: bool) -> str:
     """SQL for struct<column, why> of a broken row."""
-    text, parsed, _ = columns
+    text, parsed = columns
     cases = [
         (f"{text} IS NULL", "''", "'it is null'"),
         (f"coalesce(json_array_length({_whole(text)}), 0) <> 1", "''", "'it is not one JSON object'"),
@@ -117,9 +204,11 @@ def reason(columns: Columns, schema: Type, strict: bool) -> str:
             column = named(field["name"])
             cases.append((f"{parsed}.{column} IS NULL", quoted(field["name"]), "'it is missing but declared NOT NULL'"))
     if strict:
-        for name in _decimals(schema):
-            comma = f"contains(get_json_object({text}, {quoted(_json_path([name]))}), ',')"
-            cases.append((comma, quoted(name), "'a decimal must not contain a comma'"))
+        for field in schema["fields"]:
+            if decimals := _decimals({"type": "struct", "fields": [field]}):
+                for path, comma in _commas(TEXTS, decimals):
+                    why = "'a decimal must not contain a comma'"
+                    cases.append((_has_comma(text, decimals, [comma]), quoted(path), why))
         unknown = f"array_except(json_object_keys({text}), {_names(schema)})"
         cases.append((f"size({unknown}) > 0", f"{unknown}[0]", "'the schema has no such field'"))
         for field in schema["fields"]:
@@ -170,11 +259,6 @@ def _json_path(names: list[str]) -> str:
 
 def _names(schema: Type) -> str:
     return f"array({', '.join(quoted(f['name']) for f in schema['fields'])})"
-
-
-def _decimals(schema: Type) -> list[str]:
-    """Decimal columns. from_json drops commas from them: 12,5 would be 125."""
-    return [f["name"] for f in schema["fields"] if isinstance(f["type"], str) and f["type"].startswith("decimal")]
 
 
 def _has_struct(kind: Type) -> bool:

@@ -67,23 +67,20 @@ class Part:
         schemas = self.schemas
         strict = self._block.mode == "strict" and schemas is None  # writers with other schemas have other fields
         source = f.col(self.name) if schemas is None else f.expr(framing.payload(self.name))
-        text, struct, keys = at = json_rows.Columns(*(f"_{self.name}_{each}" for each in json_rows.Columns._fields))
+        at = json_rows.Columns(*(f"_{self.name}_{each}" for each in json_rows.Columns._fields))
         options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"}
         columns = with_corrupt(self.schema)
 
         def add(frame: DataFrame) -> DataFrame:
-            frame = frame.withColumn(text, source.cast("string"))
-            frame = frame.withColumn(struct, f.from_json(text, columns, options))
-            if strict:
-                frame = frame.withColumn(keys, f.expr(json_rows.keys_of(text)))
-            return frame
+            frame = frame.withColumn(at.text, source.cast("string"))
+            return frame.withColumn(at.parsed, f.from_json(at.text, columns, options))
 
         broken, reason = json_rows.is_broken(at, self.schema, strict), json_rows.reason(at, self.schema, strict)
         if schemas is not None:
             framed = [(test, json_rows.because("''", why)) for test, why in framing.reasons(self.name, schemas.known)]
             broken = " OR ".join([broken, *(f"coalesce({test}, false)" for test, _ in framed)])
             reason = f"CASE {' '.join(f'WHEN {test} THEN {why}' for test, why in framed)} ELSE {reason} END"
-        return Decoding(add, struct, broken, reason)
+        return Decoding(add, at.parsed, broken, reason)
 
     def _csv(self) -> Decoding:
         from pyspark.sql import functions as f
@@ -201,11 +198,18 @@ def _bad_columns(value: Decoding, key: Decoding) -> list[str]:
     if key.broken:
         in_key = "named_struct('column', concat_ws('.', '_key', nullif(r.column, '')), 'why', r.why)"
         whens.append(f"WHEN {key.broken} THEN transform(array({key.reason}), r -> {in_key})[0]")
+    why = _apart(f"CASE {' '.join(whens)} END")
     return [
-        f"CASE WHEN {BROKEN} THEN CASE {' '.join(whens)} END END AS {BAD}",
+        f"CASE WHEN {BROKEN} THEN {why} END AS {BAD}",
         f"CASE WHEN {BROKEN} THEN key END AS _raw_key",
         f"CASE WHEN {BROKEN} THEN value END AS _raw_value",
     ]
+
+
+def _apart(sql: str) -> str:
+    """The same SQL in a lambda, for which Spark makes no code: as part of the loop over all rows it would make that too
+    large for Java to compile."""
+    return f"transform(array(0), _row -> {sql})[0]"
 
 
 def with_corrupt(schema: Type) -> str:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 from decimal import Decimal
 from typing import Any
 
@@ -100,11 +101,101 @@ def test_unknown_fields_are_errors_in_strict_mode_alone_however_deep(spark: Any)
     assert [_bad(row) for row in lenient] == [None] * len(UNKNOWN)
 
 
-def test_a_decimal_comma_is_not_taken_for_nothing(spark: Any) -> None:
-    plan = plan_of({"value": {"format": "json", "schema": "amount DECIMAL(12,2)"}})
-    commas = [b'{"amount": "12,5"}', b'{"amount": "12\\u002c5"}', b'{"amount":"12,5" }']
-    for row in _parsed(spark, plan, *commas):
-        assert _bad(row) == ("amount", "a decimal must not contain a comma")
+DEEP = (
+    "id BIGINT, name STRING, PRICE, list ARRAY<STRING>, address STRUCT<city: STRING, geo: STRUCT<lat: DOUBLE>>, "
+    "items ARRAY<STRUCT<n: INT, tag: STRING>>, tags MAP<STRING, STRUCT<t: INT>>"
+)
+FIELDS: dict[str, Any] = {
+    "id": 1,
+    "name": "a",
+    "price": 1.5,
+    "list": ["a"],
+    "address": {"city": "a", "geo": {"lat": 1.5}},
+    "items": [{"n": 1, "tag": "a"}],
+    "tags": ({"t": 1},),
+}
+"""The fields of DEEP, each with an example; a tuple stands for a map."""
+STRINGS = ["", "Bern", "Bern, CH", 'a "b", {c}', "\\,", "é", "{", "it's", "'", '"zz":1']
+
+
+class Documents:
+    """Draws JSON that fits DEEP, and notes whether it has a field more."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self.has_unknown = False
+
+    def text(self) -> str:
+        comma, colon = self._random.choice([(",", ":"), (", ", ": "), (" ,", " :"), (",\n ", "\t: ")])
+        document = self._like(FIELDS)
+        return json.dumps(document, ensure_ascii=self._random.random() < 0.5, separators=(comma, colon))
+
+    def _like(self, example: Any) -> Any:
+        draw = self._random
+        if isinstance(example, dict):
+            names = [name for name in example if draw.random() < 0.9]
+            drawn = {name: None if draw.random() < 0.05 else self._like(example[name]) for name in names}
+            if draw.random() < 0.06:
+                self.has_unknown = True
+                drawn[draw.choice(["zz", "ID", "n ", "lat" if "lat" not in example else "city"])] = self._anything()
+            return dict(draw.sample(sorted(drawn.items()), len(drawn)))
+        if isinstance(example, list):
+            return [None if draw.random() < 0.1 else self._like(example[0]) for _ in range(draw.randrange(4))]
+        if isinstance(example, tuple):
+            return {name: self._like(example[0]) for name in draw.sample(["a", "t", "zz", "c,d"], draw.randrange(4))}
+        return draw.choice(STRINGS) if isinstance(example, str) else example * draw.randrange(1000)
+
+    def _anything(self) -> Any:
+        return self._random.choice([None, 1, "a", "a,b", [], [1, 2], {}, {"id": 1, "lat": 2}, {"t": None}])
+
+
+@pytest.mark.parametrize("price", ["DOUBLE", "DECIMAL(12,2)"])
+def test_a_row_is_bad_exactly_if_it_has_a_field_too_many(spark: Any, price: str) -> None:
+    drawn = []
+    for seed in range(3000):
+        documents = Documents(seed)
+        drawn.append((documents.text(), documents.has_unknown))
+    assert 500 < sum(has_unknown for _, has_unknown in drawn) < 2500
+    block = {"format": "json", "schema": DEEP.replace("PRICE", f"price {price}")}
+    rows = _parsed(spark, plan_of({"value": block}), *[text.encode() for text, _ in drawn])
+    for row, (text, has_unknown) in zip(rows, drawn, strict=True):
+        found = _bad(row)
+        assert (found is not None) == has_unknown, (text, found)
+        assert found is None or found[1] == "the schema has no such field", (text, found)
+
+
+def test_a_decimal_comma_is_not_taken_for_nothing_however_deep(spark: Any) -> None:
+    schema = (
+        "amount DECIMAL(12,2), `a b` STRUCT<price: DECIMAL(12,2), other: STRUCT<`x.y`: DECIMAL(5,1)>>, name STRING, "
+        "items ARRAY<STRUCT<price: DECIMAL(12,2), n: INT>>, rates MAP<STRING, DECIMAL(12,2)>"
+    )
+    why = "a decimal must not contain a comma"
+    cases = [
+        (b'{"amount": "12,5"}', "amount"),
+        (b'{"amount": "12\\u002c5"}', "amount"),
+        (b'{"amount":"12,5" }', "amount"),
+        (b'{"amount": "1", "amount": "12,5"}', "amount"),
+        (b'{"a b": {"price": "12,5"}}', "a b.price"),
+        (b'{"a b": {"price": 1, "other": {"x.y": "1,5"}}}', "a b.other.x.y"),
+        (b'{"items": [{"price": 1, "n": 2}, {"price": "1,5"}]}', "items[].price"),
+        (b'{"rates": {"a": 1, "b": "1,5"}}', "rates[]"),
+        (
+            b'{"amount": "12.5", "name": "a,b", "a b": {"other": null}, "items": [{"n": 1}, null], "rates": {"a,": 1}}',
+            "",
+        ),
+    ]
+    rows = _parsed(spark, plan_of({"value": {"format": "json", "schema": schema}}), *[value for value, _ in cases])
+    assert [_bad(row) for row in rows] == [(column, why) if column else None for _, column in cases]
+
+
+def test_hundreds_of_columns(spark: Any) -> None:
+    names = [f"column_{number}" for number in range(300)]
+    plan = plan_of({"value": {"format": "json", "schema": ", ".join(f"{name} DECIMAL(12,2)" for name in names)}})
+    full = dict.fromkeys(names, 1.5)
+    documents = [full, full | {"column_7": None}, full | {"zz": 1}, full | {"column_299": "1,5"}]
+    found = [_bad(row) for row in _parsed(spark, plan, *[json.dumps(document).encode() for document in documents])]
+    unknown, comma = "the schema has no such field", "a decimal must not contain a comma"
+    assert found == [None, None, ("zz", unknown), ("column_299", comma)]
 
 
 def test_names_of_columns_may_be_anything(spark: Any) -> None:
