@@ -356,6 +356,13 @@ class Compact(Key, frozen=True):
     min_files: Annotated[
         int, Meta(ge=2, description="Merge only in directories with at least this many small files.")
     ] = 8
+    expire_after: Annotated[
+        str,
+        Meta(
+            description="delta, iceberg: also remove, for good, versions of the table that are older than this (30d) "
+            "and files that only they need, or nobody. By default nothing is removed."
+        ),
+    ] = ""
 
 
 class Sink(Key, frozen=True):

@@ -166,12 +166,20 @@ class Compacted(Struct, frozen=True, tag="compacted", kw_only=True):
     """Small files of a sink were merged into large ones."""
 
     directory: str
-    """Relative to `sink.path`; empty for `sink.path` itself."""
+    """Relative to `sink.path`, empty for `sink.path` itself; a table of Iceberg by its name."""
     rows: int
     files_before: int
     files_after: int
     bytes_before: int
     bytes_after: int
+
+
+class Expired(Struct, frozen=True, tag="expired", kw_only=True):
+    """Old versions of a table were removed, and files that no others need."""
+
+    files: int
+    before: str
+    """ISO 8601 in UTC."""
 
 
 class Lost(Struct, frozen=True, tag="lost", kw_only=True):
@@ -289,6 +297,7 @@ Event: TypeAlias = (
     | Committed
     | OpenWindows
     | Compacted
+    | Expired
     | Lost
     | Unsure
     | Ends

@@ -15,7 +15,7 @@ from kctl.settings import Settings
 from kctl.texts.output import Column, Document, Writer, note
 
 COLUMNS = (
-    Column("directory", "The directory, relative to sink.path."),
+    Column("directory", "The directory, relative to sink.path; or the table."),
     Column("rows", "Rows in the merged file.", "number"),
     Column("files_before", "Number of files before.", "number", header="FILES"),
     Column("files_after", "Number of files after.", "number", header="NOW"),
@@ -46,6 +46,11 @@ def compact(settings: Settings, /, job: Path, variables: Mapping[str, str], sets
     that a reader was about to open may be gone. On other file systems, and in directories with subdirectories, readers
     may see rows twice during the merge, and after a kill until the next run or compact completes it; a warning says so.
 
+    Tables of Iceberg and Delta merge files by their own means (rewrite_data_files, OPTIMIZE), whoever wrote them, in
+    partitions with as many small files. Readers see each row once, and the job and others may write meanwhile.
+    Versions of the table from before sink.compact.expire_after are then removed (expire_snapshots and
+    remove_orphan_files, VACUUM), with files that no later version needs; without that key all are kept.
+
     Example: kctl etl compact orders.yaml
     """
     from kafkad_etl.model.loading import JobFile
@@ -66,5 +71,5 @@ def compact(settings: Settings, /, job: Path, variables: Mapping[str, str], sets
     ]
     Writer(settings, COLUMNS, Document(settings.command)).write(rows)
     if not rows:
-        note(settings, "no directory has enough small files from this job")
+        note(settings, "there are not enough small files in any directory or partition")
     return done.ends

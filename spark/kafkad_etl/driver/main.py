@@ -19,8 +19,10 @@ from kafkad_etl.driver.tasks.cases import run_cases
 from kafkad_etl.driver.tasks.compact import compact
 from kafkad_etl.driver.tasks.preview import preview
 from kafkad_etl.driver.tasks.run import edges_of, run
-from kafkad_etl.facts import FILES
-from kafkad_etl.messages import Ended, EndReason
+from kafkad_etl.driver.tasks.upkeep import keep_up
+from kafkad_etl.driver.terms import JobFailed
+from kafkad_etl.facts import FILES, TABLES
+from kafkad_etl.messages import Ended, EndReason, Warned
 
 
 def main(sockets: Sequence[str]) -> int:
@@ -89,13 +91,24 @@ def task(spark: Any, channel: Channel) -> EndReason:
 
 def _written(spark: Any, channel: Channel) -> EndReason:
     if channel.plan.task == "compact":
-        return compact(spark, channel.plan, channel)
+        return _compacted(spark, channel)
     reason = run(
         spark, channel.plan, channel, edges_of(spark, channel.plan, sink_of(spark, channel.plan, channel.send))
     )
     if channel.plan.job.sink.compact.after == "run" and reason != "stopped":
-        compact(spark, channel.plan, channel)
+        try:
+            _compacted(spark, channel)
+        except JobFailed as error:
+            if not error.failed.retriable:
+                raise
+            channel.send(Warned(error.failed.text))  # the rows are written, and the next run merges
     return reason
+
+
+def _compacted(spark: Any, channel: Channel) -> EndReason:
+    if channel.plan.job.sink.type in TABLES:
+        return keep_up(spark, channel.plan, channel)
+    return compact(spark, channel.plan, channel)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from kafkad_etl.messages import Compacted, Event, Lost, Retrying, Warned
+from kafkad_etl.messages import Compacted, Event, Expired, Lost, Retrying, Warned
 from kafkad_etl.reporting.state import (
     Span,
     State,
@@ -32,6 +32,8 @@ def event_line(event: Event) -> str:
     if isinstance(event, Compacted):
         where = f" in {event.directory}" if event.directory else ""
         return f"merged {event.files_before} files{where}, {counted(event.rows, 'row')}, {size_text(event.bytes_after)}"
+    if isinstance(event, Expired):
+        return f"removed versions from before {event.before} and {counted(event.files, 'file')} that no later one needs"
     return ""
 
 

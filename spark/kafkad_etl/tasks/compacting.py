@@ -1,8 +1,13 @@
-"""`kctl etl compact`: Spark merges a job's small files while the job's lock is held. No cluster is contacted."""
+"""`kctl etl compact`: Spark merges a job's small files. No cluster is contacted.
+
+Files are merged while the job's lock is held. Tables of a lake take care of that themselves, so that their jobs may run
+meanwhile.
+"""
 
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from typing import NamedTuple, TextIO
 
 from msgspec.structs import replace
@@ -10,15 +15,16 @@ from msgspec.structs import replace
 from kafkad_etl.checkpoint import checkpoints
 from kafkad_etl.checkpoint.locking import Lock
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.facts import FILES
+from kafkad_etl.facts import FILES, TABLES
 from kafkad_etl.machine import environment, filesystems
 from kafkad_etl.messages import Compacted, Failed, Plan
 from kafkad_etl.model.effective import Effective, effective
 from kafkad_etl.model.loading import JobFile, load
-from kafkad_etl.planning import masters
+from kafkad_etl.planning import catalogs, masters
 from kafkad_etl.process.logs import log_of
 from kafkad_etl.process.working import SparkStart, Work, run_work
 from kafkad_etl.reporting.collecting import Collector
+from kafkad_etl.tasks.diagnosis import place, unexplained
 
 
 class Request(NamedTuple):
@@ -39,24 +45,25 @@ def compact(request: Request, stream: TextIO) -> CompactResult:
     """Compacts the job's files. Raises EtlError for anything that goes wrong."""
     loaded = load(request.file)
     job = effective(loaded)
-    if job.job.sink.type not in FILES:
+    if job.job.sink.type not in (*FILES, *TABLES):
         raise EtlError(
-            f"sink.type is {job.job.sink.type}: only {', '.join(FILES)} files can be merged",
+            f"sink.type is {job.job.sink.type}: only files of {', '.join((*FILES, *TABLES))} can be merged",
             EtlExit.USAGE,
             where=loaded.where("sink.type"),
         )
     with loaded.locating_errors():
         filesystems.check(job.job)
+        for fault in catalogs.faults(job.job):
+            raise fault
         found = environment.find(job.job, request.java_home)
     masters.check(job.job, request.master)
     checkpoint = checkpoints.checkpoint_of(job.job, os.environ)
     shown = Collector(Compacted, stream)
 
     def explain(failed: Failed) -> EtlError:
-        ends = EtlExit.ENVIRONMENT if failed.kind == "environment" else EtlExit.FAILED
-        return EtlError(failed.text, ends, hints=failed.hints, where=loaded.where("sink.path"))
+        return unexplained(failed, place(failed, loaded) or loaded.where("sink.path"))
 
-    with Lock(checkpoint.lock_path) as lock:
+    with nullcontext() if job.job.sink.type in TABLES else Lock(checkpoint.lock_path) as lock:
         plan = plan_of(job, checkpoint, request.min_files)
         start = SparkStart(found, log_of(job.job), request.master)
         ends = run_work(start, Work(plan, job.secrets, shown, explain, lock=lock))

@@ -33,7 +33,9 @@ def test_only_files_are_merged(kctl: Kctl, job: Path) -> None:
     job.write_text(job.read_text().replace("{type: parquet, path: /lake, compact: {min_files: 4}}", "{type: none}"))
     ran = kctl("etl", "compact", job)
     assert ran.code == 2
-    assert "orders.yaml:5 sink.type: sink.type is none: only parquet, json, csv files can be merged" in ran.err
+    assert (
+        "orders.yaml:5 sink.type: sink.type is none: only files of parquet, json, csv, delta, iceberg can be" in ran.err
+    )
 
 
 def test_the_driver_is_told_of_the_checkpoint_whose_files_they_are(job: Path, tmp_path: Path) -> None:

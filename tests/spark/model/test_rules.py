@@ -173,6 +173,16 @@ DEAD = "value={format: json, schema: a INT, bad_rows: {action: dead_letter%s}}"
             [DELTA, "sink.target_file_mb=64"],
             "sink.target_file_mb: applies only to type parquet, json, csv, iceberg, not",
         ),
+        ([DELTA, "sink.compact.expire_after=soon"], 'sink.compact.expire_after: "soon" is not a duration; 30d'),
+        (
+            [DELTA, "sink.compact.expire_after=6d"],
+            "sink.compact.expire_after: files of writers that have not committed",
+        ),
+        ([ICEBERG % "a.b", "sink.compact.expire_after=23h"], "as files that nobody needs: at least 1d"),
+        (
+            ["sink={type: csv, path: a, compact: {expire_after: 9d}}"],
+            "expire_after: applies only to type delta, iceberg, not csv",
+        ),
         ([DELTA, "sink.mode=upsert"], "sink: upsert needs `keys`; the columns that identify a row"),
         ([DELTA, "sink.keys=[id]"], "sink.keys: append takes no keys; use mode: upsert"),
         (["sink={type: csv, path: a, mode: upsert}"], "sink.mode: upsert applies only to type delta, iceberg, not csv"),

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafkad_etl.driver.terms import Sink
+from kafkad_etl.facts import TABLES
+from kafkad_etl.job import Sink as Settings
 from kafkad_etl.messages import Event, Plan
+
+if TYPE_CHECKING:
+    from kafkad_etl.driver.sinks.lake.sink import Table
 
 
 def sink_of(spark: Any, plan: Plan, tell: Callable[[Event], None]) -> Sink:
@@ -36,14 +41,19 @@ def sink_of(spark: Any, plan: Plan, tell: Callable[[Event], None]) -> Sink:
         from kafkad_etl.driver.sinks.jdbc.sink import JdbcSink
 
         return JdbcSink(spark, plan, plan.job.sink.jdbc)
-    if kind == "iceberg" and plan.job.sink.iceberg is not None:
-        from kafkad_etl.driver.sinks.lake.iceberg import IcebergTable
+    if kind in TABLES:
         from kafkad_etl.driver.sinks.lake.sink import TableSink
 
-        return TableSink(spark, plan, IcebergTable(spark, plan.job.sink, plan.job.sink.iceberg))
-    if kind == "delta":
-        from kafkad_etl.driver.sinks.lake.delta import DeltaTable
-        from kafkad_etl.driver.sinks.lake.sink import TableSink
-
-        return TableSink(spark, plan, DeltaTable(spark, plan.job.sink))
+        return TableSink(spark, plan, table_of(spark, plan.job.sink))
     raise AssertionError(f"sink.type {kind} needs its block")
+
+
+def table_of(spark: Any, sink: Settings) -> Table:
+    """The table of a lake that a job writes to."""
+    if sink.iceberg is not None:
+        from kafkad_etl.driver.sinks.lake.iceberg import IcebergTable
+
+        return IcebergTable(spark, sink, sink.iceberg)
+    from kafkad_etl.driver.sinks.lake.delta import DeltaTable
+
+    return DeltaTable(spark, sink)

@@ -1,7 +1,8 @@
-"""Task `compact`, also run for `sink.compact` after a run: merges small files into large ones.
+"""Task `compact` for files, also run for `sink.compact` after a run: merges small files into large ones.
 
 Nobody else writes to the job's files at the same time, since the front holds the checkpoint's lock. json and csv files
-are merged line by line, with the csv header taken once. Before old files are removed, Spark compares row counts.
+are merged line by line, with the csv header taken once. Before old files are removed, Spark compares row counts. Tables
+of a lake are in `upkeep`.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from kafkad_etl.driver.paths import join
+from kafkad_etl.driver.sinks.disks import explaining_full_disk
 from kafkad_etl.driver.sinks.files.merging import Merge
-from kafkad_etl.driver.sinks.files.sink import MB, Place, explaining_full_disk, options, place_of
+from kafkad_etl.driver.sinks.files.sink import MB, Place, options, place_of
 from kafkad_etl.driver.terms import DataFrame, Front, JobFailed
 from kafkad_etl.job import Sink as Settings
 from kafkad_etl.messages import Compacted, EndReason, Failed, Plan, Warned

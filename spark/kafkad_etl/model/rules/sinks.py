@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from kafkad_etl.facts import FILES, KNOWN_DATABASES, TABLES, is_streaming
+from kafkad_etl.facts import FILES, KNOWN_DATABASES, TABLES, duration_ms, is_streaming
 from kafkad_etl.job import JdbcSink, Job, Kafka, Sink, TopicSink
 from kafkad_etl.model.document import Mistake
 from kafkad_etl.model.rules import catalogs, registries
@@ -19,13 +19,15 @@ _ONLY_FOR = {
     "mode": _PATHS,
     "compression": (*FILES, "iceberg"),
     "target_file_mb": (*FILES, "iceberg"),
-    "compact": FILES,
+    "compact": _PATHS,
     "csv": ("csv",),
     "options": _PATHS,
     "schema_changes": TABLES,
     "keys": TABLES,
 }
 """Keys of `sink`, and the types they apply to."""
+_UNCHECKED = "spark.databricks.delta.retentionDurationCheck.enabled"
+"""Delta's own protection, which may be turned off."""
 _BY_BATCH = ("upsert", "overwrite_partitions")
 """Modes in which each batch of a stream may replace rows of earlier ones."""
 _TEXT_COMPRESSIONS = ("", "none", "snappy", "gzip", "lz4")
@@ -36,6 +38,7 @@ def mistakes(job: Job) -> Iterator[Mistake]:
     yield from _blocks(sink)
     if sink.type in _PATHS:
         yield from _files(job)
+        yield from _expiry(job)
     if sink.type in TABLES:
         yield from _keys(sink)
     if sink.type == "topic" and sink.topic is not None:
@@ -85,6 +88,25 @@ def _files(job: Job) -> Iterator[Mistake]:
             f"in mode {job.run.mode} every batch would replace the one before",
             ("use mode: append, or run.mode: batch",),
         )
+
+
+def _expiry(job: Job) -> Iterator[Mistake]:
+    path, wanted = "sink.compact.expire_after", job.sink.compact.expire_after
+    if not wanted:
+        return
+    if job.sink.type not in TABLES:
+        yield Mistake(path, f"applies only to type {', '.join(TABLES)}, not {job.sink.type}", ("remove it",))
+        return
+    try:
+        given = duration_ms(wanted)
+    except ValueError as error:
+        yield Mistake(path, str(error), ("30d",))
+        return
+    unchecked = str(job.spark.conf.get(_UNCHECKED, True)).lower() == "false"
+    least = "7d" if job.sink.type == "delta" and not unchecked else "1d"
+    if given < duration_ms(least):
+        why = f"files of writers that have not committed yet look the same as files that nobody needs: at least {least}"
+        yield Mistake(path, why)
 
 
 def _keys(sink: Sink) -> Iterator[Mistake]:

@@ -10,12 +10,12 @@ the next run removes them if it reads all their rows again; otherwise it complet
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kafkad_etl.driver.counting import counted
 from kafkad_etl.driver.paths import ATOMIC_RENAME, Entry, HadoopFiles, join, parent_and_name
+from kafkad_etl.driver.sinks.disks import explaining_full_disk
 from kafkad_etl.driver.sinks.files.directory import Layout, TargetDirectory
 from kafkad_etl.driver.sinks.files.manifest import Manifests
 from kafkad_etl.driver.sinks.files.merging import Merging
@@ -194,29 +194,6 @@ def copied(scheme: str, mode: str) -> str:
         f"{scheme}:// cannot rename: files are copied from staging one by one, and each appears only once "
         f"complete{replaces}"
     )
-
-
-@contextmanager
-def explaining_full_disk(files: HadoopFiles, path: str) -> Iterator[None]:
-    try:
-        yield
-    except JobFailed:
-        raise
-    except Exception as error:
-        if not any(sign in str(error) for sign in ("No space left on device", "Disk quota exceeded")):
-            raise
-        free = files.free_bytes(parent_and_name(path)[0]) // MB
-        raise JobFailed(
-            Failed(
-                kind="sink",
-                text=f"a disk is full: the batch was not written to {path}, which has {free} MB free",
-                hints=[
-                    "readers of the sink have seen none of the batch; the next run writes it again",
-                    "Spark also needs working space in SPARK_LOCAL_DIRS or TMPDIR",
-                ],
-                trace=str(error),
-            )
-        ) from error
 
 
 def _not_empty(target: str, there: list[Entry]) -> Failed:

@@ -4,13 +4,16 @@ number the table already has. The commit's metadata bears the mark as well: it t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from uuid import uuid4
 
 from kafkad_etl.driver.paths import HadoopFiles, join
 from kafkad_etl.driver.sinks.lake.marks import Commit, is_last
-from kafkad_etl.driver.sinks.lake.sink import create_statement, need_class
+from kafkad_etl.driver.sinks.lake.sink import Expiry, Merged, create_statement, need_class, setting
+from kafkad_etl.driver.source.json_rows import named, quoted
 from kafkad_etl.driver.terms import BatchId, JobFailed
 from kafkad_etl.job import Sink
 from kafkad_etl.messages import Failed
@@ -22,6 +25,13 @@ SETTINGS = {"spark.sql.extensions": EXTENSION, "spark.sql.catalog.spark_catalog"
 RECENT = 20
 """How many commits are searched for the figures of one: those of others may follow it."""
 LOG = "_delta_log"
+USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+COMPACTION = "kafkad-etl.compaction"
+"""Begins the metadata of a commit that merged files."""
+SMALL_FILES = "spark.databricks.delta.optimize.minFileSize"
+HOUR_MS = 3_600_000
+GB = 1 << 30
+"""Delta's default for it."""
 
 
 class DeltaTable:
@@ -50,8 +60,7 @@ class DeltaTable:
         self._spark.sql(create_statement(self.sql, "delta", columns, partition_by))
 
     def partitions(self) -> list[str]:
-        (found,) = self._spark.sql(f"DESCRIBE DETAIL {self.sql}").select("partitionColumns").collect()
-        return [name.lower() for name in found[0]]
+        return [str(name).lower() for name in self._snapshot().metadata().partitionSchema().fieldNames()]
 
     def committed(self, job: str, batch: BatchId) -> Commit | None:
         mark = f"{_application(job, batch.checkpoint_id)}/{batch.number}"
@@ -59,8 +68,7 @@ class DeltaTable:
         return self.commit_of(mark) if is_last(batch.number, last, self.name) else None
 
     def commit_of(self, mark: str) -> Commit:
-        history = self._spark.sql(f"DESCRIBE HISTORY {self.sql} LIMIT {RECENT}")
-        found = history.where(history.userMetadata == mark).select("operationMetrics").take(1)
+        found = self._history().where(f"userMetadata = {quoted(mark)}").select("operationMetrics").take(1)
         if not found:
             return Commit(0, mark)
 
@@ -72,27 +80,75 @@ class DeltaTable:
 
     @contextmanager
     def marking(self, session: Any, mark: str, *, is_repeatable: bool) -> Iterator[dict[str, str]]:
-        settings = {"spark.databricks.delta.commitInfo.userMetadata": mark}
+        settings = {USER_METADATA: mark}
         if is_repeatable:
             application, _, number = mark.rpartition("/")
             settings["spark.databricks.delta.write.txnAppId"] = application
             settings["spark.databricks.delta.write.txnVersion"] = number
-        for name, value in settings.items():
-            session.conf.set(name, value)
-        try:
+        with setting(session, settings):
             yield {}
-        finally:
-            for name in settings:
-                session.conf.unset(name)
 
     def merge(self, session: Any, statement: str, mark: str) -> None:
         session.sql(statement)
 
+    def compact(self, min_files: int) -> Merged:
+        wanted = self._partitions_to_merge(min_files)
+        if not wanted:
+            return Merged()
+        mark = f"{COMPACTION}/{uuid4().hex}"
+        where = f" WHERE {' OR '.join(wanted)}" if all(wanted) else ""
+        with setting(self._spark, {USER_METADATA: mark}):
+            self._spark.sql(f"OPTIMIZE {self.sql}{where}")
+        history = self._history().where(f"userMetadata = {quoted(mark)}").select("version").collect()
+        actions = [action for (version,) in history for action in self._actions_of(version)]
+        added = [action["add"] for action in actions if "add" in action]
+        removed = [action["remove"] for action in actions if "remove" in action]
+        rows = sum(json.loads(each.get("stats") or "{}").get("numRecords", 0) for each in added)
+        before, after = (sum(each.get("size") or 0 for each in files) for files in (removed, added))
+        return Merged(rows, len(removed), len(added), before, after)
+
+    def expire(self, now_ms: int, age_ms: int, ours: str) -> Expiry:
+        """The log is Delta's own to shorten, and keeps the numbers of batches."""
+        self._spark.sql(f"VACUUM {self.sql} RETAIN {age_ms / HOUR_MS:.3f} HOURS")
+        found = self._history().where("operation = 'VACUUM END'").select("operationMetrics").take(1)
+        return Expiry(now_ms - age_ms, int(found[0][0].get("numDeletedFiles", 0)) if found else 0)
+
+    def _partitions_to_merge(self, min_files: int) -> list[str]:
+        """A condition for each partition that has enough small files; an empty one for a table without partitions."""
+        from pyspark.sql import DataFrame
+
+        snapshot = self._snapshot()
+        names = list(snapshot.metadata().partitionSchema().fieldNames())
+        keys = list(snapshot.metadata().physicalPartitionSchema().fieldNames())
+        small = int(self._spark.conf.get(SMALL_FILES, str(GB)))
+        files = DataFrame(snapshot.allFiles().toDF(), self._spark).where(f"size < {small}")
+        values = [f"partitionValues[{quoted(key)}] AS p{at}" for at, key in enumerate(keys)]
+        counts = files.selectExpr("1 AS file", *values).groupBy(*(f"p{at}" for at in range(len(keys)))).count()
+        return [
+            " AND ".join(_is(name, value) for name, value in zip(names, row[:-1], strict=True))
+            for row in counts.where(f"count >= {min_files}").collect()
+        ]
+
+    def _history(self) -> Any:
+        return self._spark.sql(f"DESCRIBE HISTORY {self.sql} LIMIT {RECENT}")
+
+    def _actions_of(self, version: int) -> list[dict[str, Any]]:
+        content = self._files.read(join(join(self._path, LOG), f"{version:020}.json"))
+        return [json.loads(line) for line in content.splitlines()]
+
     def _last_version(self, application: str) -> int | None:
+        found = self._snapshot().transactions().get(application)
+        return int(found.get()) if found.isDefined() else None
+
+    def _snapshot(self) -> Any:
+        """The table as it is now."""
         log = self._spark._jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self._spark._jsparkSession, self._path)
         defaults = [getattr(log, f"update$default${place}")() for place in (2, 3)]
-        found = log.update(False, *defaults).transactions().get(application)
-        return int(found.get()) if found.isDefined() else None
+        return log.update(False, *defaults)
+
+
+def _is(column: str, value: str | None) -> str:
+    return f"{named(column)} IS NULL" if value is None else f"{named(column)} = {quoted(value)}"
 
 
 def _application(job: str, checkpoint_id: str) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from uuid import uuid4
 
 from msgspec.structs import replace
 
 from kafkad_etl.driver.failures import failure_of
 from kafkad_etl.driver.sinks.lake.marks import PROPERTY, Commit, committed
 from kafkad_etl.driver.sinks.lake.merging import merge
-from kafkad_etl.driver.sinks.lake.sink import create_statement, need_class
+from kafkad_etl.driver.sinks.lake.sink import Expiry, Merged, create_statement, need_class, setting
 from kafkad_etl.driver.source.json_rows import named
 from kafkad_etl.driver.terms import BatchId, JobFailed
 from kafkad_etl.facts import SQLITE
@@ -21,6 +22,10 @@ from kafkad_etl.messages import Failed
 
 CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 BASIC = ("rest.auth.basic.username", "rest.auth.basic.password")
+CODEC = "spark.sql.iceberg.compression-codec"
+"""The compression of files, unless it is the table's own."""
+COMPACTION = "kafkad-etl.compaction"
+"""The property of a snapshot by which one that merged files is found."""
 MB = 1 << 20
 
 
@@ -122,6 +127,55 @@ class IcebergTable:
 
     def merge(self, session: Any, statement: str, mark: str) -> None:
         merge(self._spark, session, statement, {PROPERTY: mark})
+
+    def compact(self, min_files: int) -> Merged:
+        with setting(self._spark, {CODEC: self._sink.compression} if self._sink.compression else {}):
+            action = self._actions().rewriteDataFiles(self._table())
+            action.binPack()
+            mark = uuid4().hex
+            action.snapshotProperty(COMPACTION, mark)
+            for name, value in {
+                "min-input-files": min_files,
+                "target-file-size-bytes": self._sink.target_file_mb * MB,
+                "partial-progress.enabled": "true",  # so that somebody else's change costs a part of the work only
+            }.items():
+                action.option(name, str(value))
+            left = int(action.execute().failedDataFilesCount())
+        table = self._table()
+        summaries = [snapshot.summary() for snapshot in table.snapshots() if snapshot.summary().get(COMPACTION) == mark]
+
+        def total(name: str) -> int:
+            return sum(int(summary.get(name) or 0) for summary in summaries)
+
+        return Merged(
+            total("added-records"),
+            total("deleted-data-files"),
+            total("added-data-files"),
+            total("removed-files-size"),
+            total("added-files-size"),
+            left,
+        )
+
+    def expire(self, now_ms: int, age_ms: int, ours: str) -> Expiry:
+        before_ms = now_ms - age_ms
+        last = next((commit.time_ms for commit in self._history() if commit.mark.startswith(ours)), before_ms)
+        before_ms = min(before_ms, last)
+        expired = self._actions().expireSnapshots(self._table()).expireOlderThan(before_ms).execute()
+        files = sum(
+            int(count)
+            for count in (
+                expired.deletedDataFilesCount(),
+                expired.deletedPositionDeleteFilesCount(),
+                expired.deletedEqualityDeleteFilesCount(),
+                expired.deletedManifestsCount(),
+                expired.deletedManifestListsCount(),
+            )
+        )
+        orphans = self._actions().deleteOrphanFiles(self._table()).olderThan(before_ms).execute()
+        return Expiry(before_ms, files + sum(1 for _ in orphans.orphanFileLocations()))
+
+    def _actions(self) -> Any:
+        return self._spark._jvm.org.apache.iceberg.spark.actions.SparkActions.get(self._spark._jsparkSession)
 
     def _table(self) -> Any:
         return self._spark._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(

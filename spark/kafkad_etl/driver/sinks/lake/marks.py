@@ -29,7 +29,12 @@ class Commit(NamedTuple):
 
 
 def mark_of(job: str, batch: BatchId) -> str:
-    return f"{job}/{batch.checkpoint_id}/{batch.number}"
+    return f"{marks_begin(job, batch.checkpoint_id)}{batch.number}"
+
+
+def marks_begin(job: str, checkpoint_id: str) -> str:
+    """What the marks of all of a job's batches begin with."""
+    return f"{job}/{checkpoint_id}/"
 
 
 def committed(history: Iterable[Commit], job: str, batch: BatchId, table: str) -> Commit | None:
@@ -37,7 +42,7 @@ def committed(history: Iterable[Commit], job: str, batch: BatchId, table: str) -
 
     Raises JobFailed if the table has later batches, or if commits of the time since the batch was planned are gone.
     """
-    ours = f"{job}/{batch.checkpoint_id}/"
+    ours = marks_begin(job, batch.checkpoint_id)
     oldest: Commit | None = None
     for commit in history:
         oldest = commit

@@ -6,9 +6,12 @@ has no such number: every run is a new one.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, NamedTuple, Protocol
 
+from kafkad_etl.driver.paths import HadoopFiles
+from kafkad_etl.driver.sinks.disks import explaining_full_disk
 from kafkad_etl.driver.sinks.lake.columns import Column, Fit, fit, need_keys, need_partitions
 from kafkad_etl.driver.sinks.lake.marks import Commit, mark_of
 from kafkad_etl.driver.sinks.lake.merging import need_distinct, statement
@@ -18,6 +21,24 @@ from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Written
 from kafkad_etl.messages import Failed, Plan
 
 VIEW = "kafkad_etl_batch"
+
+
+class Merged(NamedTuple):
+    """Small files that the table replaced by large ones."""
+
+    rows: int = 0
+    files_before: int = 0
+    files_after: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    left: int = 0
+    """Files that it could not replace, since somebody else did something to them."""
+
+
+class Expiry(NamedTuple):
+    before_ms: int
+    """Versions from before that time are gone."""
+    files: int
 
 
 class Table(Protocol):
@@ -52,6 +73,13 @@ class Table(Protocol):
 
     def merge(self, session: Any, statement: str, mark: str) -> None:
         """Runs MERGE, whose commit bears the mark."""
+
+    def compact(self, min_files: int) -> Merged:
+        """Merges small files where there are at least so many. Whoever writes to the table meanwhile may go on."""
+
+    def expire(self, now_ms: int, age_ms: int, ours: str) -> Expiry:
+        """Removes versions of that age, and files that no other version needs. What tells which batches with marks that
+        begin with `ours` were written stays."""
 
 
 class TableSink:
@@ -89,6 +117,13 @@ class TableSink:
         return Written(found.rows, found.files, found.bytes) if found else None
 
     def write(self, rows: DataFrame, batch: BatchId) -> Written:
+        path = self._settings.path
+        if not path:
+            return self._written(rows, batch)
+        with explaining_full_disk(HadoopFiles(self._spark, path), path):
+            return self._written(rows, batch)
+
+    def _written(self, rows: DataFrame, batch: BatchId) -> Written:
         mark = mark_of(self._plan.job.name, batch)
         is_repeatable = self._plan.mode != "batch"
         count = None
@@ -166,6 +201,18 @@ def need_class(spark: Any, name: str, form: str) -> None:
             ],
         )
         raise JobFailed(failed) from error
+
+
+@contextmanager
+def setting(session: Any, settings: Mapping[str, str]) -> Iterator[None]:
+    """Settings of SQL for as long as it lasts."""
+    for name, value in settings.items():
+        session.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name in settings:
+            session.conf.unset(name)
 
 
 def _not_empty(table: str) -> Failed:

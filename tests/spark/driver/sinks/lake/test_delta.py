@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafkad_etl.driver.tasks.upkeep import keep_up
 from kafkad_etl.driver.terms import JobFailed, Written
-from tests.spark.delta import rows_in
-from tests.spark.driver.rows import IN_PROCESS
+from kafkad_etl.messages import Compacted, Event
+from tests.spark.delta import marks_in, rows_in
+from tests.spark.driver.rows import IN_PROCESS, Front
+from tests.spark.driver.sinks.lake.test_iceberg import again, small_disk
 from tests.spark.driver.sinks.test_on_spark import Bench
 
 pytestmark = [*IN_PROCESS, pytest.mark.long]
@@ -26,6 +33,13 @@ class Lake:
     def write(self, sql: str, number: int = 0, *, run: str = "available-now", **sink: Any) -> Written:
         plan = self.bench.plan(run=run, type="delta", path=str(self.path), **sink)
         return self.bench.write(plan, self.spark.sql(sql), number)
+
+    def keep_up(self, **compact: Any) -> list[Event]:
+        """What `kctl etl compact` says."""
+        front = Front()
+        plan = self.bench.plan(type="delta", path=str(self.path), compact=compact)
+        keep_up(self.spark.newSession(), plan, front)
+        return front.events
 
     def ids(self) -> list[int]:
         return sorted(row["id"] for row in rows_in(self.path))
@@ -111,3 +125,79 @@ def test_a_directory_of_other_files_is_left_alone(lake: Lake) -> None:
     with pytest.raises(JobFailed, match=r"has files and is no table of Delta"):
         lake.write(TEN)
     assert [file.name for file in lake.path.iterdir()] == ["part-0.parquet"]
+
+
+def test_small_files_are_merged_and_batches_still_known(lake: Lake) -> None:
+    with pytest.raises(JobFailed, match=r"table .*lake does not exist"):
+        lake.keep_up()
+    settings = {"partition_by": ["day"]}
+    for number in range(3):
+        where = "" if number else " WHERE id % 2 = 0"
+        day = 'IF(id % 2 = 0, NULL, "it\'s") AS day'
+        lake.write(f"SELECT id + {number * 10} AS id, {day} FROM range(10){where}", number, **settings)
+    assert lake.keep_up(min_files=4) == []
+    (merged,) = lake.keep_up(min_files=3)
+    assert (merged.directory, merged.rows, merged.files_before, merged.files_after) == ("", 15, 3, 1)
+    assert merged.bytes_before > merged.bytes_after > 0
+    (merged,) = lake.keep_up(min_files=2)
+    assert (merged.rows, merged.files_before, merged.files_after) == (10, 2, 1), "those of the other day"
+    assert lake.keep_up(min_files=2) == [], "there is nothing more to do"
+    expected = [*range(0, 10, 2), *range(10, 30)]
+    assert lake.ids() == expected
+    assert lake.write(TEN, 2, **settings).rows == 10
+    assert lake.ids() == expected, "batch 2 is there"
+    lake.write("SELECT 30L AS id, '0' AS day", 3, **settings)
+    assert lake.ids() == [*expected, 30]
+
+
+def test_files_that_nobody_needs_go(lake: Lake) -> None:
+    for number in range(2):
+        lake.write(TEN, number)
+    stray = [lake.path / name for name in ("old.parquet", "new.parquet")]
+    for path, age in zip(stray, (8, 0), strict=True):
+        path.write_bytes(b"of a writer that was killed")
+        os.utime(path, (time.time() - age * 86_400,) * 2)
+    (expired,) = lake.keep_up(min_files=99, expire_after="7d")
+    assert expired.files == 1
+    assert [path.exists() for path in stray] == [False, True]
+    assert lake.write(TEN, 1).rows == 10
+    assert len(lake.ids()) == 20, "batch 1 is known"
+
+
+def test_files_are_merged_while_the_job_and_others_write(lake: Lake) -> None:
+    settings = {"mode": "upsert", "keys": ["id"]}
+    lake.write("SELECT id, 'at first' AS day FROM range(20)", 0, **settings)
+    events: list[Event] = []
+
+    def maintain() -> None:
+        while not done.is_set():
+            with contextlib.suppress(JobFailed):  # others were faster, again and again
+                events.extend(lake.keep_up(min_files=2))
+
+    def disturb() -> None:
+        other = lake.spark.newSession()
+        for number in range(100, 110):
+            again(lambda n=number: other.sql(f"INSERT INTO delta.`{lake.path}` VALUES ({n}, 'theirs')"))
+
+    done = threading.Event()
+    threads = [threading.Thread(target=work) for work in (maintain, disturb)]
+    for thread in threads:
+        thread.start()
+    for number in range(1, 12):
+        again(lambda n=number: lake.write(f"SELECT {n}L AS id, 'batch {n}' AS day", n, **settings))
+    threads[1].join()
+    done.set()
+    threads[0].join()
+    assert any(isinstance(event, Compacted) for event in events)
+    found = {row["id"]: row["day"] for row in rows_in(lake.path)}
+    batches = {number: f"batch {number}" for number in range(1, 12)}
+    rest = {number: "at first" for number in (0, *range(12, 20))}
+    assert found == batches | rest | dict.fromkeys(range(100, 110), "theirs")
+    assert len(lake.ids()) == 30
+    marks = [mark for mark in marks_in(lake.path) if mark.startswith("orders/")]
+    assert sorted(int(mark.rpartition("/")[2]) for mark in marks) == list(range(12))
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can mount a small disk")
+def test_a_full_disk_leaves_the_table_as_it_was_until_there_is_room(spark: Any, tmp_path: Path) -> None:
+    small_disk(tmp_path / "small", lambda path: Lake(Bench(spark, tmp_path / "checkpoint"), path))

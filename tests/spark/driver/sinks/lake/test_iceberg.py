@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
+import subprocess
+import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,11 +16,13 @@ import pytest
 
 from kafkad_etl.driver.failures import failure_of
 from kafkad_etl.driver.session import session_settings
+from kafkad_etl.driver.sinks.lake.marks import PROPERTY
+from kafkad_etl.driver.tasks.upkeep import keep_up
 from kafkad_etl.driver.terms import JobFailed, Written
-from kafkad_etl.messages import Plan
+from kafkad_etl.messages import Compacted, Event, Plan
 from tests.spark import iceberg_rest
 from tests.spark.conftest import SparkReady
-from tests.spark.driver.rows import IN_PROCESS
+from tests.spark.driver.rows import IN_PROCESS, Front
 from tests.spark.driver.sinks.postgres import Postgres, missing
 from tests.spark.driver.sinks.test_on_spark import Bench, batch_of
 from tests.spark.iceberg import NOTED, rows_of, table_at, table_in, table_of_server, table_of_sqlite
@@ -43,6 +49,12 @@ class Lake:
 
     def write(self, sql: str, number: int = 0, **settings: Any) -> Written:
         return self.bench.write(self.plan(**settings), self.spark.sql(sql), number)
+
+    def keep_up(self, *, days: float = 0, **compact: Any) -> list[Event]:
+        """What `kctl etl compact` says, so many days later."""
+        front = Front()
+        keep_up(self.spark, self.plan(compact=compact), front, lambda: time.time() + days * 86_400)
+        return front.events
 
     def table(self) -> Any:
         return table_in(self.path / "shop/orders")
@@ -138,6 +150,77 @@ def test_mode_batch_replaces(lake: Lake) -> None:
         lake.write(TEN, run="batch", mode="error")
 
 
+def test_small_files_are_merged_and_batches_still_known(lake: Lake) -> None:
+    with pytest.raises(JobFailed, match=r"table shop.orders does not exist"):
+        lake.keep_up()
+    for number in range(3):
+        lake.write(f"SELECT id + {number * 10} AS id, CAST(id % 2 AS STRING) AS day FROM range(10)", number)
+    assert lake.keep_up(min_files=4) == []
+    (merged,) = lake.keep_up(min_files=3)
+    assert (merged.directory, merged.rows, merged.files_before, merged.files_after) == ("shop.orders", 30, 3, 1)
+    assert merged.bytes_before > merged.bytes_after > 0
+    assert lake.keep_up(min_files=2) == [], "there is nothing more to do"
+    assert lake.ids() == list(range(30))
+    assert lake.write(TEN, 2).rows == 10
+    assert lake.ids() == list(range(30)), "batch 2 is there"
+    lake.write("SELECT 30L AS id, '0' AS day", 3)
+    assert lake.ids() == list(range(31))
+
+
+def test_old_versions_go_but_not_the_last_batch_of_the_job(lake: Lake) -> None:
+    for number in range(3):
+        lake.write(TEN, number, mode="upsert", keys=["id"])
+    for _ in range(2):
+        lake.sql("UPDATE TABLE_ SET day = 'theirs' WHERE id = 1")
+    data = lake.path / "shop/orders/data"
+    stray = [data / name for name in ("old.parquet", "new.parquet")]
+    for path, age in zip(stray, (2, 0), strict=True):
+        path.write_bytes(b"of a writer that was killed")
+        os.utime(path, (time.time() - age * 86_400,) * 2)
+    assert lake.keep_up(min_files=99, days=1, expire_after="1d", after="never")[0].files > 0
+    assert [path.exists() for path in stray] == [False, True]
+    kept = [snapshot.summary.additional_properties.get(PROPERTY, "") for snapshot in lake.table().snapshots()]
+    assert [mark.rpartition("/")[2] for mark in kept] == ["2", "", ""], "those since the last batch"
+    assert lake.write(TEN, 2, mode="upsert", keys=["id"]).rows == 10
+    assert {row["day"] for row in rows_of(lake.table()) if row["id"] == 1} == {"theirs"}, "batch 2 is known"
+
+
+def test_files_are_merged_while_the_job_and_others_write(lake: Lake) -> None:
+    settings = {"mode": "upsert", "keys": ["id"]}
+    lake.write("SELECT id, 'at first' AS day FROM range(20)", 0, **settings)
+    events: list[Event] = []
+
+    def maintain() -> None:
+        while not done.is_set():
+            with contextlib.suppress(JobFailed):  # others were faster, again and again
+                events.extend(lake.keep_up(min_files=2))
+
+    def disturb() -> None:
+        other = lake.spark.newSession()
+        for name, value in session_settings(lake.plan().job.sink).items():
+            other.conf.set(name, value)
+        for number in range(100, 110):
+            again(lambda n=number: other.sql(f"INSERT INTO {lake.name}.shop.orders VALUES ({n}, 'theirs')"))
+
+    done = threading.Event()
+    threads = [threading.Thread(target=work) for work in (maintain, disturb)]
+    for thread in threads:
+        thread.start()
+    for number in range(1, 12):
+        again(lambda n=number: lake.write(f"SELECT {n}L AS id, 'batch {n}' AS day", n, **settings))
+    threads[1].join()
+    done.set()
+    threads[0].join()
+    assert any(isinstance(event, Compacted) for event in events)
+    found = {row["id"]: row["day"] for row in rows_of(lake.table())}
+    batches = {number: f"batch {number}" for number in range(1, 12)}
+    rest = {number: "at first" for number in (0, *range(12, 20))}
+    assert found == batches | rest | dict.fromkeys(range(100, 110), "theirs")
+    assert len(lake.ids()) == 30
+    summaries = [snapshot.summary.additional_properties for snapshot in lake.table().snapshots()]
+    assert [each[PROPERTY].rpartition("/")[2] for each in summaries if PROPERTY in each] == [*map(str, range(12))]
+
+
 @pytest.fixture(scope="module")
 def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgres]:
     if why := missing():
@@ -155,6 +238,9 @@ def has_batches_once(lake: Lake, table: Callable[[], Any]) -> None:
     lake.sql("INSERT INTO TABLE_ VALUES (100, 'x')")
     assert lake.write(TEN, 0, **settings).rows == 10
     assert lake.write("SELECT id + 5 AS id, 'z' AS day FROM range(10)", 1, **settings).rows == 10
+    assert ids() == [*range(15), 100]
+    assert sum(event.files_before for event in lake.keep_up(min_files=2) if isinstance(event, Compacted)) >= 2
+    assert lake.write(TEN, 1, **settings).rows == 10
     assert ids() == [*range(15), 100]
 
 
@@ -200,3 +286,37 @@ def test_a_rest_catalog_and_one_that_goes_away(spark: Any, spark_ready: SparkRea
     with pytest.raises(JobFailed, match=r"catalog .* cannot be used: .*Connection refused") as it:
         lake.write(TEN, 2)
     assert it.value.failed.kind == "catalog"
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can mount a small disk")
+def test_a_full_disk_leaves_the_table_as_it_was_until_there_is_room(spark: Any, tmp_path: Path) -> None:
+    small_disk(tmp_path / "small", lambda path: Lake(Bench(spark, tmp_path / "checkpoint"), path))
+
+
+def small_disk(small: Path, made: Callable[[Path], Any]) -> None:
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", small], check=True)
+    try:
+        lake = made(small / "lake")
+        lake.write("SELECT id, 'x' AS s FROM range(10)", 0)
+        many = "SELECT id + 10 AS id, sha2(cast(id AS string), 512) AS s FROM range(40000)"
+        with pytest.raises(JobFailed, match=r"a disk is full: the batch was not written to .*/lake, which has") as it:
+            lake.write(many, 1)
+        assert it.value.failed.kind == "sink"
+        assert lake.ids() == list(range(10))
+        subprocess.run(["mount", "-o", "remount,size=50m", small], check=True)
+        assert lake.write(many, 1).rows == 40_000
+        assert lake.ids() == list(range(40_010))
+    finally:
+        subprocess.run(["umount", "--lazy", small], check=True)  # Spark leaves a file open that it could not write
+
+
+def again(write: Callable[[], object]) -> None:
+    """As a run does: what conflicts with the changes of others is written again."""
+    while True:
+        try:
+            write()
+            return
+        except Exception as error:
+            failed = failure_of(error)
+            assert failed.retriable, failed.text
