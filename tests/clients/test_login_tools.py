@@ -74,20 +74,6 @@ class Tokens:
         self._step("end", "alice", f"--expire --expiry-time-period -1 --hmac {secret}")
         self._step("end again", "alice", f"--expire --expiry-time-period -1 --hmac {secret}")
         self._step("describe what is left", "alice", "--describe")
-        self._step("create for another", "alice", "--create --max-life-time-period -1 --owner-principal User:bob")
-        self._step(
-            "create with a renewer who is no user",
-            "alice",
-            "--create --max-life-time-period -1 --renewer-principal Robot:r",
-        )
-        self._step(
-            "create with two renewers",
-            "bob",
-            "--create --max-life-time-period 60000 --renewer-principal User:a --renewer-principal User:b",
-        )
-        self._step(
-            "describe of two owners", "bob", "--describe --owner-principal User:alice --owner-principal User:bob"
-        )
 
     def _step(self, name: str, user: str, words: str) -> str:
         outcome = self._run(Step(name, "delegation-tokens", f"{words} {AS % user}"))
