@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kafkad_etl.job import Catalog, Job
+from kafkad_etl.job import S3, Catalog, Job, Scalar
 
 FILES = ("parquet", "json", "csv")
 """Sinks that write files themselves."""
@@ -16,6 +16,9 @@ TABLES = ("delta", "iceberg")
 POSTGRESQL, SQLITE = "jdbc:postgresql:", "jdbc:sqlite:"
 KNOWN_DATABASES = (POSTGRESQL, SQLITE)
 """The URLs of databases whose drivers come along."""
+
+S3A = "s3a"
+"""The scheme of paths in an object store that speaks Amazon's S3."""
 
 PRODUCER = {"linger.ms": "20", "compression.type": "lz4", "batch.size": "131072"}
 """Producer defaults: a fifth of the requests that Kafka's own defaults cause, and more than twice the rows per
@@ -93,6 +96,36 @@ def paths_of(job: Job) -> Iterator[tuple[str, str]]:
         yield "source.files.path", job.source.files.path
     yield "run.checkpoint", job.run.checkpoint
     yield "sink.path", job.sink.path
+
+
+def has_s3_paths(job: Job) -> bool:
+    return any(path.startswith(f"{S3A}://") for _, path in paths_of(job))
+
+
+_S3_KEY = re.compile(r"spark\.hadoop\.fs\.s3a\..*(access\.key|secret\.key|session\.token)")
+
+
+def is_s3_key(name: str) -> bool:
+    """True for settings of Spark that log in to an object store."""
+    return _S3_KEY.fullmatch(name) is not None
+
+
+def spark_conf(job: Job) -> dict[str, Scalar]:
+    """The job's settings of Spark, after those of its object store."""
+    return {**(_s3_settings(job.s3) if has_s3_paths(job) else {}), **job.spark.conf}
+
+
+def _s3_settings(s3: S3) -> dict[str, Scalar]:
+    prefix = "spark.hadoop.fs.s3a"
+    found: dict[str, Scalar] = {
+        f"{prefix}.attempts.maximum": 2,  # of requests, each of which is then tried 4 times more:
+        f"{prefix}.retry.limit": 4,  # Hadoop would go on for minutes, and `run.retries` does so where it is seen
+    }
+    if s3.endpoint:
+        found |= {f"{prefix}.endpoint": s3.endpoint, f"{prefix}.path.style.access": s3.path_style}
+    if region := s3.region or (s3.endpoint and "us-east-1"):
+        found[f"{prefix}.endpoint.region"] = region
+    return found
 
 
 def sink_text(job: Job) -> str:

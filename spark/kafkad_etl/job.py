@@ -417,6 +417,23 @@ class Sink(Key, frozen=True):
     console: Annotated[ConsoleSink, Meta(description="Settings for type console.")] = ConsoleSink()
 
 
+class S3(Key, frozen=True):
+    endpoint: Annotated[
+        str,
+        Meta(
+            description="URL of another object store than Amazon's, such as http://127.0.0.1:9000; the environment's "
+            "AWS_ENDPOINT_URL by default."
+        ),
+    ] = ""
+    region: Annotated[str, Meta(description="The region of the buckets. With an `endpoint`, us-east-1 by default.")] = (
+        ""
+    )
+    path_style: Annotated[
+        bool,
+        Meta(description="With an `endpoint`: whether buckets are in the path of URLs, and not in the host's name."),
+    ] = True
+
+
 class StopAfter(Key, frozen=True):
     rows: Annotated[int, Meta(ge=0, description="Stop after the batch that reaches this many rows; 0: never.")] = 0
     time: Annotated[str, Meta(description="Stop after this time, such as 10m; 0s: never.")] = "0s"
@@ -501,6 +518,13 @@ class Job(Key, frozen=True):
     key: Annotated[Format, Meta(description="How record keys are decoded, into `_key`.")] = Format(format="text")
     value: Annotated[Format, Meta(description="How record values are decoded.")] = Format(format="raw")
     transform: Annotated[Transform, Meta(description="What to do with the rows.")] = Transform()
+    s3: Annotated[
+        S3,
+        Meta(
+            description="The object store of paths s3a://. Keys come from the environment: AWS_ACCESS_KEY_ID, "
+            "AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN."
+        ),
+    ] = S3()
     run: Annotated[Run, Meta(description="How the job runs.")] = Run()
     spark: Annotated[Spark, Meta(description="Settings of Spark itself.")] = Spark()
     checks: Annotated[tuple[Check, ...], Meta(description="Conditions that must hold before rows are written.")] = ()

@@ -261,6 +261,7 @@ class Failed(Struct, frozen=True, tag="failed", kw_only=True):
         "sql",
         "schema",
         "registry",
+        "store",
         "bad-rows",
         "check",
         "data-loss",

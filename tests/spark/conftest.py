@@ -9,6 +9,7 @@ import pytest
 
 from kafkad_etl.driver.sinks.lake import delta
 from kafkad_etl.errors import EtlError
+from kafkad_etl.facts import S3A
 from kafkad_etl.machine import class_archive, environment, jars, java, spark_home
 from kafkad_etl.machine.cache import cache_directory
 from kafkad_etl.machine.download import fetched
@@ -40,7 +41,8 @@ def _spark() -> SparkReady:
     except EtlError as error:
         pytest.skip(f"{error.what}; make test-spark installs it")
     found = java.find(spark.version, CACHE, os.environ, bundled=java.bundled_home())
-    there = fetched(jars.every_jar(spark.version, jars.set_names()), CACHE / "jars", os.environ)
+    sets = [name for name in jars.set_names() if name != S3A]  # half a gigabyte: only tests of object stores fetch it
+    there = fetched(jars.every_jar(spark.version, sets), CACHE / "jars", os.environ)
     warming.archive(environment.bare(os.environ), CACHE, os.environ)  # the first worker does, for all
     archive = class_archive.find(found, spark.home, CACHE)
     return SparkReady(spark.version, spark.home, found.home, tuple(there), archive)

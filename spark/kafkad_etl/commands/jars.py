@@ -46,9 +46,9 @@ _with = click.option(
     "--with",
     "sets",
     metavar="SET",
-    type=click.Choice(["delta", "iceberg"]),
+    type=click.Choice(["delta", "iceberg", "s3a"]),
     multiple=True,
-    help="The jars of this set too: delta or iceberg, for sinks of these types. May be repeated.",
+    help="The jars of this set too: delta or iceberg for sinks of these types, s3a for paths s3a://. May be repeated.",
 )
 _to = click.option("--to", metavar="DIR", default="", help="A directory to use instead of the cache.")
 

@@ -14,6 +14,7 @@ Kind: TypeAlias = Literal[
     "sql",
     "schema",
     "registry",
+    "store",
     "bad-rows",
     "check",
     "data-loss",
@@ -43,6 +44,28 @@ class Rule(NamedTuple):
 
 
 RULES = (
+    Rule(
+        "store",
+        r"No AWS Credentials provided|NoAuthWithAWSException|Unable to load credentials",
+        says="no keys for the object store were found",
+        hint="export AWS_ACCESS_KEY_ID=… AWS_SECRET_ACCESS_KEY=…",
+    ),
+    Rule(
+        "store",
+        r"SignatureDoesNotMatch|InvalidAccessKeyId|request signature we calculated|AWS Access Key Id you provided"
+        r"|S3Exception: .*Status Code: 40[13]",
+        says="the object store does not accept the keys, or does not allow them what the job does",
+        hint="check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and the policy of their user",
+    ),
+    Rule("store", r"UnknownStoreException|NoSuchBucket", says="the object store has no such bucket"),
+    Rule(
+        "store",
+        r"awssdk\.core\.exception\.(?:SdkClient|ApiCall\w*Timeout|Abort)\w*|AWSClientIOException"
+        r"|AWSServiceThrottled|AWSStatus500|S3Exception: .*Status Code: 5\d\d",
+        retriable=True,
+        says="the object store is not responding",
+        hint="nothing is lost: the next run completes the batch, or writes it again",
+    ),
     Rule("schema", r"a row lacks a property that the JSON Schema"),
     Rule(
         "data-loss",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.facts import S3A
 from kafkad_etl.job import Job
 from kafkad_etl.machine import class_archive, jars, java, spark_home
 from kafkad_etl.machine.cache import cache_directory
@@ -20,6 +21,8 @@ from kafkad_etl.machine.spark_home import SparkHome
 MB = 1 << 20
 _BESIDES_HEAP = 300 * MB
 """Minimum memory that a JVM uses in addition to its heap."""
+BRING_JARS = ("spark.jars.packages", "spark.jars", "spark.driver.extraClassPath", "spark.driver.userClassPathFirst")
+"""Settings of Spark that add jars."""
 _LEAST_DISK = 200 * MB
 _ENOUGH_DISK = 2048 * MB
 
@@ -51,9 +54,10 @@ def find(job: Job, java_home: str = "", environ: Mapping[str, str] | None = None
     spark, chosen = _tools(environ, java_home)
     warnings = room(job.spark.driver_memory, machine(Path(temporary(environ))))
     directory = cache_directory(environ) / "jars"
-    for error in jars.missing_sets(job, spark.version, directory):
+    sets = sets_needed(job, spark, environ)
+    for error in jars.missing_sets(sets, spark.version, directory):
         raise error
-    wanted = [*jars.needed(job, spark.version), *in_sets(job, spark.version)]
+    wanted = [*jars.needed(job, spark.version), *jars.in_sets(sets, spark.version)]
     ours = fetched(wanted, directory, environ, repository)
     every = (*map(str, ours), *map(_own_jar, own_jars(job)))
     archive = class_archive.find(chosen, spark.home, cache_directory(environ))
@@ -101,30 +105,49 @@ def outlook(job: Job, java_home: str = "", environ: Mapping[str, str] | None = N
     """The environment that a run would use. Unlike `find`, it downloads nothing and requires nothing to exist."""
     environ = os.environ if environ is None else environ
     cache = cache_directory(environ)
-    try:
-        spark = spark_home.find()
-    except EtlError:
-        spark = SparkHome(Path("pyspark"), jars.known_versions()[-1])
+    spark = found_or_assumed()
     try:
         chosen = java.find(spark.version, cache, environ, java_home, java.bundled_home())
     except EtlError:
         chosen = Java(Path("java"), "", "")
-    wanted = [*jars.needed(job, spark.version), *in_sets(job, spark.version)]
+    sets = sets_needed(job, spark, environ)
+    wanted = [*jars.needed(job, spark.version), *jars.in_sets(sets, spark.version)]
     ours = (str(cache / "jars" / jar.path) for jar in wanted)
     return Environment(chosen, spark.home, spark.version, sys.executable, (*ours, *own_jars(job)))
 
 
 def missing_jars(job: Job, environ: Mapping[str, str] = os.environ) -> Iterator[EtlError]:
     """Errors for jars that a run would not download by itself."""
+    spark = found_or_assumed()
+    yield from jars.missing_sets(sets_needed(job, spark, environ), spark.version, cache_directory(environ) / "jars")
+
+
+def found_or_assumed() -> SparkHome:
+    """PySpark, or where it would be."""
     try:
-        version = spark_home.find().version
+        return spark_home.find()
     except EtlError:
-        version = jars.known_versions()[-1]
-    yield from jars.missing_sets(job, version, cache_directory(environ) / "jars")
+        return SparkHome(Path("pyspark"), jars.known_versions()[-1])
 
 
-def in_sets(job: Job, version: str) -> list[jars.Jar]:
-    return [jar for name in jars.sets_needed(job) for jar in jars.set_of(name, version)]
+def sets_needed(job: Job, spark: SparkHome, environ: Mapping[str, str]) -> dict[str, str]:
+    """The sets that neither the job nor Spark itself brings, each with the key that asks for it."""
+    wanted = jars.sets_needed(job)
+    if S3A in wanted and (comes_with(spark.home, "hadoop-aws") or spark_adds_jars(environ)):
+        del wanted[S3A]
+    return wanted
+
+
+def comes_with(home: Path | None, name: str) -> bool:
+    """True if a jar of this name is among Spark's own."""
+    return home is not None and any((home / "jars").glob(f"*{name}*.jar"))
+
+
+def spark_adds_jars(environ: Mapping[str, str]) -> bool:
+    """True if this machine's own Spark configuration adds jars."""
+    file = Path(environ.get("SPARK_CONF_DIR") or "/nonexistent") / "spark-defaults.conf"
+    text = file.read_text(errors="replace") if file.is_file() else ""
+    return bool(environ.get("SPARK_DIST_CLASSPATH")) or any(name in text for name in BRING_JARS)
 
 
 def own_jars(job: Job) -> list[str]:

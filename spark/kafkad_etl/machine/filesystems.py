@@ -1,5 +1,5 @@
 """Checks whether Spark supports the file systems of a job's paths: object stores need jars that do not come with
-Spark."""
+Spark. Those of s3a:// are a set that kctl fetches: see `jars`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.facts import paths_of
 from kafkad_etl.job import Job
 from kafkad_etl.machine import spark_home
-from kafkad_etl.machine.environment import own_jars
+from kafkad_etl.machine.environment import BRING_JARS, comes_with, own_jars, spark_adds_jars
 
 
 class Store(NamedTuple):
@@ -25,16 +25,9 @@ class Store(NamedTuple):
 
 
 _HADOOP = "org/apache/hadoop/fs"
-_S3 = Store("org.apache.hadoop:hadoop-aws", f"{_HADOOP}/s3a/S3AFileSystem.class")
 _AZURE = Store("org.apache.hadoop:hadoop-azure", f"{_HADOOP}/azurebfs/AzureBlobFileSystem.class")
 _GOOGLE = Store("com.google.cloud.bigdataoss:gcs-connector", "com/google/cloud/hadoop/fs/gcs/", "hadoop3-2.2.26")
-STORES = {"s3a": _S3, "abfs": _AZURE, "abfss": _AZURE, "gs": _GOOGLE}
-_BRINGS_JARS = (
-    "spark.jars.packages",
-    "spark.jars",
-    "spark.driver.extraClassPath",
-    "spark.driver.userClassPathFirst",
-)
+STORES = {"abfs": _AZURE, "abfss": _AZURE, "gs": _GOOGLE}
 _WORDS = ("--packages", "--jars", "--driver-class-path", "--properties-file", "spark.jars", "extraClassPath")
 
 
@@ -49,9 +42,10 @@ def faults(
     home = home or _home()
     for scheme, key in asked.items():
         store = STORES[scheme]
-        if not any(_has(Path(jar), store.contains) for jar in own_jars(job)) and not _comes_with_spark(home, store):
+        name = store.artifact.partition(":")[2]
+        if not any(_has(Path(jar), store.contains) for jar in own_jars(job)) and not comes_with(home, name):
             package = f"{store.artifact}:{store.version or hadoop_version(home)}"
-            what = f"{scheme}:// needs a jar that does not come with Spark: {store.artifact.partition(':')[2]}"
+            what = f"{scheme}:// needs a jar that does not come with Spark: {name}"
             hint = f'spark.conf: {{spark.jars.packages: "{package}"}} makes Spark download it'
             yield EtlError(what, EtlExit.ENVIRONMENT, key=key, hints=(hint, "or list the files in spark.jars"))
 
@@ -62,18 +56,11 @@ def check(job: Job, words: Sequence[str] = ()) -> None:
 
 
 def _may_be_brought(job: Job, words: Sequence[str], environ: Mapping[str, str]) -> bool:
-    settings = any(job.spark.conf.get(name) for name in _BRINGS_JARS) or any(
+    settings = any(job.spark.conf.get(name) for name in BRING_JARS) or any(
         name.startswith("spark.hadoop.fs.") and name.endswith(".impl") for name in job.spark.conf
     )
     given = any(word in text for text in words for word in _WORDS)
-    return settings or given or any("://" in jar for jar in own_jars(job)) or _defaults(environ)
-
-
-def _defaults(environ: Mapping[str, str]) -> bool:
-    """True if this machine's own Spark configuration adds jars."""
-    file = Path(environ.get("SPARK_CONF_DIR") or "/nonexistent") / "spark-defaults.conf"
-    text = file.read_text(errors="replace") if file.is_file() else ""
-    return bool(environ.get("SPARK_DIST_CLASSPATH")) or any(name in text for name in _BRINGS_JARS)
+    return settings or given or any("://" in jar for jar in own_jars(job)) or spark_adds_jars(environ)
 
 
 def _home() -> Path | None:
@@ -81,11 +68,6 @@ def _home() -> Path | None:
         return spark_home.find().home
     except EtlError:
         return None
-
-
-def _comes_with_spark(home: Path | None, store: Store) -> bool:
-    name = store.artifact.partition(":")[2]
-    return home is not None and any((home / "jars").glob(f"*{name}*.jar"))
 
 
 def _has(jar: Path, name: str) -> bool:

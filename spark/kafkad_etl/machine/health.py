@@ -11,9 +11,10 @@ from kafkad_etl.errors import EtlError
 from kafkad_etl.job import Job, Spark
 from kafkad_etl.machine import class_archive, hadoop, jars, java, spark_home
 from kafkad_etl.machine.cache import cache_directory
-from kafkad_etl.machine.environment import in_sets, machine, own_jars, room, temporary
-from kafkad_etl.machine.jars import Jar, known_versions
+from kafkad_etl.machine.environment import found_or_assumed, machine, own_jars, room, sets_needed, temporary
+from kafkad_etl.machine.jars import Jar
 from kafkad_etl.machine.reachability import unreachable
+from kafkad_etl.machine.spark_home import SparkHome
 from kctl.errors import KctlError
 from kctl.texts.output import counted, size_text
 
@@ -28,15 +29,14 @@ class Finding(NamedTuple):
 
 def findings(job: Job | None, java_home: str, reach: Callable[[], str] | None) -> Iterator[Finding]:
     """All findings. `reach` contacts the cluster and describes it; None if there is none to contact."""
+    spark = found_or_assumed()
     try:
-        version = spark_home.find().version
-        yield Finding("pyspark", "ok", f"{version} in {spark_home.find().home}")
+        yield Finding("pyspark", "ok", f"{spark_home.find().version} in {spark.home}")
     except EtlError as error:
-        version = known_versions()[-1]
         yield _wrong("pyspark", error)
-    yield _java(version, java_home)
+    yield _java(spark.version, java_home)
     yield from _archive(java_home)
-    yield _jars(job, version)
+    yield _jars(job, spark)
     yield from _room(job)
     yield from _hadoop(job.spark if job else Spark())
     if reach is not None:
@@ -72,10 +72,12 @@ def _archive(java_home: str) -> Iterator[Finding]:
         yield Finding("archive", "ok", "no archive of Spark's classes: runs start slower", "kctl etl jars archive")
 
 
-def _jars(job: Job | None, version: str) -> Finding:
-    directory = cache_directory(os.environ) / "jars"
+def _jars(job: Job | None, spark: SparkHome) -> Finding:
+    directory, version = cache_directory(os.environ) / "jars", spark.version
+    sets = sets_needed(job, spark, os.environ) if job else {}
     try:
-        wanted = jars.connector(version) if job is None else [*jars.needed(job, version), *in_sets(job, version)]
+        wanted = jars.needed(job, version) if job else jars.connector(version)
+        wanted += jars.in_sets(sets, version)
     except EtlError as error:
         return _wrong("jars", error)
     faults = {jar: what for jar in wanted if (what := jars.fault(jar, directory / jar.path))}
@@ -83,7 +85,7 @@ def _jars(job: Job | None, version: str) -> Finding:
     if gone:
         return Finding("jars", "error", f"no such file, named by the job: {', '.join(gone)}")
     if faults:
-        return _missing(faults, len(wanted), list(jars.sets_needed(job)) if job else [])
+        return _missing(faults, len(wanted), list(sets))
     return Finding("jars", "ok", f"{counted(len(wanted), 'jar')} in {directory}")
 
 

@@ -10,7 +10,7 @@ machine's cache can serve as another's repository, and verified before every use
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -18,9 +18,11 @@ from typing import NamedTuple
 import msgspec
 
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.facts import TABLES
+from kafkad_etl.facts import S3A, TABLES, paths_of
 from kafkad_etl.job import Job
 
+_SIGNS = {S3A: "hadoop-aws"}
+"""Names by which jars of sets are known, where they are not the set's own."""
 JDBC_URLS = {"jdbc:sqlite:": "sqlite", "jdbc:postgresql:": "postgresql"}
 
 
@@ -87,6 +89,10 @@ def set_of(name: str, version: str) -> list[Jar]:
     return jars_of(lock().sets.get(version, {}).get(name, ()))
 
 
+def in_sets(names: Iterable[str], version: str) -> list[Jar]:
+    return [jar for name in names for jar in set_of(name, version)]
+
+
 def every_jar(version: str, sets: Sequence[str] = ()) -> list[Jar]:
     """All jars that any job may need, with those of the sets."""
     drivers = [name for names in lock().jdbc.values() for name in names]
@@ -111,15 +117,20 @@ def needed(job: Job, version: str) -> list[Jar]:
 
 def sets_needed(job: Job) -> dict[str, str]:
     """The sets that this job needs and does not bring itself, each with the key that asks for it."""
-    own = (*job.spark.jars, str(job.spark.conf.get("spark.jars", "")))
-    if "spark.jars.packages" in job.spark.conf or job.sink.type not in TABLES:
+    conf = job.spark.conf
+    if "spark.jars.packages" in conf:
         return {}
-    return {} if any(job.sink.type in jar for jar in own) else {job.sink.type: "sink.type"}
+    wanted: dict[str, str] = {job.sink.type: "sink.type"} if job.sink.type in TABLES else {}
+    for key, path in paths_of(job):
+        if path.startswith(f"{S3A}://") and "spark.hadoop.fs.s3a.impl" not in conf:
+            wanted.setdefault(S3A, key)
+    own = (*job.spark.jars, str(conf.get("spark.jars", "")))
+    return {name: key for name, key in wanted.items() if not any(_SIGNS.get(name, name) in jar for jar in own)}
 
 
-def missing_sets(job: Job, version: str, directory: Path) -> Iterator[EtlError]:
-    """An error for each set that has not been fetched."""
-    for name, key in sets_needed(job).items():
+def missing_sets(sets: Mapping[str, str], version: str, directory: Path) -> Iterator[EtlError]:
+    """An error for each of these sets that has not been fetched."""
+    for name, key in sets.items():
         jars = set_of(name, version)
         faults = [f"{jar.coordinate} {what}" for jar in jars if (what := fault(jar, directory / jar.path))]
         if faults or not jars:
@@ -146,17 +157,23 @@ def _databases(job: Job) -> list[str]:
 
 
 def fault(jar: Jar, path: Path) -> str:
-    """The fault in a file; empty if it is the locked jar. Ten megabytes take about 10 ms."""
-    import hashlib
-
+    """The fault in a file; empty if it is the locked jar."""
     try:
-        size = path.stat().st_size
-        if size != jar.bytes:
-            return f"has {size:,} bytes instead of {jar.bytes:,}"
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        there = path.stat()
+        if there.st_size != jar.bytes:
+            return f"has {there.st_size:,} bytes instead of {jar.bytes:,}"
+        digest = _digest(path, there.st_mtime_ns, there.st_ino)
     except (FileNotFoundError, NotADirectoryError):
         return "is missing"
     except OSError as error:
         return f"cannot be read: {error.strerror}"
     return "" if digest == jar.sha256 else f"has SHA-256 {digest} instead of {jar.sha256}"
+
+
+@cache
+def _digest(path: Path, _changed: int, _file: int) -> str:
+    """The SHA-256 of a file, found out once while it does not change: half a gigabyte takes half a second or more."""
+    import hashlib
+
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

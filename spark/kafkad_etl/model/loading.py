@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from yaml.nodes import MappingNode, Node, ScalarNode
 
 from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.facts import has_s3_paths, is_s3_key
 from kafkad_etl.job import Job, Mode, Source, StopAfter
 from kafkad_etl.model import checking, rules
 from kafkad_etl.model.document import (
@@ -164,6 +165,9 @@ class _Loading:
         if job is not None:
             job = in_mode(job, file.mode or job.run.mode)
             self.mistakes += _not_caused_by(self.mistakes, rules.mistakes(job))
+            self.mistakes += self._written_keys(job)
+            if has_s3_paths(job):
+                self.secrets |= {environment[name] for name in _S3_SECRETS if environment.get(name)}
         if self.mistakes or job is None:
             self._refuse()
         return Loaded(job, file, self.lines, variables, frozenset(self.secrets))
@@ -201,9 +205,20 @@ class _Loading:
         node.value = filled.text
         node.tag = tag_of(filled.text) if filled.text else STRING
 
+    def _written_keys(self, job: Job) -> Iterable[Mistake]:
+        """Keys of an object store that are in the file itself."""
+        for name, value in job.spark.conf.items():
+            if is_s3_key(name) and not any(secret in str(value) for secret in self.secrets):
+                hints = ("leave it out and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY", "or write ${env:NAME}")
+                yield Mistake(f"spark.conf.{name}", "a key of an object store does not belong into a file", hints)
+
     def _refuse(self) -> NoReturn:
         lines = mistake_lines(self.path, self.lines, self.mistakes)
         raise JobError(self.path, [masked(line, self.secrets) for line in lines])
+
+
+_S3_SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+"""Variables of the environment, from which Spark takes the keys of object stores itself."""
 
 
 def unknown_variable(name: str) -> str:

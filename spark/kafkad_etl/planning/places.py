@@ -14,7 +14,7 @@ from pathlib import Path
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.facts import POSTGRESQL, SQLITE, is_elsewhere, paths_of
 from kafkad_etl.job import JdbcSink, Job
-from kafkad_etl.machine import hadoop
+from kafkad_etl.machine import hadoop, object_store
 from kafkad_etl.machine.reachability import Connect, unreachable
 from kafkad_etl.planning import catalogs
 from kafkad_etl.planning.databases import addresses, sqlite_file
@@ -26,6 +26,7 @@ def faults(job: Job, connect: Connect = socket.create_connection) -> Iterator[Et
     if sink.path and not is_elsewhere(sink.path):
         yield from _of_directory(Path(sink.path.removeprefix("file://").removeprefix("file:")))
     yield from _of_hdfs(job, connect)
+    yield from object_store.faults(job, os.environ)
     if sink.jdbc and sink.jdbc.url.startswith(SQLITE):
         yield from _of_sqlite(sink.jdbc)
     if sink.jdbc and sink.jdbc.url.startswith(POSTGRESQL):

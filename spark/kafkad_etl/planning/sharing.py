@@ -8,7 +8,7 @@ from pathlib import Path
 from kafkad_etl.checkpoint.checkpoints import directory_of
 from kafkad_etl.cluster.mirror import group_of
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.facts import FILES, is_elsewhere, is_of_session
+from kafkad_etl.facts import FILES, is_elsewhere, is_of_session, spark_conf
 from kafkad_etl.job import Job, Scalar, Spark
 from kafkad_etl.machine.environment import size_of
 from kafkad_etl.model.loading import Loaded
@@ -53,10 +53,11 @@ def shared_settings(jobs: Sequence[Loaded], *, master: str = "") -> Spark:
     for loaded in jobs:
         if not master and loaded.job.spark.master != settings[0].master:
             raise _conflict(loaded, "spark.master", loaded.job.spark.master, settings[0].master, jobs[0])
-        for name, value in loaded.job.spark.conf.items():
+        for name, value in spark_conf(loaded.job).items():
             known, first = conf.setdefault(name, (value, loaded))
             if known != value and not is_of_session(name):
-                raise _conflict(loaded, f"spark.conf.{name}", value, known, first)
+                key = f"spark.conf.{name}" if name in loaded.job.spark.conf else "s3"
+                raise _conflict(loaded, key, value, known, first)
     return Spark(
         master=master or settings[0].master,
         driver_memory=max((each.driver_memory for each in settings), key=size_of),

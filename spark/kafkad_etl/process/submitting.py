@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 import kafkad_etl
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.facts import is_of_session
+from kafkad_etl.facts import is_of_session, is_s3_key, spark_conf
 from kafkad_etl.job import Job, Scalar
 from kafkad_etl.machine import class_archive
 from kafkad_etl.machine.environment import Environment, tool_variables
@@ -69,6 +69,12 @@ def options_of(words: Sequence[str]) -> Options:
             mode = value
         elif name in ("--class", "--kill", "--status"):
             raise _misplaced(f"{name} does not apply to jobs")
+        elif is_s3_key(name):
+            raise EtlError(
+                f"{name} would be visible on the command line",
+                EtlExit.USAGE,
+                hints=("export AWS_ACCESS_KEY_ID=… AWS_SECRET_ACCESS_KEY=…",),
+            )
     if mode not in ("", "client"):
         raise EtlError(
             f"deploy mode {mode} is not supported: progress, the consumer group and Ctrl-C need the driver on "
@@ -135,7 +141,7 @@ def settings(job: Job, master: str) -> dict[str, Scalar]:
         ours["spark.sql.shuffle.partitions"] = min(cores(master), _MOST_SHUFFLE_PARTITIONS)
         ours["spark.driver.host"] = "127.0.0.1"
         ours["spark.driver.bindAddress"] = "127.0.0.1"
-    return ours | job.spark.conf
+    return ours | spark_conf(job)
 
 
 def command(

@@ -21,6 +21,7 @@ _EXITS = {
     "sql": EtlExit.USAGE,
     "schema": EtlExit.DATA,
     "registry": EtlExit.CLUSTER,
+    "store": EtlExit.CLUSTER,
     "bad-rows": EtlExit.DATA,
     "check": EtlExit.DATA,
     "data-loss": EtlExit.DATA_LOSS,

@@ -12,6 +12,7 @@ UNRESOLVED = (
 SYNTAX = (
     "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'FORM'. SQLSTATE: 42601 (line 1, pos 9)\n\n== SQL ==\nSELECT 1 FORM"
 )
+SDK = "software.amazon.awssdk"
 LOST = (
     "Some data may have been lost because they are not available in Kafka any more; either the data was aged out by "
     "Kafka or the topic may have been deleted before all the data in the topic was processed."
@@ -36,6 +37,11 @@ def test_a_syntax_error_begins_with_an_empty_line() -> None:
     ("name", "text", "kind", "retriable"),
     [
         ("java.lang.IllegalStateException", LOST, "data-loss", False),
+        (f"{SDK}.services.s3.model.S3Exception", "null (Service: S3, Status Code: 403, Request ID: 1)", "store", False),
+        (f"{SDK}.services.s3.model.S3Exception", "The request signature we calculated does not match", "store", False),
+        (f"{SDK}.services.s3.model.S3Exception", "null (Service: S3, Status Code: 503, Request ID: 1)", "store", True),
+        (f"{SDK}.core.exception.SdkClientException", "Unable to execute HTTP request", "store", True),
+        ("org.apache.hadoop.fs.s3a.UnknownStoreException", "`s3a://nix/': NoSuchBucket", "store", False),
         ("org.apache.kafka.common.errors.UnknownTopicOrPartitionException", "This server …", "topic", False),
         ("org.apache.kafka.common.errors.TopicAuthorizationException", "Not authorized", "topic", False),
         ("java.io.IOException", "No space left on device", "environment", False),

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.job import Format, IcebergSink, JdbcSink, Job, Lookup, Sink, Source, Spark, TopicSink, Transform
-from kafkad_etl.machine import jars
+from kafkad_etl.job import Format, IcebergSink, JdbcSink, Job, Lookup, Run, Sink, Source, Spark, TopicSink, Transform
+from kafkad_etl.machine import environment, jars
 from kafkad_etl.machine.download import CENTRAL, fetched, repository_url
 from kafkad_etl.machine.jars import Jar
+from kafkad_etl.machine.spark_home import SparkHome
 
 CONTENT = b"a jar" * 100_000
 JAR = Jar("org.example:thing:1.0", len(CONTENT), hashlib.sha256(CONTENT).hexdigest())
@@ -231,14 +232,38 @@ def test_a_job_may_leave_them_to_spark() -> None:
 
 def test_sets_are_asked_for_by_name(tmp_path: Path) -> None:
     table = Sink(type="iceberg", path="/lake", iceberg=IcebergSink(table="shop.orders"))
-    (error,) = jars.missing_sets(a_job(sink=table), "4.0.0", tmp_path)
+    (error,) = jars.missing_sets(jars.sets_needed(a_job(sink=table)), "4.0.0", tmp_path)
     coordinate = "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0"
     assert error.what == f"sink.type: the jars of iceberg are not in the cache: {coordinate} is missing"
     assert error.hints == ("kctl etl jars fetch --with iceberg (47 MB, once)",)
     assert error.exit_code == EtlExit.ENVIRONMENT
     for spark in (Spark(jars=("/own/iceberg-spark.jar",)), Spark(conf={"spark.jars.packages": "org.example:x:1"})):
-        assert list(jars.missing_sets(a_job(sink=table, spark=spark), "4.0.0", tmp_path)) == []
-    assert list(jars.missing_sets(a_job(), "4.0.0", tmp_path)) == []
+        assert jars.sets_needed(a_job(sink=table, spark=spark)) == {}
+    assert jars.sets_needed(a_job()) == {}
+
+
+def test_paths_in_an_object_store_ask_for_its_jars(tmp_path: Path) -> None:
+    files = Sink(type="parquet", path="s3a://lake/orders")
+    assert jars.sets_needed(a_job(sink=files)) == {"s3a": "sink.path"}
+    assert jars.sets_needed(a_job(sink=files, run=Run(checkpoint="s3a://lake/c"))) == {"s3a": "run.checkpoint"}
+    assert jars.sets_needed(a_job(sink=files, spark=Spark(jars=("/own/hadoop-aws-3.4.1.jar",)))) == {}
+    assert jars.sets_needed(a_job(sink=files, spark=Spark(conf={"spark.hadoop.fs.s3a.impl": "own.Store"}))) == {}
+    spark = SparkHome(tmp_path, "4.0.0")
+    assert environment.sets_needed(a_job(sink=files), spark, {}) == {"s3a": "sink.path"}
+    assert environment.sets_needed(a_job(sink=files), spark, {"SPARK_DIST_CLASSPATH": "/opt/*"}) == {}
+    (tmp_path / "jars").mkdir()
+    (tmp_path / "jars" / "hadoop-aws-3.4.1.jar").touch()
+    assert environment.sets_needed(a_job(sink=files), spark, {}) == {}
+
+
+def test_a_jar_is_read_again_once_it_has_changed(tmp_path: Path) -> None:
+    path = tmp_path / "a.jar"
+    path.write_bytes(b"right")
+    jar = jars.Jar("a:a:1", 5, hashlib.sha256(b"right").hexdigest())
+    assert jars.fault(jar, path) == ""
+    (tmp_path / "new").write_bytes(b"wrong")
+    (tmp_path / "new").rename(path)
+    assert jars.fault(jar, path).startswith("has SHA-256")
 
 
 def test_versions_that_are_not_locked_are_refused() -> None:

@@ -12,6 +12,7 @@ CATALOG = "sink={type: iceberg, path: /a, iceberg: {table: a.b, catalog: {type: 
 REST = CATALOG.replace("path: /a, ", "")
 FILES = "source={files: {format: parquet, path: /a%s}}"
 WINDOWS = "transform.watermark={column: ts, delay: 10 minutes}"
+S3 = "sink={type: csv, path: 's3a://lake/a'}"
 REGISTRY = "sink={type: topic, topic: {topic: a, %s, registry: {url: http://u}}}"
 DEAD = "value={format: json, schema: a INT, bad_rows: {action: dead_letter%s}}"
 
@@ -193,6 +194,14 @@ DEAD = "value={format: json, schema: a INT, bad_rows: {action: dead_letter%s}}"
         (
             ["sink={type: topic, topic: {topic: a, schema: a INT}}"],
             "sink.topic.schema: only avro takes a schema, not json",
+        ),
+        (["sink={type: csv, path: 's3://lake/a'}"], "sink.path: Spark's scheme for S3 is s3a, not s3; s3a://lake/a"),
+        (["s3={endpoint: 'http://a'}"], "s3: no path of this job begins with s3a://; remove the block"),
+        ([S3, "s3.endpoint=host:9000"], 's3.endpoint: "host:9000" is not the URL of an object store'),
+        ([S3, "s3.path_style=false"], "s3.path_style: only with an `endpoint`"),
+        (
+            [S3, "spark.conf={spark.hadoop.fs.s3a.bucket.lake.secret.key: geheim}"],
+            "a key of an object store does not belong into a file; leave it out",
         ),
         ([REGISTRY % "format: csv"], "sink.topic.registry: only avro and json use a registry, not csv"),
         ([REGISTRY.replace("u}", "u, auto_register: true}") % "format: avro"], "auto_register: needs a schema"),

@@ -55,7 +55,7 @@ def test_sql_that_is_wrong_is_named_by_its_line(run: Run) -> None:
         ("transform.sql", "SELECT value FORM source", '--set transform.sql:1:19: ends too early, after "source"'),
         ("key", "{format: json, schema: id BIGNT}", '--set key.schema: cannot be parsed near "BIGNT"'),
         ("sink", "{type: json, path: /proc/lake}", "sink.path: /proc is not writable"),
-        ("sink", "{type: json, path: 's3a://lake/orders'}", "sink.path: s3a:// needs a jar"),
+        ("sink", "{type: json, path: 'abfss://c@a.net/orders'}", "sink.path: abfss:// needs a jar"),
     ],
 )
 def test_what_is_certainly_wrong_is_told_before_spark_starts_and_nothing_else(

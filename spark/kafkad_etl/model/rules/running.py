@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kafkad_etl.facts import duration_ms, is_streaming
-from kafkad_etl.job import Job, Spark
+from kafkad_etl.facts import duration_ms, has_s3_paths, is_streaming, paths_of
+from kafkad_etl.job import S3, Job, Spark
 from kafkad_etl.model.document import Mistake
 from kafkad_etl.model.rules.clients import is_address
 from kafkad_etl.model.rules.rows import duration
@@ -25,6 +25,7 @@ def mistakes(job: Job) -> Iterator[Mistake]:
     if run.listen and not is_address(run.listen):
         yield Mistake("run.listen", f'"{run.listen}" is not host:port', ("127.0.0.1:9464",))
     yield from _spark(job.spark)
+    yield from _s3(job)
     for index, check in enumerate(job.checks):
         if isinstance(check.expect, list | dict):
             yield Mistake(f"checks.{index}.expect", "must be a single value", ("a check's SELECT returns one",))
@@ -45,6 +46,20 @@ def _is_set(text: str) -> bool:
         return duration_ms(text) > 0
     except ValueError:
         return False  # told by `duration`
+
+
+def _s3(job: Job) -> Iterator[Mistake]:
+    for key, path in paths_of(job):
+        if path.startswith(("s3://", "s3n://")):
+            yield Mistake(
+                key, f"Spark's scheme for S3 is s3a, not {path.partition(':')[0]}", (f"s3a:{path.partition(':')[2]}",)
+            )
+    if job.s3 != S3() and not has_s3_paths(job):
+        yield Mistake("s3", "no path of this job begins with s3a://", ("remove the block",))
+    if job.s3.endpoint and not re.fullmatch(r"https?://[^/]+/?", job.s3.endpoint):
+        yield Mistake("s3.endpoint", f'"{job.s3.endpoint}" is not the URL of an object store', ("https://host:9000",))
+    if not job.s3.path_style and not job.s3.endpoint:
+        yield Mistake("s3.path_style", "only with an `endpoint`", ("remove it",))
 
 
 def _spark(spark: Spark) -> Iterator[Mistake]:
