@@ -101,7 +101,7 @@ class Source(Key, frozen=True):
 
 
 class SchemaFile(Key, frozen=True):
-    file: Annotated[str, Meta(description="A .ddl, .json (Spark's own format or a JSON Schema) or .avsc file.")]
+    file: Annotated[str, Meta(description="A .ddl, .json (Spark's own format or a JSON Schema), .avsc or .proto file.")]
 
 
 class Registry(Key, frozen=True):
@@ -169,11 +169,15 @@ class Format(Key, frozen=True):
     """The encoding of a record's value or key."""
 
     format: Annotated[
-        Literal["json", "avro", "csv", "text", "raw"], Meta(description="raw: the bytes as they are; text: UTF-8.")
+        Literal["json", "avro", "protobuf", "csv", "text", "raw"],
+        Meta(description="raw: the bytes as they are; text: UTF-8."),
     ]
     schema: Annotated[
         str | SchemaFile | None, Meta(description="Columns as DDL (id BIGINT, amount DECIMAL(12,2)), or {file: …}.")
     ] = None
+    message: Annotated[
+        str, Meta(description="protobuf: which message of the schema, shop.Order; its first one by default.")
+    ] = ""
     mode: Annotated[
         Literal["strict", "lenient"],
         Meta(
@@ -184,8 +188,8 @@ class Format(Key, frozen=True):
     registry: Annotated[
         Registry | None,
         Meta(
-            description="avro, json: each record begins with five bytes that name its writer's schema in this "
-            "registry. Avro is read with that."
+            description="avro, protobuf, json: each record begins with five bytes that name its writer's schema in "
+            "this registry. Avro is read with that."
         ),
     ] = None
     csv: Annotated[Csv, Meta(description="csv: the format of lines.")] = Csv()
@@ -255,19 +259,22 @@ class TopicSink(Key, frozen=True):
     topic: Annotated[str, Meta(description="The topic to write to.")]
     kafka: Annotated[Kafka | None, Meta(description="The topic's cluster, if it is not the source's.")] = None
     format: Annotated[
-        Literal["json", "avro", "csv", "text", "raw"],
+        Literal["json", "avro", "protobuf", "csv", "text", "raw"],
         Meta(description="How the columns are encoded; text and raw write only the column `value`."),
     ] = "json"
     schema: Annotated[
         str | SchemaFile | None,
         Meta(
-            description="avro: the schema to write; json: its JSON Schema, with a registry. With a registry, its "
-            "subject's latest by default."
+            description="avro, protobuf: the schema to write; json: its JSON Schema, with a registry. With a registry, "
+            "its subject's latest by default."
         ),
     ] = None
+    message: Annotated[
+        str, Meta(description="protobuf: which message of the schema, shop.Order; its first one by default.")
+    ] = ""
     registry: Annotated[
         SinkRegistry | None,
-        Meta(description="avro, json: records begin with five bytes that name the schema in this registry."),
+        Meta(description="avro, protobuf, json: records begin with five bytes that name the schema in this registry."),
     ] = None
     key: Annotated[str, Meta(description="The column to use as the record's key; it also stays in the value.")] = ""
     partition: Annotated[str, Meta(description="The INT column that holds the partition number.")] = ""

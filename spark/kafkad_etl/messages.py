@@ -23,8 +23,12 @@ Client: TypeAlias = dict[str, str]
 class Schema(Struct, frozen=True):
     """A schema from the job file or the registry."""
 
-    kind: Literal["ddl", "spark", "avro", "json-schema"]
+    kind: Literal["ddl", "spark", "avro", "json-schema", "protobuf"]
     text: str
+    message: str = ""
+    """protobuf: the full name of the message."""
+    files: str = ""
+    """protobuf: the schema compiled, with all that it imports."""
 
 
 class Reading(Struct, frozen=True, kw_only=True):

@@ -67,6 +67,7 @@ RULES = (
         hint="nothing is lost: the next run completes the batch, or writes it again",
     ),
     Rule("schema", r"a row lacks a property that the JSON Schema"),
+    Rule("schema", r"a row does not fit the Protobuf message"),
     Rule(
         "data-loss",
         r"Some data may have been lost|KafkaIllegalStateException|offset was changed from|OffsetOutOfRange"

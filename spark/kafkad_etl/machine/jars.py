@@ -1,7 +1,7 @@
 """The jars that jobs need in addition to Spark's own, and the check whether a file is one of them.
 
-Those of the connector, Avro and databases are fetched when a job needs them. Sets, such as iceberg, are larger, and
-fetched only on request.
+Those of the connector, Avro, Protobuf and databases are fetched when a job needs them. Sets, such as iceberg and s3a,
+are larger, and fetched only on request.
 
 `jars.json` locks each jar by size and SHA-256, for every PySpark version whose set has been tested; the connector must
 match Spark's exact version. Jars are downloaded once into a cache laid out like a Maven repository, so that one
@@ -36,6 +36,7 @@ class Lock(msgspec.Struct, frozen=True):
 
     connector: dict[str, list[str]]
     avro: dict[str, list[str]]
+    protobuf: dict[str, list[str]]
     jdbc: dict[str, list[str]]
     sets: dict[str, dict[str, list[str]]]
     """By Spark version and name."""
@@ -96,8 +97,9 @@ def in_sets(names: Iterable[str], version: str) -> list[Jar]:
 def every_jar(version: str, sets: Sequence[str] = ()) -> list[Jar]:
     """All jars that any job may need, with those of the sets."""
     drivers = [name for names in lock().jdbc.values() for name in names]
-    found = [*connector(version), *jars_of([*lock().avro.get(version, []), *drivers])]
-    return found + [jar for name in sets for jar in set_of(name, version)]
+    formats = [*lock().avro.get(version, []), *lock().protobuf.get(version, [])]
+    found = [*connector(version), *jars_of([*formats, *drivers])]
+    return found + in_sets(sets, version)
 
 
 def for_programs(version: str) -> list[Jar]:
@@ -112,6 +114,8 @@ def needed(job: Job, version: str) -> list[Jar]:
     found = connector(version)
     if "avro" in _formats(job):
         found += jars_of(lock().avro[version])
+    if "protobuf" in _formats(job):
+        found += jars_of(lock().protobuf[version])
     return found + jars_of(name for database in _databases(job) for name in lock().jdbc[database])
 
 

@@ -33,6 +33,10 @@ _EXPECTATIONS = ("rows", "dead_letters", "bad", "late", "duplicates", "warns", "
 _INPUTS = ("records", "values", "batches")
 
 
+_ENCODED = ("avro", "protobuf")
+"""Formats in which Spark encodes a block."""
+
+
 class Block(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Base class of the file's blocks."""
 
@@ -41,7 +45,9 @@ class Record(Block, frozen=True):
     """A record, as `kctl consume -o json` prints it; all keys may be left out."""
 
     key: Annotated[Any, Meta(description="Text; a block of keys is written as JSON.")] = None
-    value: Annotated[Any, Meta(description="As `key`; for avro, a block is encoded by the job's schema.")] = None
+    value: Annotated[
+        Any, Meta(description="As `key`; for avro and protobuf, a block is encoded by the job's schema.")
+    ] = None
     headers: Annotated[Any, Meta(description="A block of names and texts.")] = None
     topic: Annotated[str, Meta(description="The job's first topic by default.")] = ""
     partition: Annotated[int, Meta(ge=0, description="Its partition.")] = 0
@@ -263,7 +269,7 @@ def _sample(where: str, record: Record, job: Job, following: dict[tuple[str, int
     topic = record.topic or _topic(job.source)
     if not topic:
         raise _mistake(where, "the job reads topics by a pattern, and the record names none", "topic: …")
-    is_block = isinstance(record.value, dict) and set(record.value) != {"base64"} and job.value.format == "avro"
+    is_block = isinstance(record.value, dict) and set(record.value) != {"base64"} and job.value.format in _ENCODED
     document = {"key": record.key, "value": None if is_block else record.value, "headers": record.headers}
     try:
         parsed = read_json_line(json.dumps(document, ensure_ascii=False, default=_number).encode())

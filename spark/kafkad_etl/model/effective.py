@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeVar
 from msgspec.structs import replace
 
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.job import Job, Registry, SchemaFile, Step, TopicSink, Transform
+from kafkad_etl.job import Format, Job, Registry, Step, TopicSink, Transform
 from kafkad_etl.messages import Schema
 from kafkad_etl.model import schemas
 from kafkad_etl.model.loading import Loaded, unknown_variable
@@ -37,9 +37,9 @@ def effective(loaded: Loaded) -> Effective:
     return Effective(
         reading.certificates(replace(job, transform=transform)),
         Schemas(
-            reading.schema(job.value.schema, job.value.format, "value.schema"),
-            reading.schema(job.key.schema, job.key.format, "key.schema"),
-            reading.schema(topic.schema, _written_form(topic), "sink.topic.schema") if topic is not None else None,
+            reading.schema(job.value, job.value.format, "value.schema"),
+            reading.schema(job.key, job.key.format, "key.schema"),
+            reading.schema(topic, _written_form(topic), "sink.topic.schema") if topic is not None else None,
         ),
         frozenset(reading.secrets),
     )
@@ -91,9 +91,10 @@ class _Reading:
             registry, **{name: str(beside / Path(file).expanduser()) for name, file in files.items() if file}
         )
 
-    def schema(self, given: str | SchemaFile | None, form: str, path: str) -> Schema | None:
+    def schema(self, block: Format | TopicSink, form: str, path: str) -> Schema | None:
+        given = block.schema
         if given is None:
             return None
         if isinstance(given, str):
-            return schemas.inline(given, form, self._loaded.where(path))
-        return schemas.from_file(self._beside / given.file, form, self._loaded.where(f"{path}.file"))
+            return schemas.inline(given, form, self._loaded.where(path), block.message, self._beside)
+        return schemas.from_file(self._beside / given.file, form, self._loaded.where(f"{path}.file"), block.message)

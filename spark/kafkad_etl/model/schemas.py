@@ -1,4 +1,4 @@
-"""Reads schemas from the job file or a file next to it: DDL, Spark's JSON, JSON Schema or Avro."""
+"""Reads schemas from the job file or a file next to it: DDL, Spark's JSON, JSON Schema, Avro or Protobuf."""
 
 from __future__ import annotations
 
@@ -10,9 +10,12 @@ from typing import Any, NamedTuple
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.messages import Schema
 from kafkad_etl.model import types
+from kafkad_etl.registry import protobuf
 from kafkad_etl.registry.json_schema import JsonSchema, Unsupported
 
-_KINDS = {".ddl": "ddl", ".json": "spark", ".avsc": "avro"}
+_KINDS = {".ddl": "ddl", ".json": "spark", ".avsc": "avro", ".proto": "protobuf"}
+_OWN_KINDS = {"avro": ".avsc", "protobuf": ".proto"}
+"""Formats whose schemas have a kind of their own."""
 
 
 class Schemas(NamedTuple):
@@ -31,8 +34,11 @@ class Schemas(NamedTuple):
 NO_SCHEMAS = Schemas()
 
 
-def inline(text: str, form: str, where: str) -> Schema:
-    """A schema in the job file. `form` is the data format, or json-schema: for that and avro, the schema is JSON."""
+def inline(text: str, form: str, where: str, message: str, beside: Path) -> Schema:
+    """A schema in the job file. `form` is the data format, or json-schema: for that and avro, the schema is JSON. What
+    a Protobuf schema imports is looked for in `beside`."""
+    if form == "protobuf":
+        return _protobuf(text, where, message, beside)
     if form == "json-schema":
         return Schema("json-schema", _json_schema(_json(text, where), where))
     if form != "avro":
@@ -40,14 +46,15 @@ def inline(text: str, form: str, where: str) -> Schema:
     return Schema("avro", _avro(_json(text, where), where))
 
 
-def from_file(file: Path, form: str, where: str) -> Schema:
+def from_file(file: Path, form: str, where: str, message: str) -> Schema:
     text = read(file, where)
     kind = _KINDS.get(file.suffix)
     if kind is None:
         raise _wrong(where, f"{file}: unknown kind of schema", f"its name must end in one of {', '.join(_KINDS)}")
-    if (kind == "avro") != (form == "avro"):
-        wanted = ".avsc" if form == "avro" else ".ddl or .json"
-        raise _wrong(where, f"{file}: {form} needs a {wanted} schema")
+    if kind != form and (kind in _OWN_KINDS or form in _OWN_KINDS):
+        raise _wrong(where, f"{file}: {form} needs a {_OWN_KINDS.get(form, '.ddl or .json')} schema")
+    if kind == "protobuf":
+        return _protobuf(text, f"{where}: {file}", message, file.parent)
     if kind == "ddl" and form == "json-schema":
         raise _wrong(where, f"{file}: the registry needs a JSON Schema, in a .json file")
     if kind == "ddl":
@@ -85,6 +92,15 @@ def _avro(document: Any, where: str) -> str:
     if faults := list(types.of_avro(document)):
         raise _wrong(where, *faults)
     return json.dumps(document, separators=(",", ":"))
+
+
+def _protobuf(text: str, where: str, message: str, beside: Path) -> Schema:
+    try:
+        compiled = protobuf.compiled(text, message, beside=str(beside))
+        protobuf.columns(compiled)
+    except protobuf.Unsupported as error:
+        raise _wrong(where, str(error)) from error
+    return Schema("protobuf", text, compiled.message, compiled.files)
 
 
 def _json_schema(document: Any, where: str) -> str:

@@ -11,17 +11,15 @@ from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.job import Format, Job, Registry, SinkRegistry
 from kafkad_etl.messages import Schema
 from kafkad_etl.model.effective import Effective
-from kafkad_etl.registry import avro
+from kafkad_etl.registry import avro, protobuf
 from kafkad_etl.registry.json_schema import JsonSchema, Unsupported
 from kafkad_etl.registry.texts import whole
 
 if TYPE_CHECKING:
     from kafkad_etl.registry.client import Registered, SchemaRegistry
 
-KINDS = {"avro": "AVRO", "json": "JSON"}
+KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json": "JSON"}
 """The registry's name for each format."""
-_NEWEST = 20
-"""Versions of a subject that are fetched in advance; older ones are, when a record names them."""
 
 
 class Registration(NamedTuple):
@@ -73,18 +71,34 @@ def _read(
         writers: dict[int, str] = {}
         for subject in _subjects(job, registry, part):
             versions = client.versions(subject)
-            for number in versions[-_NEWEST:]:
+            for number in versions[-_newest(block.format) :]:
                 found = client.version(subject, number)
                 if found is not None:
                     _need_kind(found, block.format, subject, path)
-                    writers[found.id] = whole(found)
+                    writers[found.id] = _whole(found, path)
                     latest = found
             if not versions and declared is None:
                 raise _no_subject(registry, subject, path, "subject: another one, or give `schema`")
         if declared is not None:
             return declared, writers
         assert latest is not None  # else a subject would be missing
-        return _readable(latest, path), writers
+        return _readable(latest, path, block.message), writers
+
+
+def _newest(form: str) -> int:
+    """How many versions of a subject are fetched in advance; older ones are, when a record names them."""
+    return 1 if form == "protobuf" else 20  # protoc is a process for each
+
+
+def _whole(found: Registered, path: str) -> str:
+    try:
+        return whole(found)
+    except protobuf.Unsupported as error:
+        raise _uncompiled(error, path) from error
+
+
+def _uncompiled(error: protobuf.Unsupported, path: str) -> EtlError:
+    return EtlError(f"the subject's Protobuf schema cannot be used: {error}", EtlExit.USAGE, key=path)
 
 
 def _subjects(job: Job, registry: Registry, part: str) -> list[str]:
@@ -93,15 +107,26 @@ def _subjects(job: Job, registry: Registry, part: str) -> list[str]:
     return [f"{topic}-{part}" for topic in job.source.topics or sorted(job.source.partitions)]
 
 
-def _readable(found: Registered, path: str) -> Schema:
+def _readable(found: Registered, path: str, message: str) -> Schema:
     """The schema as one that columns can be read with."""
     if found.kind == "AVRO":
         return Schema("avro", _record(whole(found), path))
+    if found.kind == "PROTOBUF":
+        return _of_protobuf(found, path, message)
     try:
         return Schema("spark", json.dumps(JsonSchema(json.loads(found.text), found.references).columns()))
     except Unsupported as error:
         what = f"the subject's JSON Schema cannot be read as columns: {error}"
         raise EtlError(what, EtlExit.USAGE, key=path, hints=("give the columns as `schema`",)) from error
+
+
+def _of_protobuf(found: Registered, path: str, message: str) -> Schema:
+    try:
+        compiled = protobuf.compiled(found.text, message, found.references)
+        protobuf.columns(compiled)
+    except protobuf.Unsupported as error:
+        raise _uncompiled(error, path) from error
+    return Schema("protobuf", found.text, compiled.message, compiled.files)
 
 
 def _record(text: str, path: str) -> str:
@@ -126,7 +151,9 @@ def subject_of(job: Job, registry: SinkRegistry, schema: Schema | None) -> str:
 
 
 def _record_name(schema: Schema) -> str:
-    """An Avro record's full name, or a JSON Schema's title."""
+    """An Avro record's or Protobuf message's full name, or a JSON Schema's title."""
+    if schema.kind == "protobuf":
+        return schema.message
     document = json.loads(schema.text)
     name = avro.full_name(document) if schema.kind == "avro" else str(document.get("title") or "")
     if not name:
@@ -147,7 +174,7 @@ def _written(job: Job, registry: SinkRegistry, schema: Schema | None) -> tuple[S
                 hint = "sink.topic.schema: {file: …} and registry.auto_register: true register one"
                 raise _no_subject(registry, subject, path, hint)
             _need_kind(latest, topic.format, subject, path)
-            return _writable(latest, path), latest.id
+            return _writable(latest, path, topic.message), latest.id
         found = client.find(subject, kind, schema.text)
         if found is not None:
             return schema, found.id
@@ -158,14 +185,19 @@ def _written(job: Job, registry: SinkRegistry, schema: Schema | None) -> tuple[S
                 key=path,
                 hints=("auto_register: true registers it, or remove `schema` to write the subject's latest",),
             )
+        if schema.kind == "protobuf" and (others := protobuf.imports(schema.files)):
+            what = f"the schema imports {others[0]}, and registering a schema that refers to others is not supported"
+            raise EtlError(what, EtlExit.USAGE, key="sink.topic.schema", hints=("register both by other means",))
         if reasons := client.incompatibilities(subject, kind, schema.text):
             raise incompatible(subject, registry, reasons)
         return schema, None
 
 
-def _writable(found: Registered, path: str) -> Schema:
+def _writable(found: Registered, path: str, message: str) -> Schema:
     if found.kind == "AVRO":
         return Schema("avro", _record(whole(found), path))
+    if found.kind == "PROTOBUF":
+        return _of_protobuf(found, path, message)
     if found.references:
         what = "the subject's JSON Schema refers to other subjects, which is not supported for writing"
         raise EtlError(what, EtlExit.USAGE, key=path, hints=("give the whole schema as sink.topic.schema",))

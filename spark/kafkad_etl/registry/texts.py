@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from kafkad_etl.registry import avro
+from kafkad_etl.registry import avro, protobuf
 from kafkad_etl.registry.client import Registered
 
 
 def whole(found: Registered) -> str:
-    """The schema's text. An Avro schema has those that it refers to in it."""
-    return avro.whole(found.text, found.references) if found.kind == "AVRO" else found.text
+    """The schema's text. An Avro schema has those that it refers to in it; one of Protobuf is compiled with them, which
+    raises `protobuf.Unsupported` if it cannot be."""
+    if found.kind == "AVRO":
+        return avro.whole(found.text, found.references)
+    if found.kind == "PROTOBUF":
+        return protobuf.compiled(found.text, references=found.references).files
+    return found.text

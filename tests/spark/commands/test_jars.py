@@ -20,6 +20,7 @@ def locked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     lock = jars.Lock(
         connector={"4.0.0": ["org.example:connector:1"]},
         avro={"4.0.0": ["org.example:avro:1"]},
+        protobuf={},
         jdbc={"sqlite": ["org.example:driver:1"]},
         sets={"4.0.0": {"iceberg": ["org.example:table:1"]}},
         jars={name: jars.Locked(len(content), sha256(content).hexdigest()) for name, content in contents.items()},

@@ -209,6 +209,7 @@ CONNECTOR = ["spark-sql-kafka-0-10_2.13", "spark-token-provider-kafka-0-10_2.13"
     [
         (a_job(), []),
         (a_job(value=Format(format="avro")), ["spark-avro_2.13"]),
+        (a_job(value=Format(format="protobuf")), ["protobuf-java"]),
         (a_job(sink=Sink(type="topic", topic=TopicSink(topic="y", format="avro"))), ["spark-avro_2.13"]),
         (a_job(sink=Sink(type="jdbc", jdbc=JdbcSink(url="jdbc:sqlite:a.db", table="t"))), ["sqlite-jdbc"]),
         (a_job(sink=Sink(type="jdbc", jdbc=JdbcSink(url="jdbc:sqlite:a", table="t", driver_jar="a.jar"))), []),
@@ -275,8 +276,8 @@ def test_versions_that_are_not_locked_are_refused() -> None:
 
 def test_every_coordinate_of_the_lock_is_locked() -> None:
     lock = jars.lock()
-    parts = (lock.connector, lock.avro, lock.jdbc, *lock.sets.values())
+    parts = (lock.connector, lock.avro, lock.protobuf, lock.jdbc, *lock.sets.values())
     named = {name for part in parts for names in part.values() for name in names}
     assert named == set(lock.jars)
-    assert set(lock.avro) == set(lock.connector) == set(lock.sets)
+    assert set(lock.avro) == set(lock.protobuf) == set(lock.connector) == set(lock.sets)
     assert all(len(jar.sha256) == 64 and jar.bytes > 0 for jar in lock.jars.values())

@@ -43,7 +43,7 @@ def test_all_mistakes_are_told_at_once_each_with_its_line() -> None:
         'orders.yaml:6 source.topics: must be a list, not the text "orders"; write [orders]',
         'orders.yaml:7 source.rows_per_batch: must be a whole number, not the text "many"',
         "orders.yaml:8 source.start.orders.zero: the key must be a whole number; it is a partition number",
-        'orders.yaml:9 value.format: "jsn" is not one of avro, csv, json, raw, text; did you mean "json"?',
+        'orders.yaml:9 value.format: "jsn" is not one of avro, csv, json, protobuf, raw, text; did you mean "json"?',
         "orders.yaml:11 run.group: must be text or false, not true",
         "orders.yaml:13 run.listen: appears twice; remove one of them",
         "orders.yaml:14 run.stop_after: must be a block of keys (rows, time, idle …), not 5",

@@ -73,7 +73,7 @@ DEAD = "value={format: json, schema: a INT, bad_rows: {action: dead_letter%s}}"
         (["value.format=json"], "value: json needs a `schema`"),
         (["value.format=avro"], "value: avro needs a `schema` or a `registry`"),
         (["key={format: text, schema: a INT}"], "key.schema: text has one column and takes no schema"),
-        (["value={format: text, registry: {url: u}}"], "value.registry: only avro and json use a registry"),
+        (["value={format: text, registry: {url: u}}"], "value.registry: only avro, protobuf and json use a registry"),
         (["value={format: avro, registry: {url: u}}"], 'registry.url: "u" is not the URL of a registry'),
         (
             ["value={format: avro, registry: {url: http://u}}", "source={topics: [a, b]}"],
@@ -193,8 +193,12 @@ DEAD = "value={format: json, schema: a INT, bad_rows: {action: dead_letter%s}}"
         (["sink={type: topic, topic: {topic: a, format: avro}}"], "sink.topic: avro needs a `schema`"),
         (
             ["sink={type: topic, topic: {topic: a, schema: a INT}}"],
-            "sink.topic.schema: only avro takes a schema, not json",
+            "sink.topic.schema: only avro and protobuf take a schema, not json",
         ),
+        (["sink={type: topic, topic: {topic: a, format: protobuf}}"], "sink.topic: protobuf needs a `schema`"),
+        (["value={format: protobuf}"], "value: protobuf needs a `schema` or a `registry`"),
+        (["value={format: text, message: a.B}"], "value.message: applies only to protobuf, not to text"),
+        (["sink={type: topic, topic: {topic: a, message: B}}"], "sink.topic.message: applies only to protobuf"),
         (["sink={type: csv, path: 's3://lake/a'}"], "sink.path: Spark's scheme for S3 is s3a, not s3; s3a://lake/a"),
         (["s3={endpoint: 'http://a'}"], "s3: no path of this job begins with s3a://; remove the block"),
         ([S3, "s3.endpoint=host:9000"], 's3.endpoint: "host:9000" is not the URL of an object store'),
@@ -203,7 +207,7 @@ DEAD = "value={format: json, schema: a INT, bad_rows: {action: dead_letter%s}}"
             [S3, "spark.conf={spark.hadoop.fs.s3a.bucket.lake.secret.key: geheim}"],
             "a key of an object store does not belong into a file; leave it out",
         ),
-        ([REGISTRY % "format: csv"], "sink.topic.registry: only avro and json use a registry, not csv"),
+        ([REGISTRY % "format: csv"], "sink.topic.registry: only avro, protobuf and json use a registry, not csv"),
         ([REGISTRY.replace("u}", "u, auto_register: true}") % "format: avro"], "auto_register: needs a schema"),
         ([REGISTRY.replace("u}", "u, subject_naming: record}") % "format: avro"], "subject_naming: needs a schema"),
         (

@@ -13,8 +13,12 @@ from kafkad_etl.model.effective import Effective, effective
 from kafkad_etl.model.loading import JobFile, load
 from kafkad_etl.model.schemas import NO_SCHEMAS
 from kafkad_etl.planning.registries import asked, registered, registration
+from kafkad_etl.registry.protobuf import compiled
 from tests.spark.jobs import job
+from tests.spark.protobuf import NEXT
+from tests.spark.protobuf import ORDER as ORDERS
 from tests.spark.registry.test_client import MORE, ORDER, WRONG
+from tests.spark.registry.test_protobuf import COUNTRY, IMPORTING
 from tests.spark.schema_registry import FakeRegistry, running
 
 TITLED = {"title": "Order", "type": "object", "properties": {"id": {"type": "integer"}}}
@@ -64,6 +68,36 @@ def test_json_is_written_by_a_json_schema(fake: FakeRegistry) -> None:
     assert written(fake, None, "json", subject="Order").schemas.sink == Schema("json-schema", json.dumps(TITLED))
     with pytest.raises(EtlError, match="has no `title`"):
         written(fake, Schema("json-schema", "{}"), "json", subject_naming="topic-record")
+
+
+def test_protobuf_has_the_columns_of_the_message_that_is_named(fake: FakeRegistry) -> None:
+    fake.add("orders-value", ORDERS, "PROTOBUF")
+    number = fake.add("orders-value", NEXT, "PROTOBUF")
+    blocks = job(value={"format": "protobuf", "registry": {"url": fake.url}, "message": "Customer"})
+    schemas = asked(Effective(blocks, NO_SCHEMAS, frozenset())).schemas
+    assert schemas.value is not None and (schemas.value.text, schemas.value.message) == (NEXT, "shop.Customer")
+    assert list(schemas.value_writers) == [number]  # older ones are compiled when a record names them
+    first = read(fake, form="protobuf").schemas.value
+    assert first is not None and first.message == "shop.Order"
+
+
+def test_a_protobuf_schema_that_is_none_is_told(fake: FakeRegistry) -> None:
+    fake.add("orders-value", "message {", "PROTOBUF")
+    with pytest.raises(EtlError, match="the subject's Protobuf schema cannot be used: line 1, column 9"):
+        read(fake, form="protobuf")
+
+
+def test_protobuf_is_registered_if_it_is_whole(fake: FakeRegistry) -> None:
+    schema = Schema("protobuf", ORDERS, *reversed(compiled(ORDERS)))
+    found = written(fake, schema, "protobuf", auto_register=True, subject_naming="record")
+    pending = registration(found.job, found.schemas.sink, found.schemas.sink_id)
+    assert pending is not None and (pending.subject, pending.kind, pending.text) == ("shop.Order", "PROTOBUF", ORDERS)
+    number = registered(pending)
+    assert written(fake, None, "protobuf", subject="shop.Order").schemas.sink == schema
+    assert written(fake, schema, "protobuf", subject="shop.Order").schemas.sink_id == number
+    importing = Schema("protobuf", IMPORTING, *reversed(compiled(IMPORTING, references={"geo/country.proto": COUNTRY})))
+    with pytest.raises(EtlError, match=r"the schema imports geo/country\.proto, and registering"):
+        written(fake, importing, "protobuf", auto_register=True)
 
 
 def test_a_declared_schema_is_read_with_and_needs_no_subject_yet(fake: FakeRegistry) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import socket
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafkad_etl.job import Registry
+from kafkad_etl.registry import client as client_module
 from kafkad_etl.registry.client import Incompatible, RegistryError, SchemaRegistry
 from tests.certificates import Authority, server_context
 from tests.spark.schema_registry import Answering, FakeRegistry, running
@@ -94,6 +96,15 @@ def test_what_may_pass_is_told_from_what_stays(fake: FakeRegistry, status: int, 
 def test_a_registry_that_is_away_may_come_back() -> None:
     with pytest.raises(RegistryError, match=r"http://127\.0\.0\.1:1 is not responding: .*refused") as away:
         SchemaRegistry(Registry(url="http://127.0.0.1:1")).latest("s")
+    assert away.value.retriable
+
+
+def test_a_registry_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "TIMEOUT_SECONDS", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(RegistryError, match=r"is not responding: .*timed out") as away:
+            SchemaRegistry(Registry(url=url)).latest("s")
     assert away.value.retriable
 
 

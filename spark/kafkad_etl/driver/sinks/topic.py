@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from kafkad_etl.driver import protobuf
 from kafkad_etl.driver.counting import counted
 from kafkad_etl.driver.failures import first_sentence, trace_of
 from kafkad_etl.driver.sinks.text_formats import TIMES, column, nested
@@ -25,6 +26,7 @@ from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Written
 from kafkad_etl.facts import PRODUCER
 from kafkad_etl.job import TopicSink as Settings
 from kafkad_etl.messages import Client, Failed, Plan, Schema
+from kafkad_etl.registry import protobuf as protobuf_schemas
 from kafkad_etl.registry.json_schema import JsonSchema
 
 HEADERS = "array<struct<key:string,value:binary>>"
@@ -129,10 +131,14 @@ class Records:
         if settings.format == "csv":
             lines = self._plan.job.sink.csv
             return functions.to_csv(row, {"sep": lines.delimiter, "nullValue": lines.null, **TIMES})
+        schema = self._plan.sink_schema
+        assert schema is not None
+        if settings.format == "protobuf":
+            index = protobuf_schemas.index_bytes(schema.files, schema.message)[0]
+            return self._framed(protobuf.written(self._spark, schema, row), index)
         from pyspark.sql.avro.functions import to_avro
 
-        assert self._plan.sink_schema is not None
-        return self._framed(to_avro(row, self._plan.sink_schema.text))
+        return self._framed(to_avro(row, schema.text))
 
     def _json_of_schema(self, row: Any, rows: DataFrame) -> Any:
         """JSON as the JSON Schema wants its nulls: written, or left out where one of the columns must not be null. A
@@ -152,12 +158,13 @@ class Records:
         assert self._plan.sink_schema is not None
         return JsonSchema(json.loads(self._plan.sink_schema.text))
 
-    def _framed(self, value: Any) -> Any:
-        """The value after the five bytes that name its schema in a registry, if there is one."""
+    def _framed(self, value: Any, index: bytes = b"") -> Any:
+        """The value after the five bytes that name its schema in a registry, if there is one, and for Protobuf those of
+        the message in it."""
         from pyspark.sql import functions
 
         number = self._plan.sink_schema_id
-        return value if number is None else functions.concat(functions.lit(framing.prefix(number)), value)
+        return value if number is None else functions.concat(functions.lit(framing.prefix(number) + index), value)
 
     def _need_fitting(self, columns: list[tuple[str, str]], schema: Schema) -> None:
         """Fails for columns that the schema does not describe. Spark would find out with the first row, or never."""
@@ -172,7 +179,12 @@ class Records:
                 return
         except Exception as error:
             raise JobFailed(_unfitting(first_sentence(trace_of(error)[-1].text), schema)) from error
-        if faults := list(JsonSchema(json.loads(schema.text)).faults(json.loads(struct.json()))):
+        kind = json.loads(struct.json())
+        if schema.kind == "protobuf":
+            faults = list(protobuf_schemas.faults(protobuf.compiled(schema), kind))
+        else:
+            faults = list(JsonSchema(json.loads(schema.text)).faults(kind))
+        if faults:
             raise JobFailed(_unfitting("; ".join(faults), schema))
 
     def _need_avro(self) -> None:
@@ -269,7 +281,7 @@ def _key(name: str, kind: str) -> Any:
 
 
 def _unfitting(why: str, schema: Schema) -> Failed:
-    kind = "Avro schema" if schema.kind == "avro" else "JSON Schema"
+    kind = {"avro": "Avro schema", "protobuf": "Protobuf schema"}.get(schema.kind, "JSON Schema")
     hints = ["name the columns in the SQL as the schema does, and CAST them to its types"]
     return Failed(kind="schema", text=f"the columns do not fit the {kind} of sink.topic: {why}", hints=hints)
 

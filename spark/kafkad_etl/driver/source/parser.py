@@ -11,13 +11,15 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from kafkad_etl.driver.source import avro_rows, csv_rows, framing, json_rows
+from kafkad_etl.driver import protobuf
+from kafkad_etl.driver.source import avro_rows, csv_rows, framing, json_rows, protobuf_rows
 from kafkad_etl.driver.source.json_rows import Type, named
 from kafkad_etl.driver.source.reader import CORRUPT
 from kafkad_etl.driver.source.registry import Schemas
 from kafkad_etl.driver.terms import DataFrame, JobFailed
 from kafkad_etl.job import Format
 from kafkad_etl.messages import Failed, Plan, Schema
+from kafkad_etl.registry.protobuf import columns
 
 META = ("_key", "_topic", "_partition", "_offset", "_timestamp", "_headers")
 RAW = ("_raw_key", "_raw_value")
@@ -59,7 +61,8 @@ class Part:
         if self.schema is None:
             value = self.name if self._block.format == "raw" else f"CAST({self.name} AS STRING)"
             return Decoding(lambda frame: frame, value)
-        return {"json": self._json, "csv": self._csv, "avro": self._avro}[self._block.format]()
+        ways = {"json": self._json, "csv": self._csv, "avro": self._avro, "protobuf": self._protobuf}
+        return ways[self._block.format]()
 
     def _json(self) -> Decoding:
         from pyspark.sql import functions as f
@@ -69,11 +72,11 @@ class Part:
         source = f.col(self.name) if schemas is None else f.expr(framing.payload(self.name))
         at = json_rows.Columns(*(f"_{self.name}_{each}" for each in json_rows.Columns._fields))
         options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"}
-        columns = with_corrupt(self.schema)
+        nullable = with_corrupt(self.schema)
 
         def add(frame: DataFrame) -> DataFrame:
             frame = frame.withColumn(at.text, source.cast("string"))
-            return frame.withColumn(at.parsed, f.from_json(at.text, columns, options))
+            return frame.withColumn(at.parsed, f.from_json(at.text, nullable, options))
 
         broken, reason = json_rows.is_broken(at, self.schema, strict), json_rows.reason(at, self.schema, strict)
         if schemas is not None:
@@ -109,11 +112,23 @@ class Part:
 
         return Decoding(add, struct, avro_rows.is_broken(struct), avro_rows.reason(self.name, schemas))
 
+    def _protobuf(self) -> Decoding:
+        struct, schemas, declared = f"_{self.name}_struct", self.schemas, self._declared
+        assert declared is not None
+
+        def add(frame: DataFrame) -> DataFrame:
+            return protobuf_rows.decoded(self._spark, frame, self.name, struct, declared, self.schema, schemas)
+
+        reason = protobuf_rows.reason(self.name, declared, schemas)
+        return Decoding(add, struct, protobuf_rows.is_broken(struct), reason)
+
     def _spark_schema(self) -> Type:
         """The schema in Spark's JSON."""
         declared, jvm = self._declared, self._spark._jvm
         if declared is None:
             raise _refused(f"{self.name}: format {self._block.format} needs a schema")
+        if declared.kind == "protobuf":
+            return columns(protobuf.compiled(declared))
         if declared.kind == "spark":
             text = declared.text
         elif declared.kind == "ddl":
@@ -152,8 +167,8 @@ class Parser:
         if not self._parts:
             return _lines_of_files(raw) if self._lines else raw
         value, key = (part.decoding() for part in self._parts)
-        columns = [f"{value.value}.{named(name)} AS {named(name)}" for name in self._parts[0].columns]
-        shown = columns or [f"{value.value} AS value"]
+        shown = [f"{value.value}.{named(name)} AS {named(name)}" for name in self._parts[0].columns]
+        shown = shown or [f"{value.value} AS value"]
         shown += [f"{_without_marks(key.value, self._parts[1])} AS _key", "topic AS _topic"]
         shown += ["partition AS _partition", "offset AS _offset", "timestamp AS _timestamp"]
         if self._headers:

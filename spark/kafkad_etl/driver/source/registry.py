@@ -8,6 +8,7 @@ from kafkad_etl.driver.terms import JobFailed
 from kafkad_etl.job import Registry
 from kafkad_etl.messages import Failed
 from kafkad_etl.registry.client import RegistryError, SchemaRegistry
+from kafkad_etl.registry.protobuf import Unsupported
 from kafkad_etl.registry.texts import whole
 
 
@@ -26,8 +27,11 @@ class Schemas:
         try:
             registry = SchemaRegistry(self._registry)
             answers = {number: registry.by_id(number) for number in unknown}
+            found = {number: whole(each) for number, each in answers.items() if each}
         except RegistryError as error:
             raise JobFailed(Failed(kind="registry", text=error.text, retriable=error.retriable)) from error
-        found = {number: whole(each) for number, each in answers.items() if each}
+        except Unsupported as error:
+            text = f"one of the Protobuf schemas {', '.join(map(str, unknown))} cannot be used: {error}"
+            raise JobFailed(Failed(kind="registry", text=text)) from error
         self.known |= found
         return bool(found)

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from kafkad_etl.driver import protobuf
 from kafkad_etl.driver.source import avro_rows, reader
 from kafkad_etl.driver.source.parser import Part
 from kafkad_etl.driver.terms import BatchId, DataFrame
@@ -55,9 +56,13 @@ class SampledRecords:
 
         value, declared = self._plan.job.value, self._plan.value_schema
         schema = Part(self._spark, value, "value", declared, {}).schema
-        avro = declared.text if declared and declared.kind == "avro" else avro_rows.avro_of(self._spark, schema)
         row = f.from_json("block", json.dumps(schema), {"mode": "FAILFAST"})
-        encoded = f.when(f.col("block").isNotNull(), to_avro(row, avro)).otherwise(f.col("value"))
+        if declared and declared.kind == "protobuf":
+            bytes_of = protobuf.written(self._spark, declared, row)
+        else:
+            avro = declared.text if declared and declared.kind == "avro" else avro_rows.avro_of(self._spark, schema)
+            bytes_of = to_avro(row, avro)
+        encoded = f.when(f.col("block").isNotNull(), bytes_of).otherwise(f.col("value"))
         return frame.withColumn("value", encoded).drop("block")
 
 

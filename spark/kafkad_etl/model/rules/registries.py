@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from kafkad_etl.job import Format, Job, Registry, SinkRegistry, TopicSink
 from kafkad_etl.model.document import Mistake
 
-FORMATS = ("avro", "json")
+FORMATS = ("avro", "protobuf", "json")
 """Formats of records whose schema may be in a registry."""
 
 
@@ -41,7 +41,7 @@ def subject_mistakes(job: Job, form: Format, path: str) -> Iterator[Mistake]:
 def sink_mistakes(sink: TopicSink, registry: SinkRegistry) -> Iterator[Mistake]:
     path = "sink.topic.registry"
     if sink.format not in FORMATS:
-        yield Mistake(path, f"only avro and json use a registry, not {sink.format}")
+        yield Mistake(path, f"only avro, protobuf and json use a registry, not {sink.format}")
         return
     yield from mistakes(registry, path)
     if registry.auto_register and sink.schema is None:

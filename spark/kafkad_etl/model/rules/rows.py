@@ -38,12 +38,15 @@ def duration(text: str, path: str) -> Iterator[Mistake]:
 def _format(job: Job, form: Format, path: str) -> Iterator[Mistake]:
     if form.format in ("json", "csv") and form.schema is None and form.registry is None:
         yield Mistake(path, f"{form.format} needs a `schema`", ('schema: "id BIGINT, name STRING", or {file: …}',))
-    if form.format == "avro" and form.schema is None and form.registry is None:
-        yield Mistake(path, "avro needs a `schema` or a `registry`", ("registry: {url: …}, or schema: {file: …}",))
+    if form.format in ("avro", "protobuf") and form.schema is None and form.registry is None:
+        hint = "registry: {url: …}, or schema: {file: …}"
+        yield Mistake(path, f"{form.format} needs a `schema` or a `registry`", (hint,))
+    if form.message and form.format != "protobuf":
+        yield Mistake(f"{path}.message", f"applies only to protobuf, not to {form.format}")
     if form.format in ("text", "raw") and form.schema is not None:
         yield Mistake(f"{path}.schema", f"{form.format} has one column and takes no schema")
     if form.registry is not None and form.format not in registries.FORMATS:
-        yield Mistake(f"{path}.registry", f"only avro and json use a registry, not {form.format}")
+        yield Mistake(f"{path}.registry", f"only avro, protobuf and json use a registry, not {form.format}")
     elif form.registry is not None:
         yield from registries.mistakes(form.registry, f"{path}.registry")
         yield from registries.subject_mistakes(job, form, path)

@@ -118,11 +118,15 @@ def _keys(sink: Sink) -> Iterator[Mistake]:
 
 def _topic(job: Job, sink: TopicSink) -> Iterator[Mistake]:
     yield from topic_name(sink.topic, "sink.topic.topic")
-    if sink.format == "avro" and sink.schema is None and sink.registry is None:
-        yield Mistake("sink.topic", "avro needs a `schema`", ("schema: {file: orders.avsc}, or registry: {url: …}",))
-    if sink.format != "avro" and sink.schema is not None and not (sink.format == "json" and sink.registry):
+    with_schema = {"avro": "orders.avsc", "protobuf": "orders.proto"}
+    if sink.format in with_schema and sink.schema is None and sink.registry is None:
+        hint = f"schema: {{file: {with_schema[sink.format]}}}, or registry: {{url: …}}"
+        yield Mistake("sink.topic", f"{sink.format} needs a `schema`", (hint,))
+    if sink.format not in with_schema and sink.schema is not None and not (sink.format == "json" and sink.registry):
         hints = ("json takes one with a `registry`",) if sink.format == "json" else ()
-        yield Mistake("sink.topic.schema", f"only avro takes a schema, not {sink.format}", hints)
+        yield Mistake("sink.topic.schema", f"only avro and protobuf take a schema, not {sink.format}", hints)
+    if sink.message and sink.format != "protobuf":
+        yield Mistake("sink.topic.message", f"applies only to protobuf, not to {sink.format}")
     if sink.registry is not None:
         yield from registries.sink_mistakes(sink, sink.registry)
     if sink.create is not None and sink.create.replication == 0:

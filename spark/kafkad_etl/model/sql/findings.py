@@ -11,6 +11,7 @@ from kafkad_etl.messages import Schema
 from kafkad_etl.model.effective import Effective
 from kafkad_etl.model.sql.ddl import columns_of_ddl
 from kafkad_etl.model.sql.terms import Columns, Finding, Unparsed
+from kafkad_etl.registry import protobuf
 from kctl.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -74,7 +75,11 @@ def _of_schema(schema: Schema | None, path: str) -> tuple[Columns, list[Finding]
         return Columns(), []
     if schema.kind == "ddl":
         return _of_ddl(schema.text, path)
-    names = tuple(str(field.get("name")) for field in json.loads(schema.text).get("fields", ()))
+    if schema.kind == "protobuf":
+        fields = protobuf.columns(protobuf.Compiled(schema.files, schema.message))["fields"]
+    else:
+        fields = json.loads(schema.text).get("fields", ())
+    names = tuple(str(field.get("name")) for field in fields)
     return Columns(names, True), []
 
 
