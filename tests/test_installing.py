@@ -16,7 +16,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 OURS = {"kafkad", "kctl", "kafkad_etl"}
 IMPORT = re.compile(r"^ *(?:from (\w+)[\w.]* import|import (\w+)(?!.*;$))", re.MULTILINE)
 """Of modules of Python: the Java sources among them end their lines with a semicolon."""
-MODULES = {"pyyaml": "yaml", "python-snappy": "snappy", "PyJWT": "jwt"}
+MODULES = {"pyyaml": "yaml", "python-snappy": "snappy", "PyJWT": "jwt", "protobuf": "google"}
 """Of packages whose module has another name."""
 NOT_REQUIRED = {"cramjam": "what python-snappy is made of", "py4j": "what PySpark is made of", "uvloop": "extra fast"}
 
