@@ -14,7 +14,8 @@ from tests.oracle.kafka import Kafka
 class AdoptingKafka(Kafka):
     """Registers the directory's cluster id and its partitions in ZooKeeper before the broker starts on it.
 
-    It gives producer ids that the directory's logs do not know.
+    It gives producer ids that the directory's logs do not know, and leads in the last epochs that they know: a
+    coordinator in an earlier one would be fenced by the markers of those before.
     """
 
     def __init__(self, data: Path, settings: Mapping[str, str] | None = None) -> None:
@@ -34,6 +35,11 @@ class AdoptingKafka(Kafka):
                 value = {"removing_replicas": {}, "partitions": replicas, "topic_id": topic_id, "adding_replicas": {}}
                 value["version"] = 3
                 client.create(f"/brokers/topics/{topic}", json.dumps(value).encode(), makepath=True)
+                for partition in range(partitions):
+                    epoch = last_epoch(self._directory / f"{topic}-{partition}" / "leader-epoch-checkpoint")
+                    state = {"controller_epoch": 0, "leader": 1, "version": 1, "leader_epoch": epoch, "isr": [1]}
+                    path = f"/brokers/topics/{topic}/partitions/{partition}/state"
+                    client.create(path, json.dumps(state).encode(), makepath=True)
         finally:
             client.stop()
             client.close()
@@ -42,6 +48,12 @@ class AdoptingKafka(Kafka):
 def properties(path: Path) -> dict[str, str]:
     lines = (line for line in path.read_text().splitlines() if line and not line.startswith("#"))
     return dict(line.split("=", 1) for line in lines)
+
+
+def last_epoch(checkpoint: Path) -> int:
+    """0 where there is none."""
+    lines = checkpoint.read_text().splitlines()[2:] if checkpoint.exists() else []
+    return int(lines[-1].split()[0]) if lines else 0
 
 
 def topics(directory: Path) -> dict[str, tuple[str, int]]:
