@@ -24,6 +24,10 @@ import java.util.Map;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.api.java.UDF1;
+import org.apache.spark.sql.expressions.UserDefinedFunction;
+import org.apache.spark.sql.functions;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructField;
 
 /**
@@ -91,12 +95,14 @@ public final class Protobuf {
         }
     }
 
-    public Reader reader(byte[] files, String name) {
-        return new Reader(files, name);
+    // Which of Spark's functions of this name is meant, the compiler finds out here; Py4J would guess.
+
+    public UserDefinedFunction reader(byte[] files, String name, String struct) {
+        return functions.udf((UDF1) new Reader(files, name), DataType.fromJson(struct));
     }
 
-    public Writer writer(byte[] files, String name) {
-        return new Writer(files, name);
+    public UserDefinedFunction writer(byte[] files, String name) {
+        return functions.udf((UDF1) new Writer(files, name), DataTypes.BinaryType);
     }
 
     static Descriptor find(byte[] files, String name) throws Exception {

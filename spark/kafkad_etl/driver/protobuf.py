@@ -31,20 +31,19 @@ def compiled(schema: Schema) -> Compiled:
 
 def read(spark: Any, schema: Schema, struct: Any, column: Any) -> Any:
     """The column of a message's bytes as a struct; null for bytes that are no such message."""
-    return _applied(spark, _conversion(spark).reader(b64decode(schema.files), schema.message), struct, column)
+    function = _conversion(spark).reader(b64decode(schema.files), schema.message, json.dumps(struct))
+    return _applied(spark, function, column)
 
 
 def written(spark: Any, schema: Schema, row: Any) -> Any:
     """The struct as a message's bytes."""
-    return _applied(spark, _conversion(spark).writer(b64decode(schema.files), schema.message), "binary", row)
+    return _applied(spark, _conversion(spark).writer(b64decode(schema.files), schema.message), row)
 
 
-def _applied(spark: Any, function: Any, returns: Any, column: Any) -> Any:
+def _applied(spark: Any, function: Any, column: Any) -> Any:
     from pyspark.sql import Column
 
-    sql = spark._jvm.org.apache.spark.sql
-    udf = sql.functions.udf(function, sql.types.DataType.fromJson(json.dumps(returns)))
-    return Column(udf.apply(spark._jvm.PythonUtils.toSeq([column._jc])))
+    return Column(function.apply(spark._jvm.PythonUtils.toSeq([column._jc])))
 
 
 def _conversion(spark: Any) -> Any:
