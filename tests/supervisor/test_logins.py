@@ -202,6 +202,16 @@ def set_password(host: Host) -> None:
             return
 
 
+def host_with_keytab(kdc: Kdc, directory: Path, settings: Mapping[str, str]) -> SaslHost:
+    """Brokers that log in at each other by Kerberos, under the name that the keytab has."""
+    keytab = kdc.keytab(SERVICE)
+    jaas = f'{KRB5} required useKeyTab=true storeKey=true keyTab="{keytab}" principal="{SERVICE}";'
+    host = SaslHost(directory, "GSSAPI", jaas, settings)
+    host.settings["listeners"] = host.settings["listeners"].replace("BROKERS://127.0.0.1", "BROKERS://localhost")
+    host.wrapper = ["env", f"KRB5_CONFIG={kdc.config}"]
+    return host
+
+
 @pytest.mark.long
 def test_by_tickets_of_kerberos(tmp_path: Path) -> None:
     """Sessions between them end every 4 s. Without the KDC they go on with the tickets that they have."""
@@ -209,17 +219,12 @@ def test_by_tickets_of_kerberos(tmp_path: Path) -> None:
         pytest.skip(reason)
     (tmp_path / "kdc").mkdir()
     with Kdc(tmp_path / "kdc") as kdc:
-        keytab = kdc.keytab(SERVICE)
-        jaas = f'{KRB5} required useKeyTab=true storeKey=true keyTab="{keytab}" principal="{SERVICE}";'
         rights = {
             "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
             "super.users": "User:kafka;User:ANONYMOUS",
             "connections.max.reauth.ms": "4000",
         }
-        host = SaslHost(tmp_path / "host", "GSSAPI", jaas, rights)
-        host.settings["listeners"] = host.settings["listeners"].replace("BROKERS://127.0.0.1", "BROKERS://localhost")
-        host.wrapper = ["env", f"KRB5_CONFIG={kdc.config}"]
-        with host:
+        with host_with_keytab(kdc, tmp_path / "host", rights) as host:
             produce_and_consume(host, "before")
             kdc.stop()
             time.sleep(4.5)
@@ -234,11 +239,7 @@ def test_without_a_ticket_it_is_said_why(tmp_path: Path) -> None:
         pytest.skip(reason)
     (tmp_path / "kdc").mkdir()
     with Kdc(tmp_path / "kdc") as kdc:
-        keytab = kdc.keytab(SERVICE)
-        jaas = f'{KRB5} required useKeyTab=true storeKey=true keyTab="{keytab}" principal="{SERVICE}";'
-        host = SaslHost(tmp_path / "host", "GSSAPI", jaas, {"sasl.kerberos.service.name": "other"})
-        host.settings["listeners"] = host.settings["listeners"].replace("BROKERS://127.0.0.1", "BROKERS://localhost")
-        host.wrapper = ["env", f"KRB5_CONFIG={kdc.config}"]
+        host = host_with_keytab(kdc, tmp_path / "host", {"sasl.kerberos.service.name": "other"})
         try:
             host.start(wait=False)
             said = "cannot be logged in at without a ticket: no ticket for other@localhost: Server other/localhost@"
