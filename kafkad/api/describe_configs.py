@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Coroutine, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 from kafkad import loggers
 from kafkad.api.config_resources import ResourceType, check_own_broker, check_right
@@ -18,7 +19,9 @@ from kafkad.config.describe import (
 )
 from kafkad.controller.topics import check_name
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.meta.store import ConnectionLoss, SessionExpired
 from kafkad.security.authorizer import Operation
+from kafkad.security.authorizer import ResourceType as Secured
 from kafkad.turns import Pieces, each
 from kafkad.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -31,24 +34,70 @@ from kafkad.wire.messages.describe_configs import (
 
 CONTROLLER_EPOCH, ABSENT_BROKERS = "kafkad.controller.epoch", "kafkad.absent.brokers"
 _LAST_WITH_IS_DEFAULT = 0
+_UNREAD = "the metadata store cannot be reached, and this broker holds no replica of the topic: ask one that does"
+
+Answer = Pieces[DescribeConfigsResponse | Coroutine[Any, Any, Pieces[DescribeConfigsResponse]]]
 
 
-def handle(context: Context, request: Request, message: DescribeConfigsRequest) -> Pieces[DescribeConfigsResponse]:
+def handle(context: Context, request: Request, message: DescribeConfigsRequest) -> Answer:
     """A resource that is named twice is answered once, for the keys that it is named with last, as in Kafka."""
     resources = {(resource.resource_type, resource.resource_name): resource for resource in message.resources}
     yield
-    describe = partial(_described, context, request, message)
-    return DescribeConfigsResponse(results=(yield from each(describe, resources.values())))
+    elsewhere = [
+        name for kind, name in resources if kind == ResourceType.TOPIC and _is_elsewhere(context, request, name)
+    ]
+    if elsewhere:
+        return _described_when_read(context, request, message, resources.values(), elsewhere)
+    return (yield from _all_described(context, request, message, resources.values()))
+
+
+def _is_elsewhere(context: Context, request: Request, topic: str) -> bool:
+    """True if only other brokers hold the topic: then its settings may not be known here yet."""
+    replicas = context.replicas
+    may = request.allows(Operation.DESCRIBE_CONFIGS, Secured.TOPIC, topic)
+    return may and topic in replicas.metadata.topics and not replicas.of_topic(topic)
+
+
+async def _described_when_read(
+    context: Context,
+    request: Request,
+    message: DescribeConfigsRequest,
+    resources: Collection[DescribeConfigsResource],
+    topics: Sequence[str],
+) -> Pieces[DescribeConfigsResponse]:
+    try:
+        await context.configs.read_topics(topics)
+    except (ConnectionLoss, SessionExpired):
+        return _all_described(context, request, message, resources, unread=frozenset(topics))
+    return _all_described(context, request, message, resources)
+
+
+def _all_described(
+    context: Context,
+    request: Request,
+    message: DescribeConfigsRequest,
+    resources: Collection[DescribeConfigsResource],
+    unread: Collection[str] = (),
+) -> Pieces[DescribeConfigsResponse]:
+    """`unread` are topics that are held elsewhere, and whose settings cannot be read now."""
+    describe = partial(_described, context, request, message, unread)
+    return DescribeConfigsResponse(results=(yield from each(describe, resources)))
 
 
 def _described(
-    context: Context, request: Request, message: DescribeConfigsRequest, resource: DescribeConfigsResource
+    context: Context,
+    request: Request,
+    message: DescribeConfigsRequest,
+    unread: Collection[str],
+    resource: DescribeConfigsResource,
 ) -> DescribeConfigsResult:
     """No keys, or an empty list of them, means all; keys that are no settings are left out."""
     result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
     wanted = frozenset(resource.configuration_keys or ())
     try:
         check_right(request, Operation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name)
+        if resource.resource_type == ResourceType.TOPIC and resource.resource_name in unread:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, _UNREAD)
         for setting in _settings(context, message, resource):
             if not wanted or setting.name in wanted:
                 setting.is_default = setting.is_default and request.version <= _LAST_WITH_IS_DEFAULT

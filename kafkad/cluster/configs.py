@@ -98,11 +98,14 @@ class DynamicConfigs:
         wanted = list(names)
         if not wanted:
             return
-        read = partial(self._read_topics, wanted)
-        for name, overrides in await until_answered(
-            read, "read the settings of topics that this broker is to hold", self._clock, self._timers
-        ):
-            self._keep(name, overrides)
+        purpose = "read the settings of topics that this broker is to hold"
+        await until_answered(partial(self.read_topics, wanted), purpose, self._clock, self._timers)
+
+    async def read_topics(self, names: Sequence[str]) -> None:
+        """The same for topics that only others hold, or once. Raises ConnectionLoss or SessionExpired."""
+        async with self._reading:
+            for name, overrides in await self._read_topics(names):
+                self._keep(name, overrides)
 
     async def _read_topics(self, names: Sequence[str]) -> list[tuple[str, Overrides]]:
         nodes = await self._store.get_many([Config.path(f"{Config.TOPICS}/{name}") for name in names])

@@ -7,7 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from kafkad.config import Source
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.meta.store import ConnectionLoss
+from kafkad.meta.znodes import Config
 from kafkad.wire.messages import alter_configs as whole
 from kafkad.wire.messages import incremental_alter_configs as single
 from kafkad.wire.messages.describe_configs import (
@@ -17,6 +20,11 @@ from kafkad.wire.messages.describe_configs import (
     DescribeConfigsResult,
 )
 from kafkad.wire.messages.list_config_resources import ListConfigResourcesRequest
+from kafkad.wire.messages.update_metadata import (
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
 from tests.one_broker import OneBroker
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
@@ -308,3 +316,31 @@ def test_settings_that_this_broker_does_not_keep(broker: OneBroker, kind: int, n
     result = describe(broker, kind, name)
     assert result.error_code == INVALID_REQUEST
     assert remedy in (result.error_message or "")
+
+
+@pytest.fixture
+def with_topic_elsewhere(broker: OneBroker) -> OneBroker:
+    """Made, with a setting of its own, while this broker was running; only broker 2 holds it."""
+    state = UpdateMetadataPartitionState(partition_index=0, leader=2, leader_epoch=0, isr=[2], replicas=[2])
+    topic = UpdateMetadataTopicState(topic_name="far", topic_id=b"f" * 16, partition_states=[state])
+    broker.replicas.metadata.apply(UpdateMetadataRequest(controller_id=2, topic_states=[topic]))
+    broker.run(broker.store.create(Config.path("topics/far"), Config.encode({"min.insync.replicas": "2"})))
+    return broker
+
+
+def test_settings_of_a_topic_that_only_others_hold(with_topic_elsewhere: OneBroker) -> None:
+    found = setting(with_topic_elsewhere, TOPIC, "far", "min.insync.replicas")
+    assert (found.value, found.config_source) == ("2", Source.DYNAMIC_TOPIC_CONFIG)
+
+
+def test_settings_of_a_topic_elsewhere_are_not_made_up_while_the_store_is_away(
+    with_topic_elsewhere: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def away(paths: object) -> None:
+        raise ConnectionLoss("/config")
+
+    monkeypatch.setattr(with_topic_elsewhere.store, "get_many", away)
+    result = describe(with_topic_elsewhere, TOPIC, "far")
+    assert (result.error_code, result.configs) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
+    assert "metadata store" in (result.error_message or "")
+    assert describe(with_topic_elsewhere, BROKER, "1").error_code == ErrorCode.NONE
