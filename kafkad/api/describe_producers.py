@@ -1,4 +1,5 @@
-"""DescribeProducers, 0: the producers of a partition, idempotent or transactional (KIP-664)."""
+"""DescribeProducers, 0: the producers of a partition, idempotent or transactional, as any replica of it knows them
+(KIP-664)."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from functools import partial
 
 from kafkad.api.context import Context, Request
 from kafkad.controller.topics import check_name
-from kafkad.errors import KafkaError
+from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.producers import ProducerDescription
 from kafkad.security.authorizer import Operation, ResourceType
 from kafkad.turns import Pieces, each
@@ -31,9 +32,10 @@ def _describe(context: Context, request: Request, topic: str, index: int) -> Par
     try:
         request.check(Operation.READ, ResourceType.TOPIC, topic)
         check_name(topic)
-        log = context.replicas.leader(topic, index).log
+        log = context.replicas.get(topic, index).log
     except KafkaError as error:
-        return PartitionResponse(partition_index=index, error_code=error.code, error_message=error.message)
+        message = None if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER else error.message
+        return PartitionResponse(partition_index=index, error_code=error.code, error_message=message)
     return PartitionResponse(partition_index=index, active_producers=[_state(row) for row in log.producers.describe()])
 
 

@@ -100,6 +100,12 @@ def test_producers_are_described(filled: OneBroker) -> None:
     assert (transactional.producer_id, transactional.current_txn_start_offset) == (8, 7)
 
 
+def test_a_follower_describes_the_producers_that_it_knows(filled: OneBroker) -> None:
+    filled.append("t", 0, Record(0, 300, None, b"x"), producer_id=7)
+    filled.lead("t", 0, 2)
+    assert [each.producer_id for each in producers(filled, "t").active_producers] == [7]
+
+
 def test_producers_of_what_is_not_there(filled: OneBroker) -> None:
     assert producers(filled, "t", 9).error_code == UNKNOWN
     assert producers(filled, "missing").error_code == UNKNOWN
