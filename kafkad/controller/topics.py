@@ -282,7 +282,8 @@ class Topics:
         if request.name in self._state.deleting:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"The topic {request.name!r} is being deleted")
         if self._state.moving(request.name):
-            raise KafkaError(ErrorCode.REASSIGNMENT_IN_PROGRESS, f"Partitions of {request.name!r} are being reassigned")
+            under_way = f"A partition reassignment is in progress for the topic '{request.name}'."
+            raise KafkaError(ErrorCode.REASSIGNMENT_IN_PROGRESS, under_way)
         existing = len(topic.partitions)
         increment = request.count - existing
         if increment <= 0:

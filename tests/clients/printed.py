@@ -1,7 +1,7 @@
-"""Output of Kafka's own tools with real Kafka 3.9, kept in printed.jsonl.
+"""Output of Kafka's own tools with real Kafka 3.9, kept in printed.jsonl and, at three brokers, printed_by_three.jsonl.
 
-    python -m tests.clients.printed     runs the whole session with the tools of each release at real Kafka 3.9, and
-                                        writes the file anew (a long test holds it against them)
+    python -m tests.clients.printed one|three   runs the whole session with the tools of each release at real Kafka 3.9,
+                                                and writes the file anew (a long test holds it against them)
 
 One line for each different outcome of a step, with the releases of the tools that have it.
 """
@@ -9,16 +9,20 @@ One line for each different outcome of a step, with the releases of the tools th
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
+from tests.clients import three_tools
 from tests.clients.conftest import SETTINGS
 from tests.clients.group_tools import run_group_session
 from tests.clients.tools import Outcome, Run, Step, run, run_session
+from tests.cluster.processes import Cluster
 from tests.oracle.kafka import VERSIONS, Kafka
 
 FILE = Path(__file__).with_name("printed.jsonl")
+FILE_OF_THREE = Path(__file__).with_name("printed_by_three.jsonl")
 
 Session = dict[str, Outcome]
 """Step → what it printed."""
@@ -32,17 +36,26 @@ def run_all(run: Run, bootstrap: str, directory: Path) -> Session:
 def at_kafka(release: str, directory: Path) -> Session:
     """Each step in a process of its own, as users do."""
 
+    with Kafka("3.9", settings=SETTINGS, heap="512m") as kafka:
+        return run_all(_in_process(release), kafka.bootstrap, directory)
+
+
+def at_three_kafkas(release: str, directory: Path) -> Session:
+    with Cluster(directory, settings=three_tools.SETTINGS, kind="kafka") as cluster:
+        return three_tools.run_three_session(_in_process(release), cluster, directory)
+
+
+def _in_process(release: str) -> Run:
     def in_process(step: Step, bootstrap: str, directory: Path) -> Outcome:
         return run(step, release, bootstrap, directory)
 
-    with Kafka("3.9", settings=SETTINGS, heap="512m") as kafka:
-        return run_all(in_process, kafka.bootstrap, directory)
+    return in_process
 
 
-def load() -> dict[str, Session]:
+def load(file: Path = FILE) -> dict[str, Session]:
     """By release."""
     found: dict[str, Session] = {}
-    for line in FILE.read_text().splitlines():
+    for line in file.read_text().splitlines():
         kept = json.loads(line)
         step, releases = kept.pop("step"), kept.pop("releases")
         for release in releases:
@@ -62,11 +75,12 @@ def dump(found: dict[str, Session]) -> str:
 
 
 def main() -> None:
+    file, at = {"one": (FILE, at_kafka), "three": (FILE_OF_THREE, at_three_kafkas)}[sys.argv[1]]
     with tempfile.TemporaryDirectory() as scratch:
         directories = {release: Path(scratch, release) for release in VERSIONS}
         for directory in directories.values():
             directory.mkdir()
-        FILE.write_text(dump({release: at_kafka(release, directory) for release, directory in directories.items()}))
+        file.write_text(dump({release: at(release, directory) for release, directory in directories.items()}))
 
 
 if __name__ == "__main__":

@@ -183,7 +183,7 @@ NORMAL = [
     (re.compile(r"TopicId: [\w-]{22}"), "TopicId: ID"),
     (re.compile(r"Cluster ID: [\w-]{22}"), "Cluster ID: ID"),
     (re.compile(r'"logDir":"[^"]*"'), '"logDir":"DIRECTORY"'),
-    (re.compile(r'"log_dirs":\["/[^"]*"\]'), '"log_dirs":["DIRECTORY"]'),
+    (re.compile(r'(?<=[\[,])"/[^"]*"'), '"DIRECTORY"'),
     (re.compile(r'"size":[1-9]\d*'), '"size":SIZE'),
     (re.compile(r"\b1[78]\d{11}\b"), "TIME"),
     (re.compile(r'"avg_throughput":[\d.]+'), '"avg_throughput":NUMBER'),

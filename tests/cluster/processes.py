@@ -214,6 +214,9 @@ class Cluster:
         except (NoNodeError, KazooException, KazooTimeoutError):
             return None
 
+    def topics(self) -> list[str]:
+        return list(self._zookeeper().get_children("/cluster/brokers/topics"))
+
     def is_deleted(self, topic: str) -> bool:
         """The request to delete a topic is removed last."""
         names = (f"/cluster/brokers/topics/{topic}", f"/cluster/admin/delete_topics/{topic}")
