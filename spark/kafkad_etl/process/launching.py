@@ -17,6 +17,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from subprocess import DEVNULL, Popen
 from types import TracebackType
@@ -32,6 +33,7 @@ from kafkad_etl.process.logs import Log
 from kafkad_etl.sockets import address
 
 PREFIX = "kctl-etl-"
+"""Of private directories and of nothing else: what has it and no lock is removed by the next run."""
 _TICK_SECONDS = 0.1
 _GRACE_SECONDS = 20.0
 """Time for Spark to exit by itself after the driver has finished."""
@@ -213,9 +215,15 @@ class Private:
     """A private directory, locked for as long as we or the JVM live."""
 
     def __init__(self, parent: Path) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
-        self.lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
-        fcntl.flock(self.lock, fcntl.LOCK_EX)
+        while True:
+            self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+            with suppress(FileNotFoundError):
+                self.lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
+                fcntl.flock(self.lock, fcntl.LOCK_EX)
+                if self.path.exists():
+                    return
+                os.close(self.lock)
+            # a run that began at the same moment found it without a lock, and removed it
 
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)  # a daemon thread of a killed JVM may be writing still

@@ -85,7 +85,7 @@ def _descriptors(text: str, references: tuple[tuple[str, str], ...], beside: str
     from base64 import b64encode
     from tempfile import TemporaryDirectory
 
-    with TemporaryDirectory(prefix="kctl-etl-proto-") as name:
+    with TemporaryDirectory(prefix="kctl-proto-") as name:
         directory = Path(name)
         for path, content in (*references, (MAIN, text)):
             file = (directory / path).resolve()

@@ -5,9 +5,11 @@ import os
 import signal
 import stat
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -191,6 +193,24 @@ def test_what_a_killed_run_left_is_removed_and_what_lives_is_not(tmp_path: Path)
     assert living.path.is_dir()
     living.remove()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_that_begins_at_the_same_moment_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    swept: list[Path] = []
+
+    def made_and_swept(**where: Any) -> str:
+        path = real(**where)
+        if not swept:
+            swept.extend(sweep(tmp_path))
+        return path
+
+    real = tempfile.mkdtemp
+    monkeypatch.setattr(tempfile, "mkdtemp", made_and_swept)
+    private = Private(tmp_path)
+    assert len(swept) == 1
+    assert list(tmp_path.iterdir()) == [private.path]
+    assert sweep(tmp_path) == []
+    private.remove()
 
 
 @pytest.mark.parametrize("before", [True, False])

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafkad_etl.process.launching import sweep
 from kafkad_etl.registry import protobuf
 from kafkad_etl.registry.protobuf import Unsupported, columns, compiled, faults, index_bytes
 from tests.spark.protobuf import ORDER
@@ -146,3 +150,17 @@ def test_columns_fit_the_fields(name: str, kind: Any, fault: str) -> None:
 def test_columns_of_a_message_fit_it() -> None:
     schema = compiled(ORDER)
     assert list(faults(schema, json.loads(json.dumps(columns(schema))))) == []
+
+
+def test_a_run_that_begins_meanwhile_leaves_the_compilers_files_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = subprocess.run
+
+    def swept(*words: Any, **how: Any) -> Any:
+        assert list(tmp_path.iterdir()) and sweep(tmp_path) == []
+        return real(*words, **how)
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(subprocess, "run", swept)
+    assert compiled('syntax = "proto3"; message Meanwhile { int32 id = 1; }').message == "Meanwhile"
