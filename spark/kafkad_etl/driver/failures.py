@@ -98,7 +98,7 @@ RULES = (
     Rule(
         "sink",
         r"iceberg\.exceptions\.(?:CommitFailed|CommitStateUnknown)|Found (?:new )?conflicting"
-        r"|Missing required files to delete|Cannot commit, found new"
+        r"|Missing required files to delete|Cannot commit, found new|the table has been concurrently modified"
         r"|delta\.exceptions\.(?:Concurrent|MetadataChanged|ProtocolChanged)",
         retriable=True,
         says="somebody else changed the table while the batch was being written",

@@ -13,6 +13,10 @@ SYNTAX = (
     "\n[PARSE_SYNTAX_ERROR] Syntax error at or near 'FORM'. SQLSTATE: 42601 (line 1, pos 9)\n\n== SQL ==\nSELECT 1 FORM"
 )
 SDK = "software.amazon.awssdk"
+MEANWHILE = (
+    "Runtime file filtering is not possible: the table has been concurrently modified. Row-level operation scan "
+    "snapshot ID: 18, current table snapshot ID: 69."
+)
 LOST = (
     "Some data may have been lost because they are not available in Kafka any more; either the data was aged out by "
     "Kafka or the topic may have been deleted before all the data in the topic was processed."
@@ -37,6 +41,7 @@ def test_a_syntax_error_begins_with_an_empty_line() -> None:
     ("name", "text", "kind", "retriable"),
     [
         ("java.lang.IllegalStateException", LOST, "data-loss", False),
+        ("java.lang.IllegalStateException", MEANWHILE, "sink", True),
         (f"{SDK}.services.s3.model.S3Exception", "null (Service: S3, Status Code: 403, Request ID: 1)", "store", False),
         (f"{SDK}.services.s3.model.S3Exception", "The request signature we calculated does not match", "store", False),
         (f"{SDK}.services.s3.model.S3Exception", "null (Service: S3, Status Code: 503, Request ID: 1)", "store", True),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ from kafkad_etl.driver.terms import JobFailed, Written
 from kafkad_etl.messages import Compacted, Event
 from tests.spark.delta import marks_in, rows_in
 from tests.spark.driver.rows import IN_PROCESS, Front
-from tests.spark.driver.sinks.lake.test_iceberg import again, small_disk
+from tests.spark.driver.sinks.lake.test_iceberg import again, merged_meanwhile, small_disk
 from tests.spark.driver.sinks.test_on_spark import Bench
 
 pytestmark = [*IN_PROCESS, pytest.mark.long]
@@ -167,27 +165,13 @@ def test_files_that_nobody_needs_go(lake: Lake) -> None:
 def test_files_are_merged_while_the_job_and_others_write(lake: Lake) -> None:
     settings = {"mode": "upsert", "keys": ["id"]}
     lake.write("SELECT id, 'at first' AS day FROM range(20)", 0, **settings)
-    events: list[Event] = []
-
-    def maintain() -> None:
-        while not done.is_set():
-            with contextlib.suppress(JobFailed):  # others were faster, again and again
-                events.extend(lake.keep_up(min_files=2))
 
     def disturb() -> None:
         other = lake.spark.newSession()
         for number in range(100, 110):
             again(lambda n=number: other.sql(f"INSERT INTO delta.`{lake.path}` VALUES ({n}, 'theirs')"))
 
-    done = threading.Event()
-    threads = [threading.Thread(target=work) for work in (maintain, disturb)]
-    for thread in threads:
-        thread.start()
-    for number in range(1, 12):
-        again(lambda n=number: lake.write(f"SELECT {n}L AS id, 'batch {n}' AS day", n, **settings))
-    threads[1].join()
-    done.set()
-    threads[0].join()
+    events = merged_meanwhile(lake, disturb, **settings)
     assert any(isinstance(event, Compacted) for event in events)
     found = {row["id"]: row["day"] for row in rows_in(lake.path)}
     batches = {number: f"batch {number}" for number in range(1, 12)}

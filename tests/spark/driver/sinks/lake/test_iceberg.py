@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -188,12 +189,6 @@ def test_old_versions_go_but_not_the_last_batch_of_the_job(lake: Lake) -> None:
 def test_files_are_merged_while_the_job_and_others_write(lake: Lake) -> None:
     settings = {"mode": "upsert", "keys": ["id"]}
     lake.write("SELECT id, 'at first' AS day FROM range(20)", 0, **settings)
-    events: list[Event] = []
-
-    def maintain() -> None:
-        while not done.is_set():
-            with contextlib.suppress(JobFailed):  # others were faster, again and again
-                events.extend(lake.keep_up(min_files=2))
 
     def disturb() -> None:
         other = lake.spark.newSession()
@@ -202,15 +197,7 @@ def test_files_are_merged_while_the_job_and_others_write(lake: Lake) -> None:
         for number in range(100, 110):
             again(lambda n=number: other.sql(f"INSERT INTO {lake.name}.shop.orders VALUES ({n}, 'theirs')"))
 
-    done = threading.Event()
-    threads = [threading.Thread(target=work) for work in (maintain, disturb)]
-    for thread in threads:
-        thread.start()
-    for number in range(1, 12):
-        again(lambda n=number: lake.write(f"SELECT {n}L AS id, 'batch {n}' AS day", n, **settings))
-    threads[1].join()
-    done.set()
-    threads[0].join()
+    events = merged_meanwhile(lake, disturb, **settings)
     assert any(isinstance(event, Compacted) for event in events)
     found = {row["id"]: row["day"] for row in rows_of(lake.table())}
     batches = {number: f"batch {number}" for number in range(1, 12)}
@@ -238,10 +225,11 @@ def has_batches_once(lake: Lake, table: Callable[[], Any]) -> None:
     lake.sql("INSERT INTO TABLE_ VALUES (100, 'x')")
     assert lake.write(TEN, 0, **settings).rows == 10
     assert lake.write("SELECT id + 5 AS id, 'z' AS day FROM range(10)", 1, **settings).rows == 10
-    assert ids() == [*range(15), 100]
-    assert sum(event.files_before for event in lake.keep_up(min_files=2) if isinstance(event, Compacted)) >= 2
-    assert lake.write(TEN, 1, **settings).rows == 10
-    assert ids() == [*range(15), 100]
+    lake.sql("INSERT INTO TABLE_ VALUES (101, 'x')")
+    assert ids() == [*range(15), 100, 101]
+    assert [event.files_before for event in lake.keep_up(min_files=2) if isinstance(event, Compacted)] == [2]
+    lake.write(TEN, 1, **settings)
+    assert ids() == [*range(15), 100, 101], "batch 1 is there"
 
 
 def test_a_catalog_in_sqlite(spark: Any, tmp_path: Path) -> None:
@@ -309,6 +297,28 @@ def small_disk(small: Path, made: Callable[[Path], Any]) -> None:
         assert lake.ids() == list(range(40_010))
     finally:
         subprocess.run(["umount", "--lazy", small], check=True)  # Spark leaves a file open that it could not write
+
+
+def merged_meanwhile(lake: Any, disturb: Callable[[], None], **settings: Any) -> list[Event]:
+    """Writes batches 1 to 11, while another writer disturbs and files are merged again and again; what merging said."""
+    events: list[Event] = []
+    done = threading.Event()
+
+    def maintain() -> None:
+        while not done.is_set():
+            with contextlib.suppress(JobFailed):  # others were faster, again and again
+                events.extend(lake.keep_up(min_files=2))
+
+    with ThreadPoolExecutor(2) as threads:
+        maintaining, disturbing = threads.submit(maintain), threads.submit(disturb)
+        try:
+            for number in range(1, 12):
+                again(lambda n=number: lake.write(f"SELECT {n}L AS id, 'batch {n}' AS day", n, **settings))
+            disturbing.result()
+        finally:
+            done.set()
+        maintaining.result()
+    return events
 
 
 def again(write: Callable[[], object]) -> None:
