@@ -1,7 +1,8 @@
 """A small HTTP/1.1 listener for machines that watch kafkad: /metrics, /health, /ready. Reads nothing but GET and HEAD.
 
 It shares the event loop with Kafka's clients, so everything is bounded: connections, the size of a request, the time
-one may take to arrive or to be read.
+one may take to arrive or to be read. When there are too many connections, the one that has said nothing for longest
+makes room for the next.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ import asyncio
 import hmac
 import logging
 import socket
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import suppress
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -90,6 +91,8 @@ class HttpServer:
         self._sockets: list[socket.socket] = []
         self._accepting: list[asyncio.Task[None]] = []
         self._connections: set[asyncio.Task[None]] = set()
+        self._silent: dict[asyncio.Task[None], None] = {}
+        """Those that wait for their peer; the one that has waited longest is the first."""
 
     async def listen(self, host: str, port: int) -> None:
         """Raises OSError when the address cannot be had."""
@@ -136,12 +139,24 @@ class HttpServer:
                 log.warning("cannot accept a connection for HTTP: %s", error)
                 await asyncio.sleep(_REST_S)
                 continue
+            while len(self._connections) >= MAX_CONNECTIONS and self._silent:
+                await self._dismiss(next(iter(self._silent)))
             if len(self._connections) >= MAX_CONNECTIONS:
                 accepted.close()
                 continue
             task = asyncio.create_task(self._welcome(accepted))
             self._connections.add(task)
-            task.add_done_callback(self._connections.discard)
+            self._silent[task] = None
+            task.add_done_callback(self._forget)
+            await asyncio.sleep(0)  # it begins: until then, nobody would close its socket
+
+    async def _dismiss(self, connection: asyncio.Task[None]) -> None:
+        connection.cancel()
+        await asyncio.wait([connection])
+
+    def _forget(self, connection: asyncio.Task[None]) -> None:
+        self._connections.discard(connection)
+        self._silent.pop(connection, None)
 
     async def _welcome(self, accepted: socket.socket) -> None:
         """Until the peer leaves, is too slow, or the broker stops."""
@@ -149,16 +164,19 @@ class HttpServer:
         reader = asyncio.StreamReader(limit=MAX_REQUEST_BYTES)
         protocol = asyncio.StreamReaderProtocol(reader)
         handshake_s = None if self._tls is None else self._request_timeout_s
-        with suppress(OSError, TimeoutError, asyncio.IncompleteReadError):
+        with suppress(OSError, TimeoutError):
             transport, _ = await loop.connect_accepted_socket(
                 lambda: protocol, accepted, ssl=self._tls, ssl_handshake_timeout=handshake_s
             )
             writer = asyncio.StreamWriter(transport, protocol, reader, loop)
             try:
-                await self._serve(reader, writer)
-            finally:
+                with suppress(asyncio.IncompleteReadError):  # it asks no more, and may still read
+                    await self._serve(reader, writer)
                 writer.close()
-            await writer.wait_closed()
+                async with asyncio.timeout(self._request_timeout_s):
+                    await writer.wait_closed()
+            finally:
+                transport.abort()  # without waiting for a peer that does not read its answer
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         keep_alive = True
@@ -166,7 +184,8 @@ class HttpServer:
         while keep_alive:
             try:
                 request = await self._read(reader, wait_s)
-                status, kind, body = await self._answer(request)
+                with self._at_work():
+                    status, kind, body = await self._answer(request)
                 keep_alive = request.keep_alive
             except _Refused as refusal:
                 request = _Request("GET", "", keep_alive=False)
@@ -178,6 +197,17 @@ class HttpServer:
             async with asyncio.timeout(self._request_timeout_s):
                 await writer.drain()
             wait_s = IDLE_TIMEOUT_S
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        """Meanwhile this connection makes no room for others."""
+        connection = asyncio.current_task()
+        assert connection is not None
+        del self._silent[connection]
+        try:
+            yield
+        finally:
+            self._silent[connection] = None
 
     async def _read(self, reader: asyncio.StreamReader, wait_s: float) -> _Request:
         try:

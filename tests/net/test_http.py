@@ -55,6 +55,12 @@ async def exchange(server: HttpServer, *sent: bytes) -> bytes:
     return answer
 
 
+async def closed(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+
+
 def get(path: str, *headers: str, method: str = "GET", version: str = "1.1") -> bytes:
     lines = [f"{method} {path} HTTP/{version}", "Host: x", *headers, "", ""]
     return "\r\n".join(lines).encode()
@@ -140,17 +146,64 @@ def test_a_request_that_does_not_arrive_is_given_up() -> None:
     assert answer_to(b"GET /metr", timeout_s=0.05).startswith(b"HTTP/1.1 408 ")
 
 
-def test_connections_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "MAX_CONNECTIONS", 1)
+def test_whoever_has_said_nothing_for_longest_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "MAX_CONNECTIONS", 2)
 
     async def run() -> None:
         async with serving(Broker()) as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-            writer.write(get("/health"))
-            assert (await reader.readuntil(b"ok\n")).startswith(b"HTTP/1.1 200")
-            assert await exchange(server, b"") == b""
-            writer.close()
-            await writer.wait_closed()
+            silent, quiet = await asyncio.open_connection("127.0.0.1", server.port)
+            for _ in range(3):
+                writer.write(get("/health"))
+                assert (await reader.readuntil(b"ok\n")).startswith(b"HTTP/1.1 200")
+                assert (await exchange(server, closing("/health"))).endswith(b"ok\n")
+                assert await asyncio.wait_for(silent.read(), 10) == b""
+                await closed(quiet)
+                silent, quiet = await asyncio.open_connection("127.0.0.1", server.port)
+            await closed(quiet)
+            await closed(writer)
+
+    asyncio.run(run())
+
+
+def test_whoever_does_not_read_its_answer_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "MAX_CONNECTIONS", 1)
+    broker = Broker()
+    monkeypatch.setattr(broker, "metrics", lambda: ["a" * 1_000_000] * 20)
+
+    async def run() -> None:
+        async with serving(broker, timeout_s=60) as server:
+            for ask in (get, closing):
+                reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+                writer.write(ask("/metrics"))
+                await reader.readexactly(1)
+                assert (await exchange(server, closing("/health"))).endswith(b"ok\n")
+                with suppress(OSError):
+                    assert len(await asyncio.wait_for(reader.read(), 10)) < 20_000_000
+                await closed(writer)
+
+    asyncio.run(run())
+
+
+def test_whoever_is_being_answered_makes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "MAX_CONNECTIONS", 1)
+
+    async def run() -> None:
+        asked, known = asyncio.Event(), asyncio.Event()
+
+        async def health() -> Condition:
+            asked.set()
+            await known.wait()
+            return Condition(True, "ok")
+
+        server = HttpServer(Endpoints(Broker().metrics, health, health))
+        await server.listen("127.0.0.1", 0)
+        first = asyncio.create_task(exchange(server, closing("/health")))
+        await asked.wait()
+        assert await exchange(server, b"") == b""
+        known.set()
+        assert (await first).endswith(b"ok\n")
+        await server.close()
 
     asyncio.run(run())
 
@@ -163,11 +216,6 @@ def test_connections_count_before_their_handshake_which_has_its_time_too(
     authority = Authority()
     trusting = client_context(authority)
 
-    async def asked(server: HttpServer) -> bytes:
-        while server._connections:  # the one before it has not left yet
-            await asyncio.sleep(0.001)
-        return await answer(server)
-
     async def answer(server: HttpServer) -> bytes:
         reader, writer = await asyncio.open_connection("localhost", server.port, ssl=trusting)
         writer.write(closing("/metrics"))
@@ -175,24 +223,16 @@ def test_connections_count_before_their_handshake_which_has_its_time_too(
         await closed(writer)
         return answer
 
-    async def closed(writer: asyncio.StreamWriter) -> None:
-        writer.close()
-        with suppress(OSError):
-            await writer.wait_closed()
-
     async def run() -> None:
         context = server_context(authority.issue(), tmp_path)
         async with serving(Broker(), timeout_s=1, tls=context) as server:
-            assert (await asked(server)).endswith(b"b 2\n")
-            while server._connections:
-                await asyncio.sleep(0.001)
-            silent, writer = await asyncio.open_connection("127.0.0.1", server.port)
-            writer.write(b"\x16\x03")
-            with pytest.raises(OSError):
-                await answer(server)
-            assert await asyncio.wait_for(silent.read(), 10) == b""
-            await closed(writer)
-            assert (await asked(server)).endswith(b"b 2\n")
+            for room_is_needed in (True, False):
+                silent, writer = await asyncio.open_connection("127.0.0.1", server.port)
+                writer.write(b"\x16\x03")
+                if room_is_needed:
+                    assert (await answer(server)).endswith(b"b 2\n")
+                assert await asyncio.wait_for(silent.read(), 10) == b""
+                await closed(writer)
 
     with asyncio.Runner(loop_factory=new_loop) as runner:
         runner.run(run())
