@@ -6,6 +6,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from functools import partial
 from ipaddress import ip_address
 
@@ -17,12 +18,13 @@ log = logging.getLogger(__name__)
 
 
 class AddressRates:
-    """Names are looked up once, when they get a rate, in a thread: it holds for their addresses when these are known,
+    """Names are looked up once, when they get a rate, in `threads`: it holds for their addresses when these are known,
     which `on_found` is told."""
 
-    def __init__(self, on_found: Callable[[], None]) -> None:
+    def __init__(self, threads: Executor, on_found: Callable[[], None]) -> None:
         self.others: float | None = None
         """Of every address without a rate of its own."""
+        self._threads = threads
         self._on_found = on_found
         self._rates: dict[str, float] = {}
         self._addresses: dict[str, Sequence[str]] = {}
@@ -49,7 +51,7 @@ class AddressRates:
             self._addresses[host] = (str(ip_address(host)),)
         except ValueError:
             self._addresses[host] = ()
-            looking = asyncio.get_running_loop().run_in_executor(None, _addresses_of, host)
+            looking = asyncio.get_running_loop().run_in_executor(self._threads, _addresses_of, host)
             looking.add_done_callback(partial(self._found, host))
 
     def _found(self, host: str, looking: asyncio.Future[list[str]]) -> None:

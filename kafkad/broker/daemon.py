@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kafkad import STARTED
 from kafkad.api.audit import note_change
 from kafkad.broker import metering
+from kafkad.broker.asking import Asking
 from kafkad.broker.draining import drain
 from kafkad.broker.identity import StartError, refuse_lost_store
 from kafkad.broker.lifecycle import BrokerState, Lifecycle
@@ -53,8 +54,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _THREADS = 4
-_ASKING_THREADS = 4
-"""Each asks an issuer of tokens or a KDC, for which the disks do not wait."""
 _IDLE_CHECK_S = 10
 _FAILED = 1
 
@@ -110,7 +109,7 @@ class Daemon:
         self._settings = Settings(config)
         self._notifier = Notifier.from_environment(os.environ)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="disk")
-        self._asking = ThreadPoolExecutor(_ASKING_THREADS, thread_name_prefix="asking")
+        self._asking = Asking()
         self._timers = LoopTimers(self._loop, self._clock).timers
         self._server = Server(self._loop, self._settings.limits(), self._clock, self._timers)
         self._logs = LogManager(
@@ -477,7 +476,6 @@ class Daemon:
         await parts.stop()
         await store.close()
         self._threads.shutdown()
-        self._asking.shutdown(wait=False, cancel_futures=True)
         log.info("stopped cleanly in %.2f s", monotonic() - begun)
 
     async def _stop_loading(self, store: MetadataStore | None, health: HttpServer | None) -> None:
@@ -492,4 +490,3 @@ class Daemon:
             await store.close()
         self._server.close()
         self._threads.shutdown()
-        self._asking.shutdown(wait=False, cancel_futures=True)

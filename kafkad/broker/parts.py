@@ -435,7 +435,9 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
         dispatcher=dispatcher,
         issuers=issuers,
         logins=logins,
-        quotas=QuotasInForce(loaded.configs.entities, dispatcher, platform.server, config, platform.clock),
+        quotas=QuotasInForce(
+            *(loaded.configs.entities, dispatcher, platform.server, config, platform.clock, platform.asking)
+        ),
         upkeep=Upkeep(platform.logs, replicas, durable, config, threads, platform.timers),
         cleaner=Cleaner(replicas, config, threads, platform.timers),
     )

@@ -6,6 +6,7 @@ A broker without quotas has none of this in memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from typing import TYPE_CHECKING
 
 from kafkad.api.dispatch import Dispatcher
@@ -34,12 +35,15 @@ class QuotasInForce:
         server: Server,
         config: Callable[[], Config],
         clock: Clock,
+        asking: Executor,
     ) -> None:
+        """The addresses of names are asked for in `asking`."""
         self._entities = entities
         self._dispatcher = dispatcher
         self._server = server
         self._config = config
         self._clock = clock
+        self._asking = asking
         self.clients: ClientQuotas | None = None
         self._rates: Rates | None = None
         self._addresses: AddressRates | None = None
@@ -69,7 +73,7 @@ class QuotasInForce:
         if self._addresses is None:
             from kafkad.broker.address_quotas import AddressRates
 
-            self._addresses = AddressRates(self._pace)
+            self._addresses = AddressRates(self._asking, self._pace)
         self._addresses.put(entity, overrides)
 
     def _hold_clients(self) -> None:

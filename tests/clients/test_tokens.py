@@ -137,7 +137,18 @@ def test_the_disks_do_not_wait_for_issuers_that_do_not_answer(tmp_path: Path) ->
             assert not answer.responses[0].partition_responses[0].error_code
             assert time.monotonic() - begin < 8, "an issuer has 10 s to answer"
             asker.client.close()
-            broker.kill()  # its stop would wait for the issuers
+
+
+def test_the_end_does_not_wait_for_an_issuer_that_does_not_come_to_an_end(tmp_path: Path) -> None:
+    """It sends its answer byte by byte, each of them in time."""
+    with Issuer(tmp_path) as issuer:
+        issuer.answers.clear()
+        with broker_at(tmp_path, free_port(), issuer) as broker:
+            end = time.monotonic() + 30
+            while not issuer.asked and time.monotonic() < end:
+                time.sleep(0.01)
+            assert issuer.asked
+            assert broker.stop() == 0
 
 
 def kctl(port: int, *words: str, bearer: str = "", **settings: str) -> subprocess.CompletedProcess[str]:
