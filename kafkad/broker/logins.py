@@ -30,7 +30,10 @@ def logins(
     users = ScramUsers(tokens.account) if tokens is not None else ScramUsers()
 
     def make_offer(listener: str) -> Offer:
-        return offer(settings.config, listener, cluster_id, users, issuers.verify_at if issuers is not None else None)
+        verify_at = issuers.verify_at if issuers is not None else None
+        return offer(
+            *(settings.config, listener, cluster_id, users, lambda: made.offers[listener].plain_users, verify_at)
+        )
 
     def changed(entity: Entity, overrides: Mapping[str, str]) -> None:
         if isinstance(entity.user, str) and entity.client is None:

@@ -21,6 +21,8 @@ log = logging.getLogger(__name__)
 
 TokenAccount = Callable[[str, str], ScramAccount | None]
 """From a mechanism and the id of a delegation token."""
+PlainUsers = Callable[[], Mapping[str, str]]
+"""Passwords by name, as they are in force now."""
 VerifyAt = Callable[[Config, str], Callable[[], Verify | None]]
 """How tokens of OAUTHBEARER are verified at a listener: None while its issuer is asked for keys for the first time."""
 _NO_USERS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -68,9 +70,15 @@ class Offer(NamedTuple):
 
 
 def offer(
-    config: Config, listener: str, cluster_id: str, scram: ScramUsers, verify_at: VerifyAt | None = None
+    config: Config,
+    listener: str,
+    cluster_id: str,
+    scram: ScramUsers,
+    plain_users: PlainUsers,
+    verify_at: VerifyAt | None = None,
 ) -> Offer:
-    """`verify_at` is None where no listener takes tokens of OAUTHBEARER."""
+    """A login that has begun may outlast this offer: its password is looked up in `plain_users`. `verify_at` is None
+    where no listener takes tokens of OAUTHBEARER."""
     enabled = config.mechanisms(listener)
     lines = {mechanism: config.jaas(listener, mechanism) for mechanism in enabled}
     plain = lines.get("PLAIN")
@@ -80,7 +88,7 @@ def offer(
     mechanisms: dict[str, Begin] = {}
     for mechanism in enabled:
         if mechanism == "PLAIN":
-            mechanisms[mechanism] = partial(Plain, lambda: users)
+            mechanisms[mechanism] = partial(Plain, plain_users)
         elif mechanism == OAUTHBEARER:
             assert verify_at is not None
             mechanisms[mechanism] = partial(_bearer, verify_at(config, listener))

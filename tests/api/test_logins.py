@@ -6,7 +6,7 @@ import asyncio
 import struct
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
@@ -117,7 +117,7 @@ class House:
         self.server = server
         self.logins = Logins(
             ["SASL"],
-            lambda listener: offer(self.config, listener, "cluster", self.users),
+            lambda listener: offer(self.config, listener, "cluster", self.users, self.plain_users),
             self.users,
             server.connections,
             server.clock,
@@ -126,6 +126,9 @@ class House:
         self.listener = server.listen("SASL", "127.0.0.1", 0, login=True)
         self.clients: list[Client] = []
         server.start(self.router)
+
+    def plain_users(self) -> Mapping[str, str]:
+        return self.logins.offers["SASL"].plain_users
 
     async def connect(self) -> Client:
         client = Client(*await asyncio.open_connection("127.0.0.1", self.listener.port))
@@ -307,6 +310,22 @@ def test_users_of_plain_change_at_once() -> None:
         assert (await carol.ask(METADATA))[:4] == b"\0\0\0\x02"
         again = await house.connect()
         assert (await again.log_in("carol", "new")).error_code == 0
+
+    at_home(scenario)
+
+
+def test_passwords_of_plain_are_those_in_force_when_they_are_shown() -> None:
+    """And not those of when a login began."""
+
+    async def scenario(house: House) -> None:
+        waiting = [await house.connect() for _ in range(3)]
+        for client in waiting:
+            await client.ask(handshake())
+        house.config = config(*house.settings, f'{JAAS} user_carol="new";')
+        house.logins.settings_changed()
+        for client, password, code in zip(waiting, ("pw", "pw2", "new"), (58, 58, 0), strict=True):
+            client.send_token("bob" if password == "pw2" else "carol", password)
+            assert authenticated(await client.frame()).error_code == code
 
     at_home(scenario)
 
@@ -523,7 +542,7 @@ def test_a_login_waits_while_the_keys_of_its_issuer_are_read_for_the_first_time(
             f"listener.name.sasl.oauthbearer.sasl.server.callback.handler.class={HANDLER}",
             f"listener.name.sasl.oauthbearer.sasl.jaas.config={BEARER} required;",
         )
-        house.logins.offers = {"SASL": offer(oauth, "SASL", "cluster", house.users, issuers.verify_at)}
+        house.logins.offers = {"SASL": offer(oauth, "SASL", "cluster", house.users, house.plain_users, issuers.verify_at)}
         issuers.on_asked.append(house.logins.mechanism_ready)
         threads.submit(read.wait)
         issuers.start()
