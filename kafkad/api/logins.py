@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
+from kafkad.api.peer import Peer
 from kafkad.clock import Clock
 from kafkad.metrics import COUNTER, Family, Labels
 from kafkad.net.connection import Answer, Connection, Ending, Serve
@@ -86,7 +87,11 @@ class Logins:
 
     def user_changed(self, user: str, overrides: Mapping[str, str]) -> None:
         self.users.changed(user, overrides)
-        self._close_unknown(user)
+        self._close_unknown(lambda peer: peer.principal.name == user)
+
+    def token_ended(self, token_id: str) -> None:
+        """Closes the connections of a delegation token that is no more."""
+        self._close_unknown(lambda peer: peer.token == token_id)
 
     def welcome(self, connection: Connection, dispatch: Serve) -> None:
         """A connection has been opened at one of the listeners."""
@@ -128,10 +133,10 @@ class Logins:
         if not self._logging_in[host]:
             del self._logging_in[host]
 
-    def _close_unknown(self, user: str | None = None) -> None:
+    def _close_unknown(self, is_meant: Callable[[Peer], bool] = lambda peer: True) -> None:
         for connection in self._connections():
             peer = connection.peer
-            if peer.mechanism is None or user not in (None, peer.principal.name) or self._is_known(connection):
+            if peer.mechanism is None or not is_meant(peer) or self._is_known(connection):
                 continue
             log.info(
                 "closing %s: user %s can no longer log in with %s",
@@ -144,8 +149,10 @@ class Logins:
     def _is_known(self, connection: Connection) -> bool:
         peer, listener = connection.peer, connection.listener.name
         mechanism = peer.mechanism
-        if peer.by_token or listener not in self.offers:
+        if listener not in self.offers:
             return True
+        if peer.token is not None:
+            return self.users.account(mechanism, peer.token, by_token=True) is not None
         offered = self.offers[listener]
         if mechanism == "PLAIN":
             return peer.principal.name in offered.plain_users
@@ -251,7 +258,7 @@ class _Door:
     def _let_in(self, connection: Connection, outcome: LoggedIn) -> None:
         self._count(connection, succeeded=True)
         login = outcome.login
-        connection.peer.identify(Principal("User", login.user), mechanism=outcome.mechanism, by_token=login.by_token)
+        connection.peer.identify(Principal("User", login.user), mechanism=outcome.mechanism, token=login.token)
         session = None
         if outcome.lifetime_ms:
             session = self._session or _Session(self._logins, self._dispatch)

@@ -16,7 +16,6 @@ class Peer:
         "_rests_on",
         "authenticated",
         "authorizer",
-        "by_token",
         "host",
         "identity",
         "listener",
@@ -25,6 +24,7 @@ class Peer:
         "prepared",
         "principal",
         "software",
+        "token",
     )
 
     def __init__(
@@ -38,8 +38,8 @@ class Peer:
         """What this principal may do from its address; shared with its other connections."""
         self.authenticated = not must_authenticate
         """Until then it is only told which APIs there are, and may log in."""
-        self.by_token = False
-        """It has logged in by a delegation token."""
+        self.token: str | None = None
+        """The id of the delegation token by which it has logged in."""
         self.mechanism: str | None = None
         """The SASL mechanism by which it has logged in."""
         self.software: tuple[str, str] | None = None
@@ -50,12 +50,12 @@ class Peer:
         self._grounds = grounds
         self._rests_on: set[str] | None = None
 
-    def identify(self, principal: Principal, *, mechanism: str | None = None, by_token: bool = False) -> None:
+    def identify(self, principal: Principal, *, mechanism: str | None = None, token: str | None = None) -> None:
         """It has shown who it is: by its certificate, or by a login. What was prepared for somebody else is dropped."""
         self.principal = principal
         self.identity = self.authorizer.identity(principal, self.host)
         self.mechanism = mechanism
-        self.by_token = by_token
+        self.token = token
         self.authenticated = True
         self.forget()
 

@@ -15,7 +15,7 @@ NAMES_REQUESTER = 3
 
 def check_asker(request: Request) -> None:
     """Raises KafkaError: only who has logged in, and not by a token, may ask about tokens."""
-    if request.peer.principal == ANONYMOUS or request.peer.by_token:
+    if request.peer.principal == ANONYMOUS or request.peer.token is not None:
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
 
 

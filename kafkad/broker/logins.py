@@ -43,6 +43,8 @@ def logins(
     for entity, overrides in entities.all.items():
         changed(entity, overrides)
     entities.listen(changed)
+    if tokens is not None:
+        tokens.on_end.append(made.token_ended)
     if issuers is not None:
         issuers.on_asked.append(made.mechanism_ready)
     return made

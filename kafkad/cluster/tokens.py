@@ -82,6 +82,8 @@ class DelegationTokens:
         """By secret."""
         self._credentials: dict[str, dict[str, ScramCredential]] = {}
         """By id and mechanism; made at the first login, for that takes milliseconds."""
+        self.on_end: list[Callable[[str], None]] = []
+        """Called with the id of each that is no more."""
         self._news = asyncio.Event()
         self._notes = Notes(store, DelegationTokenChange.PREFIX, clock, self._news)
         self._reading = asyncio.Lock()
@@ -276,6 +278,8 @@ class DelegationTokens:
         elif self._tokens.pop(token_id, None) is not None:
             del self._ids[self.secret(token_id)]
             self._credentials.pop(token_id, None)
+            for told in self.on_end:
+                told(token_id)
 
 
 @contextmanager

@@ -13,8 +13,8 @@ class Login(NamedTuple):
     last: bytes = b""
     ends_ms: int | None = None
     """When the credential that was shown expires, by the wall clock; None: never."""
-    by_token: bool = False
-    """True if it was by a delegation token, and not by the user's own password."""
+    token: str | None = None
+    """The id of the delegation token that was shown; None: the user's own credential was."""
 
 
 class LoginFailed(Exception):

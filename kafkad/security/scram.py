@@ -165,7 +165,7 @@ class ScramServer:
         if not proved or account is None or account.credential != credential:
             raise LoginFailed
         answer = b"v=" + b64encode(hmac.digest(credential.server_key, said, self._hash))
-        return Login(account.user, answer, account.ends_ms, self._by_token)
+        return Login(account.user, answer, account.ends_ms, self.user if self._by_token else None)
 
 
 class ScramError(Exception):

@@ -57,9 +57,9 @@ def broker(tmp_path: Path) -> Iterator[OneBroker]:
     made.stop()
 
 
-def log_in(broker: OneBroker, who: Principal, authorizer: Authorizer = ALLOW_ALL, *, by_token: bool = False) -> None:
+def log_in(broker: OneBroker, who: Principal, authorizer: Authorizer = ALLOW_ALL, *, token: str | None = None) -> None:
     broker.connection.peer = Peer("SASL", "127.0.0.1", authorizer, Grounds())
-    broker.connection.peer.identify(who, by_token=by_token)
+    broker.connection.peer.identify(who, token=token)
 
 
 def create(broker: OneBroker, owner: Principal | None = None, *renewers: Principal) -> CreateDelegationTokenResponse:
@@ -146,7 +146,7 @@ def test_who_may_not_ask_at_all(broker: OneBroker) -> None:
     )
     for request, version in requests:
         assert broker.ask(request, version).error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-    log_in(broker, ALICE, by_token=True)
+    log_in(broker, ALICE, token="its id")
     for request, version in requests:
         assert broker.ask(request, version).error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
 

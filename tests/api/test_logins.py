@@ -17,6 +17,7 @@ from kafkad.api.logins import Logins
 from kafkad.api.peer import Peer
 from kafkad.api.prepared import Grounds
 from kafkad.broker.issuers import Issuers
+from kafkad.clock import SystemClock
 from kafkad.config import Config, load
 from kafkad.metrics import Family
 from kafkad.net.connection import Answer, Connection
@@ -25,7 +26,7 @@ from kafkad.security.attempts import Attempts
 from kafkad.security.authorizer import ALLOW_ALL
 from kafkad.security.mechanism import Login
 from kafkad.security.offer import ScramUsers, offer
-from kafkad.security.scram import ScramClient, ScramCredential
+from kafkad.security.scram import ScramAccount, ScramClient, ScramCredential
 from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
 from kafkad.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkad.wire.messages.sasl_handshake import SaslHandshakeRequest
@@ -37,6 +38,7 @@ JAAS = "listener.name.sasl.plain.sasl.jaas.config=org.apache.kafka.common.securi
 BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
 DELAY_MS = 60
+_HOUR_MS = 3_600_000
 VERSIONS = b"\0\x12\0\0\0\0\0\x01\xff\xff"
 METADATA = b"\0\x03\0\0\0\0\0\x02\xff\xff\0\0\0\0"
 
@@ -82,6 +84,13 @@ class Client:
     async def log_in(self, user: str = "carol", password: str = "pw") -> SaslAuthenticateResponse:
         return authenticated((await self._handshaken()).send_token(user, password) or await self.frame())
 
+    async def log_in_by_token(self, token_id: str) -> SaslAuthenticateResponse:
+        await self.ask(handshake("SCRAM-SHA-256"))
+        exchange = ScramClient("SCRAM-SHA-256", token_id, "secret", "abc")
+        exchange._bare += ",tokenauth=true"
+        answer = authenticated(await self.ask(token(exchange.first)))
+        return authenticated(await self.ask(token(exchange.last(answer.auth_bytes))))
+
     async def _handshaken(self) -> Client:
         await self.ask(handshake())
         return self
@@ -107,20 +116,36 @@ def authenticated(frame: bytes) -> SaslAuthenticateResponse:
     return decode(SaslAuthenticateResponse, 2, frame[at:])
 
 
+class JumpingClock(SystemClock):
+    hours_off = 0
+    """Of the wall clock."""
+    passed_ms = 0
+    """More than has."""
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.hours_off * _HOUR_MS
+
+    def monotonic_ms(self) -> float:
+        return super().monotonic_ms() + self.passed_ms
+
+
 class House:
     """A listener at which peers log in."""
 
     def __init__(self, server: Server, *settings: str) -> None:
         self.settings = settings
         self.config = config(*settings)
-        self.users = ScramUsers()
+        self.tokens: dict[str, ScramAccount] = {}
+        """Delegation tokens, by their ids."""
+        self.users = ScramUsers(lambda mechanism, token_id: self.tokens.get(token_id))
+        self.clock = JumpingClock()
         self.server = server
         self.logins = Logins(
             ["SASL"],
             lambda listener: offer(self.config, listener, "cluster", self.users, self.plain_users),
             self.users,
             server.connections,
-            server.clock,
+            self.clock,
         )
         self.router = Router(self.logins)
         self.listener = server.listen("SASL", "127.0.0.1", 0, login=True)
@@ -129,6 +154,11 @@ class House:
 
     def plain_users(self) -> Mapping[str, str]:
         return self.logins.offers["SASL"].plain_users
+
+    def keep_token(self, token_id: str, hours: int) -> None:
+        """Of carol's."""
+        credential = ScramCredential.of_password("sha256", "secret", b"salt", 4096)
+        self.tokens[token_id] = ScramAccount(credential, "carol", self.clock.now_ms() + hours * _HOUR_MS)
 
     async def connect(self) -> Client:
         client = Client(*await asyncio.open_connection("127.0.0.1", self.listener.port))
@@ -299,6 +329,28 @@ def test_scram_and_what_becomes_of_a_user_who_is_deleted() -> None:
     at_home(scenario)
 
 
+def test_who_has_logged_in_by_a_token_leaves_with_it() -> None:
+    """Its owner stays, and whoever has another of its tokens."""
+
+    async def scenario(house: House) -> None:
+        house.keep_token("one", 1)
+        house.keep_token("other", 1)
+        one, other, carol = [await house.connect() for _ in range(3)]
+        assert (await one.log_in_by_token("one")).error_code == 0
+        assert (await other.log_in_by_token("other")).error_code == 0
+        assert (await carol.log_in()).error_code == 0
+        house.logins.user_changed("carol", {"producer_byte_rate": "1"})
+        for client in (one, other, carol):
+            assert (await client.ask(METADATA))[:4] == b"\0\0\0\x02"
+        del house.tokens["one"]
+        house.logins.token_ended("one")
+        assert await one.closed()
+        for client in (other, carol):
+            assert (await client.ask(METADATA))[:4] == b"\0\0\0\x02"
+
+    at_home(scenario)
+
+
 def test_users_of_plain_change_at_once() -> None:
     async def scenario(house: House) -> None:
         carol, bob = await house.connect(), await house.connect()
@@ -349,6 +401,25 @@ def test_a_session_ends_unless_its_user_logs_in_again() -> None:
         assert house.router.served == [17]
 
     at_home(scenario, "connections.max.reauth.ms=300")
+
+
+@pytest.mark.parametrize("hours", [-5, 5])
+def test_a_session_lasts_as_long_as_was_said_whatever_the_wall_clock_does(hours: int) -> None:
+    async def scenario(house: House) -> None:
+        house.keep_token("one", 6)
+        client, lazy = await house.connect(), await house.connect()
+        for each in (client, lazy):
+            assert (await each.log_in_by_token("one")).session_lifetime_ms == 60_000
+        house.clock.hours_off = hours
+        house.clock.passed_ms = 30_000
+        assert (await client.log_in_by_token("one")).session_lifetime_ms == 60_000
+        assert (await lazy.ask(METADATA))[:4] == b"\0\0\0\x02"
+        house.clock.passed_ms = 60_001
+        assert (await client.ask(METADATA))[:4] == b"\0\0\0\x02"
+        lazy.send(METADATA)
+        assert await lazy.closed()
+
+    at_home(scenario, "connections.max.reauth.ms=60000")
 
 
 def test_after_its_end_a_session_may_still_begin_anew() -> None:
@@ -542,7 +613,9 @@ def test_a_login_waits_while_the_keys_of_its_issuer_are_read_for_the_first_time(
             f"listener.name.sasl.oauthbearer.sasl.server.callback.handler.class={HANDLER}",
             f"listener.name.sasl.oauthbearer.sasl.jaas.config={BEARER} required;",
         )
-        house.logins.offers = {"SASL": offer(oauth, "SASL", "cluster", house.users, house.plain_users, issuers.verify_at)}
+        house.logins.offers = {
+            "SASL": offer(oauth, "SASL", "cluster", house.users, house.plain_users, issuers.verify_at)
+        }
         issuers.on_asked.append(house.logins.mechanism_ready)
         threads.submit(read.wait)
         issuers.start()

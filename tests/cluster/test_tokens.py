@@ -144,6 +144,24 @@ async def test_expiring(place: Place) -> None:
 
 
 @at_a_place
+async def test_all_brokers_are_told_of_the_end(place: Place) -> None:
+    ended: list[list[str]] = [[], []]
+    for tokens, seen in zip((place.one, place.other), ended, strict=True):
+        tokens.on_end.append(seen.append)
+    by_hand, by_itself = await place.create(), await place.create()
+    await place.other.catch_up()
+    secret = place.one.secret(by_hand.token_id)
+    await place.one.expire(secret, ALICE, HOUR)
+    await place.other.catch_up()
+    assert ended == [[], []]
+    await place.one.expire(secret, ALICE, -1)
+    place.clock.advance(DAY + 1)
+    await place.one.sweep()
+    await place.other.catch_up()
+    assert ended == [[by_hand.token_id, by_itself.token_id]] * 2
+
+
+@at_a_place
 async def test_two_brokers_change_a_token_at_the_same_time(place: Place) -> None:
     token = await place.create(BOB)
     await turns()
