@@ -17,16 +17,21 @@ from kafkad.turns import at_once
 from kafkad.wire.fetch import read_fetch
 from kafkad.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from kafkad.wire.messages.heartbeat import HeartbeatRequest
+from kafkad.wire.messages.leave_group import LeaveGroupRequest
 from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkad.wire.messages.sync_group import SyncGroupRequest
 from kafkad.wire.records import Record
 from kafkad.wire.schema import encode
 from tests.api.frames import FakeConnection, Frames
 from tests.api.test_acls import ADMIN, ANYTHING, AUTHORIZER, create, creation
+from tests.api.test_groups import join
 from tests.api.test_prepared import ASKED, fetch, produce
 from tests.api.test_produce import batch, request
 from tests.one_broker import OneBroker
 
 READ, WRITE = 3, 4
+JOIN_GROUP = 11
 FORBIDDEN = {PRODUCE: 29, FETCH: 29, OFFSET_COMMIT: 30}
 SESSION_NOT_FOUND = 70
 
@@ -69,7 +74,13 @@ class Users:
 
 @pytest.fixture
 def users(tmp_path: Path) -> Iterator[Users]:
-    broker = OneBroker(tmp_path, AUTHORIZER, f"super.users={ADMIN}", "offsets.topic.num.partitions=1")
+    broker = OneBroker(
+        tmp_path,
+        AUTHORIZER,
+        f"super.users={ADMIN}",
+        "offsets.topic.num.partitions=1",
+        "group.initial.rebalance.delay.ms=50",
+    )
     coordination = broker.context.group_coordination
     broker.run(coordination.prepare())
     broker.run_until(lambda: bool(list(coordination.shards())))
@@ -167,6 +178,27 @@ def test_a_fetch_that_waits_reads_nothing_once_the_right_is_gone(users: Users) -
     assert reply is not None
     [topic] = users.frames.decode(reply, FETCH, 12).responses
     assert [(p.error_code, p.records) for p in topic.partitions] == [(29, b"")]
+
+
+def test_a_member_that_waits_for_others_may_do_no_more_once_the_right_is_gone(users: Users) -> None:
+    """It is still told of its generation, as by Kafka."""
+    users.grant("alice")
+    waiting = users.become("alice").connection
+    waiting.host = "127.0.0.1"
+    assert users.frames.begin(join("g", 3), 3) is None
+    users.revoke("alice")
+    users.frames.broker.run_until(lambda: bool(waiting.replies))
+    joined = users.become("alice").decode(waiting.replies.pop() or b"", JOIN_GROUP, 3)
+    assert joined.error_code == 0
+    member = {"group_id": "g", "member_id": joined.member_id}
+    in_generation = member | {"generation_id": joined.generation_id}
+    for asked in (
+        SyncGroupRequest(**in_generation),
+        HeartbeatRequest(**in_generation),
+        LeaveGroupRequest(**member),
+        join("g", 2, joined.member_id),
+    ):
+        assert users.frames.ask(asked, 2).error_code == 30
 
 
 def test_a_session_is_only_there_for_who_opened_it(users: Users) -> None:
