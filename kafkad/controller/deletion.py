@@ -1,7 +1,8 @@
 """Deleting topics: hidden from clients first, then from the disks of all replicas, and from the store last.
 
 The wish is a node under `/admin/delete_topics`, so a controller that takes over goes on with it. A replica that cannot
-confirm (its broker is down, its log directory failed) holds the topic in the store until that broker is back.
+confirm (its broker is down, its log directory failed) holds the topic in the store until that broker is back. One that
+its broker would not let lead, since its log is damaged or has lost its tail, can be deleted like any other.
 
 Many topics go in groups: those of one share the writes' fsyncs and the requests to brokers, and between two of them
 everybody else has a turn.
@@ -92,7 +93,7 @@ class Deletions:
     ) -> None:
         for broker, partition in replicas:
             tp = TopicPartition(topic.name, partition)
-            if self._state.online(broker, tp):
+            if broker in self._state.brokers:
                 deletion.waiting.add((broker, partition))
                 batch.stop(broker, tp, delete=True)
             else:

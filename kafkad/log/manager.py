@@ -322,9 +322,8 @@ class LogManager:
         wanted = wanted or self._preferred.pop(topic_partition, None)
         if wanted is not None:
             return [self.live_directory(wanted)]
-        offline = [directory for directory in self.directories if directory.failure is not None]
-        if offline and not is_new:
-            raise StorageError(offline[0].path, f"{topic_partition} may be in {offline[0].path}, which is offline")
+        if not is_new:
+            self._need_all(topic_partition)
         self._need_one()
         return sorted(self.live, key=lambda directory: len(directory.logs) + len(directory.futures))
 
@@ -370,15 +369,22 @@ class LogManager:
             raise directory.storage_error(doing, error) from error
 
     def delete(self, topic_partition: TopicPartition) -> None:
-        """Take a partition out of the broker; its files go after `file.delete.delay.ms`. StorageError."""
+        """Take a partition out of the broker; its files go after `file.delete.delay.ms`.
+
+        StorageError, also if it is not here, but may be in a directory that is offline.
+        """
+        found = topic_partition in self.logs
         for directory in self.directories:
             future = directory.futures.pop(topic_partition, None)
             if future is not None:
                 self.put_away(directory, future)
             broken = directory.broken.pop(topic_partition, None)
             if broken is not None:
+                found = True
                 due_ms = self.clock.now_ms() + LogConfig().file_delete_delay_ms
                 self.removal.add(put_away(directory, broken.path, topic_partition, self.files), due_ms)
+        if not found:
+            self._need_all(topic_partition)
         log = self.logs.pop(topic_partition, None)
         self.damages.forget(topic_partition)
         if log is not None:
@@ -386,6 +392,12 @@ class LogManager:
             del directory.logs[topic_partition]
             self._note_deleted(topic_partition)
             self.put_away(directory, log)
+
+    def _need_all(self, topic_partition: TopicPartition) -> None:
+        """StorageError if there is a directory that cannot be looked into for a partition."""
+        offline = [directory for directory in self.directories if directory.failure is not None]
+        if offline:
+            raise StorageError(offline[0].path, f"{topic_partition} may be in {offline[0].path}, which is offline")
 
     def _note_deleted(self, topic_partition: TopicPartition) -> None:
         self._deleted.add(topic_partition)

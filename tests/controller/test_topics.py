@@ -10,7 +10,7 @@ import pytest
 
 from kafkad.controller.topics import MorePartitions, NewTopic
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.meta.znodes import Config, Topic, TopicDeletion
+from kafkad.meta.znodes import Config, LogDirEvent, Topic, TopicDeletion
 from kafkad.model import PartitionAssignment
 from kafkad.names import NO_TOPIC_ID, TopicPartition, id_text
 from kafkad.wire.messages.stop_replica import StopReplicaRequest
@@ -209,6 +209,17 @@ async def test_a_disk_that_cannot_delete(cluster: Cluster) -> None:
     (result,) = await cluster.controller.delete_topics(["a"], timeout_ms=1000)
     assert result.error is None
     assert await cluster.client.children("/brokers/topics") == ["a"]
+
+
+@with_brokers(1, 2)
+async def test_a_replica_that_its_broker_would_not_let_lead_is_deleted(cluster: Cluster) -> None:
+    await cluster.create("a", (2, 1))
+    cluster[2].failed.add(TopicPartition("a", 0))
+    await cluster.client.create(LogDirEvent.PREFIX, LogDirEvent.encode(2), sequential=True)
+    await cluster.settle()
+    assert (await cluster.state("a", 0)).isr == (1,)
+    await cluster.controller.delete_topics(["a"], timeout_ms=1000)
+    assert await cluster.client.children("/brokers/topics") == []
 
 
 @with_brokers(1)

@@ -91,6 +91,9 @@ def test_a_failing_disk_costs_its_directory_and_no_other(disks: tuple[Path, Path
     assert online.total_bytes >= online.usable_bytes > 0
     with pytest.raises(KafkaError, match="offline"):
         manager.create(T0, TOPIC_ID, CONFIG, directory=str(disks[0]))
+    with pytest.raises(StorageError, match=r"may be in .* offline"):
+        manager.delete(T0)
+    manager.delete(TopicPartition("t", 1))
     with pytest.raises(NoLogDirectoryError):
         manager.fail(StorageError(str(disks[1]), "this one too"))
 
