@@ -101,9 +101,14 @@ def begin(
     now_ms: float,
     lag: LagLimits,
 ) -> Leading:
-    """A leader epoch begins; `before` is the last one if this broker led in it, too."""
+    """A leader epoch begins; `before` is the last one if this broker led in it, too.
+
+    A replica that a reassignment takes away is waited for until it is out of the ISR: so long it may be elected.
+    """
     known = before.followers if before is not None else {}
     followers = {
-        broker: rules.begun(known.get(broker), broker in isr, end_offset, now_ms) for broker in replicas if broker != me
+        broker: rules.begun(known.get(broker), broker in isr, end_offset, now_ms)
+        for broker in dict.fromkeys((*replicas, *isr))
+        if broker != me
     }
     return Leading(isr, followers, end_offset, lag)

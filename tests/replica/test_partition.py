@@ -467,6 +467,19 @@ def test_the_high_watermark_follows_those_in_sync(made: Made) -> None:
     assert (partition.high_watermark, heard) == (4, [None])
 
 
+def test_who_is_taken_away_by_a_reassignment_is_waited_for_until_it_is_out_of_the_isr(made: Made) -> None:
+    """As long as it is in there, it may be elected. Kafka's leader forgets it one step before."""
+    partition = made.partition
+    partition.become(replace(OF_THREE, isr=(ME, 2, 3)))
+    made.append(4)
+    partition.fetched_by(2, 4, 0)
+    heard = wait(made)
+    partition.become(replace(OF_THREE, leader_epoch=5, isr=(ME, 2, 3), replicas=(ME, 2)))
+    assert (partition.high_watermark, heard) == (0, [])
+    partition.become(replace(OF_THREE, leader_epoch=6, isr=(ME, 2), replicas=(ME, 2)))
+    assert (partition.high_watermark, heard) == (4, [None])
+
+
 @pytest.mark.parametrize(("epoch", "committed"), [(5, 4), (6, 0)])
 def test_what_followers_had_is_forgotten_if_another_may_have_led_meanwhile(
     made: Made, epoch: int, committed: int
