@@ -250,6 +250,7 @@ class Log:
             return False
         segment.holes = tuple(other for other in segment.holes if other != hole)
         segment.rebuild_indexes()
+        segment.seal()  # its indexes are in their files now: the next append takes them up again
         self._segments = Segments(self._segments.all)
         return True
 

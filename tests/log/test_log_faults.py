@@ -368,6 +368,21 @@ def test_a_hole_is_filled_with_the_bytes_of_another_replica(home: Home, transact
     assert [record.offset for record in records(log, 0)] == list(range(60))
 
 
+def test_a_hole_is_filled_in_the_segment_that_is_written_to(home: Home) -> None:
+    log = home.open(segment_bytes=1 << 20, index_interval_bytes=500)
+    fill(log, 20)
+    whole = path_of(log, ".log").read_bytes()
+    with path_of(log, ".log").open("r+b") as file:
+        file.seek(log.segments[0].locate(4) + 100)
+        file.write(b"!!")
+    log.verify(4)
+    [(segment, hole)] = log.damage
+    assert log.mend(segment, hole, whole[hole.start : hole.end])
+    fill(log, 20)
+    assert [record.offset for record in records(log, 0)] == list(range(40))
+    log.close()
+
+
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("damage", ["missing", "empty", "cut", "noise"])
 def test_indexes_are_no_truth(home: Home, suffix: str, damage: str) -> None:
