@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kafkad import loggers
 from kafkad.api.config_resources import ResourceType, check_own_broker, check_right
@@ -32,44 +33,55 @@ from kafkad.wire.messages.describe_configs import (
     DescribeConfigsSynonym,
 )
 
+if TYPE_CHECKING:
+    from kafkad.cluster.configs import DynamicConfigs, Overrides
+
 CONTROLLER_EPOCH, ABSENT_BROKERS = "kafkad.controller.epoch", "kafkad.absent.brokers"
 _LAST_WITH_IS_DEFAULT = 0
 _UNREAD = "the metadata store cannot be reached, and this broker holds no replica of the topic: ask one that does"
 
-Answer = Pieces[DescribeConfigsResponse | Coroutine[Any, Any, Pieces[DescribeConfigsResponse]]]
+SettingsOf = Callable[[str], "Overrides"]
+"""What a topic overrides. Raises KafkaError where that cannot be known."""
+Answer = Pieces[DescribeConfigsResponse]
 
 
-def handle(context: Context, request: Request, message: DescribeConfigsRequest) -> Answer:
+def handle(
+    context: Context, request: Request, message: DescribeConfigsRequest
+) -> Pieces[DescribeConfigsResponse | Coroutine[Any, Any, Answer]]:
     """A resource that is named twice is answered once, for the keys that it is named with last, as in Kafka."""
     resources = {(resource.resource_type, resource.resource_name): resource for resource in message.resources}
     yield
+    describe = partial(_all_described, context, request, message, resources.values())
     elsewhere = [
         name for kind, name in resources if kind == ResourceType.TOPIC and _is_elsewhere(context, request, name)
     ]
     if elsewhere:
-        return _described_when_read(context, request, message, resources.values(), elsewhere)
-    return (yield from _all_described(context, request, message, resources.values()))
+        return _when_read(context.configs, elsewhere, describe)
+    return (yield from describe(context.configs.topic))
 
 
 def _is_elsewhere(context: Context, request: Request, topic: str) -> bool:
-    """True if only other brokers hold the topic: then its settings may not be known here yet."""
+    """True if only other brokers hold the topic: what is known here of its settings may be old."""
     replicas = context.replicas
     may = request.allows(Operation.DESCRIBE_CONFIGS, Secured.TOPIC, topic)
     return may and topic in replicas.metadata.topics and not replicas.of_topic(topic)
 
 
-async def _described_when_read(
-    context: Context,
-    request: Request,
-    message: DescribeConfigsRequest,
-    resources: Collection[DescribeConfigsResource],
-    topics: Sequence[str],
-) -> Pieces[DescribeConfigsResponse]:
-    try:
-        await context.configs.read_topics(topics)
-    except (ConnectionLoss, SessionExpired):
-        return _all_described(context, request, message, resources, unread=frozenset(topics))
-    return _all_described(context, request, message, resources)
+async def _when_read(
+    configs: DynamicConfigs, topics: Sequence[str], describe: Callable[[SettingsOf], Answer]
+) -> Answer:
+    """The rest of the work, with the settings of `topics`, which others hold."""
+    found: Mapping[str, Overrides] = {}
+    with suppress(ConnectionLoss, SessionExpired):
+        found = await configs.read_topics(topics)
+    unread = frozenset(topics) - found.keys()
+
+    def settings_of(topic: str) -> Overrides:
+        if topic in unread:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, _UNREAD)
+        return found[topic] if topic in found else configs.topic(topic)
+
+    return describe(settings_of)
 
 
 def _all_described(
@@ -77,10 +89,9 @@ def _all_described(
     request: Request,
     message: DescribeConfigsRequest,
     resources: Collection[DescribeConfigsResource],
-    unread: Collection[str] = (),
-) -> Pieces[DescribeConfigsResponse]:
-    """`unread` are topics that are held elsewhere, and whose settings cannot be read now."""
-    describe = partial(_described, context, request, message, unread)
+    settings_of: SettingsOf,
+) -> Answer:
+    describe = partial(_described, context, request, message, settings_of)
     return DescribeConfigsResponse(results=(yield from each(describe, resources)))
 
 
@@ -88,7 +99,7 @@ def _described(
     context: Context,
     request: Request,
     message: DescribeConfigsRequest,
-    unread: Collection[str],
+    settings_of: SettingsOf,
     resource: DescribeConfigsResource,
 ) -> DescribeConfigsResult:
     """No keys, or an empty list of them, means all; keys that are no settings are left out."""
@@ -96,9 +107,7 @@ def _described(
     wanted = frozenset(resource.configuration_keys or ())
     try:
         check_right(request, Operation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name)
-        if resource.resource_type == ResourceType.TOPIC and resource.resource_name in unread:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, _UNREAD)
-        for setting in _settings(context, message, resource):
+        for setting in _settings(context, message, settings_of, resource):
             if not wanted or setting.name in wanted:
                 setting.is_default = setting.is_default and request.version <= _LAST_WITH_IS_DEFAULT
                 result.configs.append(setting)
@@ -108,7 +117,7 @@ def _described(
 
 
 def _settings(
-    context: Context, message: DescribeConfigsRequest, resource: DescribeConfigsResource
+    context: Context, message: DescribeConfigsRequest, settings_of: SettingsOf, resource: DescribeConfigsResource
 ) -> Iterator[DescribeConfigsResourceResult]:
     kind, name = resource.resource_type, resource.resource_name
     if kind == ResourceType.BROKER_LOGGER:
@@ -121,19 +130,19 @@ def _settings(
                 documentation=None,
             )
     else:
-        rows = _rows(context, kind, name)
+        rows = _rows(context, settings_of, kind, name)
         if kind == ResourceType.BROKER and name:
             rows += describe_state(_state(context), resource.configuration_keys or ())
         for row in rows:
             yield _setting(row, message.include_synonyms, message.include_documentation)
 
 
-def _rows(context: Context, kind: int, name: str) -> list[ConfigRow]:
+def _rows(context: Context, settings_of: SettingsOf, kind: int, name: str) -> list[ConfigRow]:
     if kind == ResourceType.TOPIC:
         check_name(name)
         if name not in context.replicas.metadata.topics:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return describe_topic(context.config, context.configs.topic(name))
+        return describe_topic(context.config, settings_of(name))
     if kind == ResourceType.BROKER:
         if not name:
             return describe_cluster_default(context.config)

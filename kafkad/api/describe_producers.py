@@ -34,8 +34,10 @@ def _describe(context: Context, request: Request, topic: str, index: int) -> Par
         check_name(topic)
         log = context.replicas.get(topic, index).log
     except KafkaError as error:
-        message = None if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER else error.message
-        return PartitionResponse(partition_index=index, error_code=error.code, error_message=message)
+        said = error.message
+        if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            said = None  # as Kafka: its clients say in their own words that the broker has no replica
+        return PartitionResponse(partition_index=index, error_code=error.code, error_message=said)
     return PartitionResponse(partition_index=index, active_producers=[_state(row) for row in log.producers.describe()])
 
 

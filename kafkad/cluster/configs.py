@@ -28,6 +28,8 @@ Overrides = Mapping[str, str]
 Listener = Callable[[str, Overrides], None]
 """Called with the name of a topic or a broker, or `<default>`, and all its overrides."""
 
+_READ_AT_ONCE = 100
+
 _NONE: Overrides = MappingProxyType({})
 
 
@@ -47,6 +49,8 @@ class DynamicConfigs:
         self._news = asyncio.Event()
         self._notes = Notes(store, ConfigChange.PREFIX, clock, self._news)
         self._reading = asyncio.Lock()
+        self._turn = asyncio.Lock()
+        """Whose turn it is to read what clients have asked for."""
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -98,14 +102,23 @@ class DynamicConfigs:
         wanted = list(names)
         if not wanted:
             return
-        purpose = "read the settings of topics that this broker is to hold"
-        await until_answered(partial(self.read_topics, wanted), purpose, self._clock, self._timers)
+        read = partial(self._read_topics, wanted)
+        for name, overrides in await until_answered(
+            read, "read the settings of topics that this broker is to hold", self._clock, self._timers
+        ):
+            self._keep(name, overrides)
 
-    async def read_topics(self, names: Sequence[str]) -> None:
-        """The same for topics that only others hold, or once. Raises ConnectionLoss or SessionExpired."""
-        async with self._reading:
-            for name, overrides in await self._read_topics(names):
-                self._keep(name, overrides)
+    async def read_topics(self, names: Sequence[str]) -> dict[str, Overrides]:
+        """As the store has them now, of topics that only others hold: what is kept of these here may be old. Raises
+        ConnectionLoss or SessionExpired.
+
+        Clients may ask for thousands, again and again. They take turns, and little of theirs is ever under way.
+        """
+        found: dict[str, Overrides] = {}
+        for at in range(0, len(names), _READ_AT_ONCE):
+            async with self._turn:
+                found |= await self._read_topics(names[at : at + _READ_AT_ONCE])
+        return found
 
     async def _read_topics(self, names: Sequence[str]) -> list[tuple[str, Overrides]]:
         nodes = await self._store.get_many([Config.path(f"{Config.TOPICS}/{name}") for name in names])
