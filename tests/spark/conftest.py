@@ -16,6 +16,8 @@ from kafkad_etl.machine.download import fetched
 from kafkad_etl.process import warming
 from tests.kctl.conftest import approved, broker, kctl, no_settings_of_the_developer, on_broker
 from tests.oracle.kafka import Kafka, missing
+from tests.spark import apicurio
+from tests.spark.apicurio import Apicurio
 from tests.spark.shared_spark import SharedSpark
 
 __all__ = ["approved", "broker", "kctl", "no_settings_of_the_developer", "on_broker"]
@@ -113,3 +115,12 @@ def kafka() -> Iterator[Kafka]:
     settings = {"auto.create.topics.enable": "false", "offsets.topic.num.partitions": "1"}
     with Kafka("3.9", heap="384m", settings=settings) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="module")
+def registry() -> Iterator[Apicurio]:
+    if why := apicurio.missing():
+        pytest.skip(why)
+    with apicurio.running() as registry:
+        registry.be_compatible()
+        yield registry

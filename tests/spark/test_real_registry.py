@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
@@ -15,7 +14,6 @@ from kafkad_etl.model.schemas import NO_SCHEMAS
 from kafkad_etl.planning.registries import asked, registered, registration
 from kafkad_etl.registry.client import Incompatible, SchemaRegistry
 from kafkad_etl.registry.protobuf import compiled
-from tests.spark import apicurio
 from tests.spark.apicurio import Apicurio
 from tests.spark.jobs import job
 from tests.spark.protobuf import NEXT, ORDER
@@ -26,15 +24,6 @@ from tests.spark.registry.test_protobuf import COUNTRY, IMPORTING
 pytestmark = [pytest.mark.long, pytest.mark.java, pytest.mark.spark, pytest.mark.timeout(900)]
 
 JSON = {"title": "Order", "type": "object", "properties": {"id": {"type": "integer"}, "city": {"type": "string"}}}
-
-
-@pytest.fixture(scope="module")
-def registry() -> Iterator[Apicurio]:
-    if why := apicurio.missing():
-        pytest.skip(why)
-    with apicurio.running() as registry:
-        registry.be_compatible()
-        yield registry
 
 
 def client(registry: Apicurio) -> SchemaRegistry:

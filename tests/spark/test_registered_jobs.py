@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64decode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +18,6 @@ from kafkad_etl.registry.client import SchemaRegistry
 from kctl.segments.avro import compile_schema
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
-from tests.spark import apicurio
 from tests.spark.apicurio import Apicurio
 from tests.spark.conftest import SparkReady
 from tests.spark.driver.rows import produced
@@ -113,15 +112,6 @@ def test_protobuf_by_schemas_of_the_jobs_own(topics: Topics) -> None:
         each.weight *= 2
     assert {key: kind.FromString(value) for key, value in topics.written()} == {str(it.id): it for it in orders}
     assert [value for _, value in topics.written("dead")] == [b"\x0a"]
-
-
-@pytest.fixture(scope="module")
-def registry() -> Iterator[Apicurio]:
-    if why := apicurio.missing():
-        pytest.skip(why)
-    with apicurio.running() as registry:
-        registry.be_compatible()
-        yield registry
 
 
 class Form(NamedTuple):
