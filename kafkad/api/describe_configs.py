@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -34,10 +34,11 @@ from kafkad.wire.messages.describe_configs import (
 )
 
 if TYPE_CHECKING:
-    from kafkad.cluster.configs import DynamicConfigs, Overrides
+    from kafkad.cluster.configs import Overrides
 
 CONTROLLER_EPOCH, ABSENT_BROKERS = "kafkad.controller.epoch", "kafkad.absent.brokers"
 _LAST_WITH_IS_DEFAULT = 0
+_PATIENCE_MS = 3_000
 _UNREAD = "the metadata store cannot be reached, and this broker holds no replica of the topic: ask one that does"
 
 SettingsOf = Callable[[str], "Overrides"]
@@ -56,7 +57,7 @@ def handle(
         name for kind, name in resources if kind == ResourceType.TOPIC and _is_elsewhere(context, request, name)
     ]
     if elsewhere:
-        return _when_read(context.configs, elsewhere, describe)
+        return _when_read(context, elsewhere, describe)
     return (yield from describe(context.configs.topic))
 
 
@@ -67,13 +68,9 @@ def _is_elsewhere(context: Context, request: Request, topic: str) -> bool:
     return may and topic in replicas.metadata.topics and not replicas.of_topic(topic)
 
 
-async def _when_read(
-    configs: DynamicConfigs, topics: Sequence[str], describe: Callable[[SettingsOf], Answer]
-) -> Answer:
+async def _when_read(context: Context, topics: Sequence[str], describe: Callable[[SettingsOf], Answer]) -> Answer:
     """The rest of the work, with the settings of `topics`, which others hold."""
-    found: Mapping[str, Overrides] = {}
-    with suppress(ConnectionLoss, SessionExpired):
-        found = await configs.read_topics(topics)
+    configs, found = context.configs, await _read(context, topics)
     unread = frozenset(topics) - found.keys()
 
     def settings_of(topic: str) -> Overrides:
@@ -82,6 +79,28 @@ async def _when_read(
         return found[topic] if topic in found else configs.topic(topic)
 
     return describe(settings_of)
+
+
+async def _read(context: Context, topics: Sequence[str]) -> Mapping[str, Overrides]:
+    """Nothing where the store is out of reach: reads wait for it, and this one not for ever."""
+    reading = asyncio.ensure_future(context.configs.read_topics(topics))
+    late = context.timers.at(context.clock.monotonic_ms() + _PATIENCE_MS, lambda: _give_up(reading))
+    try:
+        await asyncio.wait([reading])
+        return reading.result()
+    except (ConnectionLoss, SessionExpired):
+        return {}
+    except asyncio.CancelledError:
+        if not reading.cancelled():
+            raise
+        return {}
+    finally:
+        late.cancel()
+        reading.cancel()
+
+
+def _give_up(reading: asyncio.Future[Any]) -> None:
+    reading.cancel()
 
 
 def _all_described(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -318,6 +319,18 @@ def test_settings_that_this_broker_does_not_keep(broker: OneBroker, kind: int, n
     assert remedy in (result.error_message or "")
 
 
+@pytest.fixture(params=["refuses", "does not answer"])
+def away(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[OneBroker], None]:
+    """Takes the store of a broker away."""
+
+    async def get_many(paths: object) -> None:
+        if request.param == "refuses":
+            raise ConnectionLoss("/config")
+        await asyncio.Event().wait()
+
+    return lambda broker: monkeypatch.setattr(broker.store, "get_many", get_many)
+
+
 @pytest.fixture
 def with_topic_elsewhere(broker: OneBroker) -> OneBroker:
     """Made, with a setting of its own, while this broker was running; only broker 2 holds it."""
@@ -334,13 +347,17 @@ def test_settings_of_a_topic_that_only_others_hold(with_topic_elsewhere: OneBrok
 
 
 def test_settings_of_a_topic_elsewhere_are_not_made_up_while_the_store_is_away(
-    with_topic_elsewhere: OneBroker, monkeypatch: pytest.MonkeyPatch
+    with_topic_elsewhere: OneBroker, away: Callable[[OneBroker], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def away(paths: object) -> None:
-        raise ConnectionLoss("/config")
-
-    monkeypatch.setattr(with_topic_elsewhere.store, "get_many", away)
-    result = describe(with_topic_elsewhere, TOPIC, "far")
-    assert (result.error_code, result.configs) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
-    assert "metadata store" in (result.error_message or "")
-    assert describe(with_topic_elsewhere, BROKER, "1").error_code == ErrorCode.NONE
+    monkeypatch.setattr("kafkad.api.describe_configs._PATIENCE_MS", 0)
+    away(with_topic_elsewhere)
+    asked = [
+        DescribeConfigsResource(resource_type=kind, resource_name=name)
+        for kind, name in ((TOPIC, "far"), (BROKER, "1"))
+    ]
+    [answer] = with_topic_elsewhere.ask_together((DescribeConfigsRequest(resources=asked), 4))
+    far, broker = answer.results
+    assert (far.error_code, far.configs) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
+    assert "metadata store" in far.error_message
+    assert broker.error_code == ErrorCode.NONE
+    assert broker.configs
