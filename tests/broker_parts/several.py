@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from time import monotonic
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from kafkad.api.dispatch import Dispatcher
 from kafkad.api.routes import BETWEEN_BROKERS, BY_KEY, FETCH
@@ -182,7 +182,27 @@ class MemoryLink:
             connection.close()
 
 
+class Disk(ThreadPoolExecutor):
+    """The thread for blocking work. Its work takes real time, for which the clock of the test waits."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self._going: set[Future[Any]] = set()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
+        going = super().submit(fn, *args, **named)
+        self._going.add(going)
+        going.add_done_callback(self._going.discard)
+        return going
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._going)
+
+
 class Brokers:
+    not_stopped: ClassVar[set[Brokers]] = set()
+
     def __init__(self, directory: Path, links: str = MEMORY, *settings: str) -> None:
         self.clock = FakeClock()
         self.timers = Timers()
@@ -201,8 +221,9 @@ class Brokers:
         self._links = links
         self._settings = settings
         self._runner = asyncio.Runner()
-        self._threads = ThreadPoolExecutor(1)
+        self._threads = Disk()
         self.store = EmbeddedStore.in_memory(self.clock)
+        self.not_stopped.add(self)
 
     def __getitem__(self, broker: int) -> Broker:
         return self.running[broker]
@@ -267,12 +288,15 @@ class Brokers:
 
     def stop(self) -> None:
         """All at once: nobody takes over from anybody."""
-        for broker in self.running.values():
-            self.run(broker.parts.stop_taking())
-        for broker in list(self.running.values()):
-            self.run(self._stop(broker))
-        self._threads.shutdown()
-        self._runner.close()
+        self.not_stopped.discard(self)
+        try:
+            for broker in self.running.values():
+                self.run(broker.parts.stop_taking())
+            for broker in list(self.running.values()):
+                self.run(self._stop(broker))
+        finally:
+            self._threads.shutdown()
+            self._runner.close()
 
     def leave(self, *brokers: int) -> None:
         """These brokers stop; their sessions with the store end, and `start` has them back on their directories."""
@@ -313,7 +337,8 @@ class Brokers:
 
     async def turn(self, advance_ms: int) -> None:
         await asyncio.sleep(0)
-        self.clock.advance(advance_ms)
+        if not self._threads.is_busy:
+            self.clock.advance(advance_ms)
         self.timers.expire(self.clock.monotonic_ms())
 
     @property
