@@ -6,37 +6,92 @@ Kafka 2.7 made, too: only the ISR, on the version that was read, with a note for
 decides at the same moment finds that the version is another, and reads again.
 
 The last member stays, as only it can say where the records were (`replica/lost_tails`), and nothing is written while
-another registered broker leads: that one keeps the ISR.
+another broker leads: that one keeps the ISR. A leader that is registered and does not answer may be one that has died a
+moment ago, as when a whole site loses its power. It is waited for until it answers, or its session is over.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
+from kafkad.clock import Clock
+from kafkad.controller.registration import present
 from kafkad.meta.readable import readable
 from kafkad.meta.store import BadVersion, MetaStore
-from kafkad.meta.znodes import BROKER_IDS, IsrChange, Partition, Topic
+from kafkad.meta.znodes import IsrChange, Partition, Topic
+from kafkad.model import BrokerInfo
 from kafkad.names import TopicId, TopicPartition
+from kafkad.net.client import Link, LinkError
+from kafkad.timers import Timers, sleep
+from kafkad.wire.messages.metadata import MetadataRequest
 
 log = logging.getLogger(__name__)
 
+_LONGEST_ANSWER_MS = 1_000
+_BETWEEN_LOOKS_MS = 100
 
-async def leave_isrs(store: MetaStore, broker: int, lost: Mapping[TopicPartition, TopicId]) -> None:
+
+class OtherLeaders:
+    """Whether a broker that is said to lead is there."""
+
+    def __init__(
+        self,
+        store: MetaStore,
+        links: Callable[[BrokerInfo], Link],
+        *,
+        clock: Clock,
+        timers: Timers,
+        patience_ms: float,
+    ) -> None:
+        """`patience_ms` is longer than a session outlives its process."""
+        self._store = store
+        self._links = links
+        self._clock = clock
+        self._timers = timers
+        self._deadline_ms = clock.monotonic_ms() + patience_ms
+        self._told: set[int] = set()
+
+    async def lives(self, broker: int) -> bool:
+        """True also of one that stays registered without an answer: it cannot be reached from here."""
+        while (found := await present(self._store, broker)) is not None:
+            if found.registration is None or self._clock.monotonic_ms() >= self._deadline_ms:
+                return True
+            if await self._answers(found.registration.broker):
+                return True
+            if broker not in self._told:
+                self._told.add(broker)
+                log.warning(
+                    "replicas here have lost committed records, and broker %d, which leads them, does not answer: "
+                    "waiting until it does, or its session is over",
+                    broker,
+                )
+            await sleep(_BETWEEN_LOOKS_MS, self._clock, self._timers)
+        return False
+
+    async def _answers(self, broker: BrokerInfo) -> bool:
+        link = self._links(broker)
+        try:
+            await link.call(MetadataRequest(topics=[]), timeout_ms=_LONGEST_ANSWER_MS)
+        except LinkError:
+            return False
+        finally:
+            link.close()
+        return True
+
+
+async def leave_isrs(
+    store: MetaStore, broker: int, lost: Mapping[TopicPartition, TopicId], leaders: OtherLeaders
+) -> None:
     """`lost` are the replicas with the ids of their topics."""
-    if not lost:
-        return
-    registered = set(await store.children(BROKER_IDS))
-    left = [tp for tp, topic_id in lost.items() if await _leave(store, broker, tp, topic_id, registered)]
+    left = [tp for tp, topic_id in lost.items() if await _leave(store, broker, tp, topic_id, leaders)]
     if left:
         await store.create(IsrChange.PREFIX, IsrChange.encode(left), sequential=True)
 
 
-async def _leave(
-    store: MetaStore, broker: int, tp: TopicPartition, topic_id: TopicId, registered: Collection[str]
-) -> bool:
+async def _leave(store: MetaStore, broker: int, tp: TopicPartition, topic_id: TopicId, leaders: OtherLeaders) -> bool:
     path = Partition.path(*tp)
     while True:
         nodes = await store.get_many([Topic.path(tp.topic), path])
@@ -47,8 +102,9 @@ async def _leave(
         if topic is None or state is None or topic.topic_id != topic_id:
             return False
         isr = tuple(member for member in state.isr if member != broker)
-        led_elsewhere = state.leader != broker and str(state.leader) in registered
-        if len(isr) in (0, len(state.isr)) or led_elsewhere:
+        if len(isr) in (0, len(state.isr)):
+            return False
+        if state.leader not in (broker, -1) and await leaders.lives(state.leader):
             return False
         try:
             await store.set(path, Partition.encode(replace(state, isr=isr)), state.partition_epoch)

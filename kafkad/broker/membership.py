@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from kafkad.clock import Clock
@@ -44,18 +44,21 @@ class Membership:
         clock: Clock,
         timers: Timers,
         patience_ms: int,
+        before: Callable[[], Awaitable[None]],
         on_epoch: Callable[[int], None],
         followers: Sequence[Follower],
         cluster_id: str,
         halt: Callable[[str], None],
     ) -> None:
         """`patience_ms` is how long to wait for a registration that this broker's last process left behind: longer
-        than a session outlives its process, and 0 where this broker cannot have been here before."""
+        than a session outlives its process, and 0 where this broker cannot have been here before. `before` is what has
+        to be in the store ahead of each registration."""
         self._store = store
         self._registration = registration
         self._clock = clock
         self._timers = timers
         self._patience_ms = patience_ms
+        self._before = before
         self._on_epoch = on_epoch
         self._followers = followers
         self._cluster_id = cluster_id
@@ -81,13 +84,17 @@ class Membership:
     async def _register(self) -> None:
         wanted = self._registration()
         deadline_ms = self._clock.monotonic_ms() + self._patience_ms
-        while isinstance(found := await register(self._store, wanted), Occupied):
+        while isinstance(found := await self._try(wanted), Occupied):
             if found.session == self._session:
                 await self._delete(found)
             else:
                 await self._wait_for_end(found, wanted, deadline_ms)
         self._session = self._store.session_id
         self._on_epoch(found)
+
+    async def _try(self, wanted: Registration) -> int | Occupied:
+        await self._before()
+        return await register(self._store, wanted)
 
     async def _delete(self, old: Occupied) -> None:
         """ZooKeeper may keep an ephemeral node of an expired session for a while (ZOOKEEPER-2985)."""

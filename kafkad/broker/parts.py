@@ -29,7 +29,6 @@ from kafkad.broker.controlled_shutdown import ControlledShutdown
 from kafkad.broker.coordinators import Coordinators
 from kafkad.broker.directory_events import reporter
 from kafkad.broker.identity import choose_broker_id, claim_directories
-from kafkad.broker.leave_isr import leave_isrs
 from kafkad.broker.lifecycle import Lifecycle
 from kafkad.broker.membership import Follower, Membership
 from kafkad.broker.quotas import QuotasInForce
@@ -209,7 +208,6 @@ class Parts:
         """Joins the cluster, and serves what its controller gives to this broker."""
         if self.platform.links is not None:
             self.replicas.metadata.expects_topics = await has_topics(self.platform.store)
-            await leave_isrs(self.platform.store, self.loaded.broker_id, self.platform.logs.lost_tails())
         await self.membership.join()
         await self.controller.start()
         await self.features.start()
@@ -600,12 +598,27 @@ def _membership(platform: Platform, loaded: Loaded, replicas: ReplicaManager, fo
     def on_epoch(epoch: int) -> None:
         replicas.broker_epoch = epoch
 
+    async def before() -> None:
+        lost = platform.logs.lost_tails()
+        if lost and platform.links is not None:
+            from kafkad.broker.leave_isr import OtherLeaders, leave_isrs
+
+            leaders = OtherLeaders(
+                platform.store,
+                platform.links,
+                clock=platform.clock,
+                timers=platform.timers,
+                patience_ms=platform.store.session_timeout_ms * 3 // 2,
+            )
+            await leave_isrs(platform.store, loaded.broker_id, lost, leaders)
+
     return Membership(
         platform.store,
         lambda: _registration(platform, loaded),
         clock=platform.clock,
         timers=platform.timers,
         patience_ms=platform.store.session_timeout_ms * 3 // 2 if loaded.was_here else 0,
+        before=before,
         on_epoch=on_epoch,
         followers=followers,
         cluster_id=loaded.cluster_id,

@@ -14,7 +14,7 @@ from kafkad.names import id_text
 
 
 class Occupied(NamedTuple):
-    """A registration under the same broker id that belongs to another session; `gone` is set when it goes.
+    """A registration that is there; `gone` is set when it goes, or changes.
 
     `registration` is None where its text cannot be read.
     """
@@ -72,13 +72,14 @@ async def register(store: MetaStore, registration: Broker) -> int | Occupied:
             written = results[1]
             assert isinstance(written, Stat)
             return written.czxid
-        found = await _present(store, registration.broker.id)
+        found = await present(store, registration.broker.id)
         if found is not None:
             mine = found.session == store.session_id  # the answer to its creation was lost
             return found.epoch if mine else found
 
 
-async def _present(store: MetaStore, broker: int) -> Occupied | None:
+async def present(store: MetaStore, broker: int) -> Occupied | None:
+    """Who is registered under this id."""
     gone = asyncio.Event()
     path = Broker.path(broker)
     try:

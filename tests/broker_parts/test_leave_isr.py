@@ -3,34 +3,81 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from kafkad.broker.leave_isr import leave_isrs
-from kafkad.clock import SystemClock
+from kafkad.broker.leave_isr import OtherLeaders, leave_isrs
 from kafkad.controller.registration import prepare
 from kafkad.controller.topics import new_partition
-from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
+from kafkad.meta.embedded import EmbeddedStore
 from kafkad.meta.store import Create
 from kafkad.meta.znodes import Broker, IsrChange, Partition, Topic
 from kafkad.model import BrokerInfo, PartitionAssignment, PartitionState
 from kafkad.names import TopicPartition
+from kafkad.net.client import LinkError
+from kafkad.timers import Timers
+from tests.fakes import FakeClock
 
 A0 = TopicPartition("a", 0)
 ID, OTHER_ID = b"i" * 16, b"o" * 16
 
 
-async def with_topic(leader: int, *isr: int) -> EmbeddedSession:
-    session = EmbeddedStore.in_memory(SystemClock()).session()
-    await prepare(session)
-    topic = Topic(ID, {0: PartitionAssignment(replicas=(1, 2, 3))})
-    state = PartitionState(leader=leader, leader_epoch=4, isr=isr, controller_epoch=1)
-    await session.multi(
-        [Create(Topic.path("a"), topic.encode()), Create(Topic.partitions_path("a")), *new_partition("a", 0, state)]
-    )
-    registered = Broker(broker=BrokerInfo(id=2, endpoints=()), timestamp_ms=1)
-    await session.create(Broker.path(2), registered.encode(), ephemeral=True)
-    return session
+PATIENCE_MS = 18_000
+
+
+class LinkToLeader:
+    """It counts how often the leader was asked."""
+
+    asked = 0
+    answers = True
+
+    def __call__(self, broker: BrokerInfo) -> LinkToLeader:
+        assert broker.id == 2
+        return self
+
+    async def call(self, request: Any, *, timeout_ms: int) -> Any:
+        self.asked += 1
+        if not self.answers:
+            raise LinkError("broker 2 cannot be reached")
+
+    def close(self) -> None:
+        pass
+
+
+class Scene:
+    """Broker 2 is registered; broker 1 has a replica without its end."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.timers = Timers()
+        self.link = LinkToLeader()
+        store = EmbeddedStore.in_memory(self.clock)
+        self.session, self.session_of_2 = store.session(), store.session()
+
+    async def leave(self) -> None:
+        leaders = OtherLeaders(self.session, self.link, clock=self.clock, timers=self.timers, patience_ms=PATIENCE_MS)
+        await leave_isrs(self.session, 1, {A0: ID, TopicPartition("gone", 0): ID}, leaders)
+
+    async def wait(self, until: Callable[[], bool]) -> None:
+        while not until():
+            await asyncio.sleep(0)
+            self.clock.advance(10)
+            self.timers.expire(self.clock.monotonic_ms())
+
+    async def state(self) -> PartitionState:
+        data, stat = await self.session.get(Partition.path(*A0))
+        return Partition.decode(data, stat.version)
+
+    async def make_topic(self, leader: int, *isr: int, topic_id: bytes = ID) -> None:
+        await prepare(self.session)
+        topic = Topic(topic_id, {0: PartitionAssignment(replicas=(1, 2, 3))})
+        state = PartitionState(leader=leader, leader_epoch=4, isr=isr, controller_epoch=1)
+        made = [Create(Topic.path("a"), topic.encode()), Create(Topic.partitions_path("a"))]
+        await self.session.multi([*made, *new_partition("a", 0, state)])
+        registered = Broker(broker=BrokerInfo(id=2, endpoints=()), timestamp_ms=1)
+        await self.session_of_2.create(Broker.path(2), registered.encode(), ephemeral=True)
 
 
 @pytest.mark.parametrize(
@@ -47,15 +94,50 @@ async def with_topic(leader: int, *isr: int) -> EmbeddedSession:
 )
 def test_which_isrs_are_left(leader: int, isr: tuple[int, ...], topic_id: bytes, left: tuple[int, ...]) -> None:
     async def scenario() -> None:
-        session = await with_topic(leader, *isr)
-        await leave_isrs(session, 1, {A0: topic_id, TopicPartition("gone", 0): ID})
-        data, stat = await session.get(Partition.path(*A0))
-        state = Partition.decode(data, stat.version)
+        scene = Scene()
+        await scene.make_topic(leader, *isr, topic_id=topic_id)
+        await scene.leave()
+        state = await scene.state()
         assert (state.isr, state.leader, state.leader_epoch) == (left, leader, 4)
         notes = [
-            IsrChange.decode((await session.get(f"{IsrChange.PARENT}/{name}"))[0])
-            for name in await session.children(IsrChange.PARENT)
+            IsrChange.decode((await scene.session.get(f"{IsrChange.PARENT}/{name}"))[0])
+            for name in await scene.session.children(IsrChange.PARENT)
         ]
         assert notes == ([[A0]] if left != isr else [])
+
+    asyncio.run(scenario())
+
+
+def test_a_leader_that_died_a_moment_ago_is_waited_for() -> None:
+    """Its session outlives it. Registered before that, this broker would be elected, and be the ISR alone."""
+
+    async def scenario() -> None:
+        scene = Scene()
+        scene.link.answers = False
+        await scene.make_topic(2, 2, 1)
+        leaving = asyncio.ensure_future(scene.leave())
+        await scene.wait(lambda: scene.link.asked > 3)
+        assert (await scene.state()).isr == (2, 1)
+        await scene.session_of_2.close()
+        await scene.wait(leaving.done)
+        assert (await scene.state()).isr == (2,)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_leader_keeps_the_isr_if_it_answers_late_or_only_others(comes_back: bool) -> None:
+    async def scenario() -> None:
+        scene = Scene()
+        scene.link.answers = False
+        await scene.make_topic(2, 2, 1)
+        before_ms = scene.clock.monotonic_ms()
+        leaving = asyncio.ensure_future(scene.leave())
+        await scene.wait(lambda: scene.link.asked > 3)
+        scene.link.answers = comes_back
+        await scene.wait(leaving.done)
+        assert (await scene.state()).isr == (2, 1)
+        waited_ms = scene.clock.monotonic_ms() - before_ms
+        assert waited_ms < 1_000 if comes_back else PATIENCE_MS <= waited_ms < PATIENCE_MS + 200
 
     asyncio.run(scenario())

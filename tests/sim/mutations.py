@@ -12,7 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from kafkad.api import fetch
-from kafkad.broker import parts
+from kafkad.broker import leave_isr
 from kafkad.controller import brokers, leadership, loading
 from kafkad.controller.election import Elected
 from kafkad.controller.isr import Isr
@@ -336,7 +336,7 @@ def a_replica_without_its_tail_leads() -> Any:
     async def stay(*what: Any) -> None:
         pass
 
-    return both(patch.object(LostTails, "may_take", lambda *what: True), patch.object(parts, "leave_isrs", stay))
+    return both(patch.object(LostTails, "may_take", lambda *what: True), patch.object(leave_isr, "leave_isrs", stay))
 
 
 @shown_by(Focus.DISKS)
