@@ -141,19 +141,25 @@ class Door:
         with suppress(OSError):
             while True:
                 client, _ = listener.accept()
-                server = socket.create_connection(("127.0.0.1", self._target))
-                for one, other in ((client, server), (server, client)):
-                    self._inside.add(one)
-                    threading.Thread(target=self._pass_on, args=(one, other), daemon=True).start()
+                threading.Thread(target=self._carry, args=(client,), daemon=True).start()
 
-    def _pass_on(self, one: socket.socket, other: socket.socket) -> None:
-        with suppress(OSError):
-            while data := one.recv(1 << 16):
-                other.sendall(data)
-        with suppress(OSError):
-            other.shutdown(socket.SHUT_WR)
-        self._inside.discard(one)
-        # `other`'s own thread closes it; closing `one` here would break what still goes the other way
+    def _carry(self, client: socket.socket) -> None:
+        """Both ways, until both sides have ended."""
+        with client, suppress(OSError), socket.create_connection(("127.0.0.1", self._target)) as server:
+            self._inside |= {client, server}
+            back = threading.Thread(target=_pass_on, args=(server, client), daemon=True)
+            back.start()
+            _pass_on(client, server)
+            back.join()
+            self._inside -= {client, server}
+
+
+def _pass_on(one: socket.socket, other: socket.socket) -> None:
+    with suppress(OSError):
+        while data := one.recv(1 << 16):
+            other.sendall(data)
+    with suppress(OSError):
+        other.shutdown(socket.SHUT_WR)
 
 
 def _free_port() -> int:

@@ -318,6 +318,7 @@ def merged_meanwhile(lake: Any, disturb: Callable[[], None], **settings: Any) ->
         finally:
             done.set()
         maintaining.result()
+    events.extend(lake.keep_up(min_files=2))  # in peace: a merge of files that others rewrite meanwhile is given up
     return events
 
 
