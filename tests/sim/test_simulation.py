@@ -24,9 +24,9 @@ def test_everything_holds(seed: int) -> None:
 
 
 FOUND_SOMETHING = [1015, 2011, 5014]
-"""A replica that had lost its end came back before the session of its dead leader was over, and became the ISR alone; an
-in-sync replica that a reassignment took away was not waited for, though it could still be elected; a follower could not
-append to a segment in which damage had been mended."""
+"""A replica that had lost its end came back before the session of its dead leader was over, and became the ISR alone;
+an in-sync replica that a reassignment took away was not waited for, though it could still be elected; a follower could
+not append to a segment in which damage had been mended."""
 
 
 @pytest.mark.timeout(1200)
