@@ -335,6 +335,11 @@ class Brokers:
             assert monotonic() < deadline
             self.run(self.turn(advance_ms))
 
+    def work_for(self, ms: int) -> None:
+        """Let the brokers work for so long by the clock."""
+        end_ms = self.clock.monotonic_ms() + ms
+        self.until(lambda: self.clock.monotonic_ms() >= end_ms, advance_ms=10)
+
     async def turn(self, advance_ms: int) -> None:
         await asyncio.sleep(0)
         if not self._threads.is_busy:

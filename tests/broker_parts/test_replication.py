@@ -159,8 +159,7 @@ def test_changes_of_the_isr_wait_for_the_controller(in_memory: Brokers) -> None:
     leading = brokers[2].partition(A0).leading
     assert leading is not None
     brokers.until(lambda: leading.proposed == (2,), advance_ms=10)
-    for _ in range(100):
-        brokers.run(brokers.turn(10))
+    brokers.work_for(1_000)
     assert brokers[2].partition(A0).high_watermark == 1, "the controller may have made any of them leader"
     brokers.cut_ways.remove((2, 1))
     brokers.until(lambda: brokers[2].partition(A0).high_watermark == 2, advance_ms=10)
@@ -202,16 +201,14 @@ def test_a_partition_that_comes_while_a_fetch_waits_does_not_wait_with_it(in_mem
     brokers.create("idle", (2, 3))
     for number in range(3):
         brokers.until(lambda: brokers[2].parts.replicas.waits.fetches > 0, advance_ms=10)
-        for _ in range(5):
-            brokers.run(brokers.turn(10))
+        brokers.work_for(50)
         topic = TopicPartition(f"new-{number}", 0)
         brokers.create(topic.topic, (2, 3))
         began_ms = brokers.clock.monotonic_ms()
         for _ in range(3):
             assert brokers.ended(brokers[2].produce(topic, b"value")).error_code == 0
         assert brokers.clock.monotonic_ms() - began_ms < waits_ms
-    for _ in range(100):
-        brokers.run(brokers.turn(10))
+    brokers.work_for(1_000)
     assert brokers[2].parts.replicas.waits.fetches == 1, "all of them are fetched in one again"
 
 
@@ -348,8 +345,7 @@ def test_a_leader_that_is_not_known_yet_is_waited_for(in_memory: Brokers) -> Non
     topic = LeaderAndIsrTopicState(topic_name="a", topic_id=topic_id, partition_states=[state])
     request = LeaderAndIsrRequest(controller_epoch=1, broker_epoch=replicas.broker_epoch, topic_states=[topic])
     assert brokers.run(replicas.leader_and_isr(request)).error_code == 0
-    for _ in range(50):
-        brokers.run(brokers.turn(10))
+    brokers.work_for(500)
     assert (3, 2, "FetchRequest") not in brokers.sent
     replicas.metadata.brokers[2] = known
     for told in replicas.metadata.on_brokers_changed:
@@ -498,8 +494,7 @@ def test_a_leader_whose_answers_lead_nowhere_is_not_asked_all_the_time(in_memory
     brokers.tamper = odd
     brokers.sent.clear()
     answer = brokers.run(_begun(brokers[2].produce(A0, b"two", timeout_ms=1_000_000)))
-    for _ in range(1_000):
-        brokers.run(brokers.turn(10))
+    brokers.work_for(10_000)
     assert not answer.done()
     assert 5 < brokers.sent.count((3, 2, "FetchRequest")) < 40, "ten seconds, with a longer rest each time"
     brokers.tamper = lambda ends, answer: None

@@ -211,21 +211,16 @@ def leader_moves_home(directory: Path, *settings: str) -> bool:
     try:
         brokers.until(lambda: len(brokers[2].parts.replicas.metadata.brokers) == 2, advance_ms=100)
         brokers.create("a", (1, 2))
-        _pass(brokers, seconds=6)
+        brokers.work_for(6_000)
         controller = brokers.controller.parts.controller
         assert brokers.run(controller.alter_partition_reassignments({A0: (2, 1)})) == {A0: None}
         state = brokers[1].parts.replicas.metadata.partition
         brokers.until(lambda: state(*A0).replicas == [2, 1])
         assert state(*A0).leader == 1
-        _pass(brokers, seconds=3)
+        brokers.work_for(3_000)
         return state(*A0).leader == 2
     finally:
         brokers.stop()
-
-
-def _pass(brokers: Brokers, seconds: int) -> None:
-    end_ms = brokers.clock.monotonic_ms() + seconds * 1000
-    brokers.until(lambda: brokers.clock.monotonic_ms() >= end_ms, advance_ms=100)
 
 
 OFTEN = "leader.imbalance.check.interval.seconds=1"
