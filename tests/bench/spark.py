@@ -166,13 +166,8 @@ def added(bench: Bench, found: Environment, job: Job) -> Figure:
     environ = variables(found, MASTER, bench.directory, dict(os.environ))
     (bench.directory / "log4j2.properties").write_text("rootLogger.level = off\n")
     checkpoint = bench.directory / "plain-checkpoint"
-    plain = [
-        *command(found, job, MASTER, NO_OPTIONS, "")[:-2],
-        str(program),
-        bench.sides[KAFKAD],
-        TOPIC,
-        str(checkpoint),
-    ]
+    *words, _ = command(found, job, MASTER, NO_OPTIONS, [])  # all but the driver
+    plain = [*words, str(program), bench.sides[KAFKAD], TOPIC, str(checkpoint)]
     ours = kctl_run(job_file(bench, "nothing", "latest"))
     least = [float("inf"), float("inf")]
     for _ in range(bench.rounds):
