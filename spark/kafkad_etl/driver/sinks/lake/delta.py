@@ -26,6 +26,8 @@ RECENT = 20
 """How many commits are searched for the figures of one: those of others may follow it."""
 LOG = "_delta_log"
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+MERGED = ("numTargetRowsInserted", "numTargetRowsUpdated")
+"""The figures of a MERGE that make up the batch's rows."""
 COMPACTION = "kafkad-etl.compaction"
 """Begins the metadata of a commit that merged files."""
 SMALL_FILES = "spark.databricks.delta.optimize.minFileSize"
@@ -75,8 +77,11 @@ class DeltaTable:
         def number(*names: str) -> int:
             return next((int(found[0][0][name]) for name in names if name in found[0][0]), 0)
 
+        merged = sum(number(name) for name in MERGED)  # its numOutputRows are also those that it copied
         files = number("numFiles", "numTargetFilesAdded")
-        return Commit(0, mark, number("numOutputRows"), files, number("numOutputBytes", "numTargetBytesAdded"))
+        return Commit(
+            0, mark, merged or number("numOutputRows"), files, number("numOutputBytes", "numTargetBytesAdded")
+        )
 
     @contextmanager
     def marking(self, session: Any, mark: str, *, is_repeatable: bool) -> Iterator[dict[str, str]]:
@@ -88,7 +93,7 @@ class DeltaTable:
         with setting(session, settings):
             yield {}
 
-    def merge(self, session: Any, statement: str, mark: str) -> None:
+    def merge(self, session: Any, statement: str, mark: str, rows: int) -> None:
         session.sql(statement)
 
     def compact(self, min_files: int) -> Merged:

@@ -10,7 +10,7 @@ from uuid import uuid4
 from msgspec.structs import replace
 
 from kafkad_etl.driver.failures import failure_of
-from kafkad_etl.driver.sinks.lake.marks import PROPERTY, Commit, committed
+from kafkad_etl.driver.sinks.lake.marks import PROPERTY, ROWS, Commit, committed
 from kafkad_etl.driver.sinks.lake.merging import merge
 from kafkad_etl.driver.sinks.lake.sink import Expiry, Merged, create_statement, need_class, setting
 from kafkad_etl.driver.source.json_rows import named
@@ -125,8 +125,8 @@ class IcebergTable:
         }
         yield options | ({"compression-codec": self._sink.compression} if self._sink.compression else {})
 
-    def merge(self, session: Any, statement: str, mark: str) -> None:
-        merge(self._spark, session, statement, {PROPERTY: mark})
+    def merge(self, session: Any, statement: str, mark: str, rows: int) -> None:
+        merge(self._spark, session, statement, {PROPERTY: mark, ROWS: str(rows)})
 
     def compact(self, min_files: int) -> Merged:
         with setting(self._spark, {CODEC: self._sink.compression} if self._sink.compression else {}):
@@ -189,13 +189,13 @@ class IcebergTable:
         while snapshot is not None:
             summary, parent = snapshot.summary(), snapshot.parentId()
 
-            def number(name: str, summary: Any = summary) -> int:
-                return int(summary.get(name) or 0)
+            def number(*names: str, summary: Any = summary) -> int:
+                return next((int(value) for name in names if (value := summary.get(name))), 0)
 
             yield Commit(
                 int(snapshot.timestampMillis()),
                 summary.get(PROPERTY) or "",
-                number("added-records"),
+                number(ROWS, "added-records"),
                 number("added-data-files"),
                 number("added-files-size"),
                 parent is not None,

@@ -13,6 +13,8 @@ from kafkad_etl.driver.terms import BatchId, JobFailed
 from kafkad_etl.messages import Failed
 
 PROPERTY = "kafkad-etl.batch"
+ROWS = "kafkad-etl.rows"
+"""The property with the number of a merged batch's rows: a snapshot counts those that it copied as well."""
 SLACK_MS = 86_400_000
 """How far the clocks of those who write to a table may be apart."""
 

@@ -71,8 +71,8 @@ class Table(Protocol):
     def marking(self, session: Any, mark: str, *, is_repeatable: bool) -> AbstractContextManager[dict[str, str]]:
         """While it lasts, commits of the session bear the mark. Gives options for writers."""
 
-    def merge(self, session: Any, statement: str, mark: str) -> None:
-        """Runs MERGE, whose commit bears the mark."""
+    def merge(self, session: Any, statement: str, mark: str, rows: int) -> None:
+        """Runs MERGE with a batch of so many rows, whose commit bears the mark."""
 
     def compact(self, min_files: int) -> Merged:
         """Merges small files where there are at least so many. Whoever writes to the table meanwhile may go on."""
@@ -126,14 +126,13 @@ class TableSink:
     def _written(self, rows: DataFrame, batch: BatchId) -> Written:
         mark = mark_of(self._plan.job.name, batch)
         is_repeatable = self._plan.mode != "batch"
-        count = None
         with self._table.marking(rows.sparkSession, mark, is_repeatable=is_repeatable) as options:
             if self._settings.mode == "upsert":
-                count = self._merge(rows, batch, mark)
+                self._merge(rows, batch, mark)
             else:
                 self._write(rows, options)
         found = self._table.commit_of(mark)
-        return Written(found.rows if count is None else count, found.files, found.bytes)
+        return Written(found.rows, found.files, found.bytes)
 
     def _write(self, rows: DataFrame, options: dict[str, str]) -> None:
         from pyspark.sql import functions as f
@@ -148,8 +147,8 @@ class TableSink:
         else:
             writer.append()
 
-    def _merge(self, rows: DataFrame, batch: BatchId, mark: str) -> int:
-        """Merges the batch, which is computed once and kept meanwhile. Returns the number of its keys."""
+    def _merge(self, rows: DataFrame, batch: BatchId, mark: str) -> None:
+        """Merges the batch, which is computed once and kept meanwhile."""
         assert self._fit is not None
         keys = self._settings.keys
         out = last_of_each_key(rows, keys).selectExpr(*self._fit.selected).persist()
@@ -158,10 +157,9 @@ class TableSink:
             if "_offset" not in rows.columns:
                 need_distinct(out, keys, batch.number)
             out.createOrReplaceTempView(VIEW)
-            self._table.merge(out.sparkSession, statement(self._table.sql, VIEW, keys), mark)
+            self._table.merge(out.sparkSession, statement(self._table.sql, VIEW, keys), mark, count)
         finally:
             out.unpersist()
-        return count
 
     def _need_same_partitions(self) -> None:
         wanted = [name.lower() for name in self._settings.partition_by]

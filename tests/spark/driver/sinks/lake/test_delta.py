@@ -86,9 +86,10 @@ def test_an_upsert_keeps_the_newest_row_of_each_key_and_is_done_once(lake: Lake)
     settings = {"mode": "upsert", "keys": ["id"]}
     assert lake.write(sql, 0, **settings).rows == 4
     newer = "SELECT id + 3 AS id, 'newer' AS name, '0' AS day FROM range(2)"
-    assert lake.write(newer, 1, **settings).rows == 2
+    written = lake.write(newer, 1, **settings)
+    assert written.rows == 2, "those that the table copies into new files are not the batch's"
     lake.sql("UPDATE TABLE_ SET name = 'theirs' WHERE id = 4")
-    lake.write(newer, 1, **settings)
+    assert lake.write(newer, 1, **settings) == written
     found = {row["id"]: row["name"] for row in rows_in(lake.path)}
     assert found == {0: "n4", 1: "n5", 2: "n2", 3: "newer", 4: "theirs"}
     assert len(lake.ids()) == 5

@@ -118,9 +118,10 @@ def test_an_upsert_keeps_the_newest_row_of_each_key_and_is_done_once(lake: Lake)
     settings = {"mode": "upsert", "keys": ["id"]}
     assert lake.write(sql, 0, **settings).rows == 4
     newer = "SELECT id + 3 AS id, 'newer' AS name, '0' AS day FROM range(2)"
-    assert lake.write(newer, 1, **settings).rows == 2
+    written = lake.write(newer, 1, **settings)
+    assert written.rows == 2, "those that the table copies into new files are not the batch's"
     lake.sql("UPDATE TABLE_ SET name = 'theirs' WHERE id = 4")
-    lake.write(newer, 1, **settings)
+    assert lake.write(newer, 1, **settings) == written
     found = {row["id"]: row["name"] for row in rows_of(lake.table())}
     assert found == {0: "n4", 1: "n5", 2: "n2", 3: "newer", 4: "theirs"}
     assert len(lake.ids()) == 5
@@ -228,7 +229,7 @@ def has_batches_once(lake: Lake, table: Callable[[], Any]) -> None:
     lake.sql("INSERT INTO TABLE_ VALUES (101, 'x')")
     assert ids() == [*range(15), 100, 101]
     assert [event.files_before for event in lake.keep_up(min_files=2) if isinstance(event, Compacted)] == [2]
-    lake.write(TEN, 1, **settings)
+    assert lake.write(TEN, 1, **settings).rows == 10
     assert ids() == [*range(15), 100, 101], "batch 1 is there"
 
 
