@@ -85,6 +85,7 @@ spark: $(INSTALLED)-spark
 test-spark: $(INSTALLED)-test-spark
 	$(PY) -m pytest -m 'spark and not long' $(ARGS)
 
+# Spark's connector beside Kafka 3.9, and jobs beside the same work by hand; ARGS="--only parquet --rounds 1" for some of it.
 bench-spark: $(INSTALLED)-test-spark
 	$(PY) -m tests.bench.spark $(ARGS)
 
