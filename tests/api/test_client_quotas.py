@@ -99,6 +99,16 @@ def test_percentages_and_rates_of_changes_are_finite(broker: OneBroker, value: f
     assert broker.configs.entities.of(Entity(user=DEFAULT))["request_percentage"] == "0.5"
 
 
+@pytest.mark.parametrize(("key", "most"), [("producer_byte_rate", 2**63 - 1), ("connection_creation_rate", 2**31 - 1)])
+def test_the_largest_whole_number_is_taken(broker: OneBroker, key: str, most: int) -> None:
+    """Kafka's tool is given 2^63 - 1 and sends 2^63, the nearest that a request can have."""
+    entity = Entity(ip="10.1.2.3") if key.startswith("connection") else Entity(user="u")
+    parts: dict[str, str | None] = {"ip": "10.1.2.3"} if entity.ip else {"user": "u"}
+    assert alter(broker, parts, OpData(key=key, value=float(most))) == 0
+    assert broker.configs.entities.of(entity) == {key: str(most)}
+    assert alter(broker, parts, OpData(key=key, value=2.0 * most)) == INVALID
+
+
 def test_credentials_are_neither_described_nor_lost(broker: OneBroker) -> None:
     alice = Entity(user="alice")
     broker.run(broker.context.entity_alterer.change(alice, lambda before: {"SCRAM-SHA-256": "salt=…"}))

@@ -23,9 +23,10 @@ class Quota(StrEnum):
 OF_USERS_AND_CLIENTS: Final = (Quota.PRODUCE, Quota.FETCH, Quota.REQUEST, Quota.MUTATION)
 OF_ADDRESSES: Final = (Quota.CONNECTION,)
 
-_MOST: Final = {Quota.PRODUCE: 2**63, Quota.FETCH: 2**63, Quota.CONNECTION: 2**31}
-"""Whole numbers are less than this; the others need not be whole."""
-_TYPES: Final = {2**63: "LONG", 2**31: "INT", None: "DOUBLE"}
+_LONG, _INT = 2**63 - 1, 2**31 - 1
+_MOST: Final = {Quota.PRODUCE: _LONG, Quota.FETCH: _LONG, Quota.CONNECTION: _INT}
+"""Whole numbers are no more than this; the others need not be whole."""
+_TYPES: Final = {_LONG: "LONG", _INT: "INT", None: "DOUBLE"}
 _ALMOST_WHOLE: Final = 1e-6
 
 
@@ -40,19 +41,22 @@ def quota_of(entity: Entity, key: str) -> Quota:
 def text_of(quota: Quota, value: float) -> str:
     """The value as it is stored. Raises INVALID_REQUEST for one that the quota cannot have.
 
-    Byte rates of 0 are refused: Kafka takes them, and then does not throttle at all.
+    Byte rates of 0 are refused: Kafka takes them, and then does not throttle at all. So are negative percentages, which
+    Kafka takes too. 2^63 is what a request has for the largest whole number of 64 bits.
     """
     most = _MOST.get(quota)
-    if not isfinite(value) or value < 0:
+    if not isfinite(value):
         raise _refused(quota, most)
     if most is None:
+        if value < 0:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Configuration {quota} must be 0 or more")
         return repr(value)
     whole = round(value)
-    if abs(value - whole) > _ALMOST_WHOLE or whole >= most:
+    if abs(value - whole) > _ALMOST_WHOLE or not 0 <= value <= float(most):
         raise _refused(quota, most)
     if whole == 0 and quota in (Quota.PRODUCE, Quota.FETCH):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Configuration {quota} must be 1 or more")
-    return str(whole)
+    return str(min(whole, most))
 
 
 def _refused(quota: Quota, most: int | None) -> KafkaError:
