@@ -11,6 +11,8 @@ from kafkad.config.local_names import LocalNames
 from kafkad.security.mechanism import Login, LoginFailed
 
 GSSAPI: Final = "GSSAPI"
+FIRST_BYTE: Final = b"\x60"
+"""Of the first token of an exchange (RFC 2743, 3.1). No API's key begins with it."""
 _NO_LAYER: Final = 1
 _OFFER: Final = bytes([_NO_LAYER, 0, 0, 0])
 """Of the layers, and of the largest message in one: there are no messages in none. It is the choice as well."""
@@ -110,7 +112,7 @@ class Gssapi:
         chosen = self._acceptance.unwrap(message)
         if len(chosen) < len(_OFFER) or chosen[0] != _NO_LAYER:
             raise LoginFailed(reason="it wants messages to be protected by Kerberos, which only TLS does here")
-        return Login(self.user)
+        return Login(self.user, last=None)
 
 
 def conversation(initiation: Initiation, first: bytes) -> Generator[bytes, bytes, None]:

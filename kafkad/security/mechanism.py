@@ -7,10 +7,11 @@ from typing import NamedTuple, Protocol
 
 
 class Login(NamedTuple):
-    """A login that succeeded. `last` is the mechanism's last message to the client."""
+    """A login that succeeded. `last` is the mechanism's last message to the client, None if it has none, not even an
+    empty one."""
 
     user: str
-    last: bytes = b""
+    last: bytes | None = b""
     ends_ms: int | None = None
     """When the credential that was shown expires, by the wall clock; None: never."""
     token: str | None = None

@@ -11,6 +11,7 @@ from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
 from kafkad.errors import ErrorCode
+from kafkad.security.gssapi import FIRST_BYTE, GSSAPI
 from kafkad.security.mechanism import Login, LoginFailed, Mechanism, Mechanisms
 from kafkad.wire.apis import APIS, response_class
 from kafkad.wire.frames import encode_response, read_request_header
@@ -38,7 +39,7 @@ class NotYet(Enum):
 class LoggedIn(NamedTuple):
     """The login succeeded: the answer to send, and who the client is from now on."""
 
-    answer: bytes
+    answer: bytes | None
     login: Login
     mechanism: str
     lifetime_ms: int
@@ -63,7 +64,7 @@ class _Next(Enum):
     MESSAGE = auto()
     """Of the mechanism, in a SaslAuthenticate."""
     BARE_MESSAGE = auto()
-    """Of the mechanism, as it is: after a SaslHandshake of version 0."""
+    """Of the mechanism, as it is: after a SaslHandshake of version 0, or after a ticket that came first."""
     NOTHING = auto()
 
 
@@ -109,7 +110,15 @@ class Conversation:
             return self._message(frame)
         if self._next is _Next.NOTHING:
             return Refused(None, f"it was logged in by {self._before.mechanism}" if self._before else "it is over")
+        if self._next is _Next.VERSIONS_OR_HANDSHAKE and GSSAPI in self._mechanisms and bytes(frame[:1]) == FIRST_BYTE:
+            return self._first_ticket(bytes(frame))
         return self._request(frame)
+
+    def _first_ticket(self, message: bytes) -> Outcome:
+        """Without a SaslHandshake, which came with Kafka 0.10; franz-go left it out for longer, until 1.21."""
+        if not self._begin(GSSAPI, _Next.BARE_MESSAGE):
+            return NotYet.READY
+        return self._bare_message(message)
 
     def _request(self, frame: memoryview) -> Outcome:
         if len(frame) < _HEADER_BYTES:
@@ -126,24 +135,29 @@ class Conversation:
         header, at = read_request_header(frame)
         wanted = decode(SaslHandshakeRequest, version, frame[at:]).mechanism
         offered = list(self._mechanisms)
-        begin = self._mechanisms.get(wanted)
-        if begin is None:
+        if wanted not in self._mechanisms:
             code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
             answer = SaslHandshakeResponse(error_code=code, mechanisms=offered)
             refusal = encode_response(SASL_HANDSHAKE, version, header.correlation_id, answer)
             return Refused(refusal, f"it asks for the mechanism {wanted[:40]!r}, not one of {', '.join(offered)}")
         if self._before is not None and wanted != self._before.mechanism:
+            self.mechanism = wanted
             self._next = _Next.NOTHING
-        else:
-            exchange = begin()
-            if exchange is None:
-                return NotYet.READY
-            self._next = _Next.MESSAGE if version else _Next.BARE_MESSAGE
-            self._exchange = exchange
-        self.mechanism = wanted
+        elif not self._begin(wanted, _Next.MESSAGE if version else _Next.BARE_MESSAGE):
+            return NotYet.READY
         return encode_response(
             SASL_HANDSHAKE, version, header.correlation_id, SaslHandshakeResponse(mechanisms=offered)
         )
+
+    def _begin(self, mechanism: str, following: _Next) -> bool:
+        """False if the mechanism is not ready."""
+        exchange = self._mechanisms[mechanism]()
+        if exchange is None:
+            return False
+        self.mechanism = mechanism
+        self._exchange = exchange
+        self._next = following
+        return True
 
     def _message(self, frame: memoryview) -> Outcome:
         header, at = read_request_header(frame)
@@ -163,7 +177,7 @@ class Conversation:
         if isinstance(done, bytes):
             return encode_response(key, version, correlation_id, SaslAuthenticateResponse(auth_bytes=done))
         lifetime_ms = self._lifetime_of(done)
-        response = SaslAuthenticateResponse(auth_bytes=done.last, session_lifetime_ms=lifetime_ms)
+        response = SaslAuthenticateResponse(auth_bytes=done.last or b"", session_lifetime_ms=lifetime_ms)
         return self._logged_in(encode_response(key, version, correlation_id, response), done, lifetime_ms)
 
     def _bare_message(self, message: bytes) -> Outcome:
@@ -173,7 +187,8 @@ class Conversation:
             return Refused(None, failure.reason or str(failure) or self._invalid)
         if isinstance(done, bytes):
             return _sized(done)
-        return self._logged_in(_sized(done.last), done, self._lifetime_of(done))
+        answer = None if done.last is None else _sized(done.last)
+        return self._logged_in(answer, done, self._lifetime_of(done))
 
     def _respond(self, message: bytes) -> bytes | Login:
         assert self._exchange is not None
@@ -185,7 +200,7 @@ class Conversation:
             )
         return done
 
-    def _logged_in(self, answer: bytes, login: Login, lifetime_ms: int) -> LoggedIn:
+    def _logged_in(self, answer: bytes | None, login: Login, lifetime_ms: int) -> LoggedIn:
         assert self.mechanism is not None
         return LoggedIn(answer, login, self.mechanism, lifetime_ms)
 

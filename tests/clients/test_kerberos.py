@@ -18,7 +18,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from kafkad.config.local_names import LocalNames
 from kafkad.security.gssapi import Gssapi, Service
 from kafkad.security.mechanism import LoginFailed
-from tests.broker import KafkadProcess
+from tests.broker import API_VERSIONS_V0, KafkadProcess, RawClient
 from tests.kerberos import REALM, SERVICE, Kdc
 from tests.kerberos import missing as missing_kerberos
 from tests.oracle.kafka import VERSIONS, free_port, missing, tool
@@ -142,6 +142,22 @@ def test_a_keytab_that_cannot_be_used_is_named(realm: Realm, as_user: Callable[[
         assert f"cannot start: listener SASL_PLAINTEXT: keytab {realm.keytab}" in refused.stderr
     finally:
         other.rename(realm.keytab)
+
+
+def test_a_client_without_a_handshake(realm: Realm, as_user: Callable[[str], None]) -> None:
+    """As those of Kafka 0.9, and franz-go until 1.21."""
+    as_user("alice")
+    import gssapi
+
+    name = gssapi.Name(SERVICE, gssapi.NameType.kerberos_principal)
+    context = gssapi.SecurityContext(name=name, usage="initiate", mech=gssapi.MechType.kerberos)
+    with RawClient(int(realm.login.rpartition(":")[2])) as client:
+        answer = client.exchange(context.step() or b"")
+        offer = client.exchange(context.step(answer) or b"")
+        assert context.complete
+        assert context.unwrap(offer).message == b"\x01\0\0\0"
+        client.send_frame(context.wrap(b"\x01\0\0\0", encrypt=False).message)  # Kafka answers nothing to it, either
+        assert client.exchange(API_VERSIONS_V0)[:6] == b"\0\0\0\x07\0\0"
 
 
 def test_another_s_ticket_again_is_no_login(realm: Realm, as_user: Callable[[str], None]) -> None:

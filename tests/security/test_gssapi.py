@@ -46,13 +46,13 @@ def test_a_ticket_then_the_offer_of_no_layer_then_the_login(acts_as: bytes) -> N
     assert talk.respond(b"more") == b"go on"
     assert talk.respond(b"ticket:alice@EXAMPLE.ORG") == b"welcome"
     assert talk.respond(b"") == b"wrapped\x01\0\0\0"
-    assert talk.respond(b"wrapped\x01\0\0\0" + acts_as) == Login("alice")
+    assert talk.respond(b"wrapped\x01\0\0\0" + acts_as) == Login("alice", last=None)
 
 
 def test_without_a_token_of_the_broker_the_offer_comes_at_once() -> None:
     talk = exchange(b"")
     assert talk.respond(b"ticket:alice@EXAMPLE.ORG") == b"wrapped\x01\0\0\0"
-    assert talk.respond(b"wrapped\x01\0\0\0") == Login("alice")
+    assert talk.respond(b"wrapped\x01\0\0\0") == Login("alice", last=None)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_both_sides_of_the_exchange() -> None:
     message = next(client)
     while not isinstance(done := server.respond(message), Login):
         message = client.send(done)
-    assert done == Login("alice")
+    assert done == Login("alice", last=None)
     with pytest.raises(StopIteration):
         client.send(b"")
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from kafkad.security.gssapi import GSSAPI
 from kafkad.security.mechanism import Login, LoginFailed, Mechanism, Mechanisms
 from kafkad.security.plain import Plain
-from kafkad.security.sasl import Conversation, LoggedIn, Outcome, PreviousLogin, Refused, Versions
+from kafkad.security.sasl import Conversation, LoggedIn, NotYet, Outcome, PreviousLogin, Refused, Versions
 from kafkad.security.scram import HASHES, MadeUp, ScramAccount, ScramCredential, ScramServer
 from kafkad.wire.apis import APIS, request_class, response_class
 from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
@@ -128,6 +129,42 @@ def test_whatever_else_comes_first_ends_it_without_an_answer(frame: bytes) -> No
         if told:
             talk.versions_told()
         outcome = talk.take(memoryview(frame))
+        assert isinstance(outcome, Refused)
+        assert outcome.answer is None
+
+
+TICKET = b"\x60\x82\x02\x6a" + bytes(40)
+
+
+class Tickets:
+    """Its client is let in by its second message."""
+
+    user = None
+
+    def __init__(self) -> None:
+        self.taken: list[bytes] = []
+
+    def respond(self, message: bytes) -> bytes | Login:
+        self.taken.append(message)
+        return Login("alice", b"in") if len(self.taken) > 1 else b"go on"
+
+
+def test_a_ticket_may_come_first() -> None:
+    tickets = Tickets()
+    ready = iter([None, tickets])
+    talk = Conversation({GSSAPI: lambda: next(ready)}, lambda mechanism: 60_000, lambda: NOW_MS)
+    assert talk.take(memoryview(TICKET)) is NotYet.READY
+    assert talk.take(memoryview(TICKET)) == b"\0\0\0\x05go on"
+    assert talk.take(memoryview(b"more")) == LoggedIn(b"\0\0\0\x02in", Login("alice", b"in"), GSSAPI, 60_000)
+    assert tickets.taken == [TICKET, b"more"]
+
+
+def test_a_ticket_comes_first_or_after_a_handshake_and_where_it_is_taken() -> None:
+    told = Conversation({GSSAPI: Tickets}, lambda mechanism: 0, lambda: NOW_MS)
+    told.versions_told()
+    again = Conversation({GSSAPI: Tickets}, lambda mechanism: 0, lambda: NOW_MS, PreviousLogin("alice", GSSAPI))
+    for talk in (told, again, conversation()):
+        outcome = talk.take(memoryview(TICKET))
         assert isinstance(outcome, Refused)
         assert outcome.answer is None
 
