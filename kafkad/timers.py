@@ -24,7 +24,7 @@ class Timer:
 
 
 class Timers:
-    """`at` arms, `expire` runs everything due and returns how many ran.
+    """`at` arms, `expire` runs what is due and returns how many ran.
 
     `on_sooner(deadline_ms)` tells the owner that it must wake earlier than it was going to.
     """
@@ -52,10 +52,11 @@ class Timers:
             heappop(heap)
         return heap[0][0] if heap else None
 
-    def expire(self, now_ms: float) -> int:
+    def expire(self, now_ms: float, most: int | None = None) -> int:
+        """`most`: after so many the rest stays due."""
         ran = 0
         heap = self._heap
-        while heap and heap[0][0] <= now_ms:
+        while heap and heap[0][0] <= now_ms and ran != most:
             timer = heappop(heap)[2]
             action, timer.action = timer.action, None
             if action is not None:

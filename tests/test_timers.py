@@ -1,4 +1,5 @@
 import asyncio
+import itertools
 
 from kafkad.broker.loop_timers import LoopTimers
 from kafkad.clock import SystemClock
@@ -13,6 +14,22 @@ def test_expire_runs_what_is_due_in_order_of_deadline() -> None:
     assert timers.expire(20) == 2
     assert ran == ["a", "b"]
     assert timers.next_deadline_ms() == 30
+
+
+def test_the_loop_has_other_turns_between_thousands_that_are_due() -> None:
+    async def scenario() -> None:
+        loop, clock = asyncio.get_running_loop(), SystemClock()
+        timers, ran = LoopTimers(loop, clock).timers, list[int]()
+        for number in range(3000):
+            timers.at(clock.monotonic_ms() - 1, lambda number=number: ran.append(number))
+        in_between = list[int]()
+        while len(ran) < 3000:
+            await asyncio.sleep(0)
+            in_between.append(len(ran))
+        assert ran == sorted(ran)
+        assert max(b - a for a, b in itertools.pairwise([0, *in_between])) <= 500
+
+    asyncio.run(scenario())
 
 
 def test_a_cancelled_timer_never_runs_and_is_no_deadline() -> None:

@@ -7,6 +7,8 @@ import asyncio
 from kafkad.clock import Clock
 from kafkad.timers import Timers
 
+_MOST_AT_ONCE = 500
+"""When more are due, such as the time-outs of thousands of transactions, others have their turn of the loop between."""
 _LONGEST_S = 1e6
 """Later deadlines are looked at again then: event loops do not take delays of any length."""
 
@@ -30,7 +32,7 @@ class LoopTimers:
         """An action that fails is the loop's to report; the others still have their time."""
         self._handle = None
         try:
-            self.timers.expire(self._clock.monotonic_ms())
+            self.timers.expire(self._clock.monotonic_ms(), _MOST_AT_ONCE)
         finally:
             deadline_ms = self.timers.next_deadline_ms()
             if deadline_ms is not None:
