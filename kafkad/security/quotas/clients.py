@@ -34,16 +34,24 @@ class Measured(NamedTuple):
 class Meter:
     """What the sharers of one quota have taken of late, and how long they were made to wait for it."""
 
-    __slots__ = ("_longest_ms", "_steady", "_taken", "quota", "sharers", "throttled", "value")
+    __slots__ = ("_longest_ms", "_steady", "_taken", "_windows", "quota", "sharers", "throttled", "value")
 
     def __init__(self, quota: Quota, sharers: Sharers, windows: Windows) -> None:
         self.quota = quota
         self.sharers = sharers
         self.value = float("inf")
         self.throttled = Sampled(windows)
+        self._windows = windows
         self._taken = Sampled(windows)
         self._steady = Steady(windows)
         self._longest_ms = windows.size_ms if quota in (Quota.REQUEST, Quota.CONNECTION) else LONGEST_MS
+
+    def limit(self, value: float) -> None:
+        """Another value begins anew; of what was taken before, that of the last windows counts, as with Kafka. Measured
+        since the beginning, an hour at the old rate would be another hour of debt at half of it."""
+        if value != self.value:
+            self.value = value
+            self._steady = Steady(self._windows)
 
     def add(self, amount: float, now_ms: float) -> None:
         """It is taken, and waited for when more is."""
@@ -70,7 +78,7 @@ class Meter:
     @property
     def most_at_once(self) -> int:
         """The most that can be taken at once without waiting for more than all windows."""
-        windows = self._taken.windows
+        windows = self._windows
         return int(min(self.value * (windows.number - 1) * windows.size_ms / 1000, LONGEST_MS))
 
     def measured(self, now_ms: float) -> Measured:
@@ -180,7 +188,7 @@ class ClientQuotas:
         meter = self._meters.get((quota, sharers))
         if not isinstance(meter, Meter):
             meter = self._meters[quota, sharers] = Meter(quota, sharers, self._windows)
-        meter.value = value
+        meter.limit(value)
         return meter
 
     def _mutations(self, user: str, client: str) -> Mutations | None:

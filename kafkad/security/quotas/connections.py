@@ -77,5 +77,5 @@ class ConnectionRates:
         if rate is None:
             return None
         meter = Meter(Quota.CONNECTION, Sharers(whose, ""), self._windows)
-        meter.value = rate
+        meter.limit(rate)
         return meter

@@ -93,6 +93,21 @@ def test_another_value_counts_at_once_and_what_was_taken_still_counts() -> None:
     assert room.quotas.of("u", "c", 0) is None
 
 
+def test_a_lower_value_asks_for_no_more_than_the_last_seconds() -> None:
+    """As with Kafka: after an hour at the old rate, too."""
+    room = Room()
+    room.give(Entity(user="u"), producer_byte_rate="1000")
+    now_ms = 0
+    while now_ms < 3_600_000:
+        meter = room.of("u", "c").produce
+        assert meter is not None
+        now_ms += max(meter.take(1_000, now_ms), 1_000)
+    room.give(Entity(user="u"), producer_byte_rate="500")
+    meter = room.of("u", "c").produce
+    assert meter is not None
+    assert 5_000 < meter.take(1_000, now_ms) < 15_000
+
+
 def test_other_windows_measure_anew() -> None:
     room = Room()
     room.give(Entity(user="u"), producer_byte_rate="1000", controller_mutation_rate="2")

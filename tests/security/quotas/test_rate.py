@@ -22,7 +22,7 @@ BURST, WHILE_FULL = REPLAYS
 
 def meter(quota: Quota, value: float) -> Meter:
     made = Meter(quota, Sharers("u", ""), Windows())
-    made.value = value
+    made.limit(value)
     return made
 
 
