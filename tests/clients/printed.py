@@ -1,7 +1,9 @@
-"""Output of Kafka's own tools with real Kafka 3.9, kept in printed.jsonl and, at three brokers, printed_by_three.jsonl.
+"""Output of Kafka's own tools with real Kafka 3.9, kept in printed.jsonl; at three brokers, in printed_by_three.jsonl;
+of those for rights, quotas and logins, in printed_of_security.jsonl.
 
-    python -m tests.clients.printed one|three   runs the whole session with the tools of each release at real Kafka 3.9,
-                                                and writes the file anew (a long test holds it against them)
+    python -m tests.clients.printed one|three|security
+        runs the whole session with the tools of each release at real Kafka 3.9, and writes the file anew (a long test
+        holds it against them)
 
 One line for each different outcome of a step, with the releases of the tools that have it.
 """
@@ -17,12 +19,15 @@ from pathlib import Path
 from tests.clients import three_tools
 from tests.clients.conftest import SETTINGS
 from tests.clients.group_tools import run_group_session
+from tests.clients.one_jvm import Tools
+from tests.clients.security_tools import Ports, run_security_session
 from tests.clients.tools import Outcome, Run, Step, run, run_session
 from tests.cluster.processes import Cluster
-from tests.oracle.kafka import VERSIONS, Kafka
+from tests.oracle.kafka import VERSIONS, Kafka, free_port
 
 FILE = Path(__file__).with_name("printed.jsonl")
 FILE_OF_THREE = Path(__file__).with_name("printed_by_three.jsonl")
+FILE_OF_SECURITY = Path(__file__).with_name("printed_of_security.jsonl")
 
 Session = dict[str, Outcome]
 """Step → what it printed."""
@@ -43,6 +48,13 @@ def at_kafka(release: str, directory: Path) -> Session:
 def at_three_kafkas(release: str, directory: Path) -> Session:
     with Cluster(directory, settings=three_tools.SETTINGS, kind="kafka") as cluster:
         return three_tools.run_three_session(_in_process(release), cluster, directory)
+
+
+def at_secured_kafka(release: str, directory: Path) -> Session:
+    """All steps in one JVM."""
+    ports = Ports(free_port(), free_port())
+    with Kafka("3.9", port=ports.open, settings=ports.settings, heap="512m"), Tools(release) as tools:
+        return run_security_session(tools.run, ports, directory)
 
 
 def _in_process(release: str) -> Run:
@@ -75,7 +87,12 @@ def dump(found: dict[str, Session]) -> str:
 
 
 def main() -> None:
-    file, at = {"one": (FILE, at_kafka), "three": (FILE_OF_THREE, at_three_kafkas)}[sys.argv[1]]
+    sessions = {
+        "one": (FILE, at_kafka),
+        "three": (FILE_OF_THREE, at_three_kafkas),
+        "security": (FILE_OF_SECURITY, at_secured_kafka),
+    }
+    file, at = sessions[sys.argv[1]]
     with tempfile.TemporaryDirectory() as scratch:
         directories = {release: Path(scratch, release) for release in VERSIONS}
         for directory in directories.values():
