@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from kafkad_etl.driver import protobuf
-from kafkad_etl.driver.source import avro_rows, csv_rows, framing, json_rows, protobuf_rows
+from kafkad_etl.driver.source import avro_rows, csv_rows, excess, framing, json_rows, protobuf_rows
 from kafkad_etl.driver.source.json_rows import Type, named
 from kafkad_etl.driver.source.reader import CORRUPT
 from kafkad_etl.driver.source.registry import Schemas
@@ -76,6 +76,8 @@ class Part:
 
         def add(frame: DataFrame) -> DataFrame:
             frame = frame.withColumn(at.text, source.cast("string"))
+            if strict:
+                frame = frame.withColumn(at.excess, excess.may_exceed(self._spark, self.schema, source))
             return frame.withColumn(at.parsed, f.from_json(at.text, nullable, options))
 
         broken, reason = json_rows.is_broken(at, self.schema, strict), json_rows.reason(at, self.schema, strict)

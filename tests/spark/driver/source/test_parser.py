@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from kafkad_etl.driver.source.parser import BAD, Parser
+from kafkad_etl.driver.source.parser import BAD, Parser, Part
 from kafkad_etl.driver.terms import JobFailed
 from kafkad_etl.messages import Plan, Schema
 from tests.spark.driver.rows import IN_PROCESS, Bytes, plan_of, records
@@ -115,26 +115,30 @@ FIELDS: dict[str, Any] = {
     "tags": ({"t": 1},),
 }
 """The fields of DEEP, each with an example; a tuple stands for a map."""
+FLAT = "id BIGINT, name STRING, PRICE, list ARRAY<STRING>, `,` STRING, rest MAP<STRING, INT>"
+FLAT_FIELDS = {"id": 1, "name": "a", "price": 1.5, "list": ["a"], ",": "a", "rest": (1,)}
 STRINGS = ["", "Bern", "Bern, CH", 'a "b", {c}', "\\,", "é", "{", "it's", "'", '"zz":1']
 
 
 class Documents:
-    """Draws JSON that fits DEEP, and notes whether it has a field more."""
+    """Draws JSON with these fields, and notes whether it has a field more."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, fields: dict[str, Any], nulls: float, seed: int) -> None:
+        self._fields = fields
+        self._nulls = nulls
         self._random = random.Random(seed)
         self.has_unknown = False
 
     def text(self) -> str:
         comma, colon = self._random.choice([(",", ":"), (", ", ": "), (" ,", " :"), (",\n ", "\t: ")])
-        document = self._like(FIELDS)
+        document = self._like(self._fields)
         return json.dumps(document, ensure_ascii=self._random.random() < 0.5, separators=(comma, colon))
 
     def _like(self, example: Any) -> Any:
         draw = self._random
         if isinstance(example, dict):
             names = [name for name in example if draw.random() < 0.9]
-            drawn = {name: None if draw.random() < 0.05 else self._like(example[name]) for name in names}
+            drawn = {name: None if draw.random() < self._nulls else self._like(example[name]) for name in names}
             if draw.random() < 0.06:
                 self.has_unknown = True
                 drawn[draw.choice(["zz", "ID", "n ", "lat" if "lat" not in example else "city"])] = self._anything()
@@ -150,18 +154,76 @@ class Documents:
 
 
 @pytest.mark.parametrize("price", ["DOUBLE", "DECIMAL(12,2)"])
-def test_a_row_is_bad_exactly_if_it_has_a_field_too_many(spark: Any, price: str) -> None:
+@pytest.mark.parametrize(("schema", "fields", "nulls"), [(DEEP, FIELDS, 0.05), (FLAT, FLAT_FIELDS, 0.4)])
+def test_a_row_is_bad_exactly_if_it_has_a_field_too_many(
+    spark: Any, schema: str, fields: dict[str, Any], nulls: float, price: str
+) -> None:
     drawn = []
     for seed in range(3000):
-        documents = Documents(seed)
+        documents = Documents(fields, nulls, seed)
         drawn.append((documents.text(), documents.has_unknown))
-    assert 500 < sum(has_unknown for _, has_unknown in drawn) < 2500
-    block = {"format": "json", "schema": DEEP.replace("PRICE", f"price {price}")}
+    assert 150 < sum(has_unknown for _, has_unknown in drawn) < 2500
+    block = {"format": "json", "schema": schema.replace("PRICE", f"price {price}")}
     rows = _parsed(spark, plan_of({"value": block}), *[text.encode() for text, _ in drawn])
     for row, (text, has_unknown) in zip(rows, drawn, strict=True):
         found = _bad(row)
         assert (found is not None) == has_unknown, (text, found)
         assert found is None or found[1] == "the schema has no such field", (text, found)
+
+
+WITH_NULLS = [
+    (b'{"a":null,"b":null}', ""),
+    (b'{"b": null, "a": "it\'s, well", "n": 1}', ""),
+    (b'{"a":null,"n":null,"list":[null,1]}', ""),
+    (b'{"list":null,"e1":null}', ""),
+    (b'{"a":null,"zz":null}', "zz"),
+    (b'{"xa":null}', "xa"),
+    (b'{"zz":{"a":null}}', "zz"),
+    (b'{"a":null,"zz":[{"b":null}]}', "zz"),
+    (b'{"zz":"\\"a\\":null"}', "zz"),
+    (b"{'zz':'\"a\":null'}", "zz"),
+    (b"{'zz':'\"a\":','b':null}", "zz"),
+    (b'{"a":null,"a":null,"zz":1}', "zz"),
+    (b'{"zz":["x",":y"]}', "zz"),
+    (b'{"zz":":x"}', "zz"),
+]
+"""Texts with nulls written out, or what looks so, and the field that the schema lacks."""
+
+
+def test_nulls_hide_no_unknown_field(spark: Any) -> None:
+    schema = "a STRING, b STRING, n INT, e1 INT, list ARRAY<INT>, `,` STRING, `:` STRING"
+    values = [value for value, _ in WITH_NULLS]
+    rows = _parsed(spark, plan_of({"value": {"format": "json", "schema": schema}}), *values)
+    expected = [(unknown, "the schema has no such field") if unknown else None for _, unknown in WITH_NULLS]
+    assert [_bad(row) for row in rows] == expected
+
+
+def test_only_texts_that_may_have_more_are_read_again(spark: Any) -> None:
+    schema = "id BIGINT, name STRING, price DECIMAL(12,2), more STRUCT<a: INT>, tags MAP<STRING, STRUCT<b: INT>>"
+    once = [
+        b'{"id":1,"name":"a","price":1.5,"more":{"a":1}}',
+        b'{"name":null,"price":null,"more":null,"id":null}',
+        b' { "price" : "1.5" , "name" : "O\'Neil, \\"Eve\\"" , "tags" : { "x,y" : { "b" : null } , "z" : null } } ',
+        b'{"name":{"any":["thing","}"]},"more":{},"tags":{}}',
+        None,
+    ]
+    again = [
+        b'{"id":1,"zz":0}',
+        b'{"price":"1,5"}',
+        b'{"n\\u0061me":1}',
+        b'{"more":{"c":1}}',
+        b'{"tags":{"x":{"c":1}}}',
+        b'{"more":[{"a":1}]}',
+        b"[1]",
+        b'{"id":1',
+        b"[\x01\xff",
+        b"{,,",
+        b"",
+    ]
+    block = plan_of({"value": {"format": "json", "schema": schema}}).job.value
+    part = Part(spark, block, "value", Schema("ddl", schema), {})
+    rows = part.decoding().add(records(spark, *once, *again)).orderBy("offset").collect()
+    assert [row._value_excess for row in rows] == [False] * len(once) + [True] * len(again)
 
 
 def test_a_decimal_comma_is_not_taken_for_nothing_however_deep(spark: Any) -> None:
