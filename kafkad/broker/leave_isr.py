@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from math import inf
 
 from kafkad.clock import Clock
 from kafkad.controller.registration import present
@@ -31,11 +32,13 @@ from kafkad.wire.messages.metadata import MetadataRequest
 log = logging.getLogger(__name__)
 
 _LONGEST_ANSWER_MS = 1_000
+_ANSWER_COUNTS_MS = 1_000
+"""Thousands of replicas may have the same leader."""
 _BETWEEN_LOOKS_MS = 100
 
 
 class OtherLeaders:
-    """Whether a broker that is said to lead is there."""
+    """Asks brokers that lead by what the store says whether they live."""
 
     def __init__(
         self,
@@ -53,6 +56,7 @@ class OtherLeaders:
         self._timers = timers
         self._deadline_ms = clock.monotonic_ms() + patience_ms
         self._told: set[int] = set()
+        self._answered_ms: dict[int, float] = {}
 
     async def lives(self, broker: int) -> bool:
         """True also of one that stays registered without an answer: it cannot be reached from here."""
@@ -72,6 +76,8 @@ class OtherLeaders:
         return False
 
     async def _answers(self, broker: BrokerInfo) -> bool:
+        if self._clock.monotonic_ms() - self._answered_ms.get(broker.id, -inf) < _ANSWER_COUNTS_MS:
+            return True
         link = self._links(broker)
         try:
             await link.call(MetadataRequest(topics=[]), timeout_ms=_LONGEST_ANSWER_MS)
@@ -79,6 +85,7 @@ class OtherLeaders:
             return False
         finally:
             link.close()
+        self._answered_ms[broker.id] = self._clock.monotonic_ms()
         return True
 
 

@@ -44,21 +44,21 @@ class Membership:
         clock: Clock,
         timers: Timers,
         patience_ms: int,
-        before: Callable[[], Awaitable[None]],
+        before_registering: Callable[[], Awaitable[None]],
         on_epoch: Callable[[int], None],
         followers: Sequence[Follower],
         cluster_id: str,
         halt: Callable[[str], None],
     ) -> None:
         """`patience_ms` is how long to wait for a registration that this broker's last process left behind: longer
-        than a session outlives its process, and 0 where this broker cannot have been here before. `before` is what has
-        to be in the store ahead of each registration."""
+        than a session outlives its process, and 0 where this broker cannot have been here before. `before_registering`
+        writes what has to be in the store ahead of each registration."""
         self._store = store
         self._registration = registration
         self._clock = clock
         self._timers = timers
         self._patience_ms = patience_ms
-        self._before = before
+        self._before_registering = before_registering
         self._on_epoch = on_epoch
         self._followers = followers
         self._cluster_id = cluster_id
@@ -93,7 +93,7 @@ class Membership:
         self._on_epoch(found)
 
     async def _try(self, wanted: Registration) -> int | Occupied:
-        await self._before()
+        await self._before_registering()
         return await register(self._store, wanted)
 
     async def _delete(self, old: Occupied) -> None:

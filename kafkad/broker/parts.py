@@ -598,7 +598,9 @@ def _membership(platform: Platform, loaded: Loaded, replicas: ReplicaManager, fo
     def on_epoch(epoch: int) -> None:
         replicas.broker_epoch = epoch
 
-    async def before() -> None:
+    longest_session_ms = platform.store.session_timeout_ms * 3 // 2
+
+    async def before_registering() -> None:
         lost = platform.logs.lost_tails()
         if lost and platform.links is not None:
             from kafkad.broker.leave_isr import OtherLeaders, leave_isrs
@@ -608,7 +610,7 @@ def _membership(platform: Platform, loaded: Loaded, replicas: ReplicaManager, fo
                 platform.links,
                 clock=platform.clock,
                 timers=platform.timers,
-                patience_ms=platform.store.session_timeout_ms * 3 // 2,
+                patience_ms=longest_session_ms,
             )
             await leave_isrs(platform.store, loaded.broker_id, lost, leaders)
 
@@ -617,8 +619,8 @@ def _membership(platform: Platform, loaded: Loaded, replicas: ReplicaManager, fo
         lambda: _registration(platform, loaded),
         clock=platform.clock,
         timers=platform.timers,
-        patience_ms=platform.store.session_timeout_ms * 3 // 2 if loaded.was_here else 0,
-        before=before,
+        patience_ms=longest_session_ms if loaded.was_here else 0,
+        before_registering=before_registering,
         on_epoch=on_epoch,
         followers=followers,
         cluster_id=loaded.cluster_id,

@@ -125,6 +125,22 @@ def test_a_leader_that_died_a_moment_ago_is_waited_for() -> None:
     asyncio.run(scenario())
 
 
+def test_a_leader_of_many_is_asked_once() -> None:
+    async def scenario() -> None:
+        scene = Scene()
+        await scene.make_topic(2, 2, 1)
+        leaders = OtherLeaders(
+            scene.session, scene.link, clock=scene.clock, timers=scene.timers, patience_ms=PATIENCE_MS
+        )
+        assert [await leaders.lives(2) for _ in range(100)] == [True] * 100
+        assert scene.link.asked == 1
+        scene.clock.advance(1_000)
+        assert await leaders.lives(2)
+        assert scene.link.asked == 2, "it may have died since"
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("comes_back", [True, False])
 def test_a_leader_keeps_the_isr_if_it_answers_late_or_only_others(comes_back: bool) -> None:
     async def scenario() -> None:

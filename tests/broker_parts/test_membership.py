@@ -61,14 +61,14 @@ class Scene:
             clock=self.clock,
             timers=self.timers,
             patience_ms=patience_ms,
-            before=self.before,
+            before_registering=self.before_registering,
             on_epoch=self.epochs.append,
             followers=[self.follower],
             cluster_id=CLUSTER,
             halt=self.halted.append,
         )
 
-    async def before(self) -> None:
+    async def before_registering(self) -> None:
         self.asked_before += 1
 
     async def registered(self) -> int | None:
