@@ -28,14 +28,20 @@ SETTINGS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitio
 TARGETS = ["kafkad", pytest.param("kafka-3.9", marks=[pytest.mark.long, pytest.mark.java])]
 
 
+def needs(*releases: str) -> None:
+    """Skips the test where a release of Kafka is missing."""
+    for release in releases:
+        if reason := missing(release):
+            pytest.skip(reason)
+
+
 @pytest.fixture(scope="session", params=TARGETS)
 def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     if request.param == "kafkad":
         with KafkadProcess(tmp_path_factory.mktemp("kafkad"), SETTINGS) as kafkad:
             yield kafkad
     else:
-        if reason := missing("3.9"):
-            pytest.skip(reason)
+        needs("3.9")
         with Kafka("3.9", settings=SETTINGS, heap="512m") as kafka:
             yield kafka
 

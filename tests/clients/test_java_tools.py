@@ -10,11 +10,11 @@ import pytest
 
 from tests.broker import KafkadProcess
 from tests.clients import printed
-from tests.clients.conftest import SETTINGS
+from tests.clients.conftest import SETTINGS, needs
 from tests.clients.group_tools import GROUP_SESSION, KAFKA_4_SAYS
 from tests.clients.one_jvm import Tools
 from tests.clients.tools import SESSION
-from tests.oracle.kafka import VERSIONS, missing
+from tests.oracle.kafka import VERSIONS
 
 pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(1200)]
 
@@ -32,12 +32,6 @@ def at_kafkad(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], print
             return printed.run_all(tools.run, kafkad.bootstrap, directory)
 
     return run
-
-
-def needs(*releases: str) -> None:
-    for needed in releases:
-        if reason := missing(needed):
-            pytest.skip(reason)
 
 
 class OneRelease:

@@ -11,10 +11,11 @@ import pytest
 
 from tests.broker import KafkadProcess
 from tests.clients import printed
+from tests.clients.conftest import needs
 from tests.clients.one_jvm import Tools
 from tests.clients.security_tools import ACLS, KAFKAD_SAYS, SECURITY_SESSION, Ports, run_security_session
 from tests.clients.tools import Outcome, run
-from tests.oracle.kafka import VERSIONS, Kafka, free_port, missing
+from tests.oracle.kafka import VERSIONS, Kafka, free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(1200)]
 
@@ -34,12 +35,6 @@ def at_kafkad(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], print
             return run_security_session(tools.run, ports, directory)
 
     return run_session
-
-
-def needs(*releases: str) -> None:
-    for needed in releases:
-        if reason := missing(needed):
-            pytest.skip(reason)
 
 
 class OneRelease:

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.clients import printed
+from tests.clients.conftest import needs
 from tests.clients.one_jvm import Tools
 from tests.clients.three_tools import SETTINGS, THREE_SESSION, run_three_session
 from tests.cluster.processes import Cluster
-from tests.oracle.kafka import VERSIONS, missing
+from tests.oracle.kafka import VERSIONS
 
 pytestmark = [pytest.mark.slow, pytest.mark.java, pytest.mark.timeout(1200)]
 
@@ -39,9 +40,7 @@ class OneRelease:
 
     @pytest.mark.parametrize("step", [step.name for step in THREE_SESSION])
     def test_tool_prints_the_same(self, at_three: Callable[[str], printed.Session], step: str) -> None:
-        for needed in {"3.9", self.release}:
-            if reason := missing(needed):
-                pytest.skip(reason)
+        needs("3.9", self.release)
         assert at_three(self.release)[step] == EXPECTED[self.release][step]
 
 
@@ -58,7 +57,5 @@ class TestTools43(OneRelease):
 @pytest.mark.long
 @pytest.mark.parametrize("release", VERSIONS)
 def test_kafka_still_prints_so(release: str, tmp_path: Path) -> None:
-    for needed in {"3.9", release}:
-        if reason := missing(needed):
-            pytest.skip(reason)
+    needs("3.9", release)
     assert printed.at_three_kafkas(release, tmp_path) == EXPECTED[release]
