@@ -25,6 +25,9 @@ _KAFKA_LEVELS = {
     "DEBUG": logging.DEBUG,
     "TRACE": logging.DEBUG,
 }
+_LINES_A_SECOND = 10
+_FROM_STRANGERS = "kafkad.net."
+"""Parts whose lines anybody can cause who can connect."""
 _SYSLOG = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6), (0, 7))
 
 
@@ -36,6 +39,7 @@ def setup(style: str, level: str, stream: TextIO | None = None, *, broker: int |
     target = stream if stream is not None else sys.stderr
     handler = logging.StreamHandler(target)
     handler.setFormatter(_formatter(style, target, broker))
+    handler.addFilter(_NoFlood())
     top = logging.getLogger("kafkad")
     top.handlers = [handler]
     top.propagate = False
@@ -102,6 +106,29 @@ def _is_the_journal(stream: TextIO) -> bool:
     except (OSError, ValueError):
         return False
     return announced == f"{status.st_dev}:{status.st_ino}"
+
+
+class _NoFlood(logging.Filter):
+    """Strangers who connect again and again cannot fill the log: there are ten lines of a kind a second, and the first
+    one after that says how many were left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._lines: dict[str, tuple[int, int]] = {}
+        """By the message without what it is about: a second, and how many lines there were in it."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if not record.name.startswith(_FROM_STRANGERS):
+            return True
+        now = int(record.created)
+        second, lines = self._lines.get(record.msg, (now, 0))
+        left_out = 0
+        if second != now:
+            left_out, lines = max(lines - _LINES_A_SECOND, 0), 0
+        self._lines[record.msg] = now, lines + 1
+        if left_out:
+            record.msg += f" ({left_out} lines like this were left out before it)"
+        return lines < _LINES_A_SECOND
 
 
 def _part(record: logging.LogRecord) -> str:

@@ -134,3 +134,30 @@ def test_of_several_brokers_on_one_stream_each_says_which_it_is() -> None:
         loggers.setup(style, "info", stream, broker=2)
         logging.getLogger("kafkad.log").info("moved")
         assert expected in stream.getvalue()
+
+
+def test_strangers_cannot_fill_the_log() -> None:
+    """Ten lines of a kind a second; lines of another kind, and those of other parts, are all there."""
+    stream = logged()
+    server = logging.getLogger("kafkad.net.server")
+
+    def at(second: int, number: int) -> None:
+        record = server.makeRecord(server.name, logging.INFO, "", 0, "refused %d", (number,), None)
+        record.created = second
+        server.handle(record)
+
+    for number in range(1_000):
+        at(100, number)
+    server.info("something else")
+    for number in range(20):
+        logging.getLogger("kafkad.log.manager").info("created %d", number)
+    at(107, 1_000)
+    at(107, 1_001)
+    lines = [line.partition(": ")[2] for line in stream.getvalue().splitlines()]
+    assert lines == [
+        *(f"refused {number}" for number in range(10)),
+        "something else",
+        *(f"created {number}" for number in range(20)),
+        "refused 1000 (990 lines like this were left out before it)",
+        "refused 1001",
+    ]
