@@ -214,7 +214,7 @@ class RequestProbe:
         self._buckets: list[int] = []
         """Times of requests that were answered on the spot."""
         self._waited: dict[str, list[int]] = {}
-        """Times of the other requests, by phase."""
+        """Times of the other requests, by phase, once there is one."""
         self._windows = {phase: _Window() for phase in (TOTAL, QUEUED, LOCAL, REMOTE)}
 
     def record(self, us: int) -> None:
@@ -236,17 +236,23 @@ class RequestProbe:
         self._buckets[min(bucket, _BUCKETS - 1)] += 1
 
     def record_wait(self, local_us: int, remote_us: int) -> None:
-        """A request was answered after it had to wait: for records, for a disk, for members of a group."""
+        """HOT. A request was answered after it had to wait: for records, for a disk, for members of a group."""
         self.count += 1
         self.total_us += local_us + remote_us
         self.remote_us += remote_us
-        for phase, us in ((TOTAL, local_us + remote_us), (LOCAL, local_us), (REMOTE, remote_us)):
-            self._waited.setdefault(phase, [0] * _BUCKETS)[_bucket(us)] += 1
+        waited = self._waited
+        if TOTAL not in waited:
+            waited |= {phase: [0] * _BUCKETS for phase in (TOTAL, LOCAL, REMOTE)}
+        waited[TOTAL][_bucket(local_us + remote_us)] += 1
+        waited[LOCAL][_bucket(local_us)] += 1
+        waited[REMOTE][_bucket(remote_us)] += 1
 
     def record_queued(self, us: int) -> None:
         """A request that is recorded besides had to wait for its turn; most have not."""
         self.queued_us += us
-        self._waited.setdefault(QUEUED, [0] * _BUCKETS)[_bucket(us)] += 1
+        if QUEUED not in self._waited:
+            self._waited[QUEUED] = [0] * _BUCKETS
+        self._waited[QUEUED][_bucket(us)] += 1
 
     def error(self, code: str, count: int = 1) -> None:
         self.errors[code] = self.errors.get(code, 0) + count

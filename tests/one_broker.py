@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Generator, Mapping
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
@@ -164,7 +164,7 @@ class OneBroker:
         )
         assert result.error is None
 
-    def lead(self, topic: str, index: int, leader: int) -> None:
+    def lead(self, topic: str, index: int, leader: int, isr: Sequence[int] = ()) -> None:
         """The controller says who leads a partition that is here, in the next leader epoch."""
         role, topic_id = self.replicas.get(topic, index).role, self.replicas.metadata.topic(topic).id
         state = LeaderAndIsrPartitionState(
@@ -172,9 +172,9 @@ class OneBroker:
             controller_epoch=1,
             leader=leader,
             leader_epoch=role.leader_epoch + 1,
-            isr=[leader],
+            isr=list(isr) or [leader],
             partition_epoch=role.partition_epoch + 1,
-            replicas=sorted({1, leader}),
+            replicas=sorted({1, leader, *isr}),
         )
         request = LeaderAndIsrRequest(
             controller_id=1,

@@ -6,13 +6,15 @@ less than `min_bytes` waits for the partitions it asked for, until `max_wait_ms`
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import NamedTuple
 
+from kafkad.api import follower_repeat
 from kafkad.api.answering import close_for_internal_error, reply_later
 from kafkad.api.fetch_repeat import RepeatedFetch, may_repeat
 from kafkad.api.fetch_session import NO_SESSION, SESSIONLESS_EPOCH, FetchSessions, Followed, Session
+from kafkad.api.follower_repeat import FollowersFetch
 from kafkad.api.peer import Peer
 from kafkad.api.routes import FETCH
 from kafkad.api.throttling import Throttle
@@ -118,6 +120,8 @@ class FetchApi:
         if attempt.is_large:
             return self._in_pieces(connection, self._attempted(connection, attempt), alone=False)
         reply = at_once(attempt.reply(final=frame.max_wait_ms <= 0 or not session.followed))
+        if throttle is None and follower_repeat.may_repeat(frame, session):
+            self._remember_follower(connection, request, version, frame, session)
         if reply is None:
             self._wait(connection, attempt, frame.max_wait_ms)
             return PENDING
@@ -127,6 +131,25 @@ class FetchApi:
             assert partition is not None
             peer.prepare(FETCH, RepeatedFetch(self, request, version, frame, session, partition), partition.tp.topic)
         return reply
+
+    def _remember_follower(
+        self, connection: Connection, request: memoryview, version: int, frame: FetchFrame, session: Session
+    ) -> None:
+        topic = frame.topics[0]
+        followed = session.followed.get((topic.key, topic.partitions[0].partition))
+        partition = None if followed is None else followed.partition
+        if (
+            followed is None
+            or partition is None
+            or not partition.serves_in_sync(frame.replica_id, followed.wanted.leader_epoch)
+        ):
+            return
+        peer: Peer = connection.peer
+        known = peer.prepared.get(FETCH)
+        if not isinstance(known, FollowersFetch) or not known.continues(session, request):
+            known = FollowersFetch(self, connection, request, version, frame, session)
+        if known.remember(request, followed, partition):
+            peer.prepare(FETCH, known, partition.tp.topic)
 
     def _large(
         self,
@@ -168,19 +191,34 @@ class FetchApi:
         reply_later(connection, "Fetch", self._jobs.do(pieces, alone=alone), answer)
         return PENDING
 
+    def wait_on(
+        self,
+        connection: Connection,
+        frame: FetchFrame,
+        session: Session,
+        version: int,
+        correlation_id: int,
+        quick: Callable[[], Reply | None],
+    ) -> None:
+        """Of a request that found nothing, as its session knows already. `quick` answers it if it can."""
+        attempt = _Attempt(self, frame, session, version, correlation_id, None, connection.peer, quick)
+        self._wait(connection, attempt, frame.max_wait_ms)
+
     def _wait(self, connection: Connection, attempt: _Attempt, max_wait_ms: int) -> None:
         def gone() -> None:
             wait.end()
             attempt.leave()
 
         def try_again(final: bool) -> bool:
-            if attempt.is_large:
-                connection.peer.on_close = None
-                attempt.end_wait()
-                self._in_pieces(connection, self._attempted(connection, attempt), alone=False)
-                return True
             try:
-                reply = at_once(attempt.reply(final))
+                reply = None if attempt.quick is None else attempt.quick()
+                if reply is None and attempt.is_large:
+                    connection.peer.on_close = None
+                    attempt.end_wait()
+                    self._in_pieces(connection, self._attempted(connection, attempt), alone=False)
+                    return True
+                if reply is None:
+                    reply = at_once(attempt.reply(final))
             except Exception:
                 close_for_internal_error(connection, "Fetch")
                 return True
@@ -381,6 +419,7 @@ class _Attempt:
         "_watches",
         "due_ms",
         "is_large",
+        "quick",
     )
 
     def __init__(
@@ -392,12 +431,15 @@ class _Attempt:
         correlation_id: int,
         throttle: Throttle | None,
         peer: Peer,
+        quick: Callable[[], Reply | None] | None = None,
     ) -> None:
+        """`quick`, of a request whose session knows of it already: an answer without much ado, if there is one."""
         self._api = api
+        self.quick = quick
         self._identity = peer.identity
         self._listener = peer.listener
         self._throttle = throttle
-        self._arrives = True
+        self._arrives = quick is None
         self._frame = frame
         self._session = session
         session.busy = True

@@ -150,6 +150,11 @@ class Session:
         else:
             self.restless = True
 
+    def is_only_about(self, followed: Followed) -> bool:
+        """HOT. True if nothing but this partition can have anything to say."""
+        moved = self.moved
+        return not moved or (len(moved) == 1 and followed in moved)
+
     def looked_at(self, followed: Followed, quiet: bool, high_watermark: int, log_start_offset: int) -> None:
         """HOT. In the same turn. Without anything to read, and nothing that the client has not been told, it need not
         be looked at again before it moves."""

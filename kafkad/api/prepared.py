@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 from kafkad.net.connection import DeferredReply
-from kafkad.net.reply import Reply
+from kafkad.net.reply import Pending, Reply
 
 NO_REPLY: Final = b""
 """The answer to a request that the protocol answers with nothing."""
@@ -24,9 +24,9 @@ _MOST_PREPARED: Final = 50_000
 class PreparedAnswers(Protocol):
     """For one API and one peer."""
 
-    def answer(self, view: memoryview, at: int, end: int) -> Reply | DeferredReply | None:
-        """HOT. The answer to the request in view[at:end]; None for another request, and for one that has anything about
-        it which is not quite ordinary, with nothing done."""
+    def answer(self, view: memoryview, at: int, end: int) -> Reply | DeferredReply | Pending | None:
+        """HOT. The answer to the request in view[at:end], or PENDING; None for another request, and for one that has
+        anything about it which is not quite ordinary, with nothing done."""
 
 
 NOTHING_PREPARED: Final[Mapping[int, PreparedAnswers]] = MappingProxyType({})

@@ -14,7 +14,7 @@ from kafkad.clock import Clock
 from kafkad.config import Config
 from kafkad.config.listeners import ENCRYPTED
 from kafkad.model import BrokerInfo
-from kafkad.net.client import BrokerClient, ClientOptions, Link
+from kafkad.net.client import BrokerClient, ClientOptions, FrameLink
 from kafkad.net.transport import Transport
 from kafkad.timers import Timers
 
@@ -54,7 +54,7 @@ def network_links(
         assert tls is not None
         return await connect_over_tls(tls.layer, tls.client_context(), sock, host)
 
-    def connect(broker: BrokerInfo) -> Link:
+    def connect(broker: BrokerInfo) -> FrameLink:
         endpoints = (broker.endpoint(listener) for listener in listeners)
         chosen = next((endpoint for endpoint in endpoints if endpoint is not None), broker.endpoints[0])
         encrypted = tls is not None and chosen.protocol in ENCRYPTED

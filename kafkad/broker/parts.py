@@ -76,9 +76,9 @@ if TYPE_CHECKING:
     from kafkad.broker.rights import Rights
     from kafkad.broker.tls import BrokerTls
     from kafkad.cluster.tokens import DelegationTokens
-    from kafkad.net.client import Link
+    from kafkad.net.client import FrameLink
 
-LinkFactory = Callable[[BrokerInfo], "Link"]
+LinkFactory = Callable[[BrokerInfo], "FrameLink"]
 
 _SESSION_EVICTION_MS = 120_000
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from kafkad.clock import Clock
 from kafkad.config import Config
 from kafkad.model import BrokerInfo
-from kafkad.net.client import Link
+from kafkad.net.client import FrameLink
 from kafkad.replica.fetchers import Fetchers, FetcherSettings
 from kafkad.replica.fetching import FetchLimits
 from kafkad.replica.isr_changes import AlterIsr, IsrChanges
@@ -23,7 +23,7 @@ class Replication:
     def __init__(
         self,
         replicas: ReplicaManager,
-        connect: Callable[[BrokerInfo], Link],
+        connect: Callable[[BrokerInfo], FrameLink],
         alter_isr: AlterIsr,
         *,
         config: Config,

@@ -80,7 +80,6 @@ class Log:
         "_durable_until",
         "_files",
         "_flushed_size",
-        "_last_epoch",
         "_new_names",
         "_pwrite",
         "_segments",
@@ -96,6 +95,7 @@ class Log:
         "flushed_ms",
         "flushed_until",
         "found",
+        "last_epoch",
         "lost_until",
         "on_cut",
         "on_damage",
@@ -132,7 +132,7 @@ class Log:
         self._pwrite = files.pwrite
         self._segments = Segments(loaded.segments)
         self._doomed = DoomedFiles()
-        self._last_epoch: int | None = self.epochs.latest
+        self.last_epoch: int | None = self.epochs.latest
         self._torn = False
         """Bytes of a failed write may still be in the file, behind the end of the active segment."""
         self._truncations = 0
@@ -346,7 +346,7 @@ class Log:
                 raise self._larger_than_a_segment(length)
             segment = self._make_room(length, max_timestamp, base, last)
             position = segment.size
-        if leader_epoch != self._last_epoch:
+        if leader_epoch != self.last_epoch:
             self.assign_epoch(leader_epoch, base)
         _BASE_LENGTH_EPOCH.pack_into(view, at, base, inner_length, leader_epoch)
         try:
@@ -382,7 +382,7 @@ class Log:
         pending: list[CopiedBatch] = []
         waiting = 0
         try:
-            epochs = None if present_epoch is None else (self._last_epoch or 0, present_epoch)
+            epochs = None if present_epoch is None else (self.last_epoch or 0, present_epoch)
             for batch in copied_batches(view, self.end_offset, epochs):
                 header, last, segment = batch.header, batch.last_offset, self._segments.active
                 if (
@@ -415,7 +415,7 @@ class Log:
         for batch in pending:
             header = batch.header
             base = header[BASE_OFFSET]
-            if header[LEADER_EPOCH] >= 0 and header[LEADER_EPOCH] != self._last_epoch:
+            if header[LEADER_EPOCH] >= 0 and header[LEADER_EPOCH] != self.last_epoch:
                 self.assign_epoch(header[LEADER_EPOCH], base)
             segment.last_base = base if header[MAGIC] >= 2 else NOWHERE
             segment.last_position = segment.size
@@ -442,7 +442,7 @@ class Log:
     def assign_epoch(self, epoch: int, offset: int) -> None:
         with disk_errors(self.directory, "writing leader epochs"):
             self.epochs.assign(epoch, offset)
-        self._last_epoch = epoch
+        self.last_epoch = epoch
 
     def _make_room(self, length: int, max_timestamp: int, base: int, last: int) -> Segment:
         """Prepare the active segment for an append: open files, roll, reserve blocks."""
@@ -632,7 +632,7 @@ class Log:
         if offset >= self.end_offset:
             with disk_errors(self.directory, "truncating"):
                 self.epochs.truncate_from_end(self.end_offset)
-            self._last_epoch = self.epochs.latest
+            self.last_epoch = self.epochs.latest
             return
         if offset < self._segments.first_base:
             self.truncate_fully_at(offset)
@@ -676,7 +676,7 @@ class Log:
         self.flushed_until = min(self.flushed_until, end)
         self.epochs.truncate_from_end(end)
         self.epochs.truncate_from_start(start)
-        self._last_epoch = self.epochs.latest
+        self.last_epoch = self.epochs.latest
         self._segments = Segments(segments)
         self._flushed_size = min(self._flushed_size, (self._segments.active.base, self._segments.active.size))
         self.on_cut(self.topic_partition, end)

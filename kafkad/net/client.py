@@ -52,6 +52,16 @@ class Link(Protocol):
     def close(self) -> None: ...
 
 
+class FrameLink(Link, Protocol):
+    """One that also hands out answers as they came, for a caller that reads them in place."""
+
+    async def exchange(self, request: Any, *, timeout_ms: int) -> Answer:
+        """As `call`."""
+
+    def read(self, request: Any, answer: Answer) -> Any:
+        """The decoded answer; LinkError when it is none."""
+
+
 class Answer(NamedTuple):
     """A response frame without its length; the body, in `version`, starts at `body_at`."""
 
@@ -110,7 +120,9 @@ class BrokerClient:
         self._closed = False
 
     async def call(self, request: Any, *, timeout_ms: int) -> Any:
-        answer = await self.exchange(request, timeout_ms=timeout_ms)
+        return self.read(request, await self.exchange(request, timeout_ms=timeout_ms))
+
+    def read(self, request: Any, answer: Answer) -> Any:
         try:
             frame = memoryview(answer.frame)
             return read(response_class(request.__schema__.key), answer.version, frame, answer.body_at)[0]
@@ -118,9 +130,11 @@ class BrokerClient:
             raise self._failed(f"sent an answer that cannot be read: {error}") from error
 
     async def exchange(self, request: Any, *, timeout_ms: int) -> Answer:
-        """The answer as it came, for a caller that reads it in place. `timeout_ms` includes opening the connection."""
+        """`timeout_ms` includes opening the connection."""
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
-        connection = await self._connected(deadline_ms)
+        connection = self._connection
+        if connection is None or connection.closed or connection.good_until_ms is not None:
+            connection = await self._connected(deadline_ms)
         return await connection.exchange(request, deadline_ms=deadline_ms)
 
     def close(self) -> None:
@@ -225,6 +239,8 @@ class ClientConnection:
         self.closed = False
         self.versions: dict[int, tuple[int, int]] = {}
         """API key → first and last version that the broker serves."""
+        self._agreed: dict[int, int] = {}
+        """API key → the version in which its requests are sent."""
         self.good_until_ms: float | None = None
         """After this nothing more is sent: the broker is about to end the session. None: it never is."""
         self._closes_when_answered = False
@@ -257,8 +273,7 @@ class ClientConnection:
         self._correlation_id = self._correlation_id + 1 & 0x7FFFFFFF
         header = RequestHeader(schema.key, version, self._correlation_id, self._options.client_id)
         frame = encode_request(header, in_version(request, version))
-        name = APIS[schema.key].name
-        late = self._timers.at(deadline_ms, lambda: self.close(f"did not answer {name} in time"))
+        late = self._timers.at(deadline_ms, lambda: self.close(f"did not answer {APIS[schema.key].name} in time"))
         answered: asyncio.Future[Answer] = self._loop.create_future()
         self._sent.append(_Sent(schema.key, version, self._correlation_id, answered, late))
         self._send(frame)
@@ -267,6 +282,9 @@ class ClientConnection:
     def version_of(self, request: Any) -> int:
         """The highest version that both sides know, and that the options allow. LinkError when there is none."""
         schema = request.__schema__
+        agreed = self._agreed.get(schema.key)
+        if agreed is not None:
+            return agreed
         first, last = span(schema.versions)
         if schema.key in self._options.versions:
             lowest, highest = self._options.versions[schema.key]
@@ -274,6 +292,7 @@ class ClientConnection:
         served = self.versions.get(schema.key)
         if served is None or min(served[1], last) < max(served[0], first):
             raise self.error(f"does not serve {APIS[schema.key].name} in a version of {first} to {last}")
+        self._agreed[schema.key] = min(served[1], last)
         return min(served[1], last)
 
     async def ask(self, request: Any, *, deadline_ms: float) -> Any:

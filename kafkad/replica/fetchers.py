@@ -20,13 +20,14 @@ from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.model import BrokerInfo
 from kafkad.names import NO_TOPIC_ID, TopicPartition, java_hash
-from kafkad.net.client import Link, LinkError
+from kafkad.net.client import FrameLink, Link, LinkError
 from kafkad.replica.fetching import PASSING, FetchLimits, FetchSession, Key, Meaning, Place, meaning
 from kafkad.replica.following import Following
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
 from kafkad.timers import Timers
 from kafkad.turns import Turns
+from kafkad.wire.follower_fetch import FollowerFetch, OnePartition, read_answer
 from kafkad.wire.messages.fetch import FetchResponse, PartitionData
 from kafkad.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -87,7 +88,7 @@ class Fetchers:
     def __init__(
         self,
         replicas: ReplicaManager,
-        connect: Callable[[BrokerInfo], Link],
+        connect: Callable[[BrokerInfo], FrameLink],
         settings: FetcherSettings,
         clock: Clock,
         timers: Timers,
@@ -178,7 +179,7 @@ class Fetcher:
         """A fetch has been sent and is not answered yet."""
         self._session = FetchSession(fetchers.replicas.broker_id)
         self._followed: dict[Key, Followed] = {}
-        self._link: Link | None = None
+        self._link: FrameLink | None = None
         self._endpoint: BrokerInfo | None = None
         self._changed = asyncio.Event()
         """Set when there is something to ask that there was not before."""
@@ -264,19 +265,25 @@ class Fetcher:
             await self._all.replicas.note_cuts()
             return  # what there is to ask may have changed meanwhile
         settings = self._all.settings
+        request = self._session.request(settings.limits)
         self.is_waiting = True
         try:
-            response = await link.call(self._session.request(settings.limits), timeout_ms=settings.timeout_ms)
+            answer = await link.exchange(request, timeout_ms=settings.timeout_ms)
         finally:
             self.is_waiting = False
         for followed in self._arrivals():
             self.take(followed)
-        await self._take(link, response)
+        if isinstance(request, FollowerFetch):
+            alone = read_answer(request, memoryview(answer.frame), answer.body_at)
+            if alone is not None:
+                self._take_alone(self._session.answered_alone(request), alone)
+                return
+        await self._take(link, link.read(request, answer))
 
-    def _connected(self) -> Link | None:
+    def _connected(self) -> FrameLink | None:
         """A leader that the metadata do not know is waited for."""
         broker = self._all.replicas.metadata.brokers.get(self._leader)
-        if broker is not None and broker != self._endpoint:
+        if broker is not self._endpoint and broker is not None and broker != self._endpoint:
             self._disconnect()
             self._link, self._endpoint = self._all.connect(broker), broker
         return self._link
@@ -320,17 +327,19 @@ class Fetcher:
         if lost:
             await self._find_range(link, lost)
 
+    def _take_alone(self, key: Key | None, answer: OnePartition) -> None:
+        self._told = ""
+        followed = None if key is None else self._followed[key]
+        if followed is not None and followed.is_current:
+            try:
+                self._take_records(followed, *answer)
+            except KafkaError as error:
+                self._failed(followed, error)
+
     def _take_one(self, followed: Followed, data: PartitionData, lost: list[Followed], later: list[Followed]) -> None:
         what = meaning(data)
-        following = followed.following
         if what is Meaning.RECORDS:
-            try:
-                following.append(memoryview(data.records or b""), data.high_watermark, data.log_start_offset)
-                followed.told, followed.rests = "", 0
-            finally:
-                self._session.want(followed.key, followed.place)
-            if followed.partition.fetches_throttled:
-                self._throttle(followed, len(data.records or b""), data.high_watermark)
+            self._take_records(followed, data.high_watermark, data.log_start_offset, memoryview(data.records or b""))
         elif what is Meaning.DIVERGED:
             before = followed.place
             self._truncate(followed, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
@@ -346,6 +355,16 @@ class Fetcher:
                     followed, f"broker {self._leader}, its leader, answers {_name(data.error_code)}; trying again"
                 )
             later.append(followed)
+
+    def _take_records(self, followed: Followed, high_watermark: int, start_offset: int, records: memoryview) -> None:
+        """HOT."""
+        try:
+            followed.following.append(records, high_watermark, start_offset)
+            followed.told, followed.rests = "", 0
+        finally:
+            self._session.want(followed.key, followed.place)
+        if followed.partition.fetches_throttled:
+            self._throttle(followed, len(records), high_watermark)
 
     def _throttle(self, followed: Followed, taken: int, high_watermark: int) -> None:
         """A replica that has to catch up is not fetched until the follower's quota allows it again."""

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicId
+from kafkad.wire.follower_fetch import FollowerFetch
 from kafkad.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -123,7 +124,14 @@ class FetchSession:
         if self._places.pop(key, None) is not None:
             self._changed[key] = None
 
-    def request(self, limits: FetchLimits) -> FetchRequest:
+    def request(self, limits: FetchLimits) -> FetchRequest | FollowerFetch:
+        if self._epoch and len(self._changed) == 1:
+            [key] = self._changed
+            place = self._places.get(key)
+            if place is not None:
+                self._changed = {}
+                self._held[key] = None
+                return self._of_one(key, place, limits)
         if self._epoch == 0:
             self._held = dict.fromkeys(self._places)
             named, gone = list(self._places), []
@@ -154,6 +162,36 @@ class FetchSession:
             ],
         )
 
+    def _of_one(self, key: Key, place: Place, limits: FetchLimits) -> FollowerFetch:
+        topic_id, partition = key
+        leader_epoch, offset, last_epoch, start_offset = place
+        return FollowerFetch(
+            self._replica_id,
+            limits.wait_max_ms,
+            limits.min_bytes,
+            limits.response_max_bytes,
+            self._id,
+            self._epoch,
+            topic_id,
+            partition,
+            leader_epoch,
+            offset,
+            last_epoch,
+            start_offset,
+            limits.partition_max_bytes,
+        )
+
+    def answered_alone(self, request: FollowerFetch) -> Key | None:
+        """The answer to this request is about its partition alone, of which it has records or none: as `answered`, the
+        partition if that is still wanted."""
+        self._go_on()
+        key = Key(request.topic_id, request.partition)
+        if key not in self._changed:
+            return key
+        if key in self._places:
+            self._begin_again(self._id)
+        return None
+
     def answered(self, response: FetchResponse) -> Iterator[tuple[Key, PartitionData]]:
         """The answers that concern what is still wanted of the leader; none if the session has to begin again.
 
@@ -166,7 +204,7 @@ class FetchSession:
             self._begin_again(0)
         else:
             self._id = response.session_id
-            self._epoch = self._epoch + 1 if self._epoch < _LAST_EPOCH else 1
+            self._go_on()
         missed = False
         for topic in response.responses:
             for data in topic.partitions:
@@ -182,6 +220,9 @@ class FetchSession:
     def lost(self) -> None:
         """There was no answer: what the leader's session has is not known."""
         self._begin_again(self._id)
+
+    def _go_on(self) -> None:
+        self._epoch = self._epoch + 1 if self._epoch < _LAST_EPOCH else 1
 
     def _begin_again(self, last_id: int) -> None:
         """A first request that names the last session ends it."""

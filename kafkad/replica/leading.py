@@ -41,6 +41,11 @@ class Leading:
     def maximal(self) -> frozenset[int]:
         return frozenset(self.isr if self.proposed is None else (*self.isr, *self.proposed))
 
+    @property
+    def _is_whole(self) -> bool:
+        """True if all replicas are in sync, and nobody is asked to change that."""
+        return self.proposed is None and len(self.isr) > len(self.followers)
+
     def fetched(self, broker: int, offset: int, start_offset: int, end_offset: int, now_ms: float) -> None:
         """A follower, one of `followers`, asked for what comes from `offset` on."""
         known = self.followers[broker]
@@ -60,6 +65,8 @@ class Leading:
     def high_watermark(self, now_at: int, end_offset: int, now_ms: float, alive: Container[int]) -> int:
         """A live follower that keeps up is waited for as if it were in sync already: it is about to be."""
         followers = self.followers
+        if self._is_whole:
+            return rules.high_watermark(now_at, end_offset, followers, followers)
         joining = [
             broker
             for broker, follower in followers.items()
@@ -71,7 +78,7 @@ class Leading:
 
     def joined_by(self, high_watermark: int, alive: Container[int]) -> tuple[int, ...] | None:
         """The ISR with the followers that have caught up; None when there are none, or a change is under way."""
-        if self.proposed is not None:
+        if self.proposed is not None or self._is_whole:
             return None
         joining = [
             broker

@@ -366,6 +366,19 @@ class Partition:
                 f"broker {broker} holds no replica of {self.tp}",
             )
 
+    def serves_in_sync(self, broker: int, leader_epoch: int) -> bool:
+        """HOT. True if this replica leads in that epoch, and the follower is in sync."""
+        return self.is_leader and self.leader_epoch == leader_epoch and self.failure is None and broker in self.role.isr
+
+    def goes_on(self, broker: int, offset: int, last_epoch: int) -> bool:
+        """HOT. True if a follower that `serves_in_sync` and has records up to this epoch has the same ones as this log,
+        and asks for what comes next: for nothing that it was given before."""
+        log, leading = self.log, self.leading
+        if leading is None or broker not in self.role.isr or last_epoch != log.last_epoch:
+            return False
+        end = log.end_offset
+        return log.start_offset <= offset <= end and (offset == end or leading.followers[broker].end_offset < offset)
+
     def fetched_by(self, broker: int, offset: int, start_offset: int) -> None:
         """A follower has everything before `offset`, for it asks for what comes from there on."""
         leading = self.leading

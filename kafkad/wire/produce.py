@@ -74,6 +74,11 @@ def read_count(frame: memoryview, at: int, flexible: bool) -> tuple[int, int]:
 
 
 def uvarint(value: int) -> bytes:
+    """HOT."""
+    if value < 0x80:
+        return bytes((value,))
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
     out = bytearray()
     put_uvarint(out, value)
     return bytes(out)

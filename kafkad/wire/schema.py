@@ -243,9 +243,11 @@ _error_counts: dict[type, ErrorCount] = {}
 
 
 def _encoder(cls: type, version: int) -> Encoder:
+    """A class with an `encoder` of its own is packed by hand."""
     from kafkad.wire.compiler import compile_encoder
 
-    encoder = _encoders[cls, version] = compile_encoder(cls, version)
+    by_hand: Callable[[int], Encoder] | None = getattr(cls, "encoder", None)
+    encoder = _encoders[cls, version] = compile_encoder(cls, version) if by_hand is None else by_hand(version)
     return encoder
 
 

@@ -24,7 +24,7 @@ from kafkad.log.manager import LogManager
 from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
 from kafkad.model import BrokerInfo
 from kafkad.names import TopicPartition
-from kafkad.net.client import Link, LinkError
+from kafkad.net.client import Answer, FrameLink, LinkError
 from kafkad.net.connection import Connection, DeferredReply
 from kafkad.net.reply import Pending, Reply
 from kafkad.net.server import Server
@@ -32,9 +32,10 @@ from kafkad.replica.partition import Partition
 from kafkad.timers import Timers
 from kafkad.wire.apis import response_class
 from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
+from kafkad.wire.messages.fetch import FetchResponse
 from kafkad.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkad.wire.records import Record, build_batch
-from kafkad.wire.schema import read
+from kafkad.wire.schema import encode, read
 from tests.fakes import FakeClock
 from tests.one_broker import FakeConnection, NoSync, handled
 
@@ -48,12 +49,13 @@ _LAST = {route.key: route.last for route in (*BY_KEY.values(), *BETWEEN_BROKERS)
 
 
 class FrameConnection(FakeConnection):
-    """One frame's connection to a broker, through its dispatcher."""
+    """To a broker, through its dispatcher; for one frame at a time."""
 
     waited_us = 0
 
     def __init__(self, dispatcher: Dispatcher) -> None:
         super().__init__()
+        self.dispatcher = dispatcher
         self.peer = dispatcher.peer(cast(Connection, self))
         self.closed = False
         self.answered: asyncio.Future[Reply | None] = asyncio.get_running_loop().create_future()
@@ -85,7 +87,13 @@ class Broker:
 
     async def ask_by_frame(self, message: Any, version: int, connection: FrameConnection) -> Any:
         """As `ask`, for what the dispatcher hands to no handler: Produce and Fetch."""
+        data, at = await self.frame_for(message, version, connection)
+        return read(response_class(message.__schema__.key), version, memoryview(data), at)[0]
+
+    async def frame_for(self, message: Any, version: int, connection: FrameConnection) -> tuple[bytes, int]:
+        """The answer with its length, and where its body starts."""
         key = message.__schema__.key
+        connection.answered = asyncio.get_running_loop().create_future()
         frame = encode_request(RequestHeader(key, version, 1, "test"), message)
         reply = self.parts.dispatcher(cast(Connection, connection), memoryview(frame), 4, len(frame))
         if isinstance(reply, DeferredReply):
@@ -99,7 +107,7 @@ class Broker:
             for part in parts
         )
         _, at = read_response_header(key, version, data, 4)
-        return read(response_class(key), version, memoryview(data), at)[0]
+        return data, at
 
     async def produce(self, tp: TopicPartition, *values: bytes, acks: int = -1, timeout_ms: int = 30_000) -> Any:
         """The partition's answer."""
@@ -129,32 +137,57 @@ class Broker:
             return getattr(module, answer)(error_code=error.code)
 
 
+def _name(request: Any) -> str:
+    """Of its API, whoever packs it."""
+    return "FetchRequest" if request.__schema__.key == FETCH else type(request).__name__
+
+
 class MemoryLink:
     """To a broker on the same loop. `Brokers.cut` makes it lose everything."""
 
     def __init__(self, brokers: Brokers, source: int, target: int) -> None:
         self._brokers = brokers
         self._ends = source, target
+        self._connection: FrameConnection | None = None
+        """The one for fetches."""
         self._waiting: set[FrameConnection] = set()
         self.closed = False
 
     async def call(self, request: Any, *, timeout_ms: int) -> Any:
+        if request.__schema__.key == FETCH:
+            return self.read(request, await self.exchange(request, timeout_ms=timeout_ms))
         assert timeout_ms > 0
-        self._brokers.sent.append((*self._ends, type(request).__name__))
+        self._brokers.sent.append((*self._ends, _name(request)))
         await asyncio.sleep(0)
         self._check()
-        target = self._brokers[self._ends[1]]
-        answer = await (self._fetch(target, request) if request.__schema__.key == FETCH else target.ask(request))
+        answer = await self._brokers[self._ends[1]].ask(request)
         self._check()
         return answer
 
-    async def _fetch(self, target: Broker, request: Any) -> Any:
-        connection = FrameConnection(target.parts.dispatcher)
+    async def exchange(self, request: Any, *, timeout_ms: int) -> Answer:
+        """Of fetches alone, which go through a connection that is kept."""
+        assert timeout_ms > 0
+        assert request.__schema__.key == FETCH
+        self._brokers.sent.append((*self._ends, _name(request)))
+        await asyncio.sleep(0)
+        self._check()
+        frame, body_at = await self._fetch(self._brokers[self._ends[1]], request)
+        self._check()
+        return Answer(frame, body_at, _PEERS_FETCH)
+
+    def read(self, request: Any, answer: Answer) -> Any:
+        return read(response_class(request.__schema__.key), answer.version, memoryview(answer.frame), answer.body_at)[0]
+
+    async def _fetch(self, target: Broker, request: Any) -> tuple[bytes, int]:
+        connection = self._connection
+        if connection is None or connection.closed or connection.dispatcher is not target.parts.dispatcher:
+            connection = self._connection = FrameConnection(target.parts.dispatcher)
         self._waiting.add(connection)
         try:
-            answer = await target.ask_by_frame(request, _PEERS_FETCH, connection)
+            frame, body_at = await target.frame_for(request, _PEERS_FETCH, connection)
+            answer, _ = read(FetchResponse, _PEERS_FETCH, memoryview(frame), body_at)
             self._brokers.tamper(self._ends, answer)
-            return answer
+            return frame[:body_at] + encode(answer, _PEERS_FETCH), body_at
         except asyncio.CancelledError:
             if connection.closed:
                 raise LinkError(f"broker {self._ends[1]} broke off") from None
@@ -261,7 +294,7 @@ class Brokers:
         for endpoint in config.listeners if over_network else ():
             server.listen(endpoint.listener, endpoint.host, endpoint.port, apart=endpoint.listener == "CONTROL")
 
-        def link(target: BrokerInfo) -> Link:
+        def link(target: BrokerInfo) -> FrameLink:
             made = MemoryLink(self, broker, target.id)
             self._memory_links.append(made)
             return made

@@ -1,0 +1,180 @@
+"""The quick way of a follower's Fetch: for one partition of its session, which it sends again and again.
+
+While a follower keeps up with a partition, its requests are the same but for the correlation id, the session's epoch
+and the offset. Such a request is recognised by its bytes; its records leave behind a prepared head, at once or after a
+wait. Whatever is not quite ordinary is left to `api/fetch`, with nothing done: followers that are not in sync, other
+partitions that have moved, rights that have to be looked at.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from kafkad.api.fetch_session import NO_SESSION, Followed, Session
+from kafkad.errors import KafkaError
+from kafkad.log.files import Slice
+from kafkad.net.connection import Connection
+from kafkad.net.reply import PENDING, Pending, Reply
+from kafkad.replica.partition import Partition
+from kafkad.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from kafkad.wire.fetch import FetchFrame, Head, Wanted
+
+if TYPE_CHECKING:
+    from kafkad.api.fetch import FetchApi
+
+_FIRST_AT = 8
+"""In a request: api key, version, correlation id; what follows repeats itself."""
+_MOST_KNOWN = 256
+"""Partitions of one connection."""
+
+
+def may_repeat(frame: FetchFrame, session: Session) -> bool:
+    """True if this is a follower's fetch of one partition, within a session, that waits when there is nothing."""
+    return (
+        frame.repeats is not None
+        and frame.replica_id >= 0
+        and session.id != NO_SESSION
+        and session.incremental
+        and frame.min_bytes <= 1
+        and frame.max_wait_ms > 0
+        and frame.isolation_level == 0
+        and frame.topics[0].partitions[0].last_fetched_epoch >= 0
+    )
+
+
+class _Target:
+    """One partition, and what requests for it and their answers have in common."""
+
+    __slots__ = ("after", "followed", "head", "max_bytes", "partition", "wanted")
+
+    def __init__(self, after: bytes, followed: Followed, partition: Partition, head: Head, max_bytes: int) -> None:
+        self.after = after
+        self.followed = followed
+        self.partition = partition
+        self.head = head
+        self.max_bytes = max_bytes
+        self.wanted = followed.wanted
+
+
+class FollowersFetch:
+    """The requests of one follower's connection, in one version and one session."""
+
+    __slots__ = (
+        "_api",
+        "_before",
+        "_connection",
+        "_frame",
+        "_session",
+        "_size",
+        "_targets",
+        "_unpack",
+        "_version",
+    )
+
+    def __init__(
+        self,
+        api: FetchApi,
+        connection: Connection,
+        request: memoryview,
+        version: int,
+        frame: FetchFrame,
+        session: Session,
+    ) -> None:
+        assert frame.repeats is not None
+        self._api = api
+        self._connection = connection
+        self._version = version
+        self._frame = frame
+        self._session = session
+        self._targets: dict[bytes, _Target] = {}
+        """By the bytes between the session's epoch and the offset, which name a partition and its leader epoch."""
+        epoch_at, offset_at = frame.repeats
+        sizes = epoch_at - _FIRST_AT, offset_at - epoch_at - 4, len(request) - offset_at - 8
+        layout = Struct(">2xhi{}si{}sq{}s".format(*sizes))
+        self._size = layout.size
+        self._unpack = layout.unpack_from
+        self._before: bytes = self._unpack(request)[2]
+
+    def continues(self, session: Session, request: memoryview) -> bool:
+        """True if requests of this session that are laid out like this one may be remembered here."""
+        return session is self._session and len(request) == self._size and self._unpack(request)[2] == self._before
+
+    def remember(self, request: memoryview, followed: Followed, partition: Partition) -> bool:
+        """Fetches of this partition in this leader epoch. Whether that is new."""
+        _, _, _, _, between, _, after = self._unpack(request)
+        known = self._targets.get(between)
+        if known is not None and known.after == after and known.followed is followed and known.partition is partition:
+            return False
+        if len(self._targets) >= _MOST_KNOWN:
+            self._targets.clear()
+        head = Head(self._version, self._session.id, followed.key, followed.wanted.partition, read_committed=False)
+        max_bytes = min(followed.wanted.max_bytes, self._frame.max_bytes)
+        self._targets[between] = _Target(after, followed, partition, head, max_bytes)
+        return True
+
+    def answer(self, view: memoryview, at: int, end: int) -> Reply | Pending | None:
+        """HOT."""
+        if end - at != self._size:
+            return None
+        version, correlation_id, before, epoch, between, offset, after = self._unpack(view, at)
+        target = self._targets.get(between)
+        if target is None or after != target.after or before != self._before or version != self._version:
+            return None
+        api, session, frame = self._api, self._session, self._frame
+        followed, partition = target.followed, target.partition
+        if session.unsure or not session.is_only_about(followed) or not api.sessions.awaits(session, epoch):
+            return None
+        index, leader_epoch, _, last_epoch, start_offset, max_bytes = target.wanted
+        if not partition.goes_on(frame.replica_id, offset, last_epoch):
+            return None
+        log = partition.log
+        records = None
+        if offset < log.end_offset:
+            records = self._read(target, offset)
+            if records is None:
+                return None
+        api.sessions.advance(session, api.now_ms())
+        followed.wanted = Wanted(index, leader_epoch, offset, last_epoch, start_offset, max_bytes)
+        session.moved[followed] = None
+        session.restless = False
+        partition.fetched_by(frame.replica_id, offset, start_offset)
+        if records is not None:
+            return self._reply(target, correlation_id, records)
+        partition.probe.total_fetch += 1
+        followed.watch()
+        session.looked_at(followed, True, partition.high_watermark, log.start_offset)
+        moved = partial(self._moved, target, correlation_id)
+        api.wait_on(self._connection, frame, session, version, correlation_id, moved)
+        return PENDING
+
+    def _moved(self, target: _Target, correlation_id: int) -> Reply | None:
+        """The answer to a fetch that has waited; None if there is none yet, or if it has to go the long way."""
+        session, partition = self._session, target.partition
+        if session.closed or not session.is_only_about(target.followed):
+            return None
+        if not partition.serves_in_sync(self._frame.replica_id, target.wanted.leader_epoch):
+            return None
+        if not self._connection.peer.identity.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
+            return None
+        records = self._read(target, target.followed.wanted.offset)
+        return None if records is None else self._reply(target, correlation_id, records)
+
+    def _read(self, target: _Target, offset: int) -> Slice | None:
+        log = target.partition.log
+        try:
+            return log.read(offset, min(target.max_bytes, self._api.max_bytes), log.end_offset)
+        except KafkaError:
+            return None
+
+    def _reply(self, target: _Target, correlation_id: int, records: Slice) -> Reply:
+        session, followed, partition, head = self._session, target.followed, target.partition, target.head
+        _, stable, _ = partition.visible(read_committed=False)
+        high_watermark, start_offset = partition.high_watermark, partition.log.start_offset
+        partition.probe.total_fetch += 1
+        followed.high_watermark, followed.log_start_offset = high_watermark, start_offset
+        followed.watch()
+        session.moved[followed] = None
+        session.busy = False
+        return [head.pack(correlation_id, high_watermark, stable, start_offset, records.length), records, head.end]

@@ -1,0 +1,284 @@
+"""The quick way of a follower's Fetch answers exactly what the general one does, or leaves the request to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from kafkad.api.fetch import FetchApi
+from kafkad.errors import ErrorCode
+from kafkad.replica.partition import Partition
+from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from kafkad.wire.records import BATCH_HEADER, Record, build_batch
+from tests.api.frames import Frames
+from tests.one_broker import OneBroker
+
+FOLLOWER = 2
+Step = tuple[str, int]
+_topics = count()
+
+
+@pytest.fixture(scope="module")
+def module_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneBroker]:
+    broker = OneBroker(tmp_path_factory.mktemp("follower"))
+    yield broker
+    broker.stop()
+
+
+class Side:
+    """A follower of a topic of its own with two partitions; a `general` one never takes the quick way."""
+
+    def __init__(self, broker: OneBroker, version: int, general: bool) -> None:
+        self.broker = broker
+        self.version = version
+        self.general = general
+        self.topic = f"t{next(_topics)}"
+        broker.create(self.topic, partitions=2)
+        for index in (0, 1):
+            broker.lead(self.topic, index, leader=1, isr=[1, FOLLOWER])
+        self.frames = Frames(broker)
+        self.session = (0, 0)
+        self.offsets = [0, 0]
+        self.waits = False
+
+    def partition(self, index: int) -> Partition:
+        return self.broker.replicas.get(self.topic, index)
+
+    def fetch(self, *indexes: int, offset: int | None = None) -> None:
+        partitions = []
+        for index in indexes:
+            log, at = self.partition(index).log, self.offsets[index] if offset is None else offset
+            partitions.append(
+                FetchPartition(
+                    partition=index,
+                    current_leader_epoch=self.partition(index).leader_epoch,
+                    fetch_offset=at,
+                    last_fetched_epoch=-1 if log.last_epoch is None or not at else log.last_epoch,
+                    log_start_offset=0,
+                    partition_max_bytes=400,
+                )
+            )
+        topic_id = self.broker.replicas.metadata.topics[self.topic].id
+        request = FetchRequest(
+            max_wait_ms=60_000,
+            min_bytes=1,
+            session_id=self.session[0],
+            session_epoch=self.session[1],
+            topics=[FetchTopic(topic_id=topic_id, partitions=partitions)],
+        )
+        if self.version < 15:
+            request.replica_id = FOLLOWER
+        else:
+            request.replica_state = ReplicaState(replica_id=FOLLOWER)
+        if self.general:
+            self.frames.connection.peer.forget()
+        reply = self.frames.begin(request, self.version)
+        self.waits = reply is None
+        if reply is not None:
+            self.frames.connection.replies.append(reply)
+
+    def expire(self) -> None:
+        for session in self.frames.fetch.sessions._sessions.values():
+            if session.wait is not None:
+                session.wait._expire()
+
+    def answers(self) -> list[Any]:
+        """What was answered since, without what tells the two topics apart."""
+        self.broker.settle()
+        replies, self.frames.connection.replies = self.frames.connection.replies, []
+        found = []
+        for reply in replies:
+            assert reply is not None
+            self.waits = False
+            message = self.frames.decode(reply, 1, self.version)
+            self.session = message.session_id, self.session[1] + 1
+            partitions = [partition for topic in message.responses for partition in topic.partitions]
+            for partition in partitions:
+                log = self.partition(partition.partition_index).log
+                if partition.records:
+                    self.offsets[partition.partition_index] = min(
+                        self.offsets[partition.partition_index] + 3, log.end_offset
+                    )
+            found.append((message.error_code, message.throttle_time_ms, [repr(each) for each in partitions]))
+        return found
+
+    def state(self) -> list[Any]:
+        """What the leader knows by now, and what it has counted."""
+        partitions = [self.partition(index) for index in (0, 1)]
+        return [
+            (
+                each.high_watermark,
+                each.probe.total_fetch,
+                each.probe.bytes_out,
+                [
+                    (known.end_offset, known.leader_end)
+                    for known in (each.leading.followers.values() if each.leading else ())
+                ],
+            )
+            for each in partitions
+        ]
+
+
+def append(side: Side, index: int, size: int) -> None:
+    side.broker.append(side.topic, index, *(Record(i, 1_700_000_000_000, None, bytes(size)) for i in range(3)))
+
+
+NATURAL = st.sampled_from(["fetch", "fetch", "append", "append"])
+OTHERS = st.sampled_from(
+    ["elsewhere", "both", "other", "append to other", "append to both", "expire", "out of sync", "lead again", "cut"]
+)
+STEPS = st.lists(st.tuples(NATURAL | OTHERS, st.integers(0, 9)), min_size=2, max_size=30)
+STEADY = [("append", 1), *[("fetch", 0), ("fetch", 0), ("append", 1)] * 6]
+
+
+@given(version=st.integers(13, 17), steps=STEPS)
+@example(17, STEADY)
+@example(17, [*STEADY, ("append to other", 1), ("append", 1), ("fetch", 0), ("fetch", 0)])
+@example(17, [*STEADY, ("fetch", 0), ("append to both", 1), ("fetch", 0)])
+@example(17, [*STEADY, ("fetch", 0), ("lead again", 0), ("append", 1)])
+@example(17, [*STEADY, ("fetch", 0), ("out of sync", 0), ("append", 1)])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_both_ways_answer_the_same(module_broker: OneBroker, version: int, steps: list[Step]) -> None:
+    both_ways(module_broker, version, steps)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@given(version=st.integers(13, 17), steps=STEPS)
+@settings(max_examples=1000, derandomize=False, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_both_ways_answer_the_same_at_length(module_broker: OneBroker, version: int, steps: list[Step]) -> None:
+    both_ways(module_broker, version, steps)
+
+
+def both_ways(broker: OneBroker, version: int, steps: list[Step]) -> None:
+    sides = Side(broker, version, general=False), Side(broker, version, general=True)
+    for side in sides:
+        side.fetch(0, 1)
+    for kind, number in steps:
+        for side in sides:
+            take(side, kind, number)
+        quick, general = (side.answers() for side in sides)
+        assert quick == general
+        assert sides[0].waits == sides[1].waits
+        assert sides[0].state() == sides[1].state()
+    for side in sides:
+        side.frames.close()
+
+
+def take(side: Side, kind: str, number: int) -> None:
+    if kind in ("append", "append to other"):
+        append(side, int(kind != "append"), number * 20)
+    elif kind == "expire":
+        side.expire()
+    elif kind == "lead again":
+        side.broker.lead(side.topic, 0, leader=1, isr=[1, FOLLOWER])
+    elif kind == "out of sync":
+        partition = side.partition(0)
+        side.broker.run(_alter(partition, (1,) if FOLLOWER in partition.role.isr else (1, FOLLOWER)))
+    elif kind == "cut":
+        side.broker.run(_cut(side.partition(0), number))
+    elif kind == "append to both":
+        side.broker.run(_append_to_both(side, number * 20))
+    elif not side.waits:
+        if kind == "both":
+            side.fetch(0, 1)
+        elif kind == "other":
+            side.fetch(1)
+        else:
+            side.fetch(0, offset=number if kind == "elsewhere" else None)
+
+
+async def _alter(partition: Partition, isr: tuple[int, ...]) -> None:
+    partition.isr_altered(isr, partition.leader_epoch, partition.role.partition_epoch + 1)
+
+
+async def _append_to_both(side: Side, size: int) -> None:
+    """In one turn of the loop."""
+    for index in (0, 1):
+        batch = build_batch([Record(0, 1_700_000_000_000, None, bytes(size))] * 3)
+        side.partition(index).append(memoryview(batch), 0, len(batch), BATCH_HEADER.unpack_from(batch))
+
+
+async def _cut(partition: Partition, offset: int) -> None:
+    partition.delete_records(min(offset, partition.high_watermark))
+
+
+@pytest.fixture
+def side(broker: OneBroker) -> Iterator[Side]:
+    side = Side(broker, 17, general=False)
+    side.fetch(0, 1)
+    append(side, 0, 10)
+    side.answers()
+    yield side
+    side.frames.close()
+
+
+def served(side: Side) -> int:
+    """How many of the batches appended from now on, each fetched in its turn, get to the follower."""
+    got = 0
+    for _ in range(4):
+        if not side.waits:
+            side.fetch(0)
+        append(side, 0, 10)
+        got += sum("records" in partition for _, _, partitions in side.answers() for partition in partitions)
+    return got
+
+
+def test_a_follower_that_keeps_up_takes_the_quick_way(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+    side.fetch(0)
+    append(side, 0, 10)
+    side.answers()
+    monkeypatch.delattr(FetchApi, "serve")
+    monkeypatch.delattr(FetchApi, "read_all")
+    assert served(side) == 4
+    side.fetch(0)
+    assert side.partition(0).high_watermark == side.partition(0).log.end_offset
+
+
+class Rights:
+    """An identity whose rights may change."""
+
+    restricted = True
+    held = True
+
+    def allows(self, *asked: object) -> bool:
+        return self.held
+
+    may = allows
+
+
+def test_one_that_may_not_read_any_more_gets_nothing(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While its fetch waits the right to be a broker is taken away."""
+    rights = Rights()
+    monkeypatch.setattr(side.frames.connection.peer, "identity", rights)
+    side.session = (0, 0)  # the one that it has is somebody else's
+    for _ in range(3):
+        side.fetch(0)
+        append(side, 0, 10)
+        side.answers()
+    side.fetch(0)
+    assert side.waits
+    assert side.frames.connection.peer.prepared
+    rights.held = False
+    append(side, 0, 10)
+    [(_, _, [answered])] = side.answers()
+    assert f"error_code={ErrorCode.TOPIC_AUTHORIZATION_FAILED:d}" in answered
+
+
+def test_a_client_that_has_gone_is_not_answered(side: Side) -> None:
+    side.fetch(0)
+    append(side, 0, 10)
+    side.answers()
+    side.fetch(0)
+    peer = side.frames.connection.peer
+    assert side.waits
+    assert peer.on_close is not None
+    peer.on_close()
+    append(side, 0, 10)
+    assert side.answers() == []
+    assert side.broker.replicas.waits.fetches == 0
