@@ -272,8 +272,6 @@ class ProduceApi:
         try:
             if asked is not None:
                 await asked
-            if work.sender is not None:
-                _check_transaction(work, frame)
             await self._jobs.do(self._append_in_pieces(work, frame), alone=False)
             await self._finish(connection, work)
         except Exception:
@@ -295,6 +293,7 @@ class ProduceApi:
     def _append_in_pieces(self, work: Work, frame: memoryview) -> Pieces[None]:
         for topic in work.request.topics:
             for at in range(0, len(topic.partitions), _PIECE):
+                _check_transaction(work, frame)
                 self._append_topic(work, topic._replace(partitions=topic.partitions[at : at + _PIECE]), frame)
                 yield
 
@@ -435,6 +434,8 @@ class ProduceApi:
         outcome = await asyncio.wrap_future(self._slow_path.submit(batch, wanted))
         try:
             _check_right(work, partition.tp.topic)
+            if batch[_FLAGS_AT] & TRANSACTIONAL:
+                _check_transactional_right(work)
             partition.check_leader(-1)
             if work.request.acks == _ACKS_ALL:
                 partition.check_acks_all()
@@ -535,12 +536,22 @@ class ProduceApi:
 
 
 def _check_transaction(work: Work, frame: memoryview) -> None:
-    """Refuses a request as a whole that has batches of a transaction which its sender may not write in."""
+    """Refuses all of a request, or what is left of it, that has batches of a transaction which its sender may not write
+    in."""
+    if work.sender is not None and work.error is None and _has_transactional(work.request, frame):
+        try:
+            _check_transactional_right(work)
+        except KafkaError as error:
+            work.error = error
+
+
+def _check_transactional_right(work: Work) -> None:
+    """Whether the sender may write in its transaction now."""
     name = work.request.transactional_id
-    if work.sender is None or name is None or not _has_transactional(work.request, frame):
+    if work.sender is None or name is None:
         return
     if not work.sender.identity.may(Operation.WRITE, _TRANSACTION, name, "Produce"):
-        work.error = KafkaError(*REFUSALS[_TRANSACTION])
+        raise KafkaError(*REFUSALS[_TRANSACTION])
 
 
 def _check_right(work: Work, topic: str) -> None:

@@ -6,6 +6,7 @@ between brokers are never measured, but who says that it is a broker has to have
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from struct import Struct
 from time import perf_counter_ns
@@ -52,24 +53,32 @@ class Throttling:
         size = _I16.unpack_from(view, at + _CLIENT_ID_AT)[0]
         begin = at + _CLIENT_ID_AT + 2
         client = str(view[begin : begin + size], "utf-8", "replace") if size > 0 else ""
-        now_ms = self._clock.monotonic_ms()
-        budget = self._quotas.of(connection.peer.principal.name, client, now_ms)
-        throttle = None if budget is None else Throttle(budget, connection, self._clock)
-        connection.measure(throttle.moved if throttle is not None and throttle.budget.request is not None else None)
+        user = connection.peer.principal.name
+        budget = self._quotas.of(user, client, self._clock.monotonic_ms())
+        if budget is None:
+            connection.measure(None)
+            return None
+        throttle = Throttle(partial(self._quotas.budget, user, client), connection, self._clock)
+        connection.measure(throttle.moved if budget.request is not None else None)
         return throttle
 
 
 class Throttle:
     """One request of a client that has quotas."""
 
-    __slots__ = ("_connection", "_worked_from_ns", "budget", "clock", "worked_ns")
+    __slots__ = ("_connection", "_look_up", "_worked_from_ns", "clock", "worked_ns")
 
-    def __init__(self, budget: Budget, connection: Connection, clock: Clock) -> None:
-        self.budget = budget
+    def __init__(self, look_up: Callable[[float], Budget], connection: Connection, clock: Clock) -> None:
+        """`look_up` says what the client's quotas are at a time: a request may wait, and they may change meanwhile."""
+        self._look_up = look_up
         self._connection = connection
         self.clock = clock
         self._worked_from_ns = perf_counter_ns()
         self.worked_ns = 0
+
+    @property
+    def budget(self) -> Budget:
+        return self._look_up(self.clock.monotonic_ms())
 
     # -- time --------------------------------------------------------------------------------------------------------
 
@@ -116,8 +125,9 @@ class Throttle:
         self.rest()
         now_ms = self.clock.monotonic_ms()
         throttle_ms = 0 if reply is None else self._time_ms(now_ms)
-        if key == PRODUCE and self.budget.produce is not None:
-            throttle_ms = max(throttle_ms, self.budget.produce.take(size, now_ms))
+        quota = self.budget.produce if key == PRODUCE else None
+        if quota is not None:
+            throttle_ms = max(throttle_ms, quota.take(size, now_ms))
         if not throttle_ms:
             return reply
         self._connection.mute(throttle_ms)
@@ -138,12 +148,14 @@ class Throttle:
 
     @property
     def limits_fetches(self) -> bool:
-        return self.budget.fetch is not None or self.budget.request is not None
+        budget = self.budget
+        return budget.fetch is not None or budget.request is not None
 
     @property
     def most_fetched(self) -> int | None:
         """The bytes that one fetch may be answered with, so that it can pass at all."""
-        return None if self.budget.fetch is None else self.budget.fetch.most_at_once
+        quota = self.budget.fetch
+        return None if quota is None else quota.most_at_once
 
     def fetched(self, size: int) -> int:
         """The time for which a fetch is to be answered with nothing, which then counts for nothing; or 0.

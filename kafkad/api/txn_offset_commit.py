@@ -18,7 +18,7 @@ from kafkad.group.committing import Codes, Committer, OffsetToCommit
 from kafkad.log.producers import Verification
 from kafkad.model import NO_EPOCH
 from kafkad.replica.partition import Partition
-from kafkad.security.authorizer import Operation, ResourceType
+from kafkad.security.authorizer import REFUSALS, Operation, ResourceType
 from kafkad.shard import TransactionalProducer
 from kafkad.turns import Pieces, at_once
 from kafkad.wire.messages.txn_offset_commit import (
@@ -54,7 +54,7 @@ def _commit(context: Context, request: Request, message: TxnOffsetCommitRequest)
     response, asked, answers = yield from _sorted_out(context, request, message)
     if not asked:
         return response
-    commit = _Commit(context, request.version, message, asked, response, answers)
+    commit = _Commit(context, request, message, asked, response, answers)
     code = commit.verified()
     if isinstance(code, ErrorCode):
         return (yield from commit.write(code))
@@ -82,14 +82,15 @@ class _Commit:
     def __init__(
         self,
         context: Context,
-        version: int,
+        request: Request,
         message: TxnOffsetCommitRequest,
         asked: Sequence[OffsetToCommit],
         response: TxnOffsetCommitResponse,
         answers: Answers,
     ) -> None:
         self._context = context
-        self._version = version
+        self._request = request
+        self._version = request.version
         self._message = message
         self._asked = asked
         self._response = response
@@ -137,8 +138,26 @@ class _Commit:
         )
 
     async def when_verified(self, code: asyncio.Future[ErrorCode]) -> Pieces[Response]:
-        """The rest of the work, when it is known."""
-        return self.write(await code)
+        """The rest of the work, when it is known. Rights may have been taken away meanwhile."""
+        known = await code
+        self._leave_out_hidden()
+        return self.write(known)
+
+    def _leave_out_hidden(self) -> None:
+        """Of topics that may not be read any more nothing is committed."""
+        request = self._request
+        if not request.restricted:
+            return
+        topics = dict.fromkeys(offset.topic for offset in self._asked)
+        hidden = {name for name in topics if not request.allowed(Operation.READ, ResourceType.TOPIC, name)}
+        if not hidden:
+            return
+        for offset, answer in zip(self._asked, self._answers, strict=True):
+            if offset.topic in hidden:
+                answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        kept = [pair for pair in zip(self._asked, self._answers, strict=True) if pair[0].topic not in hidden]
+        self._asked = [offset for offset, _ in kept]
+        self._answers = [answer for _, answer in kept]
 
     def write(self, code: ErrorCode) -> Pieces[Response]:
         """A few hundred offsets in each batch, as long as the transaction that they belong to goes on."""
@@ -147,12 +166,25 @@ class _Commit:
             some = self._asked[at : at + _OFFSETS_A_BATCH]
             if at:
                 yield
-            code = code or self._goes_on()
+            code = code or self._refusal() or self._goes_on()
             codes.append([code] * len(some) if code else self._write(some))
         yield
         if all(isinstance(each, list) for each in codes):
             return self._answered(codes)
         return self._when_committed(codes)
+
+    def _refusal(self) -> ErrorCode:
+        """Of who may not write in the transaction, or commit for the group, now."""
+        request, message = self._request, self._message
+        if not request.restricted:
+            return ErrorCode.NONE
+        for operation, resource, name in (
+            (Operation.WRITE, ResourceType.TRANSACTIONAL_ID, message.transactional_id),
+            (Operation.READ, ResourceType.GROUP, message.group_id),
+        ):
+            if not request.allowed(operation, resource, name):
+                return REFUSALS[resource][0]
+        return ErrorCode.NONE
 
     def _goes_on(self) -> ErrorCode:
         """The transaction is open, or what its coordinator said of it still holds."""

@@ -9,10 +9,15 @@ from typing import Any, cast
 
 import pytest
 
+from kafkad.api.produce import ProduceApi
 from kafkad.api.produce_repeat import RepeatedProduce
 from kafkad.api.routes import FETCH, OFFSET_COMMIT, PRODUCE
+from kafkad.api.verifier import Verifier
+from kafkad.controller.topics import MorePartitions
+from kafkad.names import GROUPS_TOPIC, TopicPartition
 from kafkad.net.connection import Connection
-from kafkad.security.authorizer import Principal
+from kafkad.security.acl import AclIdentity
+from kafkad.security.authorizer import Operation, Principal, ResourceType
 from kafkad.turns import at_once
 from kafkad.wire.fetch import read_fetch
 from kafkad.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
@@ -21,10 +26,15 @@ from kafkad.wire.messages.heartbeat import HeartbeatRequest
 from kafkad.wire.messages.leave_group import LeaveGroupRequest
 from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkad.wire.messages.sync_group import SyncGroupRequest
+from kafkad.wire.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from kafkad.wire.records import Record
 from kafkad.wire.schema import encode
 from tests.api.frames import FakeConnection, Frames
-from tests.api.test_acls import ADMIN, ANYTHING, AUTHORIZER, create, creation
+from tests.api.test_acls import ADMIN, ANYTHING, AUTHORIZER, TOPIC, create, creation
 from tests.api.test_groups import join
 from tests.api.test_prepared import ASKED, fetch, produce
 from tests.api.test_produce import batch, request
@@ -265,6 +275,134 @@ def test_a_transactional_id_is_asked_for_with_each_batch_of_a_transaction(users:
     assert send() == 0
     assert PRODUCE in alice.connection.peer.prepared
     assert send(**in_transaction) != 53
+
+
+GROUP, TRANSACTIONAL_ID = 3, 5
+PRODUCER = {"producer_id": 5, "producer_epoch": 0}
+IN_TRANSACTION = {**PRODUCER, "base_sequence": 0, "transactional": True}
+NAMES = [("t", TOPIC, 29), ("x", TRANSACTIONAL_ID, 53)]
+
+
+@pytest.fixture
+def in_transaction(users: Users) -> Users:
+    """Alice has begun one, and its coordinator's answers wait until they are let go."""
+    users.grant("alice")
+    users.become("admin")
+    assert create(
+        users.frames, creation("x", operation=WRITE, resource_type=TRANSACTIONAL_ID, principal="User:alice")
+    ) == [0]
+    transactions = users.frames.transactions
+    transactions.begin(
+        "x", 5, 0, *(TopicPartition("t", index) for index in range(700)), TopicPartition(GROUPS_TOPIC, 0)
+    )
+    transactions.holding = True
+    context = users.frames.broker.context
+    context.verifier = Verifier(lambda: transactions, 1, None, context.clock, lambda: 1_000)
+    return users
+
+
+def take(users: Users, name: str, resource_type: int) -> None:
+    users.become("admin")
+    named = {"resource_name_filter": name, "resource_type_filter": resource_type}
+    [result] = users.frames.ask(
+        DeleteAclsRequest(filters=[DeleteAclsFilter(pattern_type_filter=1, **ANYTHING | named)]), 3
+    ).filter_results
+    assert result.matching_acls
+
+
+def answered(users: Users, connection: FakeConnection, key: int, version: int) -> Any:
+    users.frames.broker.run_until(lambda: bool(connection.replies))
+    return users.frames.decode(connection.replies[0] or b"", key, version)
+
+
+@pytest.mark.parametrize(("name", "resource_type", "code"), [*NAMES, ("g", GROUP, 30)])
+@pytest.mark.parametrize("version", [3, 5])
+def test_offsets_of_a_transaction_count_no_more_once_a_right_is_gone(
+    in_transaction: Users, name: str, resource_type: int, code: int, version: int
+) -> None:
+    """While the coordinator of the transaction is asked."""
+    users = in_transaction
+    alice = users.become("alice").connection
+    offsets = TxnOffsetCommitRequestTopic(
+        name="t", partitions=[TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=5)]
+    )
+    commit = TxnOffsetCommitRequest(transactional_id="x", group_id="g", **PRODUCER, topics=[offsets])
+    assert users.frames.begin(commit, version) is None
+    home = users.frames.broker.context.offsets.home("g")
+    before = home.log.end_offset
+    take(users, name, resource_type)
+    users.frames.transactions.let_go()
+    [topic] = answered(users, alice, 28, version).topics
+    assert topic.partitions[0].error_code == code
+    assert home.log.end_offset == before
+
+
+@pytest.mark.parametrize(("name", "resource_type", "code"), NAMES)
+@pytest.mark.parametrize("version", [9, 12])
+def test_nothing_is_appended_to_a_transaction_once_a_right_is_gone(
+    in_transaction: Users, name: str, resource_type: int, code: int, version: int
+) -> None:
+    """While the coordinator of the transaction is asked."""
+    users = in_transaction
+    alice = users.become("alice").connection
+    asked = request(users.frames, version, {0: batch(**IN_TRANSACTION)})
+    asked.transactional_id = "x"
+    assert users.frames.begin(asked, version) is None
+    take(users, name, resource_type)
+    users.frames.transactions.let_go()
+    [topic] = answered(users, alice, PRODUCE, version).responses
+    assert topic.partition_responses[0].error_code == code
+    assert users.end == 0
+
+
+def test_a_transactional_id_that_is_taken_while_a_worker_opens_the_batch_counts(in_transaction: Users) -> None:
+    users = in_transaction
+    users.frames.transactions.holding = False
+    broker = users.frames.broker
+    broker.create("c", configs={"compression.type": "zstd"})
+    users.frames.transactions.begin("x", 5, 0, TopicPartition("c", 0))
+    users.become("admin")
+    assert create(users.frames, creation("c", operation=WRITE, principal="User:alice")) == [0]
+    alice = users.become("alice").connection
+    many = batch([Record(n, 100, None, b"value") for n in range(5_000)], **IN_TRANSACTION)
+    asked = request(users.frames, 9, {0: many}, topic="c")
+    asked.transactional_id = "x"
+    assert users.frames.begin(asked, 9) is None
+    take(users, "x", TRANSACTIONAL_ID)
+    [topic] = answered(users, alice, PRODUCE, 9).responses
+    assert topic.partition_responses[0].error_code == 53
+    assert broker.replicas.get("c", 0).log.end_offset == 0
+
+
+def test_the_rest_of_a_long_produce_is_refused_once_the_transactional_id_is_gone(
+    in_transaction: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is worked on in pieces, between which others are served."""
+    users = in_transaction
+    users.frames.transactions.holding = False
+    users.frames.broker.run(
+        users.frames.broker.controller.create_partitions([MorePartitions(name="t", count=600)], timeout_ms=5_000)
+    )
+    alice = users.become("alice").connection
+    pieces, append, has_right = 0, ProduceApi._append_topic, AclIdentity.may
+
+    def counted(*arguments: Any) -> None:
+        nonlocal pieces
+        pieces += 1
+        append(*arguments)
+
+    def may(self: AclIdentity, operation: Operation, resource: ResourceType, *asked: Any) -> bool:
+        taken = pieces == 3 and resource is ResourceType.TRANSACTIONAL_ID
+        return not taken and has_right(self, operation, resource, *asked)
+
+    monkeypatch.setattr(ProduceApi, "_append_topic", counted)
+    monkeypatch.setattr(AclIdentity, "may", may)
+    asked = request(users.frames, 9, dict.fromkeys(range(600), batch(**IN_TRANSACTION)))
+    asked.transactional_id = "x"
+    assert users.frames.begin(asked, 9) is None
+    [topic] = answered(users, alice, PRODUCE, 9).responses
+    codes = [partition.error_code for partition in topic.partition_responses]
+    assert codes == [0] * 150 + [53] * 450
 
 
 def metadata(frames: Frames, *names: str) -> list[tuple[int, str, int]]:

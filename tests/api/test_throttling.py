@@ -230,6 +230,27 @@ def test_a_fetch_that_was_prepared_before_the_quota_does_not_pass_by_it(frames: 
     assert frames.muted() == []
 
 
+@pytest.mark.parametrize("now", [10.0, None])
+def test_a_fetch_that_waits_is_held_to_the_quota_of_when_it_is_answered(frames: Throttled, now: float | None) -> None:
+    before, after = (1e9, now) if now else (10.0, 1e9)
+    frames.give(EVERYBODY, consumer_byte_rate=before)
+    assert frames.begin(to_fetch(frames, 12, {0: 0}, min_bytes=1, max_wait_ms=60_000), 12) is None
+    frames.give(EVERYBODY, consumer_byte_rate=after)
+    fill(frames, batches=1, size=4000)
+    frames.broker.run_until(lambda: bool(frames.connection.replies))
+    assert bool(frames.muted()) == bool(now)
+
+
+def test_a_fetch_that_waits_is_held_to_no_quota_that_is_gone(frames: Throttled) -> None:
+    frames.give(EVERYBODY, consumer_byte_rate=10)
+    assert frames.begin(to_fetch(frames, 12, {0: 0}, min_bytes=1, max_wait_ms=60_000), 12) is None
+    frames.give(EVERYBODY)
+    fill(frames, batches=1, size=4000)
+    frames.broker.run_until(lambda: bool(frames.connection.replies))
+    answer = frames.decode(frames.connection.replies[0] or b"", 1, 12)
+    assert (answer.throttle_time_ms, len(answer.responses), frames.muted()) == (0, 1, [])
+
+
 def commit(version: int) -> OffsetCommitRequest:
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=5, committed_metadata="")
     return OffsetCommitRequest(

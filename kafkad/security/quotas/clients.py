@@ -168,6 +168,10 @@ class ClientQuotas:
             budget = self._budgets[user, client] = self._found(user, client)
             return budget
 
+    def budget(self, user: str, client: str, now_ms: float) -> Budget:
+        """The same, of one that had a quota a moment ago."""
+        return self.of(user, client, now_ms) or _UNLIMITED
+
     def meters(self) -> Iterator[Meter | Mutations]:
         yield from self._meters.values()
 
