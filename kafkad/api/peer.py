@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from kafkad.api.prepared import NOTHING_PREPARED, Grounds, PreparedAnswers
 from kafkad.security.authorizer import ANONYMOUS, Authorizer, Identity, Principal
+
+if TYPE_CHECKING:
+    from kafkad.security.quotas.clients import Turn
 
 
 class Peer:
@@ -25,6 +29,7 @@ class Peer:
         "principal",
         "software",
         "token",
+        "turn",
     )
 
     def __init__(
@@ -45,6 +50,8 @@ class Peer:
         self.software: tuple[str, str] | None = None
         """Name and version of the client, if it has said so (KIP-511)."""
         self.on_close: Callable[[], None] | None = None
+        self.turn: Turn | None = None
+        """Its place in the line of those who wait for a quota of fetches."""
         self.prepared: Mapping[int, PreparedAnswers] = NOTHING_PREPARED
         """By API: this peer's own, never shared. Other peers may not do what this one may."""
         self._grounds = grounds
@@ -77,5 +84,7 @@ class Peer:
     def closed(self) -> None:
         """Called by the connection, once."""
         self.forget()
+        if self.turn is not None:
+            self.turn.leave()
         if self.on_close is not None:
             self.on_close()

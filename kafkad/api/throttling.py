@@ -158,7 +158,7 @@ class Throttle:
         return None if quota is None else quota.most_at_once
 
     def fetched(self, size: int) -> int:
-        """The time for which a fetch is to be answered with nothing, which then counts for nothing; or 0.
+        """The time for which a fetch is to be answered with nothing, and to come again; or 0.
 
         One batch may be larger than all that the quota allows at once. Once nothing is owed it passes, and is paid for
         afterwards.
@@ -172,9 +172,8 @@ class Throttle:
                 if not throttle_ms:
                     self._connection.mute(fetch.take(size, now_ms))
             else:
-                throttle_ms = fetch.take(size, now_ms)
-                if throttle_ms:
-                    fetch.give_back(size, now_ms)
+                peer = self._connection.peer
+                throttle_ms, peer.turn = fetch.take_in_turn(size, self.clock, peer.turn)
         if throttle_ms:
             self._connection.mute(throttle_ms)
         return throttle_ms

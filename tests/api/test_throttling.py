@@ -144,6 +144,21 @@ def test_a_fetch_over_the_quota_gets_nothing_and_counts_for_nothing(frames: Thro
     assert frames.muted() == []
 
 
+def test_who_is_refused_waits_in_line_and_leaves_it_with_its_connection(frames: Throttled) -> None:
+    fill(frames, batches=40, size=1000)
+    frames.give(EVERYBODY, consumer_byte_rate=5000)
+    asked = to_fetch(frames, 12, {0: 0}, partition_max_bytes=20_000)
+    while not (first := frames.ask(asked, 12).throttle_time_ms):
+        pass
+    leaves = frames.connection.peer
+    frames.connection = frames.connect()
+    second = frames.ask(asked, 12).throttle_time_ms
+    assert second > 1.5 * first
+    leaves.closed()
+    frames.connection = frames.connect()
+    assert frames.ask(asked, 12).throttle_time_ms == second, "there was a place before the one of the second"
+
+
 def test_a_fetch_is_cut_to_what_may_be_fetched_at_once(frames: Throttled) -> None:
     fill(frames, batches=40, size=1000)
     frames.give(EVERYBODY, consumer_byte_rate=1000)

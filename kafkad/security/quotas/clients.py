@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
+from kafkad.clock import Clock
 from kafkad.model import Entity
 from kafkad.security.quotas.keys import OF_USERS_AND_CLIENTS, Quota
 from kafkad.security.quotas.levels import Overrides, Sharers, level_of
@@ -75,6 +76,27 @@ class Meter:
         """It was not taken after all."""
         self.add(-amount, now_ms)
 
+    def take_in_turn(self, amount: float, clock: Clock, turn: Turn | None) -> tuple[int, Turn | None]:
+        """As `take`, of who gets nothing while the quota is exceeded and has to come again: the milliseconds until
+        then, and its turn, with which it comes. Without turns all who were refused would come back at once, again and
+        again, for what is there for one of them."""
+        now_ms = clock.monotonic_ms()
+        if turn is not None and turn.meter is self:
+            wait_ms = round(turn.due_ms - now_ms)
+            if wait_ms > 0:
+                return wait_ms, turn
+            self.add(amount - turn.amount, now_ms)
+            return 0, None
+        if turn is not None:
+            turn.leave()
+        throttle_ms = self.take(amount, now_ms)
+        if not throttle_ms:
+            return 0, None
+        if throttle_ms > self._windows.all_ms:
+            self.give_back(amount, now_ms)
+            return throttle_ms, None
+        return throttle_ms, Turn(self, amount, now_ms + throttle_ms, clock)
+
     @property
     def most_at_once(self) -> int:
         """The most that can be taken at once without waiting for more than all windows."""
@@ -88,6 +110,22 @@ class Meter:
 
     def is_idle(self, now_ms: float) -> bool:
         return self._taken.is_idle(now_ms)
+
+
+class Turn:
+    """A place in the line of those who wait for a quota: the amount is taken, and theirs once it is their time."""
+
+    __slots__ = ("_clock", "amount", "due_ms", "meter")
+
+    def __init__(self, meter: Meter, amount: float, due_ms: float, clock: Clock) -> None:
+        self.meter = meter
+        self.amount = amount
+        self.due_ms = due_ms
+        self._clock = clock
+
+    def leave(self) -> None:
+        """They will not come."""
+        self.meter.give_back(self.amount, self._clock.monotonic_ms())
 
 
 class Mutations:
