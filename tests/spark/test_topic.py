@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tarfile
+import zipfile
 from pathlib import Path
 from typing import Any, Self
 
@@ -90,3 +92,42 @@ def test_the_shipped_program(kctl: Kctl, broker: KafkadProcess, spark_ready: Spa
     assert (ran.returncode, ran.stdout) == (0, "2 days\n"), ran.stderr
     totals = kctl("consume", "totals", "-o", "json").out
     assert '"day\\":\\"2026-11-01\\",\\"orders\\":2,\\"amount\\":3.00' in totals
+
+
+READS_WHAT_CAME_ALONG = """\
+from pathlib import Path
+
+from pyspark import SparkFiles
+from pyspark.sql import SparkSession
+
+from brought import greeting
+
+spark = SparkSession.builder.getOrCreate()
+
+
+def told(name):
+    word, end = Path(SparkFiles.get("env"), "word.txt"), Path(SparkFiles.get("f.txt"))
+    return greeting(name) + word.read_text() + end.read_text()
+
+
+print(*spark.sparkContext.parallelize(["a", "b"]).map(told).collect())
+spark.stop()
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_files_that_come_along(broker: KafkadProcess, spark_ready: SparkReady, tmp_path: Path) -> None:
+    """Modules by path, an archive by URL, a file by a setting: where the program runs, they are."""
+    (tmp_path / "program.py").write_text(READS_WHAT_CAME_ALONG)
+    (tmp_path / "f.txt").write_text("!")
+    (tmp_path / "word.txt").write_text(" there")
+    with zipfile.ZipFile(tmp_path / "lib.zip", "w") as lib:
+        lib.writestr("brought.py", "def greeting(name):\n    return f'hello {name}'\n")
+    with tarfile.open(tmp_path / "made.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "word.txt", "word.txt")
+    submit = [sys.executable, "-m", "kctl", "-b", broker.bootstrap, "etl", "submit", "--driver-memory", "600m"]
+    along = ["--py-files", "lib.zip", "--archives", f"{(tmp_path / 'made.tar.gz').as_uri()}#env"]
+    words = [*submit, "program.py", *along, "--conf", "spark.files=f.txt"]
+    ran = subprocess.run(words, capture_output=True, text=True, check=False, timeout=110, cwd=tmp_path)
+    assert (ran.returncode, ran.stdout) == (0, "hello a there! hello b there!\n"), ran.stderr

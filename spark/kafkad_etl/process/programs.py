@@ -115,11 +115,36 @@ def properties(text: str) -> dict[str, str]:
     return found
 
 
-def local_files(options: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Files on this machine's disk that options name, each with its option. Patterns and URLs are left to Spark."""
-    names = ("--py-files", "--files", "--archives", "--jars", "--properties-file")
-    every = ((option, name) for option in names for name in options.get(option, "").split(",") if name)
-    return [(option, name.partition("#")[0]) for option, name in every if ":" not in name and "*" not in name]
+_SETTINGS = {
+    "--py-files": "spark.submit.pyFiles",
+    "--files": "spark.files",
+    "--archives": "spark.archives",
+    "--jars": "spark.jars",
+}
+"""Settings that name files as these options do, which stand before them."""
+
+
+def local_files(options: Mapping[str, str], conf: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Files on this machine's disk that options or settings name, each with where it is named. Patterns and URLs of
+    other places are left to Spark."""
+    named = [("--properties-file", options.get("--properties-file", ""))]
+    for option, setting in _SETTINGS.items():
+        named.append((option, options[option]) if options.get(option) else (setting, conf.get(setting, "")))
+    found = []
+    for where, names in named:
+        paths = (local_path(name.strip().partition("#")[0]) for name in names.split(","))
+        found += [(where, path) for path in paths if path and "*" not in path]
+    return found
+
+
+def local_path(name: str) -> str | None:
+    """The path of a file that is named by it, or by a URL; None if it is in another place."""
+    from urllib.parse import unquote, urlsplit
+
+    if ":" not in name:
+        return name
+    parts = urlsplit(name)
+    return unquote(parts.path) if parts.scheme == "file" else None
 
 
 def exit_code(status: int) -> int:

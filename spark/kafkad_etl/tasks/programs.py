@@ -15,10 +15,9 @@ from typing import NamedTuple, TextIO
 from kafkad_etl.cluster.clusters import client_of, own, probe
 from kafkad_etl.cluster.handover import secrets_of, variables_of
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.facts import has_scheme
 from kafkad_etl.machine import environment
 from kafkad_etl.planning import masters
-from kafkad_etl.process.programs import Program, local_files, properties
+from kafkad_etl.process.programs import Program, local_files, local_path, properties
 from kafkad_etl.process.supervising import supervise
 from kctl.errors import KctlError
 from kctl.reach.access import Access, resolve
@@ -69,12 +68,12 @@ def submit(settings: Settings, request: Request, stream: TextIO) -> int:
 def program_of(request: Request, environ: Mapping[str, str]) -> Program:
     """The program with its options. Raises EtlError USAGE for what Spark would refuse only after its start."""
     _check_file(request.file, environ)
-    for option, name in local_files(request.options):
-        if not Path(name).exists():
-            raise EtlError(f"{option}: {name}: no such file", EtlExit.USAGE)
     given = dict(_setting(word) for word in request.conf)
     defaults = Path(request.options.get("--properties-file") or _default_properties(environ))
     conf = (properties(defaults.read_text(encoding="utf-8")) if defaults.is_file() else {}) | given
+    for where, name in local_files(request.options, conf):
+        if not Path(name).exists():
+            raise EtlError(f"{where}: {name}: no such file", EtlExit.USAGE)
     mode = request.options.get("--deploy-mode") or conf.get("spark.submit.deployMode") or "client"
     if mode != "client":
         hints = ("remove it: executors run in the cluster anyway",)
@@ -98,10 +97,11 @@ def _check_file(name: str, environ: Mapping[str, str]) -> None:
     if Path(name).suffix != ".py":
         hints = ("Spark's own spark-submit runs other programs: kctl etl env, kctl etl jars path",)
         raise EtlError(f"{name} is neither a job (.yaml) nor a program (.py)", EtlExit.USAGE, hints=hints)
-    if has_scheme(name):
+    path = local_path(name)
+    if path is None:
         return  # Spark fetches it
     try:
-        source = Path(name).read_bytes()
+        source = Path(path).read_bytes()
     except OSError as error:
         raise EtlError(f"{name}: {(error.strerror or str(error)).lower()}", EtlExit.USAGE) from error
     if environ.get("PYSPARK_DRIVER_PYTHON") or environ.get("PYSPARK_PYTHON"):

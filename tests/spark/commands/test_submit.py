@@ -65,6 +65,10 @@ def test_a_job_is_run_as_run_does(kctl: Kctl, file: str) -> None:
         ("nul.py", 2, "nul.py"),
         ("good.py one two", 2, "the program's arguments go after --: good.py … -- one two"),
         ("good.py --py-files good.py,lib.zip", 2, "--py-files: lib.zip: no such file"),
+        ("good.py --archives file:///no/env.tar.gz#env", 2, "--archives: /no/env.tar.gz: no such file"),
+        ("good.py --conf spark.archives=env.zip#env", 2, "spark.archives: env.zip: no such file"),
+        ("good.py --properties-file no.conf", 2, "--properties-file: no.conf: no such file"),
+        ("file:///no/program.py", 2, "file:///no/program.py: no such file or directory"),
         ("good.py --pyfiles lib.zip", 2, "--py-files"),
         ("good.py --conf spark.x", 2, '--conf "spark.x" is not NAME=VALUE'),
         ("good.py --deploy-mode cluster", 2, "deploy mode cluster is not supported"),
@@ -102,6 +106,7 @@ def test_dry_run(kctl: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in settings.items():
         monkeypatch.setenv(f"KCTL_{name}", value)
     Path("conf").mkdir()
+    Path("mine.jar").touch()
     Path("conf/spark-defaults.conf").write_text("spark.jars mine.jar\nspark.ui.port 1\n")
     monkeypatch.setenv("SPARK_CONF_DIR", "conf")
     words = [

@@ -97,12 +97,24 @@ def test_properties() -> None:
 
 def test_files_that_have_to_be_here() -> None:
     options = {
-        "--py-files": "a.py,hdfs:///b.zip",
-        "--archives": "env.tar.gz#env",
+        "--py-files": "a.py,hdfs:///b.zip, file:///lib/with%20blank.zip",
+        "--archives": "env.tar.gz#env,file:/opt/env.zip#other",
         "--jars": "lib/*.jar",
         "--queue": "q",
     }
-    assert local_files(options) == [("--py-files", "a.py"), ("--archives", "env.tar.gz")]
+    conf = {"spark.archives": "not looked at, for the option stands before it", "spark.files": "f.txt,s3a://b/g.txt"}
+    assert local_files(options, conf) == [
+        ("--py-files", "a.py"),
+        ("--py-files", "/lib/with blank.zip"),
+        ("spark.files", "f.txt"),
+        ("--archives", "env.tar.gz"),
+        ("--archives", "/opt/env.zip"),
+    ]
+    assert local_files({}, {"spark.submit.pyFiles": "a.zip", "spark.jars": "b.jar", "spark.archives": "c.zip#c"}) == [
+        ("spark.submit.pyFiles", "a.zip"),
+        ("spark.archives", "c.zip"),
+        ("spark.jars", "b.jar"),
+    ]
 
 
 def test_exit_codes_are_those_of_shells() -> None:
