@@ -2,7 +2,8 @@
 
 The watchdog is fed while batches do: tasks end, batches are committed. A query that has nothing to do is fed by what
 shows that: the ends of the partitions, asked for by the front, are where the query is. A query that hangs with rows to
-read, in its JVM, in a task or in a sink, is not fed, and neither is one whose brokers no longer respond.
+read, in its JVM, in a task or in a sink, is not fed, and neither is one whose brokers no longer respond. With nothing
+to do, a sign of that comes every 15 seconds: no watchdog is shorter than two of them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from contextlib import closing, contextmanager
 from typing import Protocol
 
 from kafkad.systemd import Notifier
+from kafkad_etl.cluster.ends import ASK_SECONDS
 from kafkad_etl.messages import Ends, Event, Lost, Retrying, Tasks, Unsure, Warned
 from kafkad_etl.model.loading import masked
 from kafkad_etl.reporting.state import State
@@ -129,7 +131,7 @@ class Announcer:
         self._is_ready = False
         self._tasks: Tasks | None = None
         self._interval = notifier.watchdog_interval_s
-        self._patience = pause_seconds + 2 * (self._interval or 0.0)
+        self._patience = pause_seconds + max(2 * (self._interval or 0.0), 2 * ASK_SECONDS)
         self._alive = clock()
         """The time of the last progress; in the future while a retry waits."""
         self._next_feed = self._next_status = 0.0

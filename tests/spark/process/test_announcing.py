@@ -11,11 +11,10 @@ from kafkad_etl.reporting.state import advance, begin
 
 
 class Systemd:
-    """In place of a notifier with WatchdogSec=60."""
+    """In place of a notifier with this WatchdogSec."""
 
-    watchdog_interval_s = 30.0
-
-    def __init__(self) -> None:
+    def __init__(self, watchdog_s: float) -> None:
+        self.watchdog_interval_s = watchdog_s / 2
         self.told: list[str] = []
 
     def ready(self, status: str) -> None:
@@ -34,8 +33,8 @@ class Systemd:
 class Followed:
     """A run of a topic with 100 records that is watched by systemd."""
 
-    def __init__(self, *, is_endless: bool = True, pause_seconds: float = 0) -> None:
-        self.systemd = Systemd()
+    def __init__(self, *, is_endless: bool = True, pause_seconds: float = 0, watchdog_s: float = 60) -> None:
+        self.systemd = Systemd(watchdog_s)
         self.now = 0.0
         self.fed = 0.0
         self.state = begin(0, {"orders": {0: 0}}, {"orders": {0: 100}})
@@ -124,6 +123,19 @@ def test_a_query_that_has_read_everything_is_fed_by_ends_that_say_so() -> None:
     assert run.is_fed(60) and not run.is_fed()  # the brokers no longer respond
 
 
+def test_nothing_to_do_is_no_hanging_however_short_the_watchdog_is() -> None:
+    """The front asks for the ends four times a minute."""
+    run = Followed(watchdog_s=4)
+    run.has(Query([]))
+    run.has(batch(0, 100))
+    for _ in range(5):
+        for _ in range(15):
+            assert run.is_fed(1)
+            assert run.now - run.fed <= 3
+        run.has(Ends({"orders": {0: 100}}))
+    assert run.is_fed(30) and not run.is_fed()
+
+
 def test_a_run_that_ends_by_itself_may_merge_files_for_as_long_as_it_takes() -> None:
     run = Followed(is_endless=False)
     run.has(Query([]))
@@ -154,11 +166,11 @@ def test_warnings_are_no_progress_and_stopping_has_a_limit_of_its_own() -> None:
 
 
 def test_how_it_ended() -> None:
-    systemd = Systemd()
+    systemd = Systemd(60)
     with announced(systemd, ()):  # type: ignore[arg-type]
         pass
     assert systemd.told == ["READY", "ended", "closed"]
-    systemd = Systemd()
+    systemd = Systemd(60)
     with pytest.raises(EtlError), announced(systemd, {"geheim"}):  # type: ignore[arg-type]
         raise EtlError("no login with geheim", EtlExit.CLUSTER)
     assert systemd.told == ["failed: no login with ****", "closed"]

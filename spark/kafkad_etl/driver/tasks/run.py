@@ -77,6 +77,8 @@ class _Run:
         self._spark, self._plan, self._front = spark, plan, front
         self._source, self._sink, self._write_letters = edges
         self._told = 0.0
+        self._columns: list[tuple[str, str]] | None = None
+        """Of what is written, until the front has been told that the query runs."""
         self.finished = 0
         """Number of finished batches, so that a batch failing after successful ones gets as many attempts as the
         first."""
@@ -87,9 +89,14 @@ class _Run:
     def prepare(self) -> None:
         """Finds errors in the SQL, and mismatches with the sink, without reading anything."""
         transform.create_lookups(self._spark, self._plan.job)
-        columns = self._result_columns()
-        self._sink.prepare(columns)
-        self._front.send(Query(columns))
+        self._columns = self._result_columns()
+        self._sink.prepare(self._columns)
+
+    def _tell_running(self) -> None:
+        """Once: a retry is still the same run."""
+        if self._columns is not None:
+            self._front.send(Query(self._columns))
+            self._columns = None
 
     def _result_columns(self) -> list[tuple[str, str]]:
         read = self._source.everything if self._plan.mode == "batch" else self._source.stream
@@ -128,6 +135,7 @@ class _BatchRun(_Run):
 
         worker = InheritableThread(target=work, daemon=True)
         worker.start()
+        self._tell_running()
         while worker.is_alive():
             worker.join(POLL_SECONDS)
             self._tell_tasks(0, group)
@@ -187,6 +195,7 @@ class _StreamRun(_Run):
         self._idle_since = None
         query = self._query = self._start()
         self._started.set()
+        self._tell_running()
         reason: EndReason | None = None
         while not self._ended(query):
             self._tell_batches(query)

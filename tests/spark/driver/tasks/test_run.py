@@ -84,6 +84,17 @@ def _letters(bootstrap: str) -> list[tuple[Any, Any, dict[str, str]]]:
     return sorted(letters, key=lambda letter: int(letter[0]))
 
 
+def test_a_query_that_cannot_start_is_not_said_to_run(
+    spark: Any, broker: KafkadProcess, topic: str, tmp_path: Path
+) -> None:
+    front, sink = Front(), Kept()
+    (tmp_path / "file").touch()
+    plan = live_plan(broker.bootstrap, topic, 2, {"value": JSON}, tmp_path / "file" / "checkpoint")
+    with pytest.raises(JobFailed):
+        run(spark, plan, front, edges_of(spark, plan, sink))
+    assert front.of(Query) == []
+
+
 def test_bad_rows_stop_a_job_before_anything_of_their_batch_is_written(
     spark: Any, broker: KafkadProcess, topic: str, tmp_path: Path
 ) -> None:
