@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from kafkad_etl.job import S3, Catalog, Job, Scalar
+from kafkad_etl.job import S3, Catalog, Job, Scalar, Sink
 
 FILES = ("parquet", "json", "csv")
 """Sinks that write files themselves."""
@@ -100,6 +100,14 @@ def paths_of(job: Job) -> Iterator[tuple[str, str]]:
 
 def has_s3_paths(job: Job) -> bool:
     return any(path.startswith(f"{S3A}://") for _, path in paths_of(job))
+
+
+def has_one_writer(sink: Sink) -> bool:
+    """True for a table whose commits nothing keeps apart: a file is put in place, which an object store does not refuse
+    to the second of two writers. Other tables have a rename that does, or a catalog."""
+    if sink.type not in TABLES or not sink.path.startswith(f"{S3A}://"):
+        return False
+    return sink.iceberg is None or sink.iceberg.catalog.type == "hadoop"
 
 
 _S3_KEY = re.compile(r"spark\.hadoop\.fs\.s3a\..*(access\.key|secret\.key|session\.token)")

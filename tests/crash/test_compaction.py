@@ -74,6 +74,13 @@ def cleaned_until(kafkad: KafkadProcess) -> dict[int, int]:
     return {int(line.split()[1]): int(line.split()[2]) for line in lines if line.startswith(TOPIC)}
 
 
+def await_pass(kafkad: KafkadProcess) -> None:
+    before, end = cleaned_until(kafkad), time.monotonic() + SECONDS
+    while cleaned_until(kafkad) == before:
+        assert time.monotonic() < end, "nothing is compacted"
+        time.sleep(0.02)
+
+
 def test_a_topic_is_compacted_while_it_is_written(tmp_path: Path) -> None:
     with KafkadProcess(tmp_path, SETTINGS) as kafkad:
         create_topic(kafkad, 1, CONFIG)
@@ -101,15 +108,13 @@ def test_kills_while_compaction_runs(tmp_path: Path, kills: int) -> None:
     partitions = 3
     kafkad = KafkadProcess(tmp_path, SETTINGS).start()
     create_topic(kafkad, partitions, CONFIG)
-    passes = 0
     with KeyedWriter(kafkad.port, TOPIC, partitions, seed) as writer:
-        for _ in range(kills):
-            before = cleaned_until(kafkad)
+        for number in range(kills):
+            if not number % 3:
+                await_pass(kafkad)  # on a busy machine none might end between two kills
             time.sleep(chance.uniform(0.2, 1.2))
             kafkad.kill()
-            passes += cleaned_until(kafkad) != before
             kafkad.start()
     assert kafkad.stop() == 0
-    assert passes > kills // 4
     total = sum(compare(kafkad.log_directory() / f"{TOPIC}-{n}", n, writer) for n in range(partitions))
     assert total < len(writer.acknowledged) // 3

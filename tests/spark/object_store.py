@@ -83,6 +83,34 @@ class ObjectStore:
         )
         return found
 
+    def table(self, kind: str) -> list[dict[str, Any]]:
+        """The rows of the table `orders`, as delta-rs or PyIceberg read them from the bucket."""
+        found: list[dict[str, Any]]
+        if kind == "delta":
+            from deltalake import DeltaTable
+
+            options = {
+                **self.environment,
+                "AWS_ENDPOINT_URL": self.url,
+                "AWS_ALLOW_HTTP": "true",
+                "AWS_REGION": _REGION,
+            }
+            found = DeltaTable(f"s3://{BUCKET}/orders", storage_options=options).to_pyarrow_table().to_pylist()
+            return found
+        from pyiceberg.table import StaticTable
+
+        metadata = f"{BUCKET}/shop/orders/metadata"
+        hint = self._client().get_object(Bucket=BUCKET, Key="shop/orders/metadata/version-hint.text")["Body"].read()
+        options = {
+            "s3.endpoint": self.url,
+            "s3.access-key-id": self.key,
+            "s3.secret-access-key": self.secret,
+            "s3.region": _REGION,
+        }
+        table = StaticTable.from_metadata(f"s3a://{metadata}/v{hint.decode().strip()}.metadata.json", options)
+        found = table.scan().to_arrow().to_pylist()
+        return found
+
     def _client(self) -> Any:
         import boto3
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -36,6 +38,9 @@ sink: {type: parquet, path: s3a://lake/orders, partition_by: [part]}
 run: {checkpoint: s3a://lake/checkpoints/orders, retries: {max: 0}}
 spark: {master: "local[2]", driver_memory: 700m}
 """
+
+
+COMPACT = (sys.executable, "-m", "kctl", "etl", "compact", "job.yaml")
 
 
 @pytest.fixture
@@ -106,3 +111,48 @@ def test_rows_are_there_once_whatever_is_lost(
     assert code == EtlExit.CLUSTER, said
     assert "the object store does not accept the keys" in said
     assert "not-that-one" not in said
+
+
+TABLES = {
+    "delta": "sink: {type: delta, path: s3a://lake/orders, mode: MODE, keys: [id], compact: {min_files: 2}}",
+    "iceberg": "sink: {type: iceberg, path: s3a://lake, mode: MODE, keys: [id], compact: {min_files: 2}, "
+    "iceberg: {table: shop.orders}}",
+}
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+@pytest.mark.parametrize("table", TABLES)
+def test_rows_of_a_table_are_there_once_and_it_has_one_writer(
+    directory: Path, store: ObjectStore, spark_ready: SparkReady, table: str, mode: str
+) -> None:
+    """The JVM is killed, the store goes away; merging its files is refused while the job runs, and then done."""
+    fetched(jars.set_of(table, spark_ready.version), CACHE / "jars", os.environ)
+    job = directory / "job.yaml"
+    sink = TABLES[table].replace("MODE", mode)
+    if mode == "append":
+        sink = sink.replace("keys: [id], ", "")
+    lines = job.read_text().splitlines()
+    job.write_text("\n".join(sink if line.startswith("sink:") else line for line in lines) + "\n")
+
+    run = Run()
+    run.until("batch")
+    merging = subprocess.run([*COMPACT], capture_output=True, text=True, check=False, timeout=120)
+    assert merging.returncode == EtlExit.CHECKPOINT, merging.stdout + merging.stderr
+    assert "another run of this job is in progress" in merging.stderr
+    jvm = next(pid for pid, words in processes(directory).items() if "SparkSubmit" in words)
+    os.kill(jvm, signal.SIGKILL)
+    assert run.end()[0] == EtlExit.FAILED
+
+    run = Run()
+    run.until("batch")
+    store.shut()
+    code, said = run.end()
+    assert code == EtlExit.CLUSTER, said
+    store.open()
+
+    code, said = Run().end()
+    assert code == EtlExit.DONE, said
+    assert ids(store.table(table)) == Counter(range(ROWS))
+    merging = subprocess.run([*COMPACT], capture_output=True, text=True, check=False, timeout=240)
+    assert merging.returncode == EtlExit.DONE, merging.stdout + merging.stderr
+    assert ids(store.table(table)) == Counter(range(ROWS))

@@ -1,7 +1,7 @@
 """`kctl etl compact`: Spark merges a job's small files. No cluster is contacted.
 
 Files are merged while the job's lock is held. Tables of a lake take care of that themselves, so that their jobs may run
-meanwhile.
+meanwhile; but not all of them do in an object store.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from kafkad_etl.checkpoint import checkpoints
 from kafkad_etl.checkpoint.locking import Lock
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.facts import FILES, TABLES
+from kafkad_etl.facts import FILES, TABLES, has_one_writer
 from kafkad_etl.machine import environment, filesystems
 from kafkad_etl.messages import Compacted, Failed, Plan
 from kafkad_etl.model.effective import Effective, effective
@@ -63,7 +63,8 @@ def compact(request: Request, stream: TextIO) -> CompactResult:
     def explain(failed: Failed) -> EtlError:
         return unexplained(failed, place(failed, loaded) or loaded.where("sink.path"))
 
-    with nullcontext() if job.job.sink.type in TABLES else Lock(checkpoint.lock_path) as lock:
+    alone = job.job.sink.type in FILES or has_one_writer(job.job.sink)
+    with Lock(checkpoint.lock_path) if alone else nullcontext() as lock:
         plan = plan_of(job, checkpoint, request.min_files)
         start = SparkStart(found, log_of(job.job), request.master)
         ends = run_work(start, Work(plan, job.secrets, shown, explain, lock=lock))
