@@ -9,6 +9,7 @@ from functools import partial
 from kafkad.api.context import Context, Request
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.model import Entity
+from kafkad.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from kafkad.security.scram import FEWEST_ITERATIONS, HASHES, MOST_ITERATIONS, NUMBERED, ScramCredential
 from kafkad.wire.messages.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -24,11 +25,13 @@ Change = ScramCredentialDeletion | ScramCredentialUpsertion
 async def handle(
     context: Context, request: Request, message: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
-    """All changes of a user are made, or none. When this returns, this broker goes by them."""
+    """All changes of a user are made, or none. When this returns, this broker goes by them. The right to make them may
+    go between two users."""
     results = []
     for user, changes in changes_by_user(message).items():
         result = Result(user=user, error_message="")
         try:
+            request.check(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
             check(changes)
             await context.entity_alterer.change(Entity(user=user), partial(changed, changes))
         except KafkaError as error:

@@ -22,10 +22,10 @@ def handle(context: Context, request: Request, message: CreateAclsRequest) -> Co
         raise MalformedError("an ACL with a type, operation or permission that its sender does not know itself")
     if context.acls is None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
-    return _create(context.acls, message)
+    return _create(context.acls, request, message)
 
 
-async def _create(acls: Acls, message: CreateAclsRequest) -> CreateAclsResponse:
+async def _create(acls: Acls, request: Request, message: CreateAclsRequest) -> CreateAclsResponse:
     results = [AclCreationResult(error_message="") for _ in message.creations]
     wanted: dict[Pattern, list[tuple[Acl, AclCreationResult]]] = {}
     turns = Turns()
@@ -39,12 +39,14 @@ async def _create(acls: Acls, message: CreateAclsRequest) -> CreateAclsResponse:
             wanted.setdefault(pattern, []).append((acl, result))
     for pattern, added in wanted.items():
         await turns.give_way()
-        await _add(acls, pattern, added)
+        await _add(acls, request, pattern, added)
     return CreateAclsResponse(results=results)
 
 
-async def _add(acls: Acls, pattern: Pattern, added: list[tuple[Acl, AclCreationResult]]) -> None:
+async def _add(acls: Acls, request: Request, pattern: Pattern, added: list[tuple[Acl, AclCreationResult]]) -> None:
+    """The right to do so may have gone since the last one."""
     try:
+        request.check(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
         await acls.add(pattern, [acl for acl, _ in added])
     except KafkaError as error:
         for _, result in added:

@@ -10,6 +10,7 @@ from kafkad.cluster.acls import Acls
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.security.acl import Acl, Pattern
 from kafkad.security.acl_filter import AclFilter
+from kafkad.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from kafkad.turns import Turns
 from kafkad.wire.messages.delete_acls import (
     DeleteAclsFilterResult,
@@ -23,10 +24,10 @@ def handle(context: Context, request: Request, message: DeleteAclsRequest) -> Co
     filters = [filter_of(asked) for asked in message.filters]
     if context.acls is None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
-    return _delete(context.acls, filters)
+    return _delete(context.acls, request, filters)
 
 
-async def _delete(acls: Acls, filters: Sequence[AclFilter]) -> DeleteAclsResponse:
+async def _delete(acls: Acls, request: Request, filters: Sequence[AclFilter]) -> DeleteAclsResponse:
     results = [DeleteAclsFilterResult(error_message=None) for _ in filters]
     found: dict[Pattern, dict[Acl, DeleteAclsMatchingAcl]] = {}
     turns = Turns()
@@ -40,12 +41,14 @@ async def _delete(acls: Acls, filters: Sequence[AclFilter]) -> DeleteAclsRespons
                 break
     for pattern, answers in found.items():
         await turns.give_way()
-        await _remove(acls, pattern, answers)
+        await _remove(acls, request, pattern, answers)
     return DeleteAclsResponse(filter_results=results)
 
 
-async def _remove(acls: Acls, pattern: Pattern, answers: dict[Acl, DeleteAclsMatchingAcl]) -> None:
+async def _remove(acls: Acls, request: Request, pattern: Pattern, answers: dict[Acl, DeleteAclsMatchingAcl]) -> None:
+    """The right to do so may have gone since the last one."""
     try:
+        request.check(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
         await acls.remove(pattern, answers.keys())
     except KafkaError as error:
         for answer in answers.values():

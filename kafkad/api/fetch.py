@@ -146,7 +146,7 @@ class FetchApi:
             return
         peer: Peer = connection.peer
         known = peer.prepared.get(FETCH)
-        if not isinstance(known, FollowersFetch) or not known.continues(session, request):
+        if not isinstance(known, FollowersFetch) or not known.continues(session, frame, request):
             known = FollowersFetch(self, connection, request, version, frame, session)
         if known.remember(request, followed, partition):
             peer.prepare(FETCH, known, partition.tp.topic)

@@ -151,9 +151,11 @@ class Session:
             self.restless = True
 
     def is_only_about(self, followed: Followed) -> bool:
-        """HOT. True if nothing but this partition can have anything to say."""
+        """HOT. True if this is one of its partitions, and no other has anything to say."""
         moved = self.moved
-        return not moved or (len(moved) == 1 and followed in moved)
+        if len(moved) > 1 or (moved and followed not in moved):
+            return False
+        return self.followed.get((followed.key, followed.wanted.partition)) is followed
 
     def looked_at(self, followed: Followed, quiet: bool, high_watermark: int, log_start_offset: int) -> None:
         """HOT. In the same turn. Without anything to read, and nothing that the client has not been told, it need not

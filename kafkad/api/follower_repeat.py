@@ -37,7 +37,7 @@ def may_repeat(frame: FetchFrame, session: Session) -> bool:
         and frame.replica_id >= 0
         and session.id != NO_SESSION
         and session.incremental
-        and frame.min_bytes <= 1
+        and frame.min_bytes == 1
         and frame.max_wait_ms > 0
         and frame.isolation_level == 0
         and frame.topics[0].partitions[0].last_fetched_epoch >= 0
@@ -97,9 +97,13 @@ class FollowersFetch:
         self._unpack = layout.unpack_from
         self._before: bytes = self._unpack(request)[2]
 
-    def continues(self, session: Session, request: memoryview) -> bool:
-        """True if requests of this session that are laid out like this one may be remembered here."""
-        return session is self._session and len(request) == self._size and self._unpack(request)[2] == self._before
+    def continues(self, session: Session, frame: FetchFrame, request: memoryview) -> bool:
+        """True if requests that are laid out like this one, of the same follower in the same session, may be remembered
+        here."""
+        if session is not self._session or frame.replica_id != self._frame.replica_id or len(request) != self._size:
+            return False
+        version, _, before, *_ = self._unpack(request)
+        return bool(version == self._version and before == self._before)
 
     def remember(self, request: memoryview, followed: Followed, partition: Partition) -> bool:
         """Fetches of this partition in this leader epoch. Whether that is new."""
@@ -108,7 +112,7 @@ class FollowersFetch:
         if known is not None and known.after == after and known.followed is followed and known.partition is partition:
             return False
         if len(self._targets) >= _MOST_KNOWN:
-            self._targets.clear()
+            del self._targets[next(iter(self._targets))]
         head = Head(self._version, self._session.id, followed.key, followed.wanted.partition, read_committed=False)
         max_bytes = min(followed.wanted.max_bytes, self._frame.max_bytes)
         self._targets[between] = _Target(after, followed, partition, head, max_bytes)
@@ -139,12 +143,13 @@ class FollowersFetch:
         followed.wanted = Wanted(index, leader_epoch, offset, last_epoch, start_offset, max_bytes)
         session.moved[followed] = None
         session.restless = False
+        followed.watch()  # before others are told what is committed by this: they may append
+        self._connection.measure(None)
         partition.fetched_by(frame.replica_id, offset, start_offset)
         if records is not None:
             return self._reply(target, correlation_id, records)
         partition.probe.total_fetch += 1
-        followed.watch()
-        session.looked_at(followed, True, partition.high_watermark, log.start_offset)
+        session.looked_at(followed, offset >= log.end_offset, partition.high_watermark, log.start_offset)
         moved = partial(self._moved, target, correlation_id)
         api.wait_on(self._connection, frame, session, version, correlation_id, moved)
         return PENDING

@@ -9,7 +9,7 @@ from kafkad.api.prepared import NOTHING_PREPARED, Grounds, PreparedAnswers
 from kafkad.security.authorizer import ANONYMOUS, Authorizer, Identity, Principal
 
 if TYPE_CHECKING:
-    from kafkad.security.quotas.clients import Turn
+    from kafkad.security.quotas.line import Turn
 
 
 class Peer:
@@ -86,5 +86,6 @@ class Peer:
         self.forget()
         if self.turn is not None:
             self.turn.leave()
+            self.turn = None
         if self.on_close is not None:
             self.on_close()

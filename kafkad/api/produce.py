@@ -260,7 +260,9 @@ class ProduceApi:
         assert transaction is not None
         try:
             await self._jobs.do(self._meet(work, transaction, frame), alone=False)
-            asked = self._verify(transaction)
+            if work.sender is not None:
+                _check_transaction(work, frame)
+            asked = None if work.error is not None else self._verify(transaction)
         except Exception:
             close_for_internal_error(connection, "Produce")
         else:
@@ -291,9 +293,11 @@ class ProduceApi:
         return PENDING
 
     def _append_in_pieces(self, work: Work, frame: memoryview) -> Pieces[None]:
+        transactional = work.sender is not None and _has_transactional(work.request, frame)
         for topic in work.request.topics:
             for at in range(0, len(topic.partitions), _PIECE):
-                _check_transaction(work, frame)
+                if transactional:
+                    _refuse_without_right(work)
                 self._append_topic(work, topic._replace(partitions=topic.partitions[at : at + _PIECE]), frame)
                 yield
 
@@ -538,7 +542,12 @@ class ProduceApi:
 def _check_transaction(work: Work, frame: memoryview) -> None:
     """Refuses all of a request, or what is left of it, that has batches of a transaction which its sender may not write
     in."""
-    if work.sender is not None and work.error is None and _has_transactional(work.request, frame):
+    if work.sender is not None and _has_transactional(work.request, frame):
+        _refuse_without_right(work)
+
+
+def _refuse_without_right(work: Work) -> None:
+    if work.error is None:
         try:
             _check_transactional_right(work)
         except KafkaError as error:

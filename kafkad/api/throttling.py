@@ -153,29 +153,22 @@ class Throttle:
 
     @property
     def most_fetched(self) -> int | None:
-        """The bytes that one fetch may be answered with, so that it can pass at all."""
+        """The bytes that one fetch may be answered with, so that it can pass at all, and in its turn."""
         quota = self.budget.fetch
-        return None if quota is None else quota.most_at_once
+        return None if quota is None else quota.line.most(self._connection.peer.turn)
 
     def fetched(self, size: int) -> int:
-        """The time for which a fetch is to be answered with nothing, and to come again; or 0.
-
-        One batch may be larger than all that the quota allows at once. Once nothing is owed it passes, and is paid for
-        afterwards.
-        """
+        """The time for which a fetch is to be answered with nothing, and to come again; or 0."""
         self.rest()
         now_ms = self.clock.monotonic_ms()
-        fetch, throttle_ms = self.budget.fetch, self._time_ms(now_ms)
-        if fetch is not None and not throttle_ms:
-            if size > fetch.most_at_once:
-                throttle_ms = fetch.owed_ms(now_ms)
-                if not throttle_ms:
-                    self._connection.mute(fetch.take(size, now_ms))
-            else:
-                peer = self._connection.peer
-                throttle_ms, peer.turn = fetch.take_in_turn(size, self.clock, peer.turn)
+        connection, fetch, throttle_ms = self._connection, self.budget.fetch, self._time_ms(now_ms)
+        if fetch is not None and not throttle_ms and not connection.closed:
+            peer = connection.peer
+            throttle_ms, peer.turn = fetch.line.ask(size, now_ms, peer.turn)
+            if not throttle_ms and size > fetch.most_at_once:
+                connection.mute(fetch.owed_ms(now_ms))
         if throttle_ms:
-            self._connection.mute(throttle_ms)
+            connection.mute(throttle_ms)
         return throttle_ms
 
     def answered(self, message: Any, response: Any) -> None:

@@ -31,8 +31,6 @@ from kafkad.replica.waits import Waits, Watcher
 from kafkad.wire.control import ControlRecord
 from kafkad.wire.records import RECORD_COUNT, Header
 
-"""Its place in a batch header."""
-
 OnCommitted = Callable[[KafkaError | None], None]
 
 
@@ -367,17 +365,24 @@ class Partition:
             )
 
     def serves_in_sync(self, broker: int, leader_epoch: int) -> bool:
-        """HOT. True if this replica leads in that epoch, and the follower is in sync."""
-        return self.is_leader and self.leader_epoch == leader_epoch and self.failure is None and broker in self.role.isr
+        """HOT. True if this replica leads in that epoch, and the broker is a follower of it that is in sync."""
+        leading = self.leading
+        return (
+            leading is not None
+            and self.leader_epoch == leader_epoch
+            and self.failure is None
+            and broker in leading.followers
+            and broker in self.role.isr
+        )
 
     def goes_on(self, broker: int, offset: int, last_epoch: int) -> bool:
-        """HOT. True if a follower that `serves_in_sync` and has records up to this epoch has the same ones as this log,
-        and asks for what comes next: for nothing that it was given before."""
+        """HOT. True if nothing has to be looked at in the fetch of a follower in sync, whose leader epoch was checked:
+        it has the same records as this log up to `offset`, and was not given what comes next before."""
         log, leading = self.log, self.leading
         if leading is None or broker not in self.role.isr or last_epoch != log.last_epoch:
             return False
-        end = log.end_offset
-        return log.start_offset <= offset <= end and (offset == end or leading.followers[broker].end_offset < offset)
+        known, end = leading.followers.get(broker), log.end_offset
+        return known is not None and log.start_offset <= offset <= end and (offset == end or known.end_offset < offset)
 
     def fetched_by(self, broker: int, offset: int, start_offset: int) -> None:
         """A follower has everything before `offset`, for it asks for what comes from there on."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kafkad.api.fetch import FetchApi
 from kafkad.errors import ErrorCode
 from kafkad.replica.partition import Partition
-from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
+from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
 from kafkad.wire.records import BATCH_HEADER, Record, build_batch
 from tests.api.frames import Frames
 from tests.one_broker import OneBroker
@@ -49,7 +49,8 @@ class Side:
     def partition(self, index: int) -> Partition:
         return self.broker.replicas.get(self.topic, index)
 
-    def fetch(self, *indexes: int, offset: int | None = None) -> None:
+    def fetch(self, *indexes: int, offset: int | None = None, forget: bool = False, **fields: int) -> None:
+        """`forget`: partition 0 leaves the session."""
         partitions = []
         for index in indexes:
             log, at = self.partition(index).log, self.offsets[index] if offset is None else offset
@@ -64,17 +65,19 @@ class Side:
                 )
             )
         topic_id = self.broker.replicas.metadata.topics[self.topic].id
+        waits = {"max_wait_ms": 60_000, "min_bytes": 1, "replica_id": FOLLOWER, **fields}
+        replica = waits.pop("replica_id")
         request = FetchRequest(
-            max_wait_ms=60_000,
-            min_bytes=1,
             session_id=self.session[0],
             session_epoch=self.session[1],
-            topics=[FetchTopic(topic_id=topic_id, partitions=partitions)],
+            topics=[FetchTopic(topic_id=topic_id, partitions=partitions)] if partitions else [],
+            forgotten_topics_data=[ForgottenTopic(topic_id=topic_id, partitions=[0])] if forget else [],
+            **waits,
         )
         if self.version < 15:
-            request.replica_id = FOLLOWER
+            request.replica_id = replica
         else:
-            request.replica_state = ReplicaState(replica_id=FOLLOWER)
+            request.replica_state = ReplicaState(replica_id=replica)
         if self.general:
             self.frames.connection.peer.forget()
         reply = self.frames.begin(request, self.version)
@@ -128,11 +131,12 @@ def append(side: Side, index: int, size: int) -> None:
     side.broker.append(side.topic, index, *(Record(i, 1_700_000_000_000, None, bytes(size)) for i in range(3)))
 
 
-NATURAL = st.sampled_from(["fetch", "fetch", "append", "append"])
-OTHERS = st.sampled_from(
-    ["elsewhere", "both", "other", "append to other", "append to both", "expire", "out of sync", "lead again", "cut"]
+NAMES = (
+    *("fetch", "elsewhere", "both", "other", "forget"),
+    *("append", "append to other", "append to both", "expire", "lead again", "out of sync", "cut"),
 )
-STEPS = st.lists(st.tuples(NATURAL | OTHERS, st.integers(0, 9)), min_size=2, max_size=30)
+KINDS = st.sampled_from(["fetch", "append"]) | st.sampled_from(["fetch", "append"]) | st.sampled_from(NAMES)
+STEPS = st.lists(st.tuples(KINDS, st.integers(0, 9)), min_size=2, max_size=30)
 STEADY = [("append", 1), *[("fetch", 0), ("fetch", 0), ("append", 1)] * 6]
 
 
@@ -140,6 +144,7 @@ STEADY = [("append", 1), *[("fetch", 0), ("fetch", 0), ("append", 1)] * 6]
 @example(17, STEADY)
 @example(17, [*STEADY, ("append to other", 1), ("append", 1), ("fetch", 0), ("fetch", 0)])
 @example(17, [*STEADY, ("fetch", 0), ("append to both", 1), ("fetch", 0)])
+@example(17, [*STEADY, ("forget", 0), ("expire", 0), ("fetch", 0), ("expire", 0), ("lead again", 0), ("fetch", 0)])
 @example(17, [*STEADY, ("fetch", 0), ("lead again", 0), ("append", 1)])
 @example(17, [*STEADY, ("fetch", 0), ("out of sync", 0), ("append", 1)])
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -171,26 +176,34 @@ def both_ways(broker: OneBroker, version: int, steps: list[Step]) -> None:
 
 
 def take(side: Side, kind: str, number: int) -> None:
-    if kind in ("append", "append to other"):
-        append(side, int(kind != "append"), number * 20)
-    elif kind == "expire":
-        side.expire()
-    elif kind == "lead again":
-        side.broker.lead(side.topic, 0, leader=1, isr=[1, FOLLOWER])
-    elif kind == "out of sync":
-        partition = side.partition(0)
-        side.broker.run(_alter(partition, (1,) if FOLLOWER in partition.role.isr else (1, FOLLOWER)))
-    elif kind == "cut":
-        side.broker.run(_cut(side.partition(0), number))
-    elif kind == "append to both":
-        side.broker.run(_append_to_both(side, number * 20))
+    if kind in CHANGES:
+        CHANGES[kind](side, number)
     elif not side.waits:
-        if kind == "both":
-            side.fetch(0, 1)
-        elif kind == "other":
-            side.fetch(1)
-        else:
-            side.fetch(0, offset=number if kind == "elsewhere" else None)
+        FETCHES[kind](side, number)
+
+
+def alter_isr(side: Side) -> None:
+    partition = side.partition(0)
+    side.broker.run(_alter(partition, (1,) if FOLLOWER in partition.role.isr else (1, FOLLOWER)))
+
+
+CHANGES: dict[str, Callable[[Side, int], object]] = {
+    "append": lambda side, number: append(side, 0, number * 20),
+    "append to other": lambda side, number: append(side, 1, number * 20),
+    "append to both": lambda side, number: side.broker.run(_append_to_both(side, number * 20)),
+    "expire": lambda side, number: side.expire(),
+    "lead again": lambda side, number: side.broker.lead(side.topic, 0, leader=1, isr=[1, FOLLOWER]),
+    "out of sync": lambda side, number: alter_isr(side),
+    "cut": lambda side, number: side.broker.run(_cut(side.partition(0), number)),
+}
+FETCHES: dict[str, Callable[[Side, int], object]] = {
+    "fetch": lambda side, number: side.fetch(0),
+    "elsewhere": lambda side, number: side.fetch(0, offset=number),
+    "both": lambda side, number: side.fetch(0, 1),
+    "other": lambda side, number: side.fetch(1),
+    "forget": lambda side, number: side.fetch(forget=True),
+}
+"""While one waits there is no other."""
 
 
 async def _alter(partition: Partition, isr: tuple[int, ...]) -> None:
@@ -282,3 +295,41 @@ def test_a_client_that_has_gone_is_not_answered(side: Side) -> None:
     append(side, 0, 10)
     assert side.answers() == []
     assert side.broker.replicas.waits.fetches == 0
+
+
+def test_who_says_that_it_is_the_leader_is_refused_each_time(side: Side) -> None:
+    side.session = (0, 0)
+    for _ in range(3):
+        side.fetch(0, replica_id=1)
+        [(error, _, [answered])] = side.answers()
+        assert error == 0
+        assert f"error_code={ErrorCode.UNKNOWN_LEADER_EPOCH:d}" in answered
+    assert not side.frames.connection.peer.prepared
+
+
+def test_who_asks_for_no_bytes_does_not_wait(side: Side) -> None:
+    for _ in range(3):
+        side.fetch(0, min_bytes=0)
+        assert not side.waits
+        side.answers()
+
+
+def test_a_partition_that_was_forgotten_is_another_one_when_it_comes_back(side: Side) -> None:
+    assert served(side) == 4
+    side.fetch(forget=True)
+    side.expire()
+    side.answers()
+    side.fetch(0)
+    append(side, 0, 10)
+    side.answers()
+    [session] = side.frames.fetch.sessions._sessions.values()
+    watching = {*side.partition(0).watchers, *side.partition(0).end_watchers, *session.moved}
+    assert watching <= set(session.followed.values())
+    assert served(side) == 4
+
+
+def test_its_bytes_are_not_measured_for_anybodys_quota(side: Side) -> None:
+    assert served(side) == 4
+    side.frames.connection.measure(lambda ns: None)
+    assert served(side) == 4
+    assert side.frames.connection.spent is None

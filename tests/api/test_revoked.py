@@ -34,7 +34,7 @@ from kafkad.wire.messages.txn_offset_commit import (
 from kafkad.wire.records import Record
 from kafkad.wire.schema import encode
 from tests.api.frames import FakeConnection, Frames
-from tests.api.test_acls import ADMIN, ANYTHING, AUTHORIZER, TOPIC, create, creation
+from tests.api.test_acls import ADMIN, ANYTHING, AUTHORIZER, TOPIC, create, creation, everything
 from tests.api.test_groups import join
 from tests.api.test_prepared import ASKED, fetch, produce
 from tests.api.test_produce import batch, request
@@ -403,6 +403,19 @@ def test_the_rest_of_a_long_produce_is_refused_once_the_transactional_id_is_gone
     [topic] = answered(users, alice, PRODUCE, 9).responses
     codes = [partition.error_code for partition in topic.partition_responses]
     assert codes == [0] * 150 + [53] * 450
+
+
+def test_who_takes_the_right_from_himself_changes_nothing_more(users: Users) -> None:
+    """Within the same request."""
+    cluster = {"resource_type": 4, "operation": 7, "principal": "User:carol"}
+    users.become("admin")
+    assert create(users.frames, creation("kafka-cluster", **cluster)) == [0]
+    carol = users.become("carol")
+    denial = creation("kafka-cluster", **cluster, permission_type=2)
+    assert create(carol, creation("first"), denial, creation("second")) == [0, 0, 31]
+    users.become("admin")
+    names = {resource.resource_name for resource in users.frames.ask(everything(3), 3).resources}
+    assert "first" in names and "second" not in names
 
 
 def metadata(frames: Frames, *names: str) -> list[tuple[int, str, int]]:

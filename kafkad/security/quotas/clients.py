@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from kafkad.clock import Clock
 from kafkad.model import Entity
 from kafkad.security.quotas.keys import OF_USERS_AND_CLIENTS, Quota
 from kafkad.security.quotas.levels import Overrides, Sharers, level_of
+from kafkad.security.quotas.line import Line
 from kafkad.security.quotas.rate import Sampled, Steady, TokenBucket, Windows
 
 _MOST_REMEMBERED: Final = 10_000
@@ -35,7 +35,7 @@ class Measured(NamedTuple):
 class Meter:
     """What the sharers of one quota have taken of late, and how long they were made to wait for it."""
 
-    __slots__ = ("_longest_ms", "_steady", "_taken", "_windows", "quota", "sharers", "throttled", "value")
+    __slots__ = ("_longest_ms", "_steady", "_taken", "_windows", "line", "quota", "sharers", "throttled", "value")
 
     def __init__(self, quota: Quota, sharers: Sharers, windows: Windows) -> None:
         self.quota = quota
@@ -45,12 +45,15 @@ class Meter:
         self._windows = windows
         self._taken = Sampled(windows)
         self._steady = Steady(windows)
+        self.line = Line(self)
+        """Of those whose fetches were refused."""
         self._longest_ms = windows.size_ms if quota in (Quota.REQUEST, Quota.CONNECTION) else LONGEST_MS
 
     def limit(self, value: float) -> None:
         """Another value begins anew; of what was taken before, that of the last windows counts, as with Kafka. Measured
         since the beginning, an hour at the old rate would be another hour of debt at half of it."""
         if value != self.value:
+            self.line.dissolve()
             self.value = value
             self._steady = Steady(self._windows)
 
@@ -76,26 +79,9 @@ class Meter:
         """It was not taken after all."""
         self.add(-amount, now_ms)
 
-    def take_in_turn(self, amount: float, clock: Clock, turn: Turn | None) -> tuple[int, Turn | None]:
-        """As `take`, of who gets nothing while the quota is exceeded and has to come again: the milliseconds until
-        then, and its turn, with which it comes. Without turns all who were refused would come back at once, again and
-        again, for what is there for one of them."""
-        now_ms = clock.monotonic_ms()
-        if turn is not None and turn.meter is self:
-            wait_ms = round(turn.due_ms - now_ms)
-            if wait_ms > 0:
-                return wait_ms, turn
-            self.add(amount - turn.amount, now_ms)
-            return 0, None
-        if turn is not None:
-            turn.leave()
-        throttle_ms = self.take(amount, now_ms)
-        if not throttle_ms:
-            return 0, None
-        if throttle_ms > self._windows.all_ms:
-            self.give_back(amount, now_ms)
-            return throttle_ms, None
-        return throttle_ms, Turn(self, amount, now_ms + throttle_ms, clock)
+    @property
+    def patience_ms(self) -> float:
+        return self._windows.all_ms
 
     @property
     def most_at_once(self) -> int:
@@ -105,27 +91,11 @@ class Meter:
 
     def measured(self, now_ms: float) -> Measured:
         resource, value = _MEASURED[self.quota]
-        values = {value: self._taken.rate(now_ms), "throttle_time": self.throttled.mean(now_ms)}
+        values = {value: max(self._taken.rate(now_ms), 0.0), "throttle_time": self.throttled.mean(now_ms)}
         return Measured(resource, self.sharers, values)
 
     def is_idle(self, now_ms: float) -> bool:
         return self._taken.is_idle(now_ms)
-
-
-class Turn:
-    """A place in the line of those who wait for a quota: the amount is taken, and theirs once it is their time."""
-
-    __slots__ = ("_clock", "amount", "due_ms", "meter")
-
-    def __init__(self, meter: Meter, amount: float, due_ms: float, clock: Clock) -> None:
-        self.meter = meter
-        self.amount = amount
-        self.due_ms = due_ms
-        self._clock = clock
-
-    def leave(self) -> None:
-        """They will not come."""
-        self.meter.give_back(self.amount, self._clock.monotonic_ms())
 
 
 class Mutations:

@@ -3,7 +3,7 @@
 The watchdog is fed while batches do: tasks end, batches are committed. A query that has nothing to do is fed by what
 shows that: the ends of the partitions, asked for by the front, are where the query is. A query that hangs with rows to
 read, in its JVM, in a task or in a sink, is not fed, and neither is one whose brokers no longer respond. With nothing
-to do, a sign of that comes every 15 seconds: no watchdog is shorter than two of them.
+to do, a sign of that comes every 15 seconds, so that nothing is taken for hanging before 30 seconds have passed.
 """
 
 from __future__ import annotations

@@ -124,6 +124,9 @@ _SETTINGS = {
 """Settings that name files as these options do, which stand before them."""
 
 
+_PATTERN = frozenset("*?[{")
+
+
 def local_files(options: Mapping[str, str], conf: Mapping[str, str]) -> list[tuple[str, str]]:
     """Files on this machine's disk that options or settings name, each with where it is named. Patterns and URLs of
     other places are left to Spark."""
@@ -133,7 +136,7 @@ def local_files(options: Mapping[str, str], conf: Mapping[str, str]) -> list[tup
     found = []
     for where, names in named:
         paths = (local_path(name.strip().partition("#")[0]) for name in names.split(","))
-        found += [(where, path) for path in paths if path and "*" not in path]
+        found += [(where, path) for path in paths if path and not _PATTERN.intersection(path)]
     return found
 
 
@@ -143,7 +146,10 @@ def local_path(name: str) -> str | None:
 
     if ":" not in name:
         return name
-    parts = urlsplit(name)
+    try:
+        parts = urlsplit(name)
+    except ValueError:
+        return None  # Spark says what is wrong with it
     return unquote(parts.path) if parts.scheme == "file" else None
 
 

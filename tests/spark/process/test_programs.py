@@ -99,7 +99,7 @@ def test_files_that_have_to_be_here() -> None:
     options = {
         "--py-files": "a.py,hdfs:///b.zip, file:///lib/with%20blank.zip",
         "--archives": "env.tar.gz#env,file:/opt/env.zip#other",
-        "--jars": "lib/*.jar",
+        "--jars": "lib/*.jar,lib/v[0-9].jar,lib/a?.jar,http://[x/a.jar",
         "--queue": "q",
     }
     conf = {"spark.archives": "not looked at, for the option stands before it", "spark.files": "f.txt,s3a://b/g.txt"}
