@@ -6,6 +6,7 @@ import json
 import subprocess
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -174,7 +175,14 @@ def test_transactions_go_on_over_each_change(cluster: MixedCluster) -> None:
             else:
                 producer.commit_transaction(SECONDS)
                 committed |= {f"{turn} {number} {partition}" for partition in range(len(ASSIGNMENT))}
-        assert sorted(_read_committed(cluster)) == sorted(committed), f"{change.__name__} {broker}"
+        cluster.until(  # a commit is answered before its markers are written
+            partial(_reads, cluster, sorted(committed)),
+            f"what was committed is read after {change.__name__} {broker}, and nothing else",
+        )
+
+
+def _reads(cluster: MixedCluster, expected: list[str]) -> bool:
+    return sorted(_read_committed(cluster)) == expected
 
 
 def _read_committed(cluster: MixedCluster) -> list[str]:
