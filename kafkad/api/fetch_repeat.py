@@ -7,20 +7,16 @@ ordinary is left to `api/fetch`, with nothing done: errors, waits, aborted trans
 
 from __future__ import annotations
 
-from struct import Struct
 from typing import TYPE_CHECKING
 
 from kafkad.api.fetch_session import NO_SESSION, SESSIONLESS_EPOCH, Session
 from kafkad.errors import KafkaError
 from kafkad.net.reply import Part
 from kafkad.replica.partition import Partition
-from kafkad.wire.fetch import FetchFrame, Head, Wanted
+from kafkad.wire.fetch import FetchFrame, Head, Wanted, layout_of_repeated
 
 if TYPE_CHECKING:
     from kafkad.api.fetch import FetchApi
-
-_FIRST_AT = 8
-"""In a request: api key, version, correlation id; what follows repeats itself."""
 
 
 def may_repeat(frame: FetchFrame, session: Session) -> bool:
@@ -64,11 +60,8 @@ class RepeatedFetch:
         session: Session,
         partition: Partition,
     ) -> None:
-        assert frame.repeats is not None
         self._api = api
-        epoch_at, offset_at = frame.repeats
-        sizes = epoch_at - _FIRST_AT, offset_at - epoch_at - 4, len(request) - offset_at - 8
-        layout = Struct(">2xhi{}si{}sq{}s".format(*sizes))
+        layout = layout_of_repeated(frame, len(request))
         self._size = layout.size
         self._unpack = layout.unpack_from
         self._version, _, self._before, _, self._between, _, self._after = self._unpack(request)

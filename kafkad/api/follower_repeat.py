@@ -9,7 +9,6 @@ partitions that have moved, rights that have to be looked at.
 from __future__ import annotations
 
 from functools import partial
-from struct import Struct
 from typing import TYPE_CHECKING
 
 from kafkad.api.fetch_session import NO_SESSION, Followed, Session
@@ -19,13 +18,11 @@ from kafkad.net.connection import Connection
 from kafkad.net.reply import PENDING, Pending, Reply
 from kafkad.replica.partition import Partition
 from kafkad.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from kafkad.wire.fetch import FetchFrame, Head, Wanted
+from kafkad.wire.fetch import FetchFrame, Head, Wanted, layout_of_repeated
 
 if TYPE_CHECKING:
     from kafkad.api.fetch import FetchApi
 
-_FIRST_AT = 8
-"""In a request: api key, version, correlation id; what follows repeats itself."""
 _MOST_KNOWN = 256
 """Partitions of one connection."""
 
@@ -82,17 +79,14 @@ class FollowersFetch:
         frame: FetchFrame,
         session: Session,
     ) -> None:
-        assert frame.repeats is not None
         self._api = api
         self._connection = connection
         self._version = version
         self._frame = frame
         self._session = session
         self._targets: dict[bytes, _Target] = {}
-        """By the bytes between the session's epoch and the offset, which name a partition and its leader epoch."""
-        epoch_at, offset_at = frame.repeats
-        sizes = epoch_at - _FIRST_AT, offset_at - epoch_at - 4, len(request) - offset_at - 8
-        layout = Struct(">2xhi{}si{}sq{}s".format(*sizes))
+        """By the bytes of a request that name a partition and its leader epoch."""
+        layout = layout_of_repeated(frame, len(request))
         self._size = layout.size
         self._unpack = layout.unpack_from
         self._before: bytes = self._unpack(request)[2]

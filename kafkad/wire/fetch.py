@@ -74,6 +74,19 @@ class FetchFrame(NamedTuple):
     isolation_level: int = 0
 
 
+_REPEATS_FROM: Final = 8
+"""In a request: api key, version, correlation id; what follows repeats itself but for two numbers."""
+
+
+def layout_of_repeated(frame: FetchFrame, size: int) -> struct.Struct:
+    """Takes requests apart that repeat this one of `size` bytes, for which `repeats` is not None: version, correlation
+    id, bytes that stay the same, session epoch, bytes that name the partition and its leader epoch, offset, more that
+    stay the same."""
+    assert frame.repeats is not None
+    epoch_at, offset_at = frame.repeats
+    return struct.Struct(f">2xhi{epoch_at - _REPEATS_FROM}si{offset_at - epoch_at - 4}sq{size - offset_at - 8}s")
+
+
 def _partition_struct(version: int) -> struct.Struct:
     return _PARTITION[4 if version < 5 else 5 if version < 9 else 9 if version < 12 else 12]
 

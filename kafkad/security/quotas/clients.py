@@ -81,6 +81,7 @@ class Meter:
 
     @property
     def patience_ms(self) -> float:
+        """For so long a turn is kept for who does not come."""
         return self._windows.all_ms
 
     @property

@@ -6,22 +6,10 @@ Here they stay taken, as a place in line. Pure: times come from outside.
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-
-class Quota(Protocol):
-    """What the line is for: see `Meter`."""
-
-    @property
-    def most_at_once(self) -> int: ...
-    @property
-    def patience_ms(self) -> float:
-        """For so long a turn is kept for who does not come."""
-
-    def add(self, amount: float, now_ms: float) -> None: ...
-    def take(self, amount: float, now_ms: float) -> int: ...
-    def owed_ms(self, now_ms: float) -> int: ...
-    def give_back(self, amount: float, now_ms: float) -> None: ...
+if TYPE_CHECKING:
+    from kafkad.security.quotas.clients import Meter
 
 
 class Turn:
@@ -40,10 +28,10 @@ class Turn:
 
 
 class Line:
-    __slots__ = ("_now_ms", "_quota", "_turns")
+    __slots__ = ("_meter", "_now_ms", "_turns")
 
-    def __init__(self, quota: Quota) -> None:
-        self._quota = quota
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
         self._turns: dict[Turn, None] = {}
         """In their order."""
         self._now_ms = 0.0
@@ -58,7 +46,7 @@ class Line:
         more."""
         if turn is not None and turn in self._turns:
             return max(int(turn.amount), 1)
-        return max(self._quota.most_at_once // (len(self._turns) + 1), 1)
+        return max(self._meter.most_at_once // (len(self._turns) + 1), 1)
 
     def ask(self, amount: float, now_ms: float, turn: Turn | None) -> tuple[int, Turn | None]:
         """For an amount that is no more than `most`, but for one batch. 0 milliseconds if it may be had; otherwise the
@@ -73,16 +61,16 @@ class Line:
             if now_ms < turn.due_ms:
                 return max(round(turn.due_ms - now_ms), 1), turn
             del self._turns[turn]
-            self._quota.add(amount - turn.amount, now_ms)
+            self._meter.add(amount - turn.amount, now_ms)
             return 0, None
         if turn is not None:
             turn.leave()
-        if amount <= self._quota.most_at_once:
-            wait_ms, held = self._quota.take(amount, now_ms), amount
+        if amount <= self._meter.most_at_once:
+            wait_ms, held = self._meter.take(amount, now_ms), amount
         else:
-            wait_ms, held = self._quota.owed_ms(now_ms), 0.0
+            wait_ms, held = self._meter.owed_ms(now_ms), 0.0
             if not wait_ms:
-                self._quota.add(amount, now_ms)
+                self._meter.add(amount, now_ms)
         if not wait_ms:
             return 0, None
         joined = Turn(self, held, now_ms + wait_ms)
@@ -92,7 +80,7 @@ class Line:
     def forget(self, turn: Turn) -> None:
         if turn in self._turns:
             del self._turns[turn]
-            self._quota.give_back(turn.amount, self._now_ms)
+            self._meter.give_back(turn.amount, self._now_ms)
 
     def dissolve(self) -> None:
         """The quota is another: all ask anew."""
@@ -102,6 +90,6 @@ class Line:
     def _forget_late(self) -> None:
         while self._turns:
             first = next(iter(self._turns))
-            if self._now_ms - first.due_ms <= self._quota.patience_ms:
+            if self._now_ms - first.due_ms <= self._meter.patience_ms:
                 return
             self.forget(first)
