@@ -1,6 +1,6 @@
 """A quota of 10 MB/s: how well it is held, and what others notice of those who are held to it.
 
-    make bench-quotas ARGS="[--seconds 30] [--connections 1,100] [--versions 3.9,4.3] [--settle 22]"
+    make bench-quotas ARGS="[--seconds 30] [--connections 1,100] [--versions 3.9,4.3] [--settle 32] [--only KIND]"
 
 Clients send 16 KB produces and read 100 KB fetches as fast as they are answered, without a look at the throttle time:
 the broker alone holds them. Another client, without a quota, produces 1 KB a hundred times a second. Prints the rate
@@ -34,7 +34,9 @@ from tests.oracle import kafka as oracle
 QUOTA = 10_000_000
 HELD = "held"
 """The client id that has the quota."""
-TOPIC, OTHER_TOPIC = "quotas", "others"
+WRITTEN, READ, OTHER_TOPIC = "written", "read", "others"
+"""Produces go to one, whose old records go away; fetches take the same from another, again and again."""
+KINDS = ("produce", "fetch")
 EVERY_S = 0.01
 MOST_RAISED_MS = 5.0
 MOST_OFF_PERCENT = 2.0
@@ -105,7 +107,7 @@ def others(port: int, seconds: float) -> float:
 
 async def measured(port: int, kind: str, connections: int, settle: float, seconds: float) -> tuple[float, float, float]:
     """The rate in MB/s, and p99 of the others in ms: idle, then beside the load."""
-    frame = produce_frame(TOPIC, 16_000, HELD) if kind == "produce" else fetch_frame(TOPIC, 100_000, HELD)
+    frame = produce_frame(WRITTEN, 16_000, HELD) if kind == "produce" else fetch_frame(READ, 100_000, HELD)
     loop = asyncio.get_running_loop()
     with ProcessPoolExecutor(1, get_context("spawn")) as process:
         idle = await loop.run_in_executor(process, others, port, seconds / 3)
@@ -123,10 +125,10 @@ async def measured(port: int, kind: str, connections: int, settle: float, second
 
 def set_quotas(broker: Broker) -> None:
     asker = Asker(broker.port)
-    for topic in (TOPIC, OTHER_TOPIC):
+    for topic in (WRITTEN, READ, OTHER_TOPIC):
         asker.create(topic, retention_bytes="500000000", segment_bytes="100000000")
     for _ in range(20):
-        asker.ask("Produce", 7, produce(TOPIC, bytes(build_batch([Record(0, 0, None, bytes(16_000))]))))
+        asker.ask("Produce", 7, produce(READ, bytes(build_batch([Record(0, 0, None, bytes(16_000))]))))
     ops = [{"key": f"{who}_byte_rate", "value": float(QUOTA)} for who in ("producer", "consumer")]
     entry = {"entity": [{"entity_type": "client-id", "entity_name": HELD}], "ops": ops}
     answer = asker.ask("AlterClientQuotas", 0, {"entries": [entry]})
@@ -141,6 +143,7 @@ def arguments() -> argparse.Namespace:
         "--settle", type=float, default=32, help="seconds after which what may be taken at once is gone"
     )
     parser.add_argument("--connections", default="1,100")
+    parser.add_argument("--only", choices=KINDS)
     parser.add_argument("--versions", default="3.9,4.3", help="real Kafkas beside it; empty: only kafkad")
     return parser.parse_args()
 
@@ -158,7 +161,7 @@ def main() -> int:
         for broker in brokers:
             set_quotas(broker)
         print(f"{'':28} {'broker':7} {'MB/s':>8} {'of 10':>8} {'p99 idle':>9} {'loaded':>9}")
-        for kind in ("produce", "fetch"):
+        for kind in [options.only] if options.only else KINDS:
             for connections in map(int, options.connections.split(",")):
                 for broker in brokers:
                     rate, idle, loaded = asyncio.run(
