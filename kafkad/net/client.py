@@ -55,8 +55,8 @@ class Link(Protocol):
 class FrameLink(Link, Protocol):
     """One that also hands out answers as they came, for a caller that reads them in place."""
 
-    async def exchange(self, request: Any, *, timeout_ms: int) -> Answer:
-        """As `call`."""
+    async def exchange(self, request: Any, *, timeout_ms: int, go_on: GoOn | None = None) -> Answer:
+        """As `call`. `timeout_ms` is that of each request which `go_on` adds, too."""
 
     def read(self, request: Any, answer: Answer) -> Any:
         """The decoded answer; LinkError when it is none."""
@@ -70,6 +70,9 @@ class Answer(NamedTuple):
     version: int
 
 
+GoOn = Callable[[Answer], Any]
+"""Looks at an answer as it arrives. A request that it returns is sent at once, and the answer to that one is waited for
+instead; with None the answer is handed to who waits."""
 Secure = Callable[[socket.socket, str], Awaitable[Transport]]
 """Makes a connected socket a TLS connection to that host. OSError if the host is not trusted, or refuses."""
 Login = Callable[["ClientConnection", float], Awaitable[float | None]]
@@ -129,13 +132,15 @@ class BrokerClient:
         except MalformedError as error:
             raise self._failed(f"sent an answer that cannot be read: {error}") from error
 
-    async def exchange(self, request: Any, *, timeout_ms: int) -> Answer:
+    async def exchange(self, request: Any, *, timeout_ms: int, go_on: GoOn | None = None) -> Answer:
         """`timeout_ms` includes opening the connection."""
         deadline_ms = self._clock.monotonic_ms() + timeout_ms
         connection = self._connection
         if connection is None or connection.closed or connection.good_until_ms is not None:
             connection = await self._connected(deadline_ms)
-        return await connection.exchange(request, deadline_ms=deadline_ms)
+        if go_on is None:
+            return await connection.exchange(request, deadline_ms=deadline_ms)
+        return await connection.converse(request, go_on, deadline_ms=deadline_ms, timeout_ms=timeout_ms)
 
     def close(self) -> None:
         self._closed = True
@@ -196,7 +201,7 @@ class BrokerClient:
         except BaseException:
             sock.close()
             raise
-        connection = ClientConnection(transport, self.endpoint, self._options, self._timers)
+        connection = ClientConnection(transport, self.endpoint, self._options, self._clock, self._timers)
         try:
             await connection.ask_versions(deadline_ms)
             if self._login is not None:
@@ -228,14 +233,22 @@ class _Sent(NamedTuple):
     key: int
     version: int
     correlation_id: int
+    deadline_ms: float
     answered: asyncio.Future[Answer]
-    timer: Timer
+    conversation: _Conversation | None
+
+
+class _Conversation(NamedTuple):
+    go_on: GoOn
+    timeout_ms: int
 
 
 class ClientConnection:
     """One connection: frames out, frames in, each matched with the oldest request that has no answer yet."""
 
-    def __init__(self, transport: Transport, endpoint: Endpoint, options: ClientOptions, timers: Timers) -> None:
+    def __init__(
+        self, transport: Transport, endpoint: Endpoint, options: ClientOptions, clock: Clock, timers: Timers
+    ) -> None:
         self.closed = False
         self.versions: dict[int, tuple[int, int]] = {}
         """API key → first and last version that the broker serves."""
@@ -248,10 +261,13 @@ class ClientConnection:
         self._fd = transport.fileno()
         self.endpoint = endpoint
         self._options = options
+        self._clock = clock
         self._timers = timers
         self._loop = asyncio.get_running_loop()
         self._correlation_id = 0
         self._sent: deque[_Sent] = deque()
+        self._late: Timer | None = None
+        """At the first deadline of what is sent, or before."""
         self._left = b""
         """Too little of a frame to say how large it is."""
         self._frame: bytearray | None = None
@@ -265,19 +281,51 @@ class ClientConnection:
 
     async def exchange(self, request: Any, *, deadline_ms: float, version: int | None = None) -> Answer:
         """Send at once, and wait for the answer; a request that is late closes the connection, and all behind it."""
-        schema = request.__schema__
+        answered: asyncio.Future[Answer] = self._loop.create_future()
+        self._ask(request, version, deadline_ms, answered, None)
+        return await answered
+
+    async def converse(self, request: Any, go_on: GoOn, *, deadline_ms: float, timeout_ms: int) -> Answer:
+        """The same, and what `go_on` wants to ask next; `timeout_ms` is for each such request."""
+        answered: asyncio.Future[Answer] = self._loop.create_future()
+        self._ask(request, None, deadline_ms, answered, _Conversation(go_on, timeout_ms))
+        return await answered
+
+    def _ask(
+        self,
+        request: Any,
+        version: int | None,
+        deadline_ms: float,
+        answered: asyncio.Future[Answer],
+        conversation: _Conversation | None,
+    ) -> None:
+        key = request.__schema__.key
         if version is None:
             version = self.version_of(request)
         if self.closed:
             raise self.error("closed the connection")
-        self._correlation_id = self._correlation_id + 1 & 0x7FFFFFFF
-        header = RequestHeader(schema.key, version, self._correlation_id, self._options.client_id)
+        correlation_id = self._correlation_id = self._correlation_id + 1 & 0x7FFFFFFF
+        header = RequestHeader(key, version, correlation_id, self._options.client_id)
         frame = encode_request(header, in_version(request, version))
-        late = self._timers.at(deadline_ms, lambda: self.close(f"did not answer {APIS[schema.key].name} in time"))
-        answered: asyncio.Future[Answer] = self._loop.create_future()
-        self._sent.append(_Sent(schema.key, version, self._correlation_id, answered, late))
+        self._sent.append(_Sent(key, version, correlation_id, deadline_ms, answered, conversation))
+        if self._late is None or deadline_ms < self._late.deadline_ms:
+            self._look_at(deadline_ms)
         self._send(frame)
-        return await answered
+
+    def _look_at(self, deadline_ms: float) -> None:
+        if self._late is not None:
+            self._late.cancel()
+        self._late = self._timers.at(deadline_ms, self._close_if_late)
+
+    def _close_if_late(self) -> None:
+        self._late = None
+        now_ms = self._clock.monotonic_ms()
+        for sent in self._sent:
+            if sent.deadline_ms <= now_ms:
+                self.close(f"did not answer {APIS[sent.key].name} in time")
+                return
+        if self._sent:
+            self._look_at(min(sent.deadline_ms for sent in self._sent))
 
     def version_of(self, request: Any) -> int:
         """The highest version that both sides know, and that the options allow. LinkError when there is none."""
@@ -340,8 +388,9 @@ class ClientConnection:
         self._loop.remove_reader(self._fd)
         self._loop.remove_writer(self._fd)
         self._transport.close()
+        if self._late is not None:
+            self._late.cancel()
         for sent in self._sent:
-            sent.timer.cancel()
             if not sent.answered.done():
                 sent.answered.set_exception(self.error(why))
         self._sent.clear()
@@ -458,11 +507,29 @@ class ClientConnection:
         if correlation_id != sent.correlation_id:
             raise MalformedError(f"correlation id {correlation_id} where {sent.correlation_id} is expected")
         self._sent.popleft()
-        sent.timer.cancel()
         if not sent.answered.done():
-            sent.answered.set_result(Answer(frame, body_at, version))
+            self._answered(sent, Answer(frame, body_at, version))
         if self._closes_when_answered:
             self._close_if_answered()
+
+    def _answered(self, sent: _Sent, answer: Answer) -> None:
+        """HOT. A conversation does not go on over a connection whose session is over."""
+        conversation = sent.conversation
+        if conversation is None or self._closes_when_answered:
+            sent.answered.set_result(answer)
+            return
+        now_ms = self._clock.monotonic_ms()
+        if self.good_until_ms is not None and now_ms >= self.good_until_ms:
+            sent.answered.set_result(answer)
+            return
+        try:
+            request = conversation.go_on(answer)
+            if request is None:
+                sent.answered.set_result(answer)
+            else:
+                self._ask(request, None, now_ms + conversation.timeout_ms, sent.answered, conversation)
+        except Exception as error:
+            sent.answered.set_exception(error)
 
 
 async def _socket_to(endpoint: Endpoint, options: ClientOptions) -> PlainTransport:

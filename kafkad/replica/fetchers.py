@@ -20,7 +20,7 @@ from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.model import BrokerInfo
 from kafkad.names import NO_TOPIC_ID, TopicPartition, java_hash
-from kafkad.net.client import FrameLink, Link, LinkError
+from kafkad.net.client import Answer, FrameLink, Link, LinkError
 from kafkad.replica.fetching import PASSING, FetchLimits, FetchSession, Key, Meaning, Place, meaning
 from kafkad.replica.following import Following
 from kafkad.replica.manager import ReplicaManager
@@ -28,7 +28,7 @@ from kafkad.replica.partition import Partition
 from kafkad.timers import Timers
 from kafkad.turns import Turns
 from kafkad.wire.follower_fetch import FollowerFetch, OnePartition, read_answer
-from kafkad.wire.messages.fetch import FetchResponse, PartitionData
+from kafkad.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from kafkad.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -177,6 +177,8 @@ class Fetcher:
         self._arrivals = arrivals
         self.is_waiting = False
         """A fetch has been sent and is not answered yet."""
+        self._asked: FetchRequest | FollowerFetch | None = None
+        """The last fetch; None once its answer has been taken."""
         self._session = FetchSession(fetchers.replicas.broker_id)
         self._followed: dict[Key, Followed] = {}
         self._link: FrameLink | None = None
@@ -265,20 +267,39 @@ class Fetcher:
             await self._all.replicas.note_cuts()
             return  # what there is to ask may have changed meanwhile
         settings = self._all.settings
-        request = self._session.request(settings.limits)
+        request = self._asked = self._session.request(settings.limits)
         self.is_waiting = True
         try:
-            answer = await link.exchange(request, timeout_ms=settings.timeout_ms)
+            answer = await link.exchange(request, timeout_ms=settings.timeout_ms, go_on=self._go_on)
         finally:
             self.is_waiting = False
+        self._take_newcomers()
+        if self._asked is not None:
+            await self._take(link, link.read(self._asked, answer))
+
+    def _go_on(self, answer: Answer) -> FetchRequest | FollowerFetch | None:
+        """HOT. Take an answer about one partition alone, in the turn in which it arrives, and ask for what comes next.
+        What has to wait for something else is left to `_fetch`."""
+        asked = self._asked
+        if not isinstance(asked, FollowerFetch):
+            return None
+        alone = read_answer(asked, memoryview(answer.frame), answer.body_at)
+        if alone is None:
+            return None
+        self._asked = None
+        self.is_waiting = False
+        self._take_newcomers()
+        self._take_alone(self._session.answered_alone(asked), alone)
+        if not self._session or self._all.replicas.logs.cut:
+            return None
+        self._changed.clear()
+        self.is_waiting = True
+        self._asked = self._session.request(self._all.settings.limits)
+        return self._asked
+
+    def _take_newcomers(self) -> None:
         for followed in self._arrivals():
             self.take(followed)
-        if isinstance(request, FollowerFetch):
-            alone = read_answer(request, memoryview(answer.frame), answer.body_at)
-            if alone is not None:
-                self._take_alone(self._session.answered_alone(request), alone)
-                return
-        await self._take(link, link.read(request, answer))
 
     def _connected(self) -> FrameLink | None:
         """A leader that the metadata do not know is waited for."""

@@ -24,7 +24,7 @@ from kafkad.log.manager import LogManager
 from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
 from kafkad.model import BrokerInfo
 from kafkad.names import TopicPartition
-from kafkad.net.client import Answer, FrameLink, LinkError
+from kafkad.net.client import Answer, FrameLink, GoOn, LinkError
 from kafkad.net.connection import Connection, DeferredReply
 from kafkad.net.reply import Pending, Reply
 from kafkad.net.server import Server
@@ -167,16 +167,20 @@ class MemoryLink:
         self._check()
         return answer
 
-    async def exchange(self, request: Any, *, timeout_ms: int) -> Answer:
+    async def exchange(self, request: Any, *, timeout_ms: int, go_on: GoOn | None = None) -> Answer:
         """Of fetches alone, which go through a connection that is kept."""
         assert timeout_ms > 0
         assert request.__schema__.key == FETCH
-        self._brokers.sent.append((*self._ends, _name(request)))
-        await asyncio.sleep(0)
-        self._check()
-        frame, body_at = await self._fetch(self._brokers[self._ends[1]], request)
-        self._check()
-        return Answer(frame, body_at, _PEERS_FETCH)
+        while True:
+            self._brokers.sent.append((*self._ends, _name(request)))
+            await asyncio.sleep(0)
+            self._check()
+            frame, body_at = await self._fetch(self._brokers[self._ends[1]], request)
+            self._check()
+            answer = Answer(frame, body_at, _PEERS_FETCH)
+            request = None if go_on is None else go_on(answer)
+            if request is None:
+                return answer
 
     def read(self, request: Any, answer: Answer) -> Any:
         return read(response_class(request.__schema__.key), answer.version, memoryview(answer.frame), answer.body_at)[0]

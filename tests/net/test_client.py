@@ -12,8 +12,9 @@ from itertools import pairwise
 
 import pytest
 
+from kafkad.clock import SystemClock
 from kafkad.model import Endpoint
-from kafkad.net.client import BrokerClient, ClientConnection, ClientOptions, LinkError, Login
+from kafkad.net.client import Answer, BrokerClient, ClientConnection, ClientOptions, LinkError, Login
 from kafkad.net.connection import Connection
 from kafkad.net.reply import PENDING, Pending, Reply
 from kafkad.net.server import Server
@@ -120,6 +121,116 @@ def test_requests_are_pipelined_and_a_caller_that_gives_up_disturbs_nobody() -> 
         assert (await first).host == "a"
         assert (await third).host == "c"
         assert broker.versions_asked == [3]
+        client.close()
+
+    with_broker(scenario)
+
+
+class Conversation:
+    """Asks for one key after another; the answer to what comes after the last key is left to who waits."""
+
+    def __init__(self, client: BrokerClient, *keys: str, timeout_ms: int = 1000) -> None:
+        self._keys = list(keys)
+        self.hosts: list[str] = []
+        self._client = client
+        self._first = FindCoordinatorRequest(key="first")
+        self.over = asyncio.ensure_future(self._converse(timeout_ms))
+
+    async def _converse(self, timeout_ms: int) -> str:
+        answer = await self._client.exchange(self._first, timeout_ms=timeout_ms, go_on=self._go_on)
+        return self._host(answer)
+
+    def _host(self, answer: Answer) -> str:
+        host: str = self._client.read(self._first, answer).host
+        return host
+
+    def _go_on(self, answer: Answer) -> FindCoordinatorRequest | None:
+        host = self._host(answer)
+        if not self._keys:
+            return None
+        if host == "wrong":
+            raise ValueError("the answer makes no sense")
+        self.hosts.append(host)
+        return FindCoordinatorRequest(key=self._keys.pop(0))
+
+
+def test_a_conversation_asks_for_more_with_each_answer_and_hands_out_the_last() -> None:
+    async def scenario(broker: Broker) -> None:
+        client = broker.client()
+        conversation = Conversation(client, "second", "third")
+        for host in ("a", "b", "c"):
+            await broker.requests(1)
+            other = ask(client)
+            broker.answer(host)
+            await broker.requests(1)
+            broker.answer("another's")
+            assert (await other).host == "another's"
+        assert await conversation.over == "c"
+        assert conversation.hosts == ["a", "b"]
+        client.close()
+
+    with_broker(scenario)
+
+
+def test_each_request_of_a_conversation_has_its_own_time() -> None:
+    async def scenario(broker: Broker) -> None:
+        client = broker.client()
+        conversation = Conversation(client, "second", "third")
+        for host in ("a", "b"):
+            await broker.requests(1)
+            broker.advance(900)
+            broker.answer(host)
+        await broker.requests(1)
+        broker.advance(999)
+        assert not conversation.over.done()
+        broker.advance(1)
+        with pytest.raises(LinkError, match="did not answer FindCoordinator in time"):
+            await conversation.over
+        client.close()
+
+    with_broker(scenario)
+
+
+def test_what_fails_in_a_conversation_is_told_to_who_waits_and_the_connection_stays() -> None:
+    async def scenario(broker: Broker) -> None:
+        client = broker.client()
+        conversation = Conversation(client, "second")
+        await broker.requests(1)
+        broker.answer("wrong")
+        with pytest.raises(ValueError, match="makes no sense"):
+            await conversation.over
+        answer = ask(client)
+        await broker.requests(1)
+        broker.answer("here")
+        assert (await answer).host == "here"
+        assert broker.versions_asked == [3]
+        client.close()
+
+    with_broker(scenario)
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_a_conversation_ends_with_its_connection(closes: bool) -> None:
+    """Of a session that is over, the answer is still handed out."""
+
+    async def scenario(broker: Broker) -> None:
+        async def login(connection: ClientConnection, deadline_ms: float) -> float:
+            return broker.clock.monotonic_ms() + 500
+
+        client = broker.client(login=login)
+        conversation = Conversation(client, "second", "third")
+        await broker.requests(1)
+        broker.answer("a")
+        await broker.requests(1)
+        if closes:
+            client.close()
+            with pytest.raises(LinkError, match="the client is closed"):
+                await conversation.over
+        else:
+            broker.advance(500)
+            broker.answer("b")
+            assert await conversation.over == "b"
+        assert conversation.hosts == ["a"]
         client.close()
 
     with_broker(scenario)
@@ -328,7 +439,7 @@ def test_large_answers_arrive_whole_in_whatever_pieces_they_come(sizes: tuple[in
         server = await asyncio.start_server(talk, "127.0.0.1", 0)
         endpoint = Endpoint(listener="PLAINTEXT", host="127.0.0.1", port=server.sockets[0].getsockname()[1])
         sock = PlainTransport.over(socket.create_connection((endpoint.host, endpoint.port)))
-        connection = ClientConnection(sock, endpoint, OPTIONS, Timers())
+        connection = ClientConnection(sock, endpoint, OPTIONS, SystemClock(), Timers())
         request = FindCoordinatorRequest(coordinator_keys=["k"])
         answers = await asyncio.gather(
             *[connection.exchange(request, deadline_ms=1e9, version=4) for _ in sizes], return_exceptions=True
@@ -363,7 +474,7 @@ def test_a_request_larger_than_the_socket_takes_leaves_in_pieces() -> None:
         server = await asyncio.start_server(swallow, "127.0.0.1", 0)
         endpoint = Endpoint(listener="PLAINTEXT", host="127.0.0.1", port=server.sockets[0].getsockname()[1])
         sock = PlainTransport.over(socket.create_connection((endpoint.host, endpoint.port)))
-        connection = ClientConnection(sock, endpoint, OPTIONS, Timers())
+        connection = ClientConnection(sock, endpoint, OPTIONS, SystemClock(), Timers())
         large = FindCoordinatorRequest(key_type=0, coordinator_keys=["k" * 30_000] * 300)
         tasks = [
             asyncio.ensure_future(connection.exchange(request, deadline_ms=1e9, version=4))
