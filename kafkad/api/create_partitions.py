@@ -22,7 +22,12 @@ _FORBIDDEN = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "The topic authori
 
 async def handle(context: Context, request: Request, message: CreatePartitionsRequest) -> CreatePartitionsResponse:
     """A topic that the request names twice is refused once."""
-    quota = MutationQuota(request.throttle, strict=request.version >= _FIRST_WITH_QUOTAS)
+
+    def check(topic: str) -> None:
+        if not request.allowed(Operation.ALTER, ResourceType.TOPIC, topic):
+            raise _FORBIDDEN
+
+    quota = MutationQuota(request.throttle, check, strict=request.version >= _FIRST_WITH_QUOTAS)
     may = {topic.name: request.allowed(Operation.ALTER, ResourceType.TOPIC, topic.name) for topic in message.topics}
     wanted = [topic for topic in message.topics if may[topic.name]]
     results = {result.name: result for result in await _add(context, message, wanted, quota)}

@@ -49,7 +49,12 @@ async def _create_each(
         if not _repeats_a_partition(topic):
             wanted.append(_new_topic(topic))
             overrides[topic.name] = {c.name: c.value or "" for c in topic.configs}
-    quota = MutationQuota(request.throttle, strict=request.version >= _FIRST_WITH_QUOTAS)
+
+    def check(topic: str) -> None:
+        if not may_create_topic(request, topic):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+
+    quota = MutationQuota(request.throttle, check, strict=request.version >= _FIRST_WITH_QUOTAS)
     results = await _create(context, message, wanted, quota)
     with_configs = request.version >= _FIRST_WITH_CONFIGS
     response = CreateTopicsResponse()

@@ -23,13 +23,19 @@ def handle(context: Context, request: Request, message: DeleteRecordsRequest) ->
     topics = []
     for topic in message.topics:
         may = request.allowed(Operation.DELETE, ResourceType.TOPIC, topic.name)
-        delete = partial(_delete, context.replicas, topic.name) if may else _forbidden
+        delete = partial(_delete, context, request, topic.name) if may else _forbidden
         partitions = yield from each(delete, topic.partitions)
         topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
     return DeleteRecordsResponse(topics=topics)
 
 
-def _delete(replicas: ReplicaManager, topic: str, asked: DeleteRecordsPartition) -> DeleteRecordsPartitionResult:
+def _delete(
+    context: Context, request: Request, topic: str, asked: DeleteRecordsPartition
+) -> DeleteRecordsPartitionResult:
+    """The right is asked for again: others are served between the partitions of a long request."""
+    if not request.allows(Operation.DELETE, ResourceType.TOPIC, topic):
+        return _forbidden(asked)
+    replicas = context.replicas
     code = ErrorCode.NONE
     start = -1
     try:

@@ -18,6 +18,7 @@ from kafkad.wire.messages.delete_topics import (
 _FIRST_WITH_IDS = 6
 _FIRST_WITH_QUOTAS = 5
 _FIRST_WITH_ITS_OWN_REFUSAL = 3
+_FORBIDDEN = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 async def handle(context: Context, request: Request, message: DeleteTopicsRequest) -> DeleteTopicsResponse:
@@ -33,7 +34,12 @@ async def handle(context: Context, request: Request, message: DeleteTopicsReques
         refusals = [(topic, _refusal(context, request, topic)) for topic in sound]
         response.responses += [refusal for _, refusal in refusals if refusal is not None]
         sound = [topic for topic, refusal in refusals if refusal is None]
-    quota = MutationQuota(request.throttle, strict=request.version >= _FIRST_WITH_QUOTAS)
+
+    def check(topic: str) -> None:
+        if not request.allowed(Operation.DELETE, ResourceType.TOPIC, topic):
+            raise _FORBIDDEN
+
+    quota = MutationQuota(request.throttle, check, strict=request.version >= _FIRST_WITH_QUOTAS)
     try:
         deleted = await context.controller.delete_topics(
             [topic.topic_id if topic.name is None else topic.name for topic in sound],
@@ -43,7 +49,9 @@ async def handle(context: Context, request: Request, message: DeleteTopicsReques
     except KafkaError as refusal:
         response.responses += _all_refused(sound, refusal).responses
         return response
-    response.responses += map(_result, deleted)
+    for topic, result in zip(sound, deleted, strict=True):
+        refused = _refusal(context, request, topic) if result.error is _FORBIDDEN else None
+        response.responses.append(refused or _result(result))
     quota.say(response)
     return response
 

@@ -84,7 +84,7 @@ class _Commit:
         context: Context,
         request: Request,
         message: TxnOffsetCommitRequest,
-        asked: Sequence[OffsetToCommit],
+        asked: list[OffsetToCommit],
         response: TxnOffsetCommitResponse,
         answers: Answers,
     ) -> None:
@@ -140,35 +140,36 @@ class _Commit:
     async def when_verified(self, code: asyncio.Future[ErrorCode]) -> Pieces[Response]:
         """The rest of the work, when it is known. Rights may have been taken away meanwhile."""
         known = await code
-        self._leave_out_hidden()
+        self._leave_out_hidden(0)
         return self.write(known)
 
-    def _leave_out_hidden(self) -> None:
-        """Of topics that may not be read any more nothing is committed."""
+    def _leave_out_hidden(self, at: int) -> None:
+        """Of what comes from `at` on, nothing is committed for topics that may not be read any more."""
         request = self._request
         if not request.restricted:
             return
-        topics = dict.fromkeys(offset.topic for offset in self._asked)
+        rest = list(zip(self._asked[at:], self._answers[at:], strict=True))
+        topics = dict.fromkeys(offset.topic for offset, _ in rest)
         hidden = {name for name in topics if not request.allowed(Operation.READ, ResourceType.TOPIC, name)}
         if not hidden:
             return
-        for offset, answer in zip(self._asked, self._answers, strict=True):
+        for offset, answer in rest:
             if offset.topic in hidden:
                 answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        kept = [pair for pair in zip(self._asked, self._answers, strict=True) if pair[0].topic not in hidden]
-        self._asked = [offset for offset, _ in kept]
-        self._answers = [answer for _, answer in kept]
+        kept = [pair for pair in rest if pair[0].topic not in hidden]
+        self._asked[at:] = [offset for offset, _ in kept]
+        self._answers[at:] = [answer for _, answer in kept]
 
     def write(self, code: ErrorCode) -> Pieces[Response]:
         """A few hundred offsets in each batch, as long as the transaction that they belong to goes on."""
         codes: list[Codes | Awaitable[Codes]] = []
-        for at in range(0, len(self._asked), _OFFSETS_A_BATCH):
-            some = self._asked[at : at + _OFFSETS_A_BATCH]
-            if at:
-                yield
+        at = 0
+        while some := self._asked[at : at + _OFFSETS_A_BATCH]:
+            at += len(some)
             code = code or self._refusal() or self._goes_on()
             codes.append([code] * len(some) if code else self._write(some))
-        yield
+            yield
+            self._leave_out_hidden(at)
         if all(isinstance(each, list) for each in codes):
             return self._answered(codes)
         return self._when_committed(codes)

@@ -487,7 +487,7 @@ def _found(term: Term, topic: str | TopicId) -> DeletedTopic:
 def _admitted(term: Term, found: DeletedTopic, admit: Admit) -> DeletedTopic:
     if found.error is None and found.name in term.state.topics:
         try:
-            admit(len(term.state.topics[found.name].partitions))
+            admit(found.name, len(term.state.topics[found.name].partitions))
         except KafkaError as error:
             return found._replace(error=error)
     return found

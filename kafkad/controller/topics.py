@@ -61,11 +61,12 @@ class NewTopic(NamedTuple):
     configs: Mapping[str, str | None] = _NO_CONFIGS
 
 
-Admit = Callable[[int], None]
-"""Called with a number of partitions, right before they are created or deleted; raises KafkaError if they may not."""
+Admit = Callable[[str, int], None]
+"""Called with a topic and a number of its partitions, right before they are created or deleted; raises KafkaError if
+they may not."""
 
 
-def admit_all(partitions: int) -> None:
+def admit_all(topic: str, partitions: int) -> None:
     """Refuses nothing."""
 
 
@@ -116,7 +117,7 @@ class Topics:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
                 assignment = self._validated(topic, planned)
                 if not validate_only:
-                    admit(len(assignment))
+                    admit(topic.name, len(assignment))
                 planned.add(topic.name, assignment)
             except KafkaError as e:
                 results.append(TopicResult(name=topic.name, error=e))
@@ -199,7 +200,7 @@ class Topics:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
                 added = self._validated_more(request)
                 if not validate_only:
-                    admit(len(added))
+                    admit(request.name, len(added))
                     await self._add(request.name, added, batch)
                 results.append(TopicResult(name=request.name, partitions=request.count))
             except ConnectionLoss as e:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -13,6 +14,7 @@ from kafkad.api.produce import ProduceApi
 from kafkad.api.produce_repeat import RepeatedProduce
 from kafkad.api.routes import FETCH, OFFSET_COMMIT, PRODUCE
 from kafkad.api.verifier import Verifier
+from kafkad.controller.controller import Controller
 from kafkad.controller.topics import MorePartitions
 from kafkad.names import GROUPS_TOPIC, TopicPartition
 from kafkad.net.connection import Connection
@@ -20,7 +22,11 @@ from kafkad.security.acl import AclIdentity
 from kafkad.security.authorizer import Operation, Principal, ResourceType
 from kafkad.turns import at_once
 from kafkad.wire.fetch import read_fetch
+from kafkad.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from kafkad.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkad.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from kafkad.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
+from kafkad.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkad.wire.messages.heartbeat import HeartbeatRequest
 from kafkad.wire.messages.leave_group import LeaveGroupRequest
@@ -40,7 +46,7 @@ from tests.api.test_prepared import ASKED, fetch, produce
 from tests.api.test_produce import batch, request
 from tests.one_broker import OneBroker
 
-READ, WRITE = 3, 4
+READ, WRITE, CREATE, DELETE, ALTER = 3, 4, 5, 6, 7
 JOIN_GROUP = 11
 FORBIDDEN = {PRODUCE: 29, FETCH: 29, OFFSET_COMMIT: 30}
 SESSION_NOT_FOUND = 70
@@ -380,9 +386,7 @@ def test_the_rest_of_a_long_produce_is_refused_once_the_transactional_id_is_gone
     """It is worked on in pieces, between which others are served."""
     users = in_transaction
     users.frames.transactions.holding = False
-    users.frames.broker.run(
-        users.frames.broker.controller.create_partitions([MorePartitions(name="t", count=600)], timeout_ms=5_000)
-    )
+    grow(users, 600)
     alice = users.become("alice").connection
     pieces, append, has_right = 0, ProduceApi._append_topic, AclIdentity.may
 
@@ -403,6 +407,106 @@ def test_the_rest_of_a_long_produce_is_refused_once_the_transactional_id_is_gone
     [topic] = answered(users, alice, PRODUCE, 9).responses
     codes = [partition.error_code for partition in topic.partition_responses]
     assert codes == [0] * 150 + [53] * 450
+
+
+def test_the_rest_of_many_offsets_of_a_transaction_is_refused_once_the_topic_is_gone(
+    in_transaction: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users = in_transaction
+    users.frames.transactions.holding = False
+    grow(users, 600)
+    alice = users.become("alice").connection
+    written: list[int] = []
+    offsets = users.frames.broker.context.offsets
+    commit, has_right = offsets.commit_in_transaction, AclIdentity.may
+
+    def counted(who: Any, producer: Any, some: Any) -> Any:
+        written.append(len(some))
+        return commit(who, producer, some)
+
+    def may(self: AclIdentity, operation: Operation, resource: ResourceType, *asked: Any) -> bool:
+        taken = bool(written) and resource is ResourceType.TOPIC
+        return not taken and has_right(self, operation, resource, *asked)
+
+    monkeypatch.setattr(offsets, "commit_in_transaction", counted)
+    monkeypatch.setattr(AclIdentity, "may", may)
+    partitions = [TxnOffsetCommitRequestPartition(partition_index=n, committed_offset=5) for n in range(600)]
+    topic = TxnOffsetCommitRequestTopic(name="t", partitions=partitions)
+    asked = TxnOffsetCommitRequest(transactional_id="x", group_id="g", **PRODUCER, topics=[topic])
+    assert users.frames.begin(asked, 3) is None
+    [answer] = answered(users, alice, 28, 3).topics
+    assert [partition.error_code for partition in answer.partitions] == [0] * 500 + [29] * 100
+    assert written == [500]
+
+
+def grow(users: Users, count: int) -> None:
+    broker = users.frames.broker
+    broker.run(broker.controller.create_partitions([MorePartitions(name="t", count=count)], timeout_ms=5_000))
+
+
+def test_the_rest_of_many_records_to_delete_stays_once_the_right_is_gone(
+    users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grow(users, 300)
+    users.grant("alice")
+    users.become("admin")
+    assert create(users.frames, creation("t", operation=DELETE, principal="User:alice")) == [0]
+    alice = users.become("alice").connection
+    asked, has_right = 0, AclIdentity.allows
+
+    def allows(self: AclIdentity, operation: Operation, *rest: Any) -> bool:
+        nonlocal asked
+        asked += operation is Operation.DELETE  # once for the topic, then for each partition
+        return asked <= 201 and has_right(self, operation, *rest)
+
+    monkeypatch.setattr(AclIdentity, "allows", allows)
+    partitions = [DeleteRecordsPartition(partition_index=n, offset=-1) for n in range(300)]
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=partitions)], timeout_ms=1_000)
+    assert users.frames.begin(request, 2) is None
+    [topic] = answered(users, alice, 21, 2).topics
+    assert [partition.error_code for partition in topic.partitions] == [0] * 200 + [29] * 100
+
+
+def creating() -> Any:
+    return CreateTopicsRequest(topics=[CreatableTopic(name="new", num_partitions=1, replication_factor=1)])
+
+
+def growing() -> Any:
+    return CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="t", count=2, assignments=None)])
+
+
+def deleting() -> Any:
+    return DeleteTopicsRequest(topics=[DeleteTopicState(name="t")])
+
+
+@pytest.mark.parametrize(
+    ("ask", "operation", "name", "version"),
+    [(creating, CREATE, "new", 7), (growing, ALTER, "t", 3), (deleting, DELETE, "t", 6)],
+)
+def test_topics_are_not_changed_once_the_right_is_gone(
+    users: Users, monkeypatch: pytest.MonkeyPatch, ask: Callable[[], Any], operation: int, name: str, version: int
+) -> None:
+    """While the request waits for the controller."""
+    users.become("admin")
+    assert create(users.frames, creation(name, operation=operation, principal="User:alice")) == [0]
+    operate, held = Controller._operate, asyncio.Event()
+
+    async def operate_later(self: Controller, *operation: Any) -> Any:
+        await held.wait()
+        return await operate(self, *operation)
+
+    monkeypatch.setattr(Controller, "_operate", operate_later)
+    alice = users.become("alice").connection
+    asked = ask()
+    asked.timeout_ms = 5_000
+    assert users.frames.begin(asked, version) is None
+    take(users, name, TOPIC)
+    held.set()
+    answer = answered(users, alice, asked.__schema__.key, version)
+    results = getattr(answer, {37: "results", 20: "responses", 19: "topics"}[asked.__schema__.key])
+    assert [(result.name, result.error_code) for result in results] == [(name, 29)]
+    topics = users.frames.broker.replicas.metadata.topics
+    assert {name: len(topic.partitions) for name, topic in topics.items() if name in ("t", "new")} == {"t": 1}
 
 
 def test_who_takes_the_right_from_himself_changes_nothing_more(users: Users) -> None:
