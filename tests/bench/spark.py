@@ -36,6 +36,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import kafkad_etl
+from kafkad_etl.driver import java_names
 from kafkad_etl.driver.session import session_settings
 from kafkad_etl.driver.sinks import sink_of
 from kafkad_etl.driver.terms import BatchId
@@ -142,6 +143,7 @@ class Bench:
         """With this process as its driver, for the connector and for tables of Iceberg."""
         from pyspark.sql import SparkSession
 
+        java_names.remember()  # as the driver of jobs does
         found = self.environment
         iceberg = fetched(jars.set_of("iceberg", found.version), cache_directory(os.environ) / "jars", os.environ)
         words = ",".join(f"local:{jar}" for jar in (*found.jars, *iceberg))

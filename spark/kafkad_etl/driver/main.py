@@ -10,6 +10,7 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 
+from kafkad_etl.driver import java_names
 from kafkad_etl.driver.channel import Channel
 from kafkad_etl.driver.failures import failure_of
 from kafkad_etl.driver.session import activate, sessions_of, started
@@ -26,6 +27,7 @@ from kafkad_etl.messages import Ended, EndReason, Warned
 
 
 def main(sockets: Sequence[str]) -> int:
+    java_names.remember()
     channels = [Channel(socket) for socket in sockets]
     sessions: list[Any] = []
     try:

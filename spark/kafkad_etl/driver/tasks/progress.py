@@ -47,6 +47,17 @@ def progress_of(text: str) -> SparkProgress:
     )
 
 
+def recent(query: Any, first: int) -> list[SparkProgress]:
+    """Of a batch and those after it. Spark keeps a thousand reports, of which each is asked for by calls of its own."""
+    reports, found = query._jsq.recentProgress(), []
+    for at in range(len(reports) - 1, -1, -1):
+        report = reports[at]
+        if int(report.batchId()) < first:
+            break
+        found.append(progress_of(str(report.json())))
+    return found[::-1]
+
+
 def batch_of(result: BatchResult, progress: SparkProgress | None) -> Batch:
     batch, written = result.batch, result.written
     return Batch(

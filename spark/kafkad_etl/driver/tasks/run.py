@@ -13,13 +13,13 @@ from kafkad_etl.driver.batches.open_windows import open_windows
 from kafkad_etl.driver.batches.stateful import StatefulBatches, observed_of
 from kafkad_etl.driver.batches.stateless import StatelessBatches
 from kafkad_etl.driver.failures import failure_of, sql_failed
-from kafkad_etl.driver.paths import HadoopFiles, join
+from kafkad_etl.driver.paths import join, storage_of
 from kafkad_etl.driver.source.bad_rows import write_dead_letters
 from kafkad_etl.driver.source.parser import Parser
 from kafkad_etl.driver.source.reader import PlannedSource
 from kafkad_etl.driver.tasks.executors import Executors
 from kafkad_etl.driver.tasks.limits import enough, idle_since, limits_of
-from kafkad_etl.driver.tasks.progress import batch_of, progress_of, tasks_of
+from kafkad_etl.driver.tasks.progress import batch_of, recent, tasks_of
 from kafkad_etl.driver.terms import BatchId, Front, JobFailed, Sink, Source, WriteLetters
 from kafkad_etl.facts import duration_ms, is_stateful
 from kafkad_etl.messages import EndReason, Failed, Plan, Query, Retrying, Warned
@@ -160,7 +160,7 @@ class _StreamRun(_Run):
 
     def __init__(self, spark: Any, plan: Plan, front: Front, edges: Edges) -> None:
         super().__init__(spark, plan, front, edges)
-        self._files = HadoopFiles(spark, plan.checkpoint)
+        self._files = storage_of(spark, plan.checkpoint)
         self._stateful = None
         if is_stateful(plan.job):
             self._stateful = StatefulBatches(plan, self._parser, *edges, self._warn)
@@ -302,10 +302,7 @@ class _StreamRun(_Run):
         """Reports batches once Spark has committed them."""
         if not self._outcomes:
             return
-        last = query._jsq.lastProgress()
-        if last is None or int(last.batchId()) < min(self._outcomes):
-            return
-        for progress in map(progress_of, (each.json for each in query.recentProgress)):
+        for progress in recent(query, min(self._outcomes)):
             outcome = self._outcomes.pop(progress.batch, None) if progress.ran else None
             if outcome:
                 self._front.send(batch_of(outcome, progress))

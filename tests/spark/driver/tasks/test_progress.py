@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from kafkad_etl.driver.tasks.progress import progress_of
+import pytest
+
+from kafkad_etl.driver.tasks.progress import progress_of, recent
 
 PROGRESS = {
     "batchId": 7,
@@ -43,3 +45,42 @@ def test_progress_of_a_stream_without_state_has_no_watermark() -> None:
     assert (progress_of(json.dumps(epoch)).watermark, progress_of(json.dumps(epoch)).groups) == ("", 0)
     files = {"batchId": 1, "sources": [{"latestOffset": {"logOffset": 3}}]}
     assert progress_of(json.dumps(files)).latest == {}
+
+
+class Report:
+    def __init__(self, batch: int, ran: bool) -> None:
+        self._batch = batch
+        self._ran = ran
+        self.was_read = False
+
+    def batchId(self) -> int:  # noqa: N802
+        return self._batch
+
+    def json(self) -> str:
+        self.was_read = True
+        return json.dumps(
+            {"batchId": self._batch, "sources": [], "durationMs": {"addBatch": 7} if self._ran else {"latestOffset": 1}}
+        )
+
+
+class Query:
+    """Has run batches 0 to 4; after each it has looked once and found nothing."""
+
+    def __init__(self) -> None:
+        self.reports = [Report(number + (not ran), ran) for number in range(5) for ran in (True, False)]
+
+    @property
+    def _jsq(self) -> Any:
+        return self
+
+    def recentProgress(self) -> list[Report]:  # noqa: N802
+        return self.reports
+
+
+@pytest.mark.parametrize(
+    ("first", "batches"), [(3, [(3, False), (3, True), (4, False), (4, True), (5, False)]), (6, [])]
+)
+def test_only_reports_of_a_batch_and_those_after_it_are_read(first: int, batches: list[tuple[int, bool]]) -> None:
+    query = Query()
+    assert [(progress.batch, progress.ran) for progress in recent(query, first)] == batches
+    assert sum(report.was_read for report in query.reports) == len(batches)
