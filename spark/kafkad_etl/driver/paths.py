@@ -1,4 +1,4 @@
-"""Directories and files accessed through Hadoop's FileSystem: the driver's own disk, HDFS and object stores."""
+"""Directories and files: on the driver's own disk, or through Hadoop's FileSystem in HDFS and object stores."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -70,19 +70,129 @@ def hidden(relative: str) -> bool:
     return any(part.startswith(("_", ".")) for part in relative.split("/"))
 
 
-class HadoopFiles:
-    """Files through Hadoop. On local disks there are no checksum files, since a rename would leave them behind."""
+class Storage(Files, Protocol):
+    """The file system of one path, of which more can be asked."""
 
-    def __init__(self, spark: Any, path: str) -> None:
-        self._jvm = spark._jvm
-        self._path = spark._jvm.org.apache.hadoop.fs.Path
-        self._configuration = spark._jsc.hadoopConfiguration()
-        found = self._path(path).getFileSystem(self._configuration)
-        self.scheme: str = found.getScheme()
-        self._system = found.getRaw() if self.scheme == "file" else found
+    @property
+    def scheme(self) -> str: ...
 
     def absolute(self, path: str) -> str:
-        """The path with its scheme, as the file system itself writes it."""
+        """The path with its scheme, as Hadoop writes it."""
+
+    def make(self, directory: str) -> None: ...
+    def remove_if_empty(self, directory: str) -> None: ...
+    def free_bytes(self, path: str) -> int: ...
+
+    def on_one_device(self, one: str, other: str) -> bool:
+        """True if files can be renamed from one of two existing directories to the other."""
+
+
+def storage_of(spark: Any, path: str) -> Storage:
+    """Spark writes no checksum files beside those on local disks: a rename would leave them behind."""
+    jvm, configuration = spark._jvm, spark._jsc.hadoopConfiguration()
+    system = jvm.org.apache.hadoop.fs.Path(path).getFileSystem(configuration)
+    if system.getScheme() != "file":
+        return HadoopFiles(jvm, system)
+    system.setWriteChecksum(False)
+    return LocalFiles(lambda path: str(system.makeQualified(jvm.org.apache.hadoop.fs.Path(path)).toString()))
+
+
+class LocalFiles:
+    """Files of this machine, without Hadoop: it starts a process for each file that it makes or lists."""
+
+    scheme = "file"
+
+    def __init__(self, absolute: Callable[[str], str]) -> None:
+        self.absolute = absolute
+
+    def under(self, directory: str) -> list[Entry]:
+        top = _local(directory)
+        found = []
+        for path, _, names in os.walk(top, followlinks=True):
+            for name in names:
+                file = os.path.join(path, name)
+                found.append(Entry(os.path.relpath(file, top), os.stat(file).st_size))
+        return sorted(found)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(_local(path))
+
+    def read(self, path: str) -> bytes:
+        return Path(_local(path)).read_bytes()
+
+    def write(self, path: str, content: bytes) -> None:
+        parent, name = parent_and_name(path)
+        self.make(parent)
+        unfinished = join(parent, f".{name}.tmp")
+        Path(_local(unfinished)).write_bytes(content)
+        self.sync(parent, [f".{name}.tmp"])
+        self.rename(unfinished, path)
+        self.sync(parent, [name])
+
+    def sync(self, directory: str, names: Iterable[str] = ()) -> None:
+        top = Path(_local(directory))
+        files = [top / name for name in names]
+        for file in files:
+            _sync(file)
+        for path in {top, *top.parents, *(parent for file in files for parent in file.parents)}:
+            with suppress(FileNotFoundError, PermissionError):  # directories above ours may be closed to us
+                _sync(path)
+
+    def rename(self, source: str, target: str) -> None:
+        self.make(parent_and_name(target)[0])
+        os.rename(_local(source), _local(target))
+
+    def remove(self, path: str) -> None:
+        local = _local(path)
+        if os.path.isdir(local) and not os.path.islink(local):
+            shutil.rmtree(local)
+        else:
+            with suppress(FileNotFoundError):
+                os.unlink(local)
+
+    def remove_if_empty(self, directory: str) -> None:
+        with suppress(OSError):
+            os.rmdir(_local(directory))
+
+    def only_files(self, directory: str) -> list[str] | None:
+        with os.scandir(_local(directory)) as entries:
+            found = list(entries)
+        return None if any(each.is_dir() for each in found) else sorted(each.name for each in found)
+
+    def link(self, source: str, target: str) -> None:
+        os.link(_local(source), _local(target), follow_symlinks=False)
+
+    def exchange(self, one: str, other: str) -> None:
+        exchange(os.path.realpath(_local(one)), os.path.realpath(_local(other)))
+
+    def exclusive(self, directory: str) -> AbstractContextManager[None]:
+        return locked(parent_and_name(_local(directory))[0])
+
+    def free_bytes(self, path: str) -> int:
+        return shutil.disk_usage(_local(path)).free
+
+    def on_one_device(self, one: str, other: str) -> bool:
+        return os.stat(_local(one)).st_dev == os.stat(_local(other)).st_dev
+
+    def make(self, directory: str) -> None:
+        os.makedirs(_local(directory), exist_ok=True)
+
+
+def _local(path: str) -> str:
+    """`/a`, `file:/a` and `file:///a` are the same."""
+    return "/" + path.removeprefix("file:").lstrip("/") if path.startswith("file:") else path
+
+
+class HadoopFiles:
+    """Files through Hadoop."""
+
+    def __init__(self, jvm: Any, system: Any) -> None:
+        self._jvm = jvm
+        self._path = jvm.org.apache.hadoop.fs.Path
+        self._system = system
+        self.scheme: str = system.getScheme()
+
+    def absolute(self, path: str) -> str:
         return str(self._system.makeQualified(self._path(path)).toString())
 
     def under(self, directory: str) -> list[Entry]:
@@ -114,26 +224,14 @@ class HadoopFiles:
             stream.write(content)
         finally:
             stream.close()
-        self.sync(parent, [f".{name}.tmp"])
         self.rename(unfinished, path)
-        self.sync(parent, [name])
 
     def sync(self, directory: str, names: Iterable[str] = ()) -> None:
-        if self.scheme != "file":
-            return
-        top = Path(self._local(directory))
-        files = [top / name for name in names]
-        for file in files:
-            _sync(file)
-        for path in {top, *top.parents, *(parent for file in files for parent in file.parents)}:
-            with suppress(FileNotFoundError, PermissionError):  # directories above ours may be closed to us
-                _sync(path)
+        """Nothing to do: a file that is closed is there to stay."""
 
     def rename(self, source: str, target: str) -> None:
         self._system.mkdirs(self._path(parent_and_name(target)[0]))
-        if self.scheme == "file":
-            os.rename(self._local(source), self._local(target))  # Hadoop's copies, where it cannot rename
-        elif not self._system.rename(self._path(source), self._path(target)):
+        if not self._system.rename(self._path(source), self._path(target)):
             raise OSError(f"{source} cannot be renamed to {target}")
 
     def remove(self, path: str) -> None:
@@ -143,36 +241,26 @@ class HadoopFiles:
         if self.exists(directory) and not len(self._system.listStatus(self._path(directory))):
             self._system.delete(self._path(directory), False)
 
-    def only_files(self, directory: str) -> list[str] | None:
-        if self.scheme != "file":
-            return None
-        with os.scandir(self._local(directory)) as entries:
-            found = list(entries)
-        return None if any(each.is_dir() for each in found) else sorted(each.name for each in found)
+    def only_files(self, directory: str) -> None:
+        """Directories cannot be exchanged."""
 
     def link(self, source: str, target: str) -> None:
-        os.link(self._local(source), self._local(target), follow_symlinks=False)
+        raise OSError(errno.ENOTSUP, f"{self.scheme} has no hard links")
 
     def exchange(self, one: str, other: str) -> None:
-        exchange(os.path.realpath(self._local(one)), os.path.realpath(self._local(other)))
+        raise OSError(errno.ENOTSUP, f"{self.scheme} cannot exchange directories")
 
     def exclusive(self, directory: str) -> AbstractContextManager[None]:
-        return locked(parent_and_name(self._local(directory))[0]) if self.scheme == "file" else nullcontext()
+        return nullcontext()
 
     def free_bytes(self, path: str) -> int:
         return int(self._system.getStatus(self._path(path)).getRemaining())
 
     def on_one_device(self, one: str, other: str) -> bool:
-        """True if files can be renamed from one of two existing directories to the other."""
-        if self.scheme != "file":
-            return True
-        return os.stat(self._local(one)).st_dev == os.stat(self._local(other)).st_dev
+        return True
 
     def make(self, directory: str) -> None:
         self._system.mkdirs(self._path(directory))
-
-    def _local(self, path: str) -> str:
-        return str(self._path(path).toUri().getPath())
 
 
 _AT_FDCWD = -100

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kafkad_etl.driver.paths import HadoopFiles, parent_and_name
+from kafkad_etl.driver.paths import Storage, parent_and_name
 from kafkad_etl.driver.terms import JobFailed
 from kafkad_etl.messages import Failed
 
@@ -13,7 +13,7 @@ MB = 1 << 20
 
 
 @contextmanager
-def explaining_full_disk(files: HadoopFiles, path: str) -> Iterator[None]:
+def explaining_full_disk(files: Storage, path: str) -> Iterator[None]:
     try:
         yield
     except JobFailed:

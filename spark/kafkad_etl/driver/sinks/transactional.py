@@ -15,7 +15,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from kafkad_etl.driver.paths import HadoopFiles, join
+from kafkad_etl.driver.paths import Storage, join, storage_of
 from kafkad_etl.driver.sinks.publisher import CLASS, SOURCE
 from kafkad_etl.driver.sinks.topic import Records, producer
 from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Written
@@ -49,7 +49,7 @@ class TransactionalSink:
     def prepare(self, columns: list[tuple[str, str]]) -> None:
         self._records.check(columns)
         self._class = compiled(self._spark)
-        files = HadoopFiles(self._spark, self._plan.checkpoint)
+        files = storage_of(self._spark, self._plan.checkpoint)
         planned, committed = (newest(files, self._plan.checkpoint, name) for name in ("offsets", "commits"))
         self._doubtful = planned if planned > committed else None
         self._open()
@@ -145,7 +145,7 @@ def was_written(mark: Mark | None, number: int, doubtful: int | None, name: str)
     return mark is not None and mark.following == number + 1
 
 
-def newest(files: HadoopFiles, checkpoint: str, name: str) -> int:
+def newest(files: Storage, checkpoint: str, name: str) -> int:
     """The last batch in this log of Spark's; -1 if there is none."""
     return max((int(entry.path) for entry in files.under(join(checkpoint, name)) if entry.path.isdecimal()), default=-1)
 

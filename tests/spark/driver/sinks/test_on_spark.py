@@ -190,7 +190,7 @@ rows = spark.sql("SELECT id, id % 5 AS day FROM range(10)")
 bench = Bench(spark, Path(plan.checkpoint))
 bench.write(plan, rows, 0)
 renamed = 0
-rename = paths.HadoopFiles.rename
+rename = paths.LocalFiles.rename
 
 def some_and_then_die(self, source, target):
     global renamed
@@ -201,7 +201,7 @@ def some_and_then_die(self, source, target):
             os.kill(os.getpid(), signal.SIGKILL)
     rename(self, source, target)
 
-paths.HadoopFiles.rename = some_and_then_die
+paths.LocalFiles.rename = some_and_then_die
 bench.write(plan, rows, 1)
 """
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kafkad_etl.driver.counting import counted
-from kafkad_etl.driver.paths import ATOMIC_RENAME, Entry, HadoopFiles, join, parent_and_name
+from kafkad_etl.driver.paths import ATOMIC_RENAME, Entry, Storage, join, parent_and_name, storage_of
 from kafkad_etl.driver.sinks.disks import explaining_full_disk
 from kafkad_etl.driver.sinks.files.directory import Layout, TargetDirectory
 from kafkad_etl.driver.sinks.files.manifest import Manifests
@@ -27,6 +27,8 @@ from kafkad_etl.job import Sink as Settings
 from kafkad_etl.messages import Event, Failed, Plan, Warned
 
 MB = 1 << 20
+NO_SUCCESS = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
+"""An empty file _SUCCESS, which would be in staging alone."""
 ROWS_PER_TASK = 25_000
 FIRST_GUESS = 100
 """Bytes per offset, until a batch has shown the real figure."""
@@ -35,17 +37,17 @@ FIRST_GUESS = 100
 class Place(NamedTuple):
     """The directories and helpers of a job's file sink."""
 
-    files: HadoopFiles
+    files: Storage
     layout: Layout
     directory: TargetDirectory
     merging: Merging
 
 
 def place_of(spark: Any, plan: Plan) -> Place:
-    files = HadoopFiles(spark, plan.job.sink.path)
+    files = storage_of(spark, plan.job.sink.path)
     target = files.absolute(plan.job.sink.path)
     layout = Layout.of(target, plan.job, plan.checkpoint, batch_mode=plan.mode == "batch")
-    manifest_files = HadoopFiles(spark, layout.manifests)
+    manifest_files = storage_of(spark, layout.manifests)
     directory = TargetDirectory(files, layout, Manifests(manifest_files, layout.manifests), plan)
     return Place(files, layout, directory, Merging(files, manifest_files, layout, plan.job.name))
 
@@ -127,7 +129,7 @@ def writer(rows: DataFrame, settings: Settings) -> Any:
 
 def options(settings: Settings) -> dict[str, Any]:
     compression = settings.compression or ("zstd" if settings.type == "parquet" else "none")
-    chosen: dict[str, Any] = {"compression": compression}
+    chosen: dict[str, Any] = {"compression": compression, NO_SUCCESS: "false"}
     if settings.type == "parquet" and compression == "lz4":
         chosen["compression"] = "lz4_raw"  # "lz4" is Hadoop's own framing, which few others read
     if settings.type == "json":

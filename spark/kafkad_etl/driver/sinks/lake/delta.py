@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
-from kafkad_etl.driver.paths import HadoopFiles, join
+from kafkad_etl.driver.paths import join, storage_of
 from kafkad_etl.driver.sinks.lake.marks import Commit, is_last
 from kafkad_etl.driver.sinks.lake.sink import Expiry, Merged, create_statement, need_class, setting
 from kafkad_etl.driver.source.json_rows import named, quoted
@@ -39,7 +39,7 @@ GB = 1 << 30
 class DeltaTable:
     def __init__(self, spark: Any, sink: Sink) -> None:
         self._spark = spark
-        self._files = HadoopFiles(spark, sink.path)
+        self._files = storage_of(spark, sink.path)
         self._path = self._files.absolute(sink.path)
         self.name = sink.path
         self.sql = f"delta.`{self._path.replace('`', '``')}`"

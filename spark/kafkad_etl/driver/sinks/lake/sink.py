@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple, Protocol
 
-from kafkad_etl.driver.paths import HadoopFiles
+from kafkad_etl.driver.paths import storage_of
 from kafkad_etl.driver.sinks.disks import explaining_full_disk
 from kafkad_etl.driver.sinks.lake.columns import Column, Fit, fit, need_keys, need_partitions
 from kafkad_etl.driver.sinks.lake.marks import Commit, mark_of
@@ -120,7 +120,7 @@ class TableSink:
         path = self._settings.path
         if not path:
             return self._written(rows, batch)
-        with explaining_full_disk(HadoopFiles(self._spark, path), path):
+        with explaining_full_disk(storage_of(self._spark, path), path):
             return self._written(rows, batch)
 
     def _written(self, rows: DataFrame, batch: BatchId) -> Written:
