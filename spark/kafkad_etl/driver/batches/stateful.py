@@ -54,7 +54,7 @@ class StatefulBatches:
         from pyspark.sql import functions as f
 
         job = self._plan.job
-        rows = self._parser.parsed(raw)
+        rows = self._parser.parsed(raw, explained=False)  # bad ones are read again
         watermark, bad = job.transform.watermark, f.lit(0)
         time = f.col(named(watermark.column)) if watermark else f.lit(None).cast("timestamp")
         if self._parser.can_be_bad:

@@ -9,6 +9,7 @@ from kafkad_etl.driver.batches.transform import first_of_each, has_limit, result
 from kafkad_etl.driver.counting import Counted, counted
 from kafkad_etl.driver.source.bad_rows import Tally
 from kafkad_etl.driver.source.parser import BAD, Parser
+from kafkad_etl.driver.source.reader import FILE
 from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Sink, WriteLetters
 from kafkad_etl.facts import FILES, TABLES
 from kafkad_etl.messages import Plan
@@ -35,7 +36,7 @@ class StatelessBatches:
 
     def prepare(self, empty: DataFrame) -> list[tuple[str, str]]:
         """Checks the SQL on an empty frame of records. Returns the result's columns."""
-        out = result(good(self._parser.parsed(empty), self._parser), self._plan.job)
+        out = result(good(self._parser.parsed(empty, explained=False), self._parser), self._plan.job)
         self._cuts_short = self._plan.job.sink.type == "console" or has_limit(out)
         return list(out.dtypes)
 
@@ -46,7 +47,7 @@ class StatelessBatches:
             return BatchResult(batch, 0, done, phases.total(), phases.seconds, replayed=True)
         if not self._cuts_short and (not self._parser.can_be_bad or needs_one_look(self._plan)):
             try:
-                return self._passing(self._parser.parsed(raw), batch, phases)
+                return self._passing(raw, batch, phases)
             except Exception as error:
                 if not met_bad_row(error):
                     raise
@@ -75,16 +76,21 @@ class StatelessBatches:
             batch, read, written, phases.total(), phases.seconds, bad, duplicates=self._duplicates(left, read - bad)
         )
 
-    def _passing(self, rows: DataFrame, batch: BatchId, phases: Phases) -> BatchResult:
+    def _passing(self, raw: DataFrame, batch: BatchId, phases: Phases) -> BatchResult:
         """Writes rows in one pass from source to sink. Where bad rows stop the job, the first one ends the pass."""
+        rows = self._parser.parsed(raw, explained=False)
         fails = self._plan.job.value.bad_rows.action == "fail"
         metric = [f"count(IF({BAD} IS NOT NULL, {STOPS}, NULL))"] if fails else [f"count({BAD})"]
         read = counted(rows, *(metric if self._parser.can_be_bad else []))
-        left = counted(self._deduplicated(good(read.rows, self._parser)))
-        written = write(self._plan, self._sink, result(left.rows, self._plan.job), batch, phases, self._warn)
+        left = read.rows.drop(BAD, FILE) if fails else good(read.rows, self._parser)
+        deduplicated = None
+        if self._plan.job.transform.deduplicate:
+            deduplicated = counted(self._deduplicated(left))
+            left = deduplicated.rows
+        written = write(self._plan, self._sink, result(left, self._plan.job), batch, phases, self._warn)
         rows_read, bad = [*read.totals(), 0][:2]
         self._tally.meet(batch.number, rows, bad, rows_read)
-        duplicates = self._duplicates(left, rows_read - bad)
+        duplicates = 0 if deduplicated is None else rows_read - bad - deduplicated.total()
         return BatchResult(batch, rows_read, written, phases.total(), phases.seconds, bad, duplicates=duplicates)
 
     def _deduplicated(self, rows: DataFrame) -> DataFrame:

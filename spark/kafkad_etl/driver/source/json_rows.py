@@ -47,19 +47,25 @@ def type_name(kind: Type) -> str:
 
 
 class Columns(NamedTuple):
-    text: str
-    """The JSON text."""
+    octets: str
+    """The JSON text, as bytes."""
     parsed: str
     """The result of from_json with the schema."""
     excess: str
     """True if the text may have more than the schema allows; only in mode strict."""
 
+    @property
+    def text(self) -> str:
+        return f"CAST({self.octets} AS STRING)"
 
-def _is_not_one_value(text: str) -> str:
+
+def _is_not_one_value(columns: Columns) -> str:
     """SQL for texts with more than one value. Where the first brace that closes is the last byte, an object ends there;
     else the text is read once more, in an array."""
-    up_to_brace = f"octet_length(substring_index({text}, '}}', 1))"
-    return f"{up_to_brace} <> octet_length({text}) - 1 AND coalesce(json_array_length({_whole(text)}), 0) <> 1"
+    octets, text = columns.octets, columns.text
+    before = f"CAST(substring({octets}, 1, octet_length({octets}) - 1) AS STRING)"
+    sure = f"endswith({text}, '}}') AND NOT contains({before}, '}}')"
+    return f"NOT ({sure}) AND coalesce(json_array_length({_whole(text)}), 0) <> 1"
 
 
 def _whole(text: str) -> str:
@@ -119,10 +125,10 @@ def _commas(value: str, kind: Type, path: str = "") -> list[tuple[str, str]]:
 
 def is_broken(columns: Columns, schema: Type, strict: bool) -> str:
     """A condition that is never NULL. Texts are not read again where something cheaper says that nothing is wrong."""
-    text, parsed, excess = columns
+    text, parsed, excess = columns.text, columns.parsed, columns.excess
     tests = [f"{text} IS NULL", f"{parsed}._corrupt IS NOT NULL"]
     tests += [f"{parsed}.{path} IS NULL" for path in required(schema)]
-    tests.append(_is_not_one_value(text))
+    tests.append(_is_not_one_value(columns))
     if strict:
         tests.append(f"{excess} AND {_exceeds(text, schema)}")
     return _any(tests)
@@ -135,7 +141,7 @@ def required(schema: Type) -> list[str]:
 
 def reason(columns: Columns, schema: Type, strict: bool) -> str:
     """SQL for struct<column, why> of a broken row."""
-    text, parsed, _ = columns
+    text, parsed = columns.text, columns.parsed
     cases = [
         (f"{text} IS NULL", "''", "'it is null'"),
         (f"coalesce(json_array_length({_whole(text)}), 0) <> 1", "''", "'it is not one JSON object'"),

@@ -69,16 +69,16 @@ class Part:
 
         schemas = self.schemas
         strict = self._block.mode == "strict" and schemas is None  # writers with other schemas have other fields
-        source = f.col(self.name) if schemas is None else f.expr(framing.payload(self.name))
-        at = json_rows.Columns(*(f"_{self.name}_{each}" for each in json_rows.Columns._fields))
+        source = self.name if schemas is None else framing.payload(self.name)
+        at = json_rows.Columns(source, f"_{self.name}_parsed", f"_{self.name}_excess")
         options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"}
         nullable = with_corrupt(self.schema)
 
         def add(frame: DataFrame) -> DataFrame:
-            frame = frame.withColumn(at.text, source.cast("string"))
+            added = [f.from_json(f.expr(at.text), nullable, options).alias(at.parsed)]
             if strict:
-                frame = frame.withColumn(at.excess, excess.may_exceed(self._spark, self.schema, source))
-            return frame.withColumn(at.parsed, f.from_json(at.text, nullable, options))
+                added.append(excess.may_exceed(self._spark, self.schema, f.expr(source)).alias(at.excess))
+            return frame.select("*", *added)
 
         broken, reason = json_rows.is_broken(at, self.schema, strict), json_rows.reason(at, self.schema, strict)
         if schemas is not None:
@@ -165,7 +165,8 @@ class Parser:
         self._lines = files is not None and files.format != "parquet" and bool(files.schema)
         self.can_be_bad = self._lines or any(part.schema for part in self._parts)
 
-    def parsed(self, raw: DataFrame) -> DataFrame:
+    def parsed(self, raw: DataFrame, *, explained: bool = True) -> DataFrame:
+        """With `explained` false, bad rows have only a mark: Spark takes long to make code of what explains them."""
         if not self._parts:
             return _lines_of_files(raw) if self._lines else raw
         value, key = (part.decoding() for part in self._parts)
@@ -177,7 +178,7 @@ class Parser:
             shown.append("headers AS _headers")
         rows = key.add(value.add(raw))
         if self.can_be_bad:
-            shown += _bad_columns(value, key)
+            shown += _bad_columns(value, key) if explained else [f"IF({BROKEN}, true, NULL) AS {BAD}"]
             broken = " OR ".join(part.broken for part in (value, key) if part.broken)
             rows = rows.selectExpr("*", f"{broken} AS {BROKEN}")  # of its own, so that it is found out once
         return rows.selectExpr(*shown)
