@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+REMOVALS = 10
+CHANGED_MEANWHILE = frozenset({errno.ENOENT, errno.ENOTEMPTY, errno.EISDIR, errno.ENOTDIR})
 ATOMIC_RENAME = frozenset({"file", "hdfs", "viewfs", "abfs", "abfss", "webhdfs"})
 
 
@@ -106,12 +108,16 @@ class LocalFiles:
         self.absolute = absolute
 
     def under(self, directory: str) -> list[Entry]:
+        """What vanishes meanwhile is left out; for what cannot be listed there is an OSError: it may not be empty."""
         top = _local(directory)
+        if os.path.isfile(top):
+            return [Entry(os.path.basename(top), os.stat(top).st_size)]
         found = []
-        for path, _, names in os.walk(top, followlinks=True):
+        for path, _, names in os.walk(top, onerror=_unless_gone, followlinks=True):
             for name in names:
                 file = os.path.join(path, name)
-                found.append(Entry(os.path.relpath(file, top), os.stat(file).st_size))
+                with suppress(FileNotFoundError):
+                    found.append(Entry(os.path.relpath(file, top), os.stat(file).st_size))
         return sorted(found)
 
     def exists(self, path: str) -> bool:
@@ -143,12 +149,18 @@ class LocalFiles:
         os.rename(_local(source), _local(target))
 
     def remove(self, path: str) -> None:
-        local = _local(path)
-        if os.path.isdir(local) and not os.path.islink(local):
-            shutil.rmtree(local)
-        else:
-            with suppress(FileNotFoundError):
-                os.unlink(local)
+        """Tasks of a run that has been killed may still write there, and remove what they began."""
+        local, left = _local(path), REMOVALS
+        while os.path.lexists(local):
+            left -= 1
+            try:
+                if os.path.isdir(local) and not os.path.islink(local):
+                    shutil.rmtree(local)
+                else:
+                    os.unlink(local)
+            except OSError as error:
+                if not left or error.errno not in CHANGED_MEANWHILE:
+                    raise
 
     def remove_if_empty(self, directory: str) -> None:
         with suppress(OSError):
@@ -169,7 +181,10 @@ class LocalFiles:
         return locked(parent_and_name(_local(directory))[0])
 
     def free_bytes(self, path: str) -> int:
-        return shutil.disk_usage(_local(path)).free
+        local = os.path.abspath(_local(path))
+        while not os.path.exists(local):
+            local = os.path.dirname(local)
+        return shutil.disk_usage(local).free
 
     def on_one_device(self, one: str, other: str) -> bool:
         return os.stat(_local(one)).st_dev == os.stat(_local(other)).st_dev
@@ -181,6 +196,11 @@ class LocalFiles:
 def _local(path: str) -> str:
     """`/a`, `file:/a` and `file:///a` are the same."""
     return "/" + path.removeprefix("file:").lstrip("/") if path.startswith("file:") else path
+
+
+def _unless_gone(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
 
 
 class HadoopFiles:

@@ -49,7 +49,12 @@ class Phases:
 
 
 def good(parsed: DataFrame, parser: Parser) -> DataFrame:
-    return parsed.where(f"{BAD} IS NULL").drop(BAD, FILE, *RAW) if parser.can_be_bad else parsed
+    return unmarked(parsed.where(f"{BAD} IS NULL"), parser) if parser.can_be_bad else parsed
+
+
+def unmarked(parsed: DataFrame, parser: Parser) -> DataFrame:
+    """All rows, without the columns that only bad ones need."""
+    return parsed.drop(BAD, FILE, *RAW) if parser.can_be_bad else parsed
 
 
 def write(

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kafkad_etl.driver.batches.batch import BatchResult, Phases, count_bad, good, write
+from kafkad_etl.driver.batches.batch import BatchResult, Phases, count_bad, good, unmarked, write
 from kafkad_etl.driver.batches.transform import first_of_each, has_limit, result
 from kafkad_etl.driver.counting import Counted, counted
 from kafkad_etl.driver.source.bad_rows import Tally
 from kafkad_etl.driver.source.parser import BAD, Parser
-from kafkad_etl.driver.source.reader import FILE
 from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Sink, WriteLetters
 from kafkad_etl.facts import FILES, TABLES
 from kafkad_etl.messages import Plan
@@ -82,7 +81,7 @@ class StatelessBatches:
         fails = self._plan.job.value.bad_rows.action == "fail"
         metric = [f"count(IF({BAD} IS NOT NULL, {STOPS}, NULL))"] if fails else [f"count({BAD})"]
         read = counted(rows, *(metric if self._parser.can_be_bad else []))
-        left = read.rows.drop(BAD, FILE) if fails else good(read.rows, self._parser)
+        left = (unmarked if fails else good)(read.rows, self._parser)
         deduplicated = None
         if self._plan.job.transform.deduplicate:
             deduplicated = counted(self._deduplicated(left))
