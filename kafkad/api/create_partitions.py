@@ -17,7 +17,6 @@ from kafkad.wire.messages.create_partitions import (
 )
 
 _FIRST_WITH_QUOTAS = 3
-_FORBIDDEN = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "The topic authorization is failed.")
 
 
 async def handle(context: Context, request: Request, message: CreatePartitionsRequest) -> CreatePartitionsResponse:
@@ -25,7 +24,7 @@ async def handle(context: Context, request: Request, message: CreatePartitionsRe
 
     def check(topic: str) -> None:
         if not request.allowed(Operation.ALTER, ResourceType.TOPIC, topic):
-            raise _FORBIDDEN
+            raise _forbidden()
 
     quota = MutationQuota(request.throttle, check, strict=request.version >= _FIRST_WITH_QUOTAS)
     may = {topic.name: request.allowed(Operation.ALTER, ResourceType.TOPIC, topic.name) for topic in message.topics}
@@ -33,7 +32,7 @@ async def handle(context: Context, request: Request, message: CreatePartitionsRe
     results = {result.name: result for result in await _add(context, message, wanted, quota)}
     for name in may:
         if not may[name]:
-            results[name] = TopicResult(name=name, error=_FORBIDDEN)
+            results[name] = TopicResult(name=name, error=_forbidden())
     response = CreatePartitionsResponse(results=[_result(result) for result in results.values()])
     quota.say(response)
     return response
@@ -51,6 +50,10 @@ async def _add(
         )
     except KafkaError as error:
         return [TopicResult(name=topic.name, error=error) for topic in topics]
+
+
+def _forbidden() -> KafkaError:
+    return KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "The topic authorization is failed.")
 
 
 def _more(topic: CreatePartitionsTopic) -> MorePartitions:

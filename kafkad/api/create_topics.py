@@ -102,13 +102,14 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
 
 
 def _failed(name: str, error: KafkaError) -> CreatableTopicResult:
-    return CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
+    result = CreatableTopicResult(name=name, error_code=error.code, error_message=error.message)
+    if error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        result.topic_config_error_code = error.code
+    return result
 
 
 def _forbidden(name: str) -> CreatableTopicResult:
-    refusal = _failed(name, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."))
-    refusal.topic_config_error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return refusal
+    return _failed(name, KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed."))
 
 
 def _without_settings(result: TopicResult) -> CreatableTopicResult:

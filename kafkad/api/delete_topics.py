@@ -18,7 +18,6 @@ from kafkad.wire.messages.delete_topics import (
 _FIRST_WITH_IDS = 6
 _FIRST_WITH_QUOTAS = 5
 _FIRST_WITH_ITS_OWN_REFUSAL = 3
-_FORBIDDEN = KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 async def handle(context: Context, request: Request, message: DeleteTopicsRequest) -> DeleteTopicsResponse:
@@ -37,7 +36,7 @@ async def handle(context: Context, request: Request, message: DeleteTopicsReques
 
     def check(topic: str) -> None:
         if not request.allowed(Operation.DELETE, ResourceType.TOPIC, topic):
-            raise _FORBIDDEN
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
     quota = MutationQuota(request.throttle, check, strict=request.version >= _FIRST_WITH_QUOTAS)
     try:
@@ -50,8 +49,8 @@ async def handle(context: Context, request: Request, message: DeleteTopicsReques
         response.responses += _all_refused(sound, refusal).responses
         return response
     for topic, result in zip(sound, deleted, strict=True):
-        refused = _refusal(context, request, topic) if result.error is _FORBIDDEN else None
-        response.responses.append(refused or _result(result))
+        taken = result.error is not None and result.error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        response.responses.append((_refusal(context, request, topic) if taken else None) or _result(result))
     quota.say(response)
     return response
 

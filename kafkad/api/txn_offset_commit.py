@@ -139,9 +139,7 @@ class _Commit:
 
     async def when_verified(self, code: asyncio.Future[ErrorCode]) -> Pieces[Response]:
         """The rest of the work, when it is known. Rights may have been taken away meanwhile."""
-        known = await code
-        self._leave_out_hidden(0)
-        return self.write(known)
+        return self.write(await code)
 
     def _leave_out_hidden(self, at: int) -> None:
         """Of what comes from `at` on, nothing is committed for topics that may not be read any more."""
@@ -164,6 +162,7 @@ class _Commit:
         """A few hundred offsets in each batch, as long as the transaction that they belong to goes on."""
         codes: list[Codes | Awaitable[Codes]] = []
         at = 0
+        self._leave_out_hidden(at)
         while some := self._asked[at : at + _OFFSETS_A_BATCH]:
             at += len(some)
             code = code or self._refusal() or self._goes_on()

@@ -430,13 +430,35 @@ def test_the_rest_of_many_offsets_of_a_transaction_is_refused_once_the_topic_is_
 
     monkeypatch.setattr(offsets, "commit_in_transaction", counted)
     monkeypatch.setattr(AclIdentity, "may", may)
+    assert commit_many(users, alice) == [0] * 500 + [29] * 100
+    assert written == [500]
+
+
+def commit_many(users: Users, alice: FakeConnection) -> list[int]:
     partitions = [TxnOffsetCommitRequestPartition(partition_index=n, committed_offset=5) for n in range(600)]
     topic = TxnOffsetCommitRequestTopic(name="t", partitions=partitions)
     asked = TxnOffsetCommitRequest(transactional_id="x", group_id="g", **PRODUCER, topics=[topic])
     assert users.frames.begin(asked, 3) is None
     [answer] = answered(users, alice, 28, 3).topics
-    assert [partition.error_code for partition in answer.partitions] == [0] * 500 + [29] * 100
-    assert written == [500]
+    return [partition.error_code for partition in answer.partitions]
+
+
+def test_nothing_is_committed_once_the_topic_is_gone_while_the_request_is_sorted_out(
+    in_transaction: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users = in_transaction
+    users.frames.transactions.holding = False
+    grow(users, 600)
+    alice = users.become("alice").connection
+    looks, has_right = 0, AclIdentity.may
+
+    def may(self: AclIdentity, operation: Operation, resource: ResourceType, *asked: Any) -> bool:
+        nonlocal looks
+        looks += resource is ResourceType.TOPIC
+        return looks <= 1 and has_right(self, operation, resource, *asked)
+
+    monkeypatch.setattr(AclIdentity, "may", may)
+    assert commit_many(users, alice) == [29] * 600
 
 
 def grow(users: Users, count: int) -> None:
