@@ -126,7 +126,7 @@ async def measured(port: int, kind: str, connections: int, settle: float, second
 def set_quotas(broker: Broker) -> None:
     asker = Asker(broker.port)
     for topic in (WRITTEN, READ, OTHER_TOPIC):
-        asker.create(topic, retention_bytes="500000000", segment_bytes="100000000")
+        asker.create(topic, retention_ms="-1", retention_bytes="500000000", segment_bytes="100000000")
     for _ in range(20):
         asker.ask("Produce", 7, produce(READ, bytes(build_batch([Record(0, 0, None, bytes(16_000))]))))
     ops = [{"key": f"{who}_byte_rate", "value": float(QUOTA)} for who in ("producer", "consumer")]
