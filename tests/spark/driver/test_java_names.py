@@ -2,12 +2,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from py4j.java_gateway import JavaPackage
-
-from kafkad_etl.driver.java_names import _remembering
+import pytest
 
 
+@pytest.mark.slow
+@pytest.mark.spark
 def test_a_package_is_asked_for_once_and_a_method_each_time() -> None:
+    from py4j.java_gateway import JavaPackage
+
+    from kafkad_etl.driver.java_names import _remembering
+
     asked: list[str] = []
 
     class View:
