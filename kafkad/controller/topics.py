@@ -116,8 +116,6 @@ class Topics:
                 if times[topic.name] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
                 assignment = self._validated(topic, planned)
-                if not validate_only:
-                    admit(topic.name, len(assignment))
                 planned.add(topic.name, assignment)
             except KafkaError as e:
                 results.append(TopicResult(name=topic.name, error=e))
@@ -133,17 +131,26 @@ class Topics:
         for group in _in_groups(results):
             batch = self._lead.batch()
             made += await asyncio.gather(
-                *[self._create(r, wanted.get(r.name, {}), configs[r.name], batch) for r in group]
+                *[self._create(r, wanted.get(r.name, {}), configs[r.name], batch, admit) for r in group]
             )
             answers += self._lead.send(batch)
         return made, answers
 
     async def _create(
-        self, planned: TopicResult, assignment: Assignment, configs: Mapping[str, str | None], batch: RequestBatch
+        self,
+        planned: TopicResult,
+        assignment: Assignment,
+        configs: Mapping[str, str | None],
+        batch: RequestBatch,
+        admit: Admit,
     ) -> TopicResult:
         if planned.error is not None:
             return planned
         name = planned.name
+        try:
+            admit(name, len(assignment))
+        except KafkaError as e:
+            return TopicResult(name=name, error=e)
         topic = TopicEntry(name, os.urandom(16))
         for partition, replicas in sorted(assignment.items()):
             topic.partitions[partition] = self._entry(replicas)

@@ -15,7 +15,7 @@ from kafkad.api.produce_repeat import RepeatedProduce
 from kafkad.api.routes import FETCH, OFFSET_COMMIT, PRODUCE
 from kafkad.api.verifier import Verifier
 from kafkad.controller.controller import Controller
-from kafkad.controller.topics import MorePartitions
+from kafkad.controller.topics import MorePartitions, Topics
 from kafkad.names import GROUPS_TOPIC, TopicPartition
 from kafkad.net.connection import Connection
 from kafkad.security.acl import AclIdentity
@@ -542,6 +542,34 @@ def test_who_takes_the_right_from_himself_changes_nothing_more(users: Users) -> 
     users.become("admin")
     names = {resource.resource_name for resource in users.frames.ask(everything(3), 3).resources}
     assert "first" in names and "second" not in names
+
+
+def test_the_rest_of_many_topics_is_not_created_once_the_right_is_gone(
+    users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are written in groups, between which others are served."""
+    users.become("admin")
+    new = {"principal": "User:alice", "resource_pattern_type": 4}
+    assert create(users.frames, creation("new-", operation=CREATE, **new)) == [0]
+    written, write, has_right = 0, Topics._write, AclIdentity.may
+
+    async def counted(*arguments: Any) -> None:
+        nonlocal written
+        await write(*arguments)
+        written += 1
+
+    def may(self: AclIdentity, operation: Operation, *rest: Any) -> bool:
+        taken = operation is Operation.CREATE and written > 0
+        return not taken and has_right(self, operation, *rest)
+
+    monkeypatch.setattr(Topics, "_write", counted)
+    monkeypatch.setattr(AclIdentity, "may", may)
+    topics = [CreatableTopic(name=f"new-{n}", num_partitions=1, replication_factor=1) for n in range(300)]
+    alice = users.become("alice").connection
+    assert users.frames.begin(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 7) is None
+    codes = [topic.error_code for topic in answered(users, alice, 19, 7).topics]
+    assert 1 <= written <= 100, "those that were being written"
+    assert codes == [0] * written + [29] * (300 - written)
 
 
 def metadata(frames: Frames, *names: str) -> list[tuple[int, str, int]]:
