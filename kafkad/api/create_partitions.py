@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kafkad.api.context import Context, Request
 from kafkad.api.throttling import MutationQuota
-from kafkad.controller.topics import MorePartitions, TopicResult
+from kafkad.controller.topics import Admit, MorePartitions, TopicResult
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.security.authorizer import Operation, ResourceType
 from kafkad.wire.messages.create_partitions import (
@@ -22,14 +22,17 @@ _FIRST_WITH_QUOTAS = 3
 async def handle(context: Context, request: Request, message: CreatePartitionsRequest) -> CreatePartitionsResponse:
     """A topic that the request names twice is refused once."""
 
-    def check(topic: str) -> None:
+    quota = MutationQuota(request.throttle, strict=request.version >= _FIRST_WITH_QUOTAS)
+
+    def admit(topic: str, partitions: int) -> None:
+        """The right may have been taken away while the request waited for the controller."""
         if not request.allowed(Operation.ALTER, ResourceType.TOPIC, topic):
             raise _forbidden()
+        quota.admit(partitions)
 
-    quota = MutationQuota(request.throttle, check, strict=request.version >= _FIRST_WITH_QUOTAS)
     may = {topic.name: request.allowed(Operation.ALTER, ResourceType.TOPIC, topic.name) for topic in message.topics}
     wanted = [topic for topic in message.topics if may[topic.name]]
-    results = {result.name: result for result in await _add(context, message, wanted, quota)}
+    results = {result.name: result for result in await _add(context, message, wanted, admit)}
     for name in may:
         if not may[name]:
             results[name] = TopicResult(name=name, error=_forbidden())
@@ -39,14 +42,14 @@ async def handle(context: Context, request: Request, message: CreatePartitionsRe
 
 
 async def _add(
-    context: Context, message: CreatePartitionsRequest, topics: Sequence[CreatePartitionsTopic], quota: MutationQuota
+    context: Context, message: CreatePartitionsRequest, topics: Sequence[CreatePartitionsTopic], admit: Admit
 ) -> Sequence[TopicResult]:
     try:
         return await context.controller.create_partitions(
             [_more(topic) for topic in topics],
             timeout_ms=message.timeout_ms,
             validate_only=message.validate_only,
-            admit=quota.admit,
+            admit=admit,
         )
     except KafkaError as error:
         return [TopicResult(name=topic.name, error=error) for topic in topics]

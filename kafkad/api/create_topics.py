@@ -8,7 +8,7 @@ from kafkad.api.context import Context, Request
 from kafkad.api.permissions import may_create_topic
 from kafkad.api.throttling import MutationQuota
 from kafkad.config.describe import describe_topic
-from kafkad.controller.topics import NewTopic, TopicResult
+from kafkad.controller.topics import Admit, NewTopic, TopicResult
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.security.authorizer import Operation, ResourceType
 from kafkad.turns import Turns
@@ -50,12 +50,15 @@ async def _create_each(
             wanted.append(_new_topic(topic))
             overrides[topic.name] = {c.name: c.value or "" for c in topic.configs}
 
-    def check(topic: str) -> None:
+    quota = MutationQuota(request.throttle, strict=request.version >= _FIRST_WITH_QUOTAS)
+
+    def admit(topic: str, partitions: int) -> None:
+        """The right may have been taken away while the request waited for the controller."""
         if not may_create_topic(request, topic):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
+        quota.admit(partitions)
 
-    quota = MutationQuota(request.throttle, check, strict=request.version >= _FIRST_WITH_QUOTAS)
-    results = await _create(context, message, wanted, quota)
+    results = await _create(context, message, wanted, admit)
     with_configs = request.version >= _FIRST_WITH_CONFIGS
     response = CreateTopicsResponse()
     quota.say(response)
@@ -77,11 +80,11 @@ async def _create_each(
 
 
 async def _create(
-    context: Context, message: CreateTopicsRequest, topics: list[NewTopic], quota: MutationQuota
+    context: Context, message: CreateTopicsRequest, topics: list[NewTopic], admit: Admit
 ) -> Sequence[TopicResult]:
     try:
         return await context.controller.create_topics(
-            topics, timeout_ms=message.timeout_ms, validate_only=message.validate_only, admit=quota.admit
+            topics, timeout_ms=message.timeout_ms, validate_only=message.validate_only, admit=admit
         )
     except KafkaError as error:
         return [TopicResult(name=topic.name, error=error) for topic in topics]

@@ -34,23 +34,28 @@ async def handle(context: Context, request: Request, message: DeleteTopicsReques
         response.responses += [refusal for _, refusal in refusals if refusal is not None]
         sound = [topic for topic, refusal in refusals if refusal is None]
 
-    def check(topic: str) -> None:
+    quota = MutationQuota(request.throttle, strict=request.version >= _FIRST_WITH_QUOTAS)
+
+    def admit(topic: str, partitions: int) -> None:
+        """The right may have been taken away while the request waited for the controller."""
         if not request.allowed(Operation.DELETE, ResourceType.TOPIC, topic):
             raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        quota.admit(partitions)
 
-    quota = MutationQuota(request.throttle, check, strict=request.version >= _FIRST_WITH_QUOTAS)
     try:
         deleted = await context.controller.delete_topics(
             [topic.topic_id if topic.name is None else topic.name for topic in sound],
             timeout_ms=message.timeout_ms,
-            admit=quota.admit,
+            admit=admit,
         )
-    except KafkaError as refusal:
-        response.responses += _all_refused(sound, refusal).responses
+    except KafkaError as failure:
+        response.responses += _all_refused(sound, failure).responses
         return response
     for topic, result in zip(sound, deleted, strict=True):
-        taken = result.error is not None and result.error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        response.responses.append((_refusal(context, request, topic) if taken else None) or _result(result))
+        refusal = None
+        if result.error is not None and result.error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            refusal = _refusal(context, request, topic)  # whether it may see the name
+        response.responses.append(refusal or _result(result))
     quota.say(response)
     return response
 

@@ -186,21 +186,18 @@ class Throttle:
 class MutationQuota:
     """What one request may do to topics: `admit` is asked for each topic, right before it is changed.
 
-    Rights may have been taken away while the request waited for the controller: `check` raises the refusal. Requests of
-    versions that know the refusal of quotas are refused once nothing is left; those before are carried out, and their
+    Requests of versions that know the refusal are refused once nothing is left; those before are carried out, and their
     connection waits.
     """
 
-    def __init__(self, throttle: Throttle | None, check: Callable[[str], None], *, strict: bool) -> None:
+    def __init__(self, throttle: Throttle | None, *, strict: bool) -> None:
         self._throttle = throttle
-        self._check = check
         self._mutations = None if throttle is None else throttle.budget.mutations
         self._strict = strict
         self._throttle_ms = 0
 
-    def admit(self, topic: str, partitions: int) -> None:
-        """Raises THROTTLING_QUOTA_EXCEEDED, and what `check` raises."""
-        self._check(topic)
+    def admit(self, partitions: int) -> None:
+        """Raises THROTTLING_QUOTA_EXCEEDED."""
         throttle, mutations = self._throttle, self._mutations
         if throttle is None or mutations is None:
             return

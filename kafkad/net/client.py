@@ -138,9 +138,8 @@ class BrokerClient:
         connection = self._connection
         if connection is None or connection.closed or connection.good_until_ms is not None:
             connection = await self._connected(deadline_ms)
-        if go_on is None:
-            return await connection.exchange(request, deadline_ms=deadline_ms)
-        return await connection.converse(request, go_on, deadline_ms=deadline_ms, timeout_ms=timeout_ms)
+        conversation = None if go_on is None else Conversation(go_on, timeout_ms)
+        return await connection.exchange(request, deadline_ms=deadline_ms, conversation=conversation)
 
     def close(self) -> None:
         self._closed = True
@@ -235,12 +234,15 @@ class _Sent(NamedTuple):
     correlation_id: int
     deadline_ms: float
     answered: asyncio.Future[Answer]
-    conversation: _Conversation | None
+    conversation: Conversation | None
 
 
-class _Conversation(NamedTuple):
+class Conversation(NamedTuple):
+    """Requests that follow one another, whose last answer is waited for."""
+
     go_on: GoOn
     timeout_ms: int
+    """Of each request that `go_on` adds."""
 
 
 class ClientConnection:
@@ -266,8 +268,8 @@ class ClientConnection:
         self._loop = asyncio.get_running_loop()
         self._correlation_id = 0
         self._sent: deque[_Sent] = deque()
-        self._late: Timer | None = None
-        """At the first deadline of what is sent, or before."""
+        self._deadline: Timer | None = None
+        """The first of what has been sent, or an earlier one of what is answered by now."""
         self._left = b""
         """Too little of a frame to say how large it is."""
         self._frame: bytearray | None = None
@@ -279,16 +281,17 @@ class ClientConnection:
         if transport.pending:
             self._loop.call_soon(self._on_readable)
 
-    async def exchange(self, request: Any, *, deadline_ms: float, version: int | None = None) -> Answer:
+    async def exchange(
+        self,
+        request: Any,
+        *,
+        deadline_ms: float,
+        version: int | None = None,
+        conversation: Conversation | None = None,
+    ) -> Answer:
         """Send at once, and wait for the answer; a request that is late closes the connection, and all behind it."""
         answered: asyncio.Future[Answer] = self._loop.create_future()
-        self._ask(request, version, deadline_ms, answered, None)
-        return await answered
-
-    async def converse(self, request: Any, go_on: GoOn, *, deadline_ms: float, timeout_ms: int) -> Answer:
-        """The same, and what `go_on` wants to ask next; `timeout_ms` is for each such request."""
-        answered: asyncio.Future[Answer] = self._loop.create_future()
-        self._ask(request, None, deadline_ms, answered, _Conversation(go_on, timeout_ms))
+        self._ask(request, version, deadline_ms, answered, conversation)
         return await answered
 
     def _ask(
@@ -297,7 +300,7 @@ class ClientConnection:
         version: int | None,
         deadline_ms: float,
         answered: asyncio.Future[Answer],
-        conversation: _Conversation | None,
+        conversation: Conversation | None,
     ) -> None:
         key = request.__schema__.key
         if version is None:
@@ -308,24 +311,24 @@ class ClientConnection:
         header = RequestHeader(key, version, correlation_id, self._options.client_id)
         frame = encode_request(header, in_version(request, version))
         self._sent.append(_Sent(key, version, correlation_id, deadline_ms, answered, conversation))
-        if self._late is None or deadline_ms < self._late.deadline_ms:
-            self._look_at(deadline_ms)
+        if self._deadline is None or deadline_ms < self._deadline.deadline_ms:
+            self._set_deadline(deadline_ms)
         self._send(frame)
 
-    def _look_at(self, deadline_ms: float) -> None:
-        if self._late is not None:
-            self._late.cancel()
-        self._late = self._timers.at(deadline_ms, self._close_if_late)
+    def _set_deadline(self, deadline_ms: float) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = self._timers.at(deadline_ms, self._close_if_late)
 
     def _close_if_late(self) -> None:
-        self._late = None
+        self._deadline = None
         now_ms = self._clock.monotonic_ms()
         for sent in self._sent:
             if sent.deadline_ms <= now_ms:
                 self.close(f"did not answer {APIS[sent.key].name} in time")
                 return
         if self._sent:
-            self._look_at(min(sent.deadline_ms for sent in self._sent))
+            self._set_deadline(min(sent.deadline_ms for sent in self._sent))
 
     def version_of(self, request: Any) -> int:
         """The highest version that both sides know, and that the options allow. LinkError when there is none."""
@@ -388,8 +391,8 @@ class ClientConnection:
         self._loop.remove_reader(self._fd)
         self._loop.remove_writer(self._fd)
         self._transport.close()
-        if self._late is not None:
-            self._late.cancel()
+        if self._deadline is not None:
+            self._deadline.cancel()
         for sent in self._sent:
             if not sent.answered.done():
                 sent.answered.set_exception(self.error(why))

@@ -256,7 +256,7 @@ class Fetcher:
                 await self._rest()
 
     async def _fetch(self) -> None:
-        """One request and its answer, as soon as there is something to ask."""
+        """Asks, as soon as there is something to ask, until there is an answer that `_go_on` leaves to this task."""
         link = self._connected()
         while link is None or not self._session:
             await self._changed.wait()

@@ -316,6 +316,16 @@ def take(users: Users, name: str, resource_type: int) -> None:
     assert result.matching_acls
 
 
+def take_when(monkeypatch: pytest.MonkeyPatch, gone: Callable[[Operation, ResourceType], bool]) -> None:
+    """Take rights away in the middle of a request: those of which `gone` is true when they are asked for."""
+    has_right = AclIdentity.may
+
+    def may(self: AclIdentity, operation: Operation, resource: ResourceType, *rest: Any) -> bool:
+        return not gone(operation, resource) and has_right(self, operation, resource, *rest)
+
+    monkeypatch.setattr(AclIdentity, "may", may)
+
+
 def answered(users: Users, connection: FakeConnection, key: int, version: int) -> Any:
     users.frames.broker.run_until(lambda: bool(connection.replies))
     return users.frames.decode(connection.replies[0] or b"", key, version)
@@ -388,19 +398,15 @@ def test_the_rest_of_a_long_produce_is_refused_once_the_transactional_id_is_gone
     users.frames.transactions.holding = False
     grow(users, 600)
     alice = users.become("alice").connection
-    pieces, append, has_right = 0, ProduceApi._append_topic, AclIdentity.may
+    pieces, append = 0, ProduceApi._append_topic
 
     def counted(*arguments: Any) -> None:
         nonlocal pieces
         pieces += 1
         append(*arguments)
 
-    def may(self: AclIdentity, operation: Operation, resource: ResourceType, *asked: Any) -> bool:
-        taken = pieces == 3 and resource is ResourceType.TRANSACTIONAL_ID
-        return not taken and has_right(self, operation, resource, *asked)
-
     monkeypatch.setattr(ProduceApi, "_append_topic", counted)
-    monkeypatch.setattr(AclIdentity, "may", may)
+    take_when(monkeypatch, lambda operation, resource: pieces == 3 and resource is ResourceType.TRANSACTIONAL_ID)
     asked = request(users.frames, 9, dict.fromkeys(range(600), batch(**IN_TRANSACTION)))
     asked.transactional_id = "x"
     assert users.frames.begin(asked, 9) is None
@@ -418,18 +424,14 @@ def test_the_rest_of_many_offsets_of_a_transaction_is_refused_once_the_topic_is_
     alice = users.become("alice").connection
     written: list[int] = []
     offsets = users.frames.broker.context.offsets
-    commit, has_right = offsets.commit_in_transaction, AclIdentity.may
+    commit = offsets.commit_in_transaction
 
     def counted(who: Any, producer: Any, some: Any) -> Any:
         written.append(len(some))
         return commit(who, producer, some)
 
-    def may(self: AclIdentity, operation: Operation, resource: ResourceType, *asked: Any) -> bool:
-        taken = bool(written) and resource is ResourceType.TOPIC
-        return not taken and has_right(self, operation, resource, *asked)
-
     monkeypatch.setattr(offsets, "commit_in_transaction", counted)
-    monkeypatch.setattr(AclIdentity, "may", may)
+    take_when(monkeypatch, lambda operation, resource: bool(written) and resource is ResourceType.TOPIC)
     assert commit_many(users, alice) == [0] * 500 + [29] * 100
     assert written == [500]
 
@@ -450,14 +452,14 @@ def test_nothing_is_committed_once_the_topic_is_gone_while_the_request_is_sorted
     users.frames.transactions.holding = False
     grow(users, 600)
     alice = users.become("alice").connection
-    looks, has_right = 0, AclIdentity.may
+    looks = 0
 
-    def may(self: AclIdentity, operation: Operation, resource: ResourceType, *asked: Any) -> bool:
+    def gone(operation: Operation, resource: ResourceType) -> bool:
         nonlocal looks
         looks += resource is ResourceType.TOPIC
-        return looks <= 1 and has_right(self, operation, resource, *asked)
+        return looks > 1
 
-    monkeypatch.setattr(AclIdentity, "may", may)
+    take_when(monkeypatch, gone)
     assert commit_many(users, alice) == [29] * 600
 
 
@@ -551,19 +553,15 @@ def test_the_rest_of_many_topics_is_not_created_once_the_right_is_gone(
     users.become("admin")
     new = {"principal": "User:alice", "resource_pattern_type": 4}
     assert create(users.frames, creation("new-", operation=CREATE, **new)) == [0]
-    written, write, has_right = 0, Topics._write, AclIdentity.may
+    written, write = 0, Topics._write
 
     async def counted(*arguments: Any) -> None:
         nonlocal written
         await write(*arguments)
         written += 1
 
-    def may(self: AclIdentity, operation: Operation, *rest: Any) -> bool:
-        taken = operation is Operation.CREATE and written > 0
-        return not taken and has_right(self, operation, *rest)
-
     monkeypatch.setattr(Topics, "_write", counted)
-    monkeypatch.setattr(AclIdentity, "may", may)
+    take_when(monkeypatch, lambda operation, resource: operation is Operation.CREATE and written > 0)
     topics = [CreatableTopic(name=f"new-{n}", num_partitions=1, replication_factor=1) for n in range(300)]
     alice = users.become("alice").connection
     assert users.frames.begin(CreateTopicsRequest(topics=topics, timeout_ms=30_000), 7) is None

@@ -17,10 +17,10 @@ def remember() -> None:
     class, is `org.apache`? Half of what a small batch took went into that.
     """
     for owner in (JVMView, JavaPackage):
-        owner.__getattr__ = _remembering(owner.__getattr__)
+        owner.__getattr__ = remembering(owner.__getattr__)
 
 
-def _remembering(find: Find) -> Find:
+def remembering(find: Find) -> Find:
     def found(owner: Any, name: str) -> Any:
         it = find(owner, name)
         if isinstance(it, JavaClass | JavaPackage):

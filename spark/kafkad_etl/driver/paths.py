@@ -12,8 +12,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-REMOVALS = 10
+MOST_REMOVALS = 10
+"""How often a directory is removed to which others still write."""
 CHANGED_MEANWHILE = frozenset({errno.ENOENT, errno.ENOTEMPTY, errno.EISDIR, errno.ENOTDIR})
+"""Errors of a removal that say that somebody else was at it."""
 ATOMIC_RENAME = frozenset({"file", "hdfs", "viewfs", "abfs", "abfss", "webhdfs"})
 
 
@@ -90,12 +92,11 @@ class Storage(Files, Protocol):
 
 
 def storage_of(spark: Any, path: str) -> Storage:
-    """Spark writes no checksum files beside those on local disks: a rename would leave them behind."""
+    """The file system that has the path."""
     jvm, configuration = spark._jvm, spark._jsc.hadoopConfiguration()
     system = jvm.org.apache.hadoop.fs.Path(path).getFileSystem(configuration)
     if system.getScheme() != "file":
         return HadoopFiles(jvm, system)
-    system.setWriteChecksum(False)
     return LocalFiles(lambda path: str(system.makeQualified(jvm.org.apache.hadoop.fs.Path(path)).toString()))
 
 
@@ -150,7 +151,7 @@ class LocalFiles:
 
     def remove(self, path: str) -> None:
         """Tasks of a run that has been killed may still write there, and remove what they began."""
-        local, left = _local(path), REMOVALS
+        local, left = _local(path), MOST_REMOVALS
         while os.path.lexists(local):
             left -= 1
             try:

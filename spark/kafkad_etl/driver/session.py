@@ -53,7 +53,15 @@ def _first(settings: Mapping[str, Scalar]) -> Any:
     for name, value in settings.items():
         if not given.contains(name):
             builder = builder.config(name, _text(value))
-    return builder.getOrCreate()
+    spark = builder.getOrCreate()
+    _write_no_checksums(spark)
+    return spark
+
+
+def _write_no_checksums(spark: Any) -> None:
+    """Beside files on this machine's disks: the sinks rename what Spark writes, and would leave them behind."""
+    local = spark._jvm.org.apache.hadoop.fs.FileSystem.getLocal(spark._jsc.hadoopConfiguration())
+    local.setWriteChecksum(False)
 
 
 def session_settings(sink: Sink) -> dict[str, str]:

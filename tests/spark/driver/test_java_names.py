@@ -10,7 +10,7 @@ import pytest
 def test_a_package_is_asked_for_once_and_a_method_each_time() -> None:
     from py4j.java_gateway import JavaPackage
 
-    from kafkad_etl.driver.java_names import _remembering
+    from kafkad_etl.driver.java_names import remembering
 
     asked: list[str] = []
 
@@ -19,7 +19,7 @@ def test_a_package_is_asked_for_once_and_a_method_each_time() -> None:
             asked.append(name)
             return JavaPackage(name, None) if name == "org" else len(asked)
 
-    View.__getattr__ = _remembering(View.__getattr__)  # type: ignore[method-assign]
+    View.__getattr__ = remembering(View.__getattr__)  # type: ignore[method-assign]
     one, other = View(), View()
     assert one.org is one.org
     assert other.org is not one.org

@@ -81,15 +81,13 @@ class StatelessBatches:
         fails = self._plan.job.value.bad_rows.action == "fail"
         metric = [f"count(IF({BAD} IS NOT NULL, {STOPS}, NULL))"] if fails else [f"count({BAD})"]
         read = counted(rows, *(metric if self._parser.can_be_bad else []))
-        left = (unmarked if fails else good)(read.rows, self._parser)
-        deduplicated = None
-        if self._plan.job.transform.deduplicate:
-            deduplicated = counted(self._deduplicated(left))
-            left = deduplicated.rows
-        written = write(self._plan, self._sink, result(left, self._plan.job), batch, phases, self._warn)
+        rest = (unmarked if fails else good)(read.rows, self._parser)
+        left = counted(self._deduplicated(rest)) if self._plan.job.transform.deduplicate else None
+        out = result(rest if left is None else left.rows, self._plan.job)
+        written = write(self._plan, self._sink, out, batch, phases, self._warn)
         rows_read, bad = [*read.totals(), 0][:2]
         self._tally.meet(batch.number, rows, bad, rows_read)
-        duplicates = 0 if deduplicated is None else rows_read - bad - deduplicated.total()
+        duplicates = 0 if left is None else rows_read - bad - left.total()
         return BatchResult(batch, rows_read, written, phases.total(), phases.seconds, bad, duplicates=duplicates)
 
     def _deduplicated(self, rows: DataFrame) -> DataFrame:
