@@ -44,8 +44,8 @@ from kafkad_etl.job import Job, Sink, Source, Spark
 from kafkad_etl.machine import environment, jars
 from kafkad_etl.machine.cache import cache_directory
 from kafkad_etl.machine.download import fetched
-from kafkad_etl.machine.environment import Environment
-from kafkad_etl.process.submitting import NO_OPTIONS, command, settings, variables
+from kafkad_etl.machine.environment import Environment, tool_variables
+from kafkad_etl.process.submitting import NO_OPTIONS, command, settings
 from tests.bench.compared import KAFKA, KAFKAD, ONE_BROKER, Promise
 from tests.bench.figures import Figure
 from tests.bench.measured import prepare
@@ -244,11 +244,11 @@ def job(bench: Bench, path: Path) -> Callable[[], Spent]:
 
 
 def by_hand(bench: Bench, program: str, *arguments: str) -> Callable[[], Spent]:
-    """Hands a program to spark-submit, in the environment that jobs have."""
+    """Hands a program to spark-submit, as its writer would: with the settings and jars that jobs have, but without what
+    `kctl etl` tells Java."""
     path = bench.directory / "by_hand.py"
     path.write_text(program)
-    (bench.directory / "log4j2.properties").write_text("rootLogger.level = off\n")
-    environ = variables(bench.environment, MASTER, bench.directory, dict(os.environ))
+    environ = {**os.environ, **tool_variables(bench.environment), "SPARK_LOCAL_IP": "127.0.0.1"}
     *words, _ = command(bench.environment, JOB, MASTER, NO_OPTIONS, [])  # all but the driver
     return partial(spent, [*words, str(path), *arguments], bench.directory, environ)
 

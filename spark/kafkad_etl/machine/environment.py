@@ -145,9 +145,14 @@ def comes_with(home: Path | None, name: str) -> bool:
 
 def spark_adds_jars(environ: Mapping[str, str]) -> bool:
     """True if this machine's own Spark configuration adds jars."""
-    file = Path(environ.get("SPARK_CONF_DIR") or "/nonexistent") / "spark-defaults.conf"
-    text = file.read_text(errors="replace") if file.is_file() else ""
+    text = spark_defaults(environ)
     return bool(environ.get("SPARK_DIST_CLASSPATH")) or any(name in text for name in BRING_JARS)
+
+
+def spark_defaults(environ: Mapping[str, str]) -> str:
+    """The text of this machine's own spark-defaults.conf; empty if it has none."""
+    file = Path(environ.get("SPARK_CONF_DIR") or "/nonexistent") / "spark-defaults.conf"
+    return file.read_text(errors="replace") if file.is_file() else ""
 
 
 def own_jars(job: Job) -> list[str]:

@@ -292,7 +292,7 @@ def launch(
                     master,
                     private.path,
                     environ,
-                    brief=all(submitting.is_brief(plan, master) for plan in plans),
+                    submitting.java_options(plans, master, options, environ),
                 ),
                 start_new_session=True,
                 pass_fds=(private.lock, *inherited),

@@ -11,7 +11,7 @@ from subprocess import DEVNULL, PIPE, STDOUT, TimeoutExpired, run
 
 from kafkad_etl.machine import class_archive
 from kafkad_etl.machine.environment import Environment
-from kafkad_etl.process.submitting import DRIVER, LOG4J2, variables
+from kafkad_etl.process.submitting import BRIEF, DRIVER, LOG4J2, variables
 
 _PROGRAM = DRIVER.with_name("warming.py")
 _MASTER = "local[1]"
@@ -40,7 +40,7 @@ def _made(environment: Environment, target: Path, environ: Mapping[str, str]) ->
     with tempfile.TemporaryDirectory() as name:
         private = Path(name)
         (private / "log4j2.properties").write_text(LOG4J2)
-        said = variables(environment, _MASTER, private, environ, brief=True)
+        said = variables(environment, _MASTER, private, environ, BRIEF)
         said["SPARK_SUBMIT_OPTS"] += f" {class_archive.making(part)}"
         words = [str(environment.spark_home / "bin" / "spark-submit"), "--master", _MASTER, "--driver-memory", "600m"]
         words += ["--conf", "spark.ui.enabled=false", str(_PROGRAM), name]

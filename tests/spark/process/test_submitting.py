@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,14 @@ from kafkad_etl.machine.environment import Environment
 from kafkad_etl.machine.java import Java
 from kafkad_etl.messages import Plan, Reading
 from kafkad_etl.process.submitting import (
+    BRIEF,
+    COLLECTOR,
     DRIVER,
     NO_OPTIONS,
     command,
     cores,
     is_brief,
+    java_options,
     options_of,
     settings,
     variables,
@@ -120,26 +124,52 @@ def test_variables() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "mode", "master", "brief"),
-    [
-        (200_000, "available-now", "local[2]", True),
-        (200_000, "batch", "local", True),
-        (200_001, "available-now", "local[2]", False),
-        (10, "continuous", "local[2]", False),
-        (10, "available-now", "yarn", False),
-    ],
+    ("rows", "mode", "brief"),
+    [(200_000, "available-now", True), (200_000, "batch", True), (200_001, "batch", False), (10, "continuous", False)],
 )
-def test_a_run_is_brief_that_reads_few_rows_on_this_machine(rows: int, mode: Mode, master: str, brief: bool) -> None:
+def test_a_run_is_brief_that_reads_few_rows(rows: int, mode: Mode, brief: bool) -> None:
     start, end = {"t": {0: 5, 1: 0}}, {"t": {0: 5 + rows, 1: 0}}
     reading = Reading(client={}, how="subscribe", what="t", start=start, end=end, fail_on_data_loss=True)
     plan = Plan(task="run", job=a_job(), mode=mode, reading=reading)
-    assert is_brief(plan, master) == brief
-    assert not is_brief(replace(plan, reading=None), master)
+    assert is_brief(plan) == brief
+    assert not is_brief(replace(plan, reading=None))
+
+
+def java(
+    conf: dict[str, Scalar] | None = None, *, words: Sequence[str] = (), master: str = "local[2]", **environ: str
+) -> str:
+    plans = [
+        Plan(task="test", job=a_job(), mode="batch", reading=None),
+        Plan(task="run", job=a_job(conf), mode="batch", reading=None),
+    ]
+    return java_options(plans, master, options_of(words), environ)
+
+
+def test_java_on_this_machine_collects_garbage_for_batches() -> None:
+    assert (
+        java_options([Plan(task="test", job=a_job(), mode="batch", reading=None)], "local[2]", NO_OPTIONS, {})
+        == f"{BRIEF} {COLLECTOR}"
+    )
+    assert java() == COLLECTOR  # one of the jobs is not brief
+    assert java(master="yarn") == ""
+
+
+@pytest.mark.parametrize("option", ["-XX:+UseG1GC", "-Xmn9m -XX:+UseZGC", "-XX:+UseSerialGC -Da=b"])
+def test_java_is_never_told_of_two_garbage_collectors(option: str, tmp_path: Path) -> None:
+    (tmp_path / "spark-defaults.conf").write_text(f"spark.driver.extraJavaOptions {option}")
+    assert java({"spark.driver.extraJavaOptions": option}) == ""
+    assert java(words=["--driver-java-options", option]) == ""
+    assert java(words=["--conf", f"spark.driver.defaultJavaOptions={option}"]) == ""
+    for name in ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"):
+        assert java(**{name: option}) == ""
+    assert java(SPARK_CONF_DIR=str(tmp_path)) == ""
+    assert java(words=["--properties-file", "my.conf"]) == ""  # which may name one
+    assert java(SPARK_SUBMIT_OPTS="-XX:+UseGCOverheadLimit -XX:-UseG1GC") == COLLECTOR
 
 
 def test_what_the_user_says_of_the_compiler_counts() -> None:
     said = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=4"}
-    found = variables(ENVIRONMENT, "local[2]", Path("/private"), said, brief=True)["SPARK_SUBMIT_OPTS"]
+    found = variables(ENVIRONMENT, "local[2]", Path("/private"), said, BRIEF)["SPARK_SUBMIT_OPTS"]
     assert found.startswith("-XX:TieredStopAtLevel=1 -XX:TieredStopAtLevel=4 ")
 
 
