@@ -153,11 +153,12 @@ class TableSink:
         keys = self._settings.keys
         out = last_of_each_key(rows, keys).selectExpr(*self._fit.selected).persist()
         try:
-            count = int(out.count())
+            count, *not_null = out.selectExpr("count(*)", *(f"count({named(key)})" for key in keys)).first()
+            null = {key for key, found in zip(keys, not_null, strict=True) if found < count}
             if "_offset" not in rows.columns:
                 need_distinct(out, keys, batch.number)
             out.createOrReplaceTempView(VIEW)
-            self._table.merge(out.sparkSession, statement(self._table.sql, VIEW, keys), mark, count)
+            self._table.merge(out.sparkSession, statement(self._table.sql, VIEW, keys, null), mark, count)
         finally:
             out.unpersist()
 

@@ -131,6 +131,15 @@ def test_an_upsert_keeps_the_newest_row_of_each_key_and_is_done_once(lake: Lake)
         lake.write("SELECT 1L AS id", 2, mode="upsert", keys=["nr"])
 
 
+def test_null_in_a_key_is_a_value_of_its_own(lake: Lake) -> None:
+    settings = {"mode": "upsert", "keys": ["id", "day"]}
+    for number, name in enumerate(("old", "new")):
+        lake.write(f"SELECT id, IF(id < 2, NULL, 'x') AS day, '{name}' AS name FROM range(4)", number, **settings)
+    lake.write("SELECT 0L AS id, 'x' AS day, 'other' AS name", 2, **settings)
+    found = {(row["id"], row["day"]): row["name"] for row in rows_of(lake.table())}
+    assert found == {(0, None): "new", (1, None): "new", (2, "x"): "new", (3, "x"): "new", (0, "x"): "other"}
+
+
 def test_each_batch_may_replace_partitions(lake: Lake) -> None:
     settings = {"mode": "overwrite_partitions", "partition_by": ["day"]}
     lake.write(TEN, 0, **settings)
