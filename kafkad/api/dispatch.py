@@ -110,7 +110,7 @@ class Dispatcher:
         started = perf_counter_ns()
         key, version, correlation_id = _START.unpack_from(view, at)
         peer: Peer = connection.peer
-        throttle = None if self.throttling is None else self.throttling.of(connection, view, at)
+        throttle = None if self.throttling is None else self.throttling.of(connection, view, at, end)
         prepared = peer.prepared.get(key)
         answer = None if prepared is None else prepared.answer(view, at, end)
         if answer is not None:

@@ -18,6 +18,7 @@ from kafkad.net.connection import Connection, DeferredReply, OnReply
 from kafkad.net.reply import PENDING, Pending, Reply
 from kafkad.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from kafkad.turns import Pieces
+from kafkad.wire.primitives import MalformedError
 from kafkad.wire.produce import FIRST_FLEXIBLE as FIRST_FLEXIBLE_PRODUCE
 
 if TYPE_CHECKING:
@@ -41,18 +42,16 @@ class Throttling:
         self._quotas = quotas
         self._clock = clock
 
-    def of(self, connection: Connection, view: memoryview, at: int) -> Throttle | None:
-        """None for a client without a quota."""
+    def of(self, connection: Connection, view: memoryview, at: int, end: int) -> Throttle | None:
+        """None for a client without a quota, and for who has not logged in: nothing that it says of itself counts."""
         key, version = _I16.unpack_from(view, at)[0], _I16.unpack_from(view, at + 2)[0]
-        if connection.listener.apart:
+        if connection.listener.apart or not connection.peer.authenticated:
             return None
         of_brokers = key in _OF_BROKERS or (key == _ADD_PARTITIONS_TO_TXN and version >= _FIRST_OF_BROKERS)
         if of_brokers and _may_be_broker(connection):
             connection.measure(None)
             return None
-        size = _I16.unpack_from(view, at + _CLIENT_ID_AT)[0]
-        begin = at + _CLIENT_ID_AT + 2
-        client = str(view[begin : begin + size], "utf-8", "replace") if size > 0 else ""
+        client = _client_id(view, at, end)
         user = connection.peer.principal.name
         budget = self._quotas.of(user, client, self._clock.monotonic_ms())
         if budget is None:
@@ -219,6 +218,17 @@ class MutationQuota:
 def _may_be_broker(connection: Connection) -> bool:
     allowed: bool = connection.peer.identity.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     return allowed
+
+
+def _client_id(view: memoryview, at: int, end: int) -> str:
+    """Empty for a client without one. What the view has after this request is another's."""
+    begin = at + _CLIENT_ID_AT + _I16.size
+    size = _I16.unpack_from(view, at + _CLIENT_ID_AT)[0] if begin <= end else 0
+    if size <= 0:
+        return ""
+    if begin + size > end:
+        raise MalformedError(f"it has no room for a client id of {size} bytes")
+    return str(view[begin : begin + size], "utf-8", "replace")
 
 
 def _then(first: OnReply | None, second: OnReply) -> OnReply:

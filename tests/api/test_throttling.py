@@ -20,6 +20,7 @@ from kafkad.security.quotas.connections import ConnectionRates
 from kafkad.security.quotas.levels import Overrides
 from kafkad.security.quotas.rate import Windows
 from kafkad.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+from kafkad.wire.messages.api_versions import ApiVersionsRequest
 from kafkad.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkad.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkad.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -32,6 +33,7 @@ from kafkad.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from kafkad.wire.messages.write_txn_markers import WriteTxnMarkersRequest
+from kafkad.wire.primitives import MalformedError
 from kafkad.wire.records import Record
 from tests.api.frames import Frames
 from tests.api.test_fetch import fill
@@ -119,6 +121,23 @@ def test_who_has_no_quota_does_not_wait(frames: Throttled) -> None:
     frames.connection.peer.identify(Principal("User", "bob"))
     frames.ask(to_produce(frames, 9, {0: large(9_000)}), 9)
     assert len(frames.muted()) == 1
+
+
+def test_who_has_not_logged_in_uses_up_nobodys_quota(frames: Throttled) -> None:
+    frames.give(Entity(client=DEFAULT), request_percentage=0.001)
+    frames.connection.peer.authenticated = False
+    for _ in range(3):
+        frames.ask(ApiVersionsRequest(), 3, client_id="billing")
+    assert frames.muted() == []
+    assert not list(frames.quotas.meters())
+
+
+def test_a_client_id_that_goes_on_behind_the_request_is_refused(frames: Throttled) -> None:
+    """There, the buffer has what another client has sent."""
+    frames.give(Entity(client=DEFAULT), request_percentage=50)
+    with pytest.raises(MalformedError, match="no room for a client id of 60 bytes"):
+        frames.begin(ApiVersionsRequest(), 3, client_id="id", damage=(b"\0\2id", b"\0\x3cid"))
+    assert not list(frames.quotas.meters())
 
 
 def test_a_request_of_the_slow_way_waits_too(frames: Throttled) -> None:
