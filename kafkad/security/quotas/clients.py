@@ -6,6 +6,7 @@ All connections of those who share a quota use up the same. Pure: times come fro
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from hashlib import sha256
 from typing import Final, NamedTuple
 
 from kafkad.model import Entity
@@ -13,9 +14,12 @@ from kafkad.security.quotas.keys import OF_USERS_AND_CLIENTS, Quota
 from kafkad.security.quotas.levels import Overrides, Sharers, level_of
 from kafkad.security.quotas.line import Line
 from kafkad.security.quotas.rate import Sampled, Steady, TokenBucket, Windows
+from kafkad.security.quotas.remembered import Remembered
 
-_MOST_REMEMBERED: Final = 10_000
-"""Clients whose quotas are remembered: they choose their client ids themselves."""
+_MOST_BUDGETS: Final = 10_000
+"""Clients whose quotas need not be looked for at each request."""
+_LONGEST_ID: Final = 255
+"""Of longer client ids a digest is remembered: clients choose them themselves, up to 32 KB."""
 LONGEST_MS: Final = 2**31 - 1
 _MEASURED: Final = {
     Quota.PRODUCE: ("Produce", "byte_rate"),
@@ -145,7 +149,9 @@ class ClientQuotas:
         self._windows = windows
         self._controller_windows = controller_windows
         self._budgets: dict[tuple[str, str], Budget | None] = {}
-        self._meters: dict[tuple[Quota, Sharers], Meter | Mutations] = {}
+        self._named: frozenset[object] = frozenset()
+        """Client ids that have a quota by name."""
+        self._meters = Remembered[tuple[Quota, Sharers], Meter | Mutations](self._is_made_up)
 
     @property
     def any(self) -> bool:
@@ -160,6 +166,7 @@ class ClientQuotas:
     def changed(self) -> None:
         """What has been taken still counts, for those who still have a quota."""
         self._budgets.clear()
+        self._named = frozenset(entity.client for entity in self._entities)
 
     def resize(self, windows: Windows, controller_windows: Windows) -> None:
         """Measuring begins anew if the windows are others."""
@@ -170,11 +177,13 @@ class ClientQuotas:
 
     def of(self, user: str, client: str, now_ms: float) -> Budget | None:
         """None for a client without a quota."""
+        key = user, _short(client)
         try:
-            return self._budgets[user, client]
+            return self._budgets[key]
         except KeyError:
-            self._make_room(now_ms)
-            budget = self._budgets[user, client] = self._found(user, client)
+            if self._meters.make_room(now_ms) or len(self._budgets) >= _MOST_BUDGETS:
+                self._budgets.clear()
+            budget = self._budgets[key] = self._found(user, client)
             return budget
 
     def budget(self, user: str, client: str, now_ms: float) -> Budget:
@@ -197,10 +206,12 @@ class ClientQuotas:
         found = level_of(quota, user, client, self._entities)
         if found is None:
             return None
-        value, sharers = found
+        value, (of_user, of_client) = found
+        sharers = Sharers(of_user, _short(of_client))
         meter = self._meters.get((quota, sharers))
         if not isinstance(meter, Meter):
-            meter = self._meters[quota, sharers] = Meter(quota, sharers, self._windows)
+            meter = Meter(quota, sharers, self._windows)
+            self._meters.put((quota, sharers), meter)
         meter.limit(value)
         return meter
 
@@ -208,17 +219,20 @@ class ClientQuotas:
         found = level_of(Quota.MUTATION, user, client, self._entities)
         if found is None:
             return None
-        value, sharers = found
+        value, (of_user, of_client) = found
+        sharers = Sharers(of_user, _short(of_client))
         mutations = self._meters.get((Quota.MUTATION, sharers))
         if not isinstance(mutations, Mutations):
-            mutations = self._meters[Quota.MUTATION, sharers] = Mutations(sharers, self._controller_windows)
+            mutations = Mutations(sharers, self._controller_windows)
+            self._meters.put((Quota.MUTATION, sharers), mutations)
         mutations.bucket.rate = value
         return mutations
 
-    def _make_room(self, now_ms: float) -> None:
-        if len(self._budgets) < _MOST_REMEMBERED and len(self._meters) < _MOST_REMEMBERED:
-            return
-        self._budgets.clear()
-        self._meters = {key: meter for key, meter in self._meters.items() if not meter.is_idle(now_ms)}
-        while len(self._meters) >= _MOST_REMEMBERED:
-            del self._meters[next(iter(self._meters))]
+    def _is_made_up(self, key: tuple[Quota, Sharers]) -> bool:
+        """True if anybody may have as many as these: a client id that no quota names."""
+        client = key[1].client
+        return bool(client) and client not in self._named
+
+
+def _short(client: str) -> str:
+    return client if len(client) <= _LONGEST_ID else sha256(client.encode(errors="surrogatepass")).hexdigest()

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from kafkad.security.quotas.clients import Meter
 from kafkad.security.quotas.keys import Quota
 from kafkad.security.quotas.levels import Sharers
 from kafkad.security.quotas.rate import Windows
-
-_MOST_REMEMBERED: Final = 10_000
-"""Addresses whose rate is remembered."""
+from kafkad.security.quotas.remembered import Remembered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +37,7 @@ class ConnectionRates:
         self._windows = windows
         self._broker = self._meter("", rates.broker)
         self._listeners = {name: self._meter(name, rate) for name, rate in rates.listeners.items()}
-        self._addresses: dict[str, Meter | None] = {}
+        self._addresses = Remembered[str, Meter](lambda host: True)
 
     def wait_ms(self, listener: str, now_ms: float) -> int:
         """A connection has been accepted: the time until the next one may be."""
@@ -59,19 +56,13 @@ class ConnectionRates:
         return hold_ms
 
     def _of_address(self, host: str, now_ms: float) -> Meter | None:
-        if host not in self._addresses:
-            rate = self._rates.addresses.get(host, self._rates.other_addresses)
-            if rate is None:
-                return None
-            self._make_room(now_ms)
-            self._addresses[host] = self._meter(host, rate)
-        return self._addresses[host]
-
-    def _make_room(self, now_ms: float) -> None:
-        if len(self._addresses) >= _MOST_REMEMBERED:
-            self._addresses = {h: m for h, m in self._addresses.items() if m is not None and not m.is_idle(now_ms)}
-        if len(self._addresses) >= _MOST_REMEMBERED:
-            del self._addresses[next(iter(self._addresses))]
+        meter = self._addresses.get(host)
+        if meter is None:
+            meter = self._meter(host, self._rates.addresses.get(host, self._rates.other_addresses))
+            if meter is not None:
+                self._addresses.make_room(now_ms)
+                self._addresses.put(host, meter)
+        return meter
 
     def _meter(self, whose: str, rate: float | None) -> Meter | None:
         if rate is None:

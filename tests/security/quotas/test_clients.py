@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 
 from kafkad.model import DEFAULT, Entity
-from kafkad.security.quotas import clients
-from kafkad.security.quotas.clients import Budget, ClientQuotas
+from kafkad.security.quotas.clients import Budget, ClientQuotas, Meter
 from kafkad.security.quotas.keys import Quota
 from kafkad.security.quotas.levels import Overrides, level_of, levels
 from kafkad.security.quotas.rate import Windows
@@ -121,13 +123,59 @@ def test_other_windows_measure_anew() -> None:
     assert after.mutations is not None and after.mutations.bucket.windows.number == 5
 
 
-def test_client_ids_cannot_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clients, "_MOST_REMEMBERED", 100)
+def test_client_ids_cannot_fill_the_memory_nor_take_what_others_owe_away() -> None:
     room = Room()
-    room.give(Entity(user="u", client="c"), producer_byte_rate="1000")
-    room.give(Entity(client=DEFAULT), producer_byte_rate="1000")
-    for number in range(1000):
-        budget = room.quotas.of("", str(number), number)
-        assert budget is not None and budget.produce is not None
-        budget.produce.take(1, number)
-        assert len(list(room.quotas.meters())) <= 100
+    room.give(Entity(user=DEFAULT), producer_byte_rate="1000")
+    room.give(Entity(client="billing"), request_percentage="1")
+    room.give(Entity(client=DEFAULT), request_percentage="1")
+    debts = [room.of("bob", "b").produce, room.of("", "billing").request]
+    for meter in debts:
+        assert meter is not None
+        meter.take(100_000, 0)
+    for number in range(13_000):
+        request = room.of("eve", str(number)).request
+        assert request is not None
+        request.take(1, 0)
+        assert len(room.quotas._meters) <= 11_100
+    assert [room.of("bob", "b").produce, room.of("", "billing").request] == debts
+    assert len(room.quotas._budgets) <= 11_000
+
+
+def test_meters_of_users_are_all_kept_while_they_matter_and_room_is_made_now_and_then() -> None:
+    room = Room()
+    room.give(Entity(user=DEFAULT), producer_byte_rate="1000")
+    looked = 0
+
+    def counted(now_ms: float, is_idle: Callable[[float], bool]) -> bool:
+        nonlocal looked
+        looked += 1
+        return is_idle(now_ms)
+
+    for number in range(15_000):
+        meter = room.of(str(number), "").produce
+        assert meter is not None
+        meter.take(1, 0)
+    with pytest.MonkeyPatch.context() as patch:
+        is_idle = Meter.is_idle
+        patch.setattr(Meter, "is_idle", lambda meter, now_ms: counted(now_ms, partial(is_idle, meter)))
+        for number in range(15_000, 20_000):
+            meter = room.of(str(number), "").produce
+            assert meter is not None
+            meter.take(1, 0)
+    assert len(list(room.quotas.meters())) == 20_000
+    assert looked <= 2 * 5_000
+    room.quotas.of("late", "", 3_600_000)
+    assert len(list(room.quotas.meters())) < 20_000
+
+
+def test_of_a_long_client_id_a_digest_is_remembered() -> None:
+    room = Room()
+    name = "long" * 5_000
+    room.give(Entity(client=DEFAULT), request_percentage="1")
+    room.give(Entity(client=name), request_percentage="7")
+    request = room.of("u", name).request
+    assert request is not None
+    assert (request.value, len(request.sharers.client)) == (7, 64)
+    assert room.of("u", name).request is request
+    assert room.of("u", name + "er").request is not request
+    assert all(len(client) <= 255 for _, client in room.quotas._budgets)
