@@ -17,6 +17,7 @@ log = logging.getLogger("kafkad.audit")
 
 _LINES_A_SECOND: Final = 10
 _SECOND_MS: Final = 1_000
+_LONGEST: Final = 300
 _MOST_KNOWN: Final = 1_000
 """Pairs of principal and resource whose refusals are counted separately: clients can make up names."""
 
@@ -58,7 +59,7 @@ class AccessLog:
             self._note_refusal(access, line)
 
     def _note_refusal(self, access: Access, line: str) -> None:
-        about = access.principal, f"{access.resource:d}{access.name}"
+        about = access.principal, f"{access.resource:d}{_cut(access.name)}"
         if about not in self._lines and len(self._lines) >= _MOST_KNOWN:
             about = access.principal, ""
         if not self._lines:
@@ -84,12 +85,12 @@ class AccessLog:
         if self._as_json:
             return json.dumps(
                 {
-                    "principal": access.principal,
+                    "principal": _cut(access.principal),
                     "outcome": outcome,
                     "operation": operation,
                     "host": access.host,
                     "resource": resource,
-                    "name": access.name,
+                    "name": _cut(access.name),
                     "request": access.request,
                 }
             )
@@ -100,7 +101,12 @@ class AccessLog:
         )
 
 
+def _cut(text: str) -> str:
+    """Text from a client, which may have 32 KB: it must not fill the log."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
 def _shown(text: str) -> str:
-    """Text from a client, escaped and cut: it must neither begin a new line in the log nor fill it."""
-    short = text if len(text) <= 300 else f"{text[:300]}…"
+    """The same, escaped: nor must it begin a new line in the log."""
+    short = _cut(text)
     return short if short.isprintable() else short.encode("unicode_escape").decode()

@@ -24,6 +24,8 @@ EVERYBODY: Final = "User:*"
 _OF_ANY: Final = 1 << 16
 _MOST_REMEMBERED: Final = 10_000
 """Decisions for one identity: names are made up by clients."""
+_LONGEST_REMEMBERED: Final = 255
+"""Characters. Topics cannot have longer names; others may have 32 KB."""
 _AT_ONCE: Final = 200
 """ACLs that are worked on before others get a turn: one pattern may have ten thousand."""
 
@@ -250,9 +252,11 @@ class AclIdentity:
         if decided is None:
             authorizer = self._authorizer
             allowed = authorizer.index.allows(self._whom, operation, resource, name)
-            if len(self._decided) >= _MOST_REMEMBERED:
-                self._decided.clear()
-            decided = self._decided[key] = authorizer.allow_if_no_acl if allowed is None else allowed
+            decided = authorizer.allow_if_no_acl if allowed is None else allowed
+            if len(name) <= _LONGEST_REMEMBERED:
+                if len(self._decided) >= _MOST_REMEMBERED:
+                    self._decided.clear()
+                self._decided[key] = decided
         return decided
 
     def may(self, operation: Operation, resource: ResourceType, name: str, request: str) -> bool:

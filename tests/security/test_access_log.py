@@ -116,6 +116,17 @@ def test_made_up_names_share_ten_lines(log: Log) -> None:
     assert log.lines()[0].endswith("; 3990 refusals like this within a second")
 
 
+@pytest.mark.parametrize("style", ["text", "json"])
+def test_a_long_name_is_cut(log: Log, style: str) -> None:
+    access = log.access(style)
+    for _ in range(11):
+        refuse(access, "x" * 30_000, principal="User:" + "y" * 30_000)
+    assert max(map(len, log.lines())) < 1_000
+    assert all(len(name) < 400 for _, name in access._lines)
+    log.second_later()
+    assert max(map(len, log.lines())) < 1_000
+
+
 def test_a_name_cannot_begin_a_new_line(log: Log) -> None:
     refuse(log.access(), "a\nINFO forged" + "x" * 1_000)
     [line] = log.lines()

@@ -163,6 +163,16 @@ def test_made_up_names_do_not_fill_the_memory() -> None:
     assert len(carol._decided) <= 10_000
 
 
+def test_long_names_are_not_remembered() -> None:
+    """Anybody may ask for 32 KB of them at a time."""
+    made = authorizer()
+    carol = made.identity(CAROL, "::1")
+    put(made, "t" * 30_000, READ)
+    assert carol.allows(READ, TOPIC, "t" * 30_000)
+    assert not carol.allows(READ, TOPIC, "u" * 30_000)
+    assert not carol._decided
+
+
 def test_the_ten_thousandth_prefix_costs_as_much_as_the_first() -> None:
     made = authorizer()
 
