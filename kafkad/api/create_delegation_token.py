@@ -39,7 +39,7 @@ async def handle(
         renewers = [Principal(each.principal_type, each.principal_name) for each in message.renewers]
         if owner != asker and not request.allowed(Operation.CREATE_TOKENS, ResourceType.USER, str(owner)):
             raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
-        if any(renewer.type != "User" for renewer in renewers):
+        if any(each.type != "User" for each in (owner, *renewers)):  # it would log in as the user of that name
             raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE)
         tokens = tokens_of(context)
         token = await tokens.create(str(owner), str(asker), map(str, renewers), message.max_lifetime_ms)

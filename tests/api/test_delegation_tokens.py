@@ -166,6 +166,13 @@ def test_renewers_are_users(broker: OneBroker) -> None:
     assert create(broker, None, Principal("Group", "x")).error_code == ErrorCode.INVALID_PRINCIPAL_TYPE
 
 
+def test_owners_are_users(broker: OneBroker) -> None:
+    """A token logs in as the user of its owner's name, of whom nobody has asked whether that may be."""
+    log_in(broker, ALICE, Nobody((Operation.CREATE_TOKENS, ResourceType.USER, "Group:bob")))
+    refused = create(broker, Principal("Group", "bob"))
+    assert (refused.error_code, refused.hmac) == (ErrorCode.INVALID_PRINCIPAL_TYPE, b"")
+
+
 def test_a_token_for_somebody_else_takes_a_right(broker: OneBroker) -> None:
     log_in(broker, ALICE, Nobody())
     refused = create(broker, BOB)
