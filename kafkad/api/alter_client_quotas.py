@@ -10,6 +10,7 @@ from kafkad.api.context import Context, Request
 from kafkad.api.quota_entities import Parts, entity_of, parts_named
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.model import Entity
+from kafkad.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from kafkad.security.quotas.keys import quota_of, text_of
 from kafkad.turns import Turns
 from kafkad.wire.messages.alter_client_quotas import (
@@ -22,13 +23,15 @@ from kafkad.wire.messages.alter_client_quotas import (
 
 
 async def handle(context: Context, request: Request, message: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-    """When this returns, this broker goes by the new quotas. Entries of one entity have one answer: an error if any."""
+    """When this returns, this broker goes by the new quotas. Entries of one entity have one answer: an error if any.
+    The right to change them may go between two entries."""
     results: dict[Parts, KafkaError | None] = {}
     turns = Turns()
     for entry in message.entries:
         await turns.give_way()
         error = None
         try:
+            request.check(Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME)
             await _alter(context, entry, message.validate_only)
         except KafkaError as refusal:
             error = refusal

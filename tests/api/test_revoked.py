@@ -22,6 +22,12 @@ from kafkad.security.acl import AclIdentity
 from kafkad.security.authorizer import Operation, Principal, ResourceType
 from kafkad.turns import at_once
 from kafkad.wire.fetch import read_fetch
+from kafkad.wire.messages.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityData,
+    OpData,
+    RequestEntryData,
+)
 from kafkad.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkad.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkad.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
@@ -46,7 +52,7 @@ from tests.api.test_prepared import ASKED, fetch, produce
 from tests.api.test_produce import batch, request
 from tests.one_broker import OneBroker
 
-READ, WRITE, CREATE, DELETE, ALTER = 3, 4, 5, 6, 7
+READ, WRITE, CREATE, DELETE, ALTER, ALTER_CONFIGS = 3, 4, 5, 6, 7, 11
 JOIN_GROUP = 11
 FORBIDDEN = {PRODUCE: 29, FETCH: 29, OFFSET_COMMIT: 30}
 SESSION_NOT_FOUND = 70
@@ -568,6 +574,30 @@ def test_the_rest_of_many_topics_is_not_created_once_the_right_is_gone(
     codes = [topic.error_code for topic in answered(users, alice, 19, 7).topics]
     assert 1 <= written <= 100, "those that were being written"
     assert codes == [0] * written + [29] * (300 - written)
+
+
+def test_the_rest_of_many_quotas_is_not_changed_once_the_right_is_gone(
+    users: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are written one by one, and others are served between them."""
+    users.become("admin")
+    who = {"resource_type": 4, "principal": "User:alice", "operation": ALTER_CONFIGS}
+    assert create(users.frames, creation("kafka-cluster", **who)) == [0]
+    entities = users.frames.broker.configs.entities
+    take_when(monkeypatch, lambda operation, _: operation is Operation.ALTER_CONFIGS and len(entities.all) >= 3)
+    entries = [
+        RequestEntryData(
+            entity=[EntityData(entity_type="user", entity_name=f"u{number}")],
+            ops=[OpData(key="producer_byte_rate", value=1e6)],
+        )
+        for number in range(50)
+    ]
+    alice = users.become("alice").connection
+    assert users.frames.begin(AlterClientQuotasRequest(entries=entries), 1) is None
+    codes = [entry.error_code for entry in answered(users, alice, 49, 1).entries]
+    written = codes.count(0)
+    assert codes == [0] * written + [31] * (50 - written)
+    assert written == len(entities.all) < 50
 
 
 def metadata(frames: Frames, *names: str) -> list[tuple[int, str, int]]:
