@@ -360,7 +360,7 @@ class Listener:
             self.server.lobby.go_on_as(handshake, connection)
         else:
             self.server.lobby.leave(handshake)
-        if transport.pending:
+        if transport.pending and not connection.muted:
             connection.on_readable()
 
     def resume_if_room(self) -> None:
@@ -463,9 +463,9 @@ class Listener:
 
     def _open_connection(self, transport: Transport, host: str, port: int) -> Connection:
         connection = Connection(self, transport, host, port)
-        connection.peer = self.dispatch.peer(connection)
         self.connections[connection.fd] = connection
         self.loop.add_reader(connection.fd, connection.on_readable)
+        connection.peer = self.dispatch.peer(connection)  # which may mute it at once
         return connection
 
 

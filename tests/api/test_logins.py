@@ -142,7 +142,7 @@ class House:
         self.server = server
         self.logins = Logins(
             ["SASL"],
-            lambda listener: offer(self.config, listener, "cluster", self.users, self.plain_users),
+            lambda listener: offer(self.config, listener, b"secret", self.users, self.plain_users),
             self.users,
             server.connections,
             self.clock,
@@ -497,6 +497,24 @@ def test_a_suspect_address_has_few_at_the_door_at_once() -> None:
     at_home(scenario)
 
 
+def test_nothing_is_read_of_a_suspect_before_its_turn() -> None:
+    async def scenario(house: House) -> None:
+        for _ in range(10):
+            house.logins.attempts.failed("127.0.0.1", None, 0)
+        idle = [await house.connect() for _ in range(10)]
+        await asyncio.sleep(0.02)
+        late = await house.connect()
+        late.writer.write(struct.pack(">i", -1))
+        await asyncio.sleep(0.1)
+        failed = house.logins.probes["SASL"].failed
+        assert not failed
+        idle.pop().writer.close()
+        assert await late.closed()
+        assert failed == {"none": 1}
+
+    at_home(scenario, "connection.failed.authentication.delay.ms=0")
+
+
 def test_strangers_at_the_door_take_no_memory_from_those_inside() -> None:
     async def scenario(house: House) -> None:
         server = house.server
@@ -615,7 +633,7 @@ def test_a_login_waits_while_the_keys_of_its_issuer_are_read_for_the_first_time(
             f"listener.name.sasl.oauthbearer.sasl.jaas.config={BEARER} required;",
         )
         house.logins.offers = {
-            "SASL": offer(oauth, "SASL", "cluster", house.users, house.plain_users, issuers.verify_at)
+            "SASL": offer(oauth, "SASL", b"secret", house.users, house.plain_users, issuers.verify_at)
         }
         issuers.on_asked.append(house.logins.mechanism_ready)
         threads.submit(read.wait)
