@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 
 from kafkad.config import Config
 from kafkad.log.directories import LogDirectory
 from kafkad.log.manager import LogManager
 from kafkad.meta.embedded import lost_store
-from kafkad.meta.readable import readable
-from kafkad.meta.store import MetaStore, ensure_path
+from kafkad.meta.readable import readable, required
+from kafkad.meta.security_znodes import LoginSecret
+from kafkad.meta.store import MetaStore, NodeExists, ensure_path
 from kafkad.meta.znodes import LogDirs
 
 
@@ -44,6 +46,17 @@ def refuse_lost_store(metadata_dir: str, directories: Sequence[LogDirectory]) ->
     problem = lost_store(path, [each.path for each in directories if each.meta is not None])
     if problem is not None:
         raise StartError(problem)
+
+
+async def login_secret(session: MetaStore) -> bytes:
+    """The secret of the cluster's brokers by which they make up users who do not exist. The first one draws it."""
+    path = LoginSecret.PATH
+    if await session.exists(path) is None:
+        await ensure_path(session, "/kafkad")
+        with suppress(NodeExists):
+            await session.create(path, LoginSecret.encode(os.urandom(32)))
+    data, _ = await session.get(path)
+    return required(path, lambda: LoginSecret.decode(data))
 
 
 async def claim_directories(session: MetaStore, logs: LogManager, cluster_id: str, broker_id: int) -> None:

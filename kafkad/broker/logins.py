@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def logins(
     settings: Settings,
-    cluster_id: str,
+    secret: bytes,
     entities: EntityConfigs,
     connections: Callable[[], list[Connection]],
     clock: Clock,
@@ -31,9 +31,7 @@ def logins(
 
     def make_offer(listener: str) -> Offer:
         verify_at = issuers.verify_at if issuers is not None else None
-        return offer(
-            *(settings.config, listener, cluster_id, users, lambda: made.offers[listener].plain_users, verify_at)
-        )
+        return offer(*(settings.config, listener, secret, users, lambda: made.offers[listener].plain_users, verify_at))
 
     def changed(entity: Entity, overrides: Mapping[str, str]) -> None:
         if isinstance(entity.user, str) and entity.client is None:

@@ -28,7 +28,7 @@ from kafkad.broker import metering
 from kafkad.broker.controlled_shutdown import ControlledShutdown
 from kafkad.broker.coordinators import Coordinators
 from kafkad.broker.directory_events import reporter
-from kafkad.broker.identity import choose_broker_id, claim_directories
+from kafkad.broker.identity import choose_broker_id, claim_directories, login_secret
 from kafkad.broker.lifecycle import Lifecycle
 from kafkad.broker.membership import Follower, Membership
 from kafkad.broker.quotas import QuotasInForce
@@ -122,6 +122,8 @@ class Loaded:
     configs: DynamicConfigs
     rights: Rights | None
     """None without an authorizer."""
+    login_secret: bytes
+    """Empty where no listener asks for a login."""
 
 
 async def load(platform: Platform, settings: Settings, on_progress: Callable[[LoadingProgress], None]) -> Loaded:
@@ -138,6 +140,7 @@ async def load(platform: Platform, settings: Settings, on_progress: Callable[[Lo
     await configs.start()
     rights = None
     try:
+        secret = await login_secret(store) if settings.config.login_listeners else b""
         if settings.config.str("authorizer.class.name"):
             from kafkad.broker.rights import load_rights
 
@@ -165,6 +168,7 @@ async def load(platform: Platform, settings: Settings, on_progress: Callable[[Lo
         settings=settings,
         configs=configs,
         rights=rights,
+        login_secret=secret,
     )
 
 
@@ -481,7 +485,7 @@ def _logins(
 
     return logins(
         loaded.settings,
-        loaded.cluster_id,
+        loaded.login_secret,
         loaded.configs.entities,
         platform.server.connections,
         platform.clock,

@@ -38,14 +38,13 @@ from kafkad.meta.store import (
     ensure_path,
 )
 from kafkad.names import id_text
-from kafkad.security.scram import FEWEST_ITERATIONS, HASHES, ScramAccount, ScramCredential
+from kafkad.security.scram import FEWEST_ITERATIONS, HASHES, SALT_BITS, ScramAccount, ScramCredential, salt_of
 from kafkad.timers import Timers, sleep
 
 log = logging.getLogger(__name__)
 
 _PARENT = "/delegation_token/tokens"
 _NEVER = -1
-_SALT_BYTES = 16
 
 
 class TokenSettings(NamedTuple):
@@ -127,7 +126,7 @@ class DelegationTokens:
         kept = self._credentials.setdefault(token_id, {})
         if mechanism not in kept:
             password = b64encode(self.secret(token_id)).decode()
-            salt = secrets.token_bytes(_SALT_BYTES)
+            salt = salt_of(secrets.randbits(SALT_BITS))
             kept[mechanism] = ScramCredential.of_password(HASHES[mechanism], password, salt, FEWEST_ITERATIONS)
         return ScramAccount(kept[mechanism], token.owner.partition(":")[2], min(token.expires_ms, token.max_ms))
 

@@ -68,7 +68,7 @@ _ERRORS: dict[type[Exception], type[MetaError]] = {
     kazoo.SessionMovedError: ConnectionLoss,
 }
 _OF_OLD_CLIENTS = "/consumers"
-_SENSITIVE = ("/config/users", "/config/brokers", "/delegation_token/tokens")
+_SENSITIVE = ("/config/users", "/config/brokers", "/delegation_token/tokens", "/kafkad/login_secret")
 _NOT_AT_FAULT = (kazoo.RolledBackError, kazoo.RuntimeInconsistency)
 _CHANGES = {
     EventType.CREATED: Change.CREATED,

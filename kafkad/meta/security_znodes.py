@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Iterable
 from itertools import islice
 from typing import Final, NamedTuple
@@ -151,3 +152,17 @@ class DelegationTokenChange:
     @staticmethod
     def decode(data: bytes) -> str:
         return data.decode()
+
+
+class LoginSecret:
+    """kafkad's own: a secret that the brokers of a cluster share, by which they make up users who do not exist."""
+
+    PATH = "/kafkad/login_secret"
+
+    @staticmethod
+    def encode(secret: bytes) -> bytes:
+        return json_text({"version": 1, "secret": b64encode(secret).decode()})
+
+    @staticmethod
+    def decode(data: bytes) -> bytes:
+        return b64decode(str(json_fields(data)["secret"]), validate=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
@@ -15,7 +15,15 @@ from kafkad.security.mechanism import Begin, Mechanisms
 from kafkad.security.oauth_token import Verify
 from kafkad.security.oauthbearer import OAUTHBEARER, OAuthBearer
 from kafkad.security.plain import Plain
-from kafkad.security.scram import HASHES, MadeUp, ScramAccount, ScramCredential, ScramServer, new_nonce
+from kafkad.security.scram import (
+    FEWEST_ITERATIONS,
+    HASHES,
+    MadeUp,
+    ScramAccount,
+    ScramCredential,
+    ScramServer,
+    new_nonce,
+)
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +42,8 @@ class ScramUsers:
     def __init__(self, token_account: TokenAccount = lambda mechanism, token_id: None) -> None:
         self._token_account = token_account
         self._credentials: dict[str, dict[str, ScramCredential]] = {}
+        self._iterations: dict[str, Counter[int]] = {mechanism: Counter() for mechanism in HASHES}
+        """How many users have them, by mechanism."""
 
     def changed(self, user: str, overrides: Mapping[str, str]) -> None:
         """`overrides` are all that is set for this user from now on."""
@@ -43,13 +53,20 @@ class ScramUsers:
                 found[mechanism] = ScramCredential.parse(overrides[mechanism])
             except ValueError as error:
                 log.error("user %r cannot log in with %s: in /config/users: %s", user, mechanism, error)
+        for mechanism, credential in self._credentials.pop(user, {}).items():
+            self._iterations[mechanism][credential.iterations] -= 1
+        for mechanism, credential in found.items():
+            self._iterations[mechanism][credential.iterations] += 1
         if found:
             self._credentials[user] = found
-        else:
-            self._credentials.pop(user, None)
 
     def find(self, mechanism: str, user: str) -> ScramCredential | None:
         return self._credentials.get(user, {}).get(mechanism)
+
+    def usual_iterations(self, mechanism: str) -> int:
+        """Those of most users."""
+        [(iterations, users)] = self._iterations[mechanism].most_common(1) or [(FEWEST_ITERATIONS, 0)]
+        return iterations if users else FEWEST_ITERATIONS
 
     def account(self, mechanism: str, name: str, by_token: bool) -> ScramAccount | None:
         if by_token:
@@ -72,19 +89,17 @@ class Offer(NamedTuple):
 def offer(
     config: Config,
     listener: str,
-    cluster_id: str,
+    secret: bytes,
     scram: ScramUsers,
     plain_users: PlainUsers,
     verify_at: VerifyAt | None = None,
 ) -> Offer:
-    """A login that has begun may outlast this offer: its password is looked up in `plain_users`. `verify_at` is None
-    where no listener takes tokens of OAUTHBEARER."""
+    """By `secret`, which all brokers of a cluster share, users are made up who do not exist. A login that has begun may
+    outlast this offer: its password is looked up in `plain_users`. `verify_at` is None where no listener takes tokens
+    of OAUTHBEARER."""
     enabled = config.mechanisms(listener)
-    lines = {mechanism: config.jaas(listener, mechanism) for mechanism in enabled}
-    plain = lines.get("PLAIN")
+    plain = config.jaas(listener, "PLAIN") if "PLAIN" in enabled else None
     users = plain.users if plain is not None else _NO_USERS
-    secret = repr([cluster_id, *((name, line and sorted(line.options.items())) for name, line in lines.items())])
-    made_up = MadeUp(hashlib.sha256(secret.encode()).digest())
     mechanisms: dict[str, Begin] = {}
     for mechanism in enabled:
         if mechanism == "PLAIN":
@@ -96,6 +111,7 @@ def offer(
             mechanisms[mechanism] = _kerberos(config, listener)
         else:
             find = partial(scram.account, mechanism)
+            made_up = MadeUp(secret, partial(scram.usual_iterations, mechanism))
             mechanisms[mechanism] = partial(ScramServer, mechanism, find, made_up, new_nonce)
     return Offer(
         mechanisms,

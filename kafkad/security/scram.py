@@ -81,22 +81,30 @@ FindAccount = Callable[[str, bool], ScramAccount | None]
 class MadeUp:
     """Credentials of users who do not exist: the same at each asking, at each broker, and after a restart."""
 
-    def __init__(self, secret: bytes) -> None:
+    def __init__(self, secret: bytes, usual_iterations: Callable[[], int] = lambda: FEWEST_ITERATIONS) -> None:
+        """`usual_iterations`: those of most users who exist."""
         self._secret = secret
+        self._usual_iterations = usual_iterations
 
     def credential(self, hash_name: str, name: str) -> ScramCredential:
-        """The salt is a number of 130 bits in letters and digits, as Kafka's own tools make it."""
         drawn = hmac.digest(self._secret, f"{hash_name} {name}".encode(errors="surrogatepass"), "sha256")
-        number = int.from_bytes(drawn) >> 126
-        salt = bytearray()
-        while number:
-            number, digit = divmod(number, 36)
-            salt.append(_DIGITS[digit])
         size = hashlib.new(hash_name).digest_size
-        return ScramCredential(bytes(reversed(salt)), drawn[:1] * size, drawn[1:2] * size, FEWEST_ITERATIONS)
+        salt = salt_of(int.from_bytes(drawn) >> 256 - SALT_BITS)
+        return ScramCredential(salt, drawn[:1] * size, drawn[1:2] * size, self._usual_iterations())
 
 
+SALT_BITS: Final = 130
 _DIGITS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+def salt_of(number: int) -> bytes:
+    """A random number of 130 bits in letters and digits, as Kafka's own tools make salts: all have to look alike, for
+    whoever asks not to learn which users exist."""
+    salt = bytearray()
+    while number:
+        number, digit = divmod(number, 36)
+        salt.append(_DIGITS[digit])
+    return bytes(reversed(salt))
 
 
 class ScramServer:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 MIN_ITERATIONS = 4096
 MAX_ITERATIONS = 16384
 """Brokers take no fewer and no more."""
@@ -57,6 +58,18 @@ def described(session: Session, users: Sequence[str] = ()) -> tuple[list[Credent
         if result.error_code
     ]
     return sorted(found), errors
+
+
+def new_salt() -> bytes:
+    """A random number of 130 bits in letters and digits, as Kafka's own tools make salts, and brokers those of users
+    who do not exist."""
+    from secrets import randbits
+
+    number, salt = randbits(130), ""
+    while number:
+        number, digit = divmod(number, len(_DIGITS))
+        salt = _DIGITS[digit] + salt
+    return salt.encode()
 
 
 def salted_password(mechanism: str, password: str, salt: bytes, iterations: int) -> bytes:

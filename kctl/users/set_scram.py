@@ -18,6 +18,7 @@ from kctl.users.credentials import (
     Credential,
     altered,
     described,
+    new_salt,
     salted_password,
 )
 
@@ -51,9 +52,7 @@ def set_scram(session: Session, user: str, mechanism: str, iterations: int) -> i
     question = f'{"Set" if is_new else "Replace"} the {mechanism} password of "{user}"?'
     if not change.confirmed(question, only_adds=is_new):
         return Exit.DONE
-    from secrets import token_bytes
-
-    salt = token_bytes(24)
+    salt = new_salt()
     upsertion = ScramCredentialUpsertion(
         name=user,
         mechanism=MECHANISMS[mechanism],

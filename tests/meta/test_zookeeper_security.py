@@ -124,6 +124,8 @@ PATHS = (
     "/config/users/alice",
     "/delegation_token",
     "/delegation_token/tokens",
+    "/kafkad",
+    "/kafkad/login_secret",
     "/consumers",
 )
 
@@ -141,6 +143,8 @@ def protected(scheme: str, who: str) -> dict[str, set[tuple[str, str, int]]]:
         "/config/users/alice": {mine},
         "/delegation_token": {mine, everybodys},
         "/delegation_token/tokens": {mine},
+        "/kafkad": {mine, everybodys},
+        "/kafkad/login_secret": {mine},
         "/consumers": {("world", "anyone", ALL)},
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import re
 from base64 import b64decode, b64encode
 from hashlib import pbkdf2_hmac
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from kafkad.meta.nodetext import json_fields
 from kafkad.security.mechanism import Login, LoginFailed
+from kafkad.security.offer import ScramUsers
 from kafkad.security.scram import (
     MadeUp,
     ScramAccount,
@@ -23,6 +25,7 @@ from kafkad.security.scram import (
     new_nonce,
 )
 from kafkad.wire.primitives import MalformedError
+from kctl.users.credentials import new_salt
 
 GOLDEN = Path(__file__).parents[1] / "golden/security"
 VECTORS: list[dict[str, Any]] = json.loads((GOLDEN / "vectors.json").read_text(encoding="utf-8"))["scram"]
@@ -34,6 +37,33 @@ def server(nonce: str = "servernonce", **users: ScramCredential) -> ScramServer:
         return ScramAccount(users[name], name) if name in users and not by_token else None
 
     return ScramServer("SCRAM-SHA-256", find, MadeUp(b"secret"), lambda: nonce)
+
+
+def asked(user: str, secret: bytes, users: ScramUsers) -> tuple[bytes, bytes]:
+    """The salt and the iterations that a user is told."""
+    made_up = MadeUp(secret, lambda: users.usual_iterations("SCRAM-SHA-256"))
+    exchange = ScramServer("SCRAM-SHA-256", lambda name, _: users.account("SCRAM-SHA-256", name, False), made_up, str)
+    answer = exchange.respond(ScramClient("SCRAM-SHA-256", user, "x", "abc").first)
+    assert isinstance(answer, bytes)
+    _, salt, iterations = answer.split(b",")
+    return b64decode(salt.removeprefix(b"s=")), iterations.removeprefix(b"i=")
+
+
+def test_who_does_not_exist_looks_like_those_who_do() -> None:
+    users = ScramUsers()
+    assert asked("nobody", b"secret", users)[1] == b"4096"
+    for number, iterations in enumerate((4096, 8192, 8192)):
+        salted = ScramCredential.of("sha256", b"x" * 32, new_salt(), iterations)
+        users.changed(f"u{number}", {"SCRAM-SHA-256": salted.text})
+    salt, iterations = asked("nobody", b"secret", users)
+    assert iterations == b"8192"
+    for each in (salt, new_salt(), asked("u1", b"secret", users)[0]):
+        assert re.fullmatch(rb"[0-9a-z]{20,26}", each)
+    assert asked("nobody", b"secret", users)[0] == salt
+    assert asked("nobody", b"another", users)[0] != salt
+    users.changed("u1", {})
+    users.changed("u2", {"SCRAM-SHA-256": ScramCredential.of("sha256", b"x" * 32, b"s", 4096).text})
+    assert asked("nobody", b"secret", users) == (salt, b"4096")
 
 
 def test_the_conversation_of_rfc_7677() -> None:
