@@ -69,7 +69,7 @@ def _last_kept(segment: Segment) -> int:
         return segment.base
 
 
-def _nobody_listens(tp: TopicPartition, what: object) -> None:
+def _nobody_listens(whose: object, what: object) -> None:
     pass
 
 
@@ -163,8 +163,8 @@ class Log:
         """Records below this were on the disk once, and some were missing when the log was opened; 0 if none were."""
         self.on_damage: Callable[[TopicPartition, Damage], None] = _nobody_listens
         """Called with damage that a read runs into."""
-        self.on_cut: Callable[[TopicPartition, int], None] = _nobody_listens
-        """Called with the new end of the log when it was cut back."""
+        self.on_cut: Callable[[Log, int], None] = _nobody_listens
+        """Called with this log and its new end when it was cut back."""
         self.retired = False
         """Taken out of the broker: deleted, or replaced by its copy in another log directory."""
 
@@ -679,7 +679,7 @@ class Log:
         self.last_epoch = self.epochs.latest
         self._segments = Segments(segments)
         self._flushed_size = min(self._flushed_size, (self._segments.active.base, self._segments.active.size))
-        self.on_cut(self.topic_partition, end)
+        self.on_cut(self, end)
 
     # -- deletion and retention ------------------------------------------------------------------------------------
 

@@ -19,7 +19,6 @@ from kafkad.log.checkpoint import (
     HIGH_WATERMARKS,
     META_PROPERTIES,
     PARTITION_METADATA,
-    RECOVERY_POINTS,
     CheckpointError,
     read_topic_id,
 )
@@ -67,7 +66,7 @@ class LogManager:
         self.on_damage = on_damage
         self.damages = Damages()
         self._producer_expiration_ms = producer_expiration_ms
-        self.cut: set[TopicPartition] = set()
+        self.cut: set[Log] = set()
         """Logs that were cut back, of which a checkpoint may still say that more is on the disk."""
         self.files = files
         self.clock = clock
@@ -176,13 +175,13 @@ class LogManager:
         if self.damages.add(topic_partition, damage):
             self.on_damage(topic_partition, damage)
 
-    def _cut_back(self, topic_partition: TopicPartition, offset: int) -> None:
-        self.damages.cut_off(topic_partition, offset)
-        self.future_cut_back(topic_partition, offset)
+    def _cut_back(self, log: Log, offset: int) -> None:
+        self.damages.cut_off(log.topic_partition, offset)
+        self.future_cut_back(log, offset)
 
-    def future_cut_back(self, topic_partition: TopicPartition, offset: int) -> None:
+    def future_cut_back(self, future: Log, offset: int) -> None:
         """Its replica was cut back, while it was being copied to another directory."""
-        self.cut.add(topic_partition)
+        self.cut.add(future)
 
     def found_topics(self) -> list[TopicOnDisk]:
         """The topics in the log directories, for a first start on an empty metadata store."""
@@ -458,15 +457,13 @@ class LogManager:
 
         What is appended to them is not on the disk, though it has offsets that were; recovery would not look at it.
         """
-        stale = [
-            (directory, tp)
-            for directory in self.live
-            for tp in self.cut
-            for log in (directory.logs.get(tp), directory.futures.get(tp))
-            if log is not None and (directory.checkpointed(RECOVERY_POINTS, tp) or 0) > log.recovery_point
-        ]
-        self.cut = {tp for _, tp in stale}
-        return [write for directory in {place for place, _ in stale} for write in directory.collect_recovery_points()]
+        return [write for directory in self.forget_noted_cuts() for write in directory.collect_recovery_points()]
+
+    def forget_noted_cuts(self) -> set[LogDirectory]:
+        """Leave in `cut` the logs of which a checkpoint says too much; the directories of these."""
+        stale = [(directory, log) for directory in self.live for log in self.cut if directory.says_too_much_of(log)]
+        self.cut = {log for _, log in stale}
+        return {directory for directory, _ in stale}
 
     def collect_start_offsets(self) -> list[CheckpointWrite]:
         return [directory.collect_start_offsets() for directory in self.live]

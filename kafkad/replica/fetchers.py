@@ -264,8 +264,9 @@ class Fetcher:
             link = self._connected()
         self._changed.clear()
         if self._all.replicas.logs.cut:
-            await self._all.replicas.note_cuts()
-            return  # what there is to ask may have changed meanwhile
+            await self._note_cuts()
+            if link is not self._link or not self._session:
+                return
         settings = self._all.settings
         request = self._asked = self._session.request(settings.limits)
         self.is_waiting = True
@@ -276,6 +277,14 @@ class Fetcher:
         self._take_newcomers()
         if self._asked is not None:
             await self._take(link, link.read(self._asked, answer))
+
+    async def _note_cuts(self) -> None:
+        """Nothing may be appended to a log that was cut back before its checkpoint says so: while a disk refuses that,
+        its partition rests."""
+        replicas = self._all.replicas
+        await replicas.note_cuts()
+        cut = replicas.logs.cut
+        self._postpone([f for f in self._followed.values() if f.partition.log in cut and f.key in self._session])
 
     def _go_on(self, answer: Answer) -> FetchRequest | FollowerFetch | None:
         """HOT. Take an answer about one partition alone, in the turn in which it arrives, and ask for what comes next.

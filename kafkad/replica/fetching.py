@@ -111,6 +111,9 @@ class FetchSession:
     def __len__(self) -> int:
         return len(self._places)
 
+    def __contains__(self, key: Key) -> bool:
+        return key in self._places
+
     def want(self, key: Key, place: Place) -> None:
         """The last one that got something comes last, so that a leader which has too much for one answer begins with
         the others."""

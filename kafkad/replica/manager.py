@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 
 _NOTHING: Mapping[int, Partition] = MappingProxyType({})
 _REMINDER_MS = 60_000
+_NOTE_AGAIN_MS = 1_000
+"""From a checkpoint that a disk has refused to the next try."""
 _EPOCHS_THAT_SKIP_THE_CHECK = (-1, -2)
 """StopReplica says -2 when the topic is deleted, -1 when the controller does not know."""
 
@@ -73,6 +75,8 @@ class ReplicaManager:
         self.isr_failures = 0
         """Count of changes of an ISR that the controller did not make."""
         self._silent_until: dict[str, float] = {}
+        self._next_note_ms = 0.0
+        """When cuts may be noted again, after a disk has refused that."""
         self.lost_tails = LostTails(parts.broker_id)
         self._full_disks = FullDisks(parts.broker_id, parts.metadata)
         self._without_room: dict[TopicPartition, tuple[bytes, bool]] = {}
@@ -175,16 +179,26 @@ class ReplicaManager:
         await self._write(self.logs.forget_predecessors(named))
 
     async def note_cuts(self) -> None:
-        """Returns when no checkpoint says any more of what was cut off that it is on the disk."""
-        while writes := self.logs.collect_cut_recovery_points():
-            await self._write(writes)
+        """Have no checkpoint say any more of what was cut off that it is on the disk.
 
-    async def _write(self, writes: Iterable[CheckpointWrite]) -> None:
+        Logs for which a disk refuses that stay in `logs.cut`, and the next try comes a second later.
+        """
+        if self.logs.clock.monotonic_ms() < self._next_note_ms:
+            return
+        if not await self._write(self.logs.collect_cut_recovery_points()):
+            self._next_note_ms = self.logs.clock.monotonic_ms() + _NOTE_AGAIN_MS
+        self.logs.forget_noted_cuts()
+
+    async def _write(self, writes: Iterable[CheckpointWrite]) -> bool:
+        """False if a disk has refused some of it."""
+        is_whole = True
         for write in writes:
             try:
                 await self.durable.run(write.write)
             except StorageError as error:
                 self.directory_failed(error)
+                is_whole = False
+        return is_whole
 
     def _update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         refused = self._refuse(request.controller_epoch, request.broker_epoch)

@@ -52,7 +52,8 @@ class ReplicaMoves:
         try:
             if self._replicas.logs.cut:
                 await self._replicas.note_cuts()
-            if self._moves.future(tp) is not None:  # else the topic was deleted meanwhile
+            future = self._moves.future(tp)  # None if the topic was deleted meanwhile
+            if future is not None and future not in self._replicas.logs.cut:
                 await self._advance(tp)
         except StorageError as error:
             self._replicas.directory_failed(error)

@@ -259,6 +259,7 @@ def test_a_log_that_was_cut_back_is_not_said_to_be_on_the_disk_as_far_as_before(
     log.truncate_to(20)
     writes = manager.collect_cut_recovery_points()
     assert manager.collect_cut_recovery_points() != []  # until it is written
+    assert manager.cut == {log}
     for write in writes:
         write.write()
     assert (disks[0] / "recovery-point-offset-checkpoint").read_text() == f"0\n1\nt 0 {log.recovery_point}\n"

@@ -1,13 +1,173 @@
-"""How long a partition rests that its leader does not serve."""
+"""What a broker asks a leader for, and how long a partition rests whose leader or whose own disk is in the way."""
 
 from __future__ import annotations
 
+import asyncio
+import errno
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
-from kafkad.replica.fetchers import Followed
+import pytest
+
+from kafkad.log import checkpoint
+from kafkad.log.files import Files
+from kafkad.log.move import Moves
+from kafkad.model import BrokerInfo
+from kafkad.names import TopicPartition
+from kafkad.replica.fetchers import Fetchers, FetcherSettings, Followed
+from kafkad.replica.fetching import FetchLimits
 from kafkad.replica.following import Following
 from kafkad.replica.partition import Partition
+from kafkad.timers import Timers
+from kafkad.wire.messages.fetch import FetchRequest
+from kafkad.wire.records import Record
+from tests.fakes import FakeClock
+from tests.one_broker import OneBroker
+
+LEADER = 2
+
+
+class SilentLeader:
+    """Notes what it is asked for, partition and offset, and answers nothing."""
+
+    def __init__(self, asked: list[tuple[int, int]]) -> None:
+        self._asked = asked
+
+    async def exchange(self, request: FetchRequest, **how: object) -> Any:
+        self._asked += [(p.partition, p.fetch_offset) for topic in request.topics for p in topic.partitions]
+        return await asyncio.get_running_loop().create_future()
+
+    def close(self) -> None:
+        pass
+
+
+class Follower:
+    """A broker with a partition of five records in each of its two log directories, where another broker leads."""
+
+    def __init__(self, directory: Path) -> None:
+        self._broker = OneBroker(directory)
+        self.clock, self._timers = FakeClock(), Timers()
+        self.replicas = self._broker.replicas
+        self.replicas.logs.clock = self.clock
+        self._broker.create("t", 2)
+        self.replicas.metadata.brokers[LEADER] = BrokerInfo(id=LEADER, endpoints=())
+        self.partitions = [self.replicas.get("t", index) for index in range(2)]
+        for partition in self.partitions:
+            for _ in range(5):
+                self._broker.append(*partition.tp, Record(0, 100, None, b"value"))
+            self._broker.run(self._broker.durable.flush(partition.log))
+        self.write_recovery_points()
+        for partition in self.partitions:
+            self._broker.lead(*partition.tp, leader=LEADER)
+        self.asked: list[tuple[int, int]] = []
+        self._fetchers = self._broker.run(self._made())
+
+    async def _made(self) -> Fetchers:
+        settings = FetcherSettings(limits=FetchLimits())
+        return Fetchers(
+            self.replicas, lambda leader: cast(Any, SilentLeader(self.asked)), settings, self.clock, self._timers
+        )
+
+    def write_recovery_points(self) -> None:
+        for write in self.replicas.logs.collect_recovery_points():
+            write.write()
+
+    def follow(self) -> None:
+        self._broker.run(self._follow())
+        self.work()
+
+    async def _follow(self) -> None:
+        self._fetchers.follow(self.partitions)
+
+    def work(self, after_ms: int = 0) -> None:
+        """Let it do what there is to do after so long."""
+        self.clock.advance(after_ms)
+        for _ in range(10):
+            self._broker.run(self._expire())
+            self._broker.threads.submit(int).result()  # when what was given to the thread before is done
+            self._broker.settle()
+
+    async def _expire(self) -> None:
+        self._timers.expire(self.clock.monotonic_ms())
+
+    def stop(self) -> None:
+        self._broker.run(self._fetchers.stop())
+        self._broker.stop()
+
+
+@pytest.fixture
+def follower(tmp_path: Path) -> Iterator[Follower]:
+    follower = Follower(tmp_path)
+    yield follower
+    follower.stop()
+
+
+class FullDisk:
+    """The disk of one log directory, which takes no checkpoints while it is full."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._write = checkpoint.write_offsets
+        self.is_full = True
+        self.refused = 0
+
+    def write_offsets(self, path: str, offsets: Mapping[TopicPartition, int], files: Files) -> None:
+        if self.is_full and os.path.dirname(path) == self._path:
+            self.refused += 1
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self._write(path, offsets, files)
+
+
+def full_disk_of(partition: Partition, monkeypatch: pytest.MonkeyPatch) -> FullDisk:
+    disk = FullDisk(os.path.dirname(partition.log.directory))
+    monkeypatch.setattr(checkpoint, "write_offsets", disk.write_offsets)
+    return disk
+
+
+def test_a_full_disk_that_cannot_note_a_cut_holds_up_only_what_was_cut(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is appended before the checkpoint says that it was cut."""
+    for partition in follower.partitions:
+        assert partition.following is not None
+        partition.following.truncate_to_end_of(2)
+    disk = full_disk_of(follower.partitions[0], monkeypatch)
+    follower.follow()
+    assert follower.asked == [(1, 2)]
+    assert follower.replicas.logs.cut == {follower.partitions[0].log}
+    follower.work(after_ms=999)
+    assert (follower.asked, disk.refused) == ([(1, 2)], 1)
+    follower.work(after_ms=1_000)
+    assert (follower.asked, disk.refused) == ([(1, 2)], 2)
+    disk.is_full = False
+    for _ in range(2):  # until it has rested, and until the next try
+        follower.work(after_ms=1_000)
+    assert follower.asked == [(1, 2), (0, 2)]
+    assert not follower.replicas.logs.cut
+
+
+def test_a_copy_that_cannot_note_a_cut_does_not_hold_up_its_replica(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moving, other = follower.partitions
+    moves = Moves(follower.replicas.logs)
+    moves.start(moving.tp, os.path.dirname(other.log.directory))
+    while not moves.step(moving.tp).caught_up:
+        pass
+    copy = moves.future(moving.tp)
+    assert copy is not None
+    copy.flush()
+    follower.write_recovery_points()
+    assert moving.following is not None
+    moving.following.truncate_to_end_of(2)
+    moves.step(moving.tp)
+    full_disk_of(other, monkeypatch)
+    follower.follow()
+    assert sorted(follower.asked) == [(0, 2), (1, 5)]
+    assert follower.replicas.logs.cut == {copy}
 
 
 def test_it_rests_a_little_at_first_for_its_leader_may_hear_of_the_epoch_later() -> None:
