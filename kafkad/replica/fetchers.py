@@ -56,16 +56,24 @@ class FetcherSettings:
 class Followed:
     """One partition in one leader epoch, in which it follows."""
 
-    __slots__ = ("following", "key", "partition", "rests", "told")
+    __slots__ = ("following", "has_begun", "key", "partition", "rests", "told")
 
     def __init__(self, partition: Partition, following: Following) -> None:
         self.partition = partition
         self.following = following
         self.key = Key(partition.log.topic_id, partition.tp.partition)
+        self.has_begun = False
+        """It has been cut off where that had to be done before anything is asked."""
         self.rests = 0
         """How often it has rested since it last got an answer that helped."""
         self.told = ""
         """The problem that was logged last, so that it is not logged with every fetch."""
+
+    def begin(self) -> None:
+        """Once is enough, but a disk may refuse."""
+        if not self.has_begun:
+            self.following.begin()
+            self.has_begun = True
 
     def rest_ms(self, longest_ms: float) -> float:
         """How long it rests now: doubled each time. A leader mostly hears of its epoch a moment after its followers."""
@@ -193,18 +201,16 @@ class Fetcher:
         if followed.key.topic_id == NO_TOPIC_ID:
             self._tell(followed, "cannot be fetched: its topic has no id")
             return
+        self.take(followed)
+
+    def take(self, followed: Followed) -> None:
+        """New here, of another fetcher, or after a rest."""
         self._followed[followed.key] = followed
         try:
-            following.begin()
+            followed.begin()
         except KafkaError as error:
             self._failed(followed, error)
             return
-        self._session.want(followed.key, followed.place)
-        self._changed.set()
-
-    def take(self, followed: Followed) -> None:
-        """Of another fetcher, or after a rest."""
-        self._followed[followed.key] = followed
         self._session.want(followed.key, followed.place)
         self._changed.set()
 

@@ -12,8 +12,10 @@ from typing import Any, cast
 
 import pytest
 
+from kafkad.errors import StorageError
 from kafkad.log import checkpoint
 from kafkad.log.files import Files
+from kafkad.log.log import Log
 from kafkad.log.move import Moves
 from kafkad.model import BrokerInfo
 from kafkad.names import TopicPartition
@@ -168,6 +170,31 @@ def test_a_copy_that_cannot_note_a_cut_does_not_hold_up_its_replica(
     follower.follow()
     assert sorted(follower.asked) == [(0, 2), (1, 5)]
     assert follower.replicas.logs.cut == {copy}
+
+
+def test_a_partition_whose_first_cut_fails_is_not_fetched_before_it_was_made(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its log would go on from an end that its leader does not know."""
+    cut = follower.partitions[0].log
+    monkeypatch.setattr(
+        Log, "whole_until", property(lambda log: min(2, log.end_offset) if log is cut else log.end_offset)
+    )
+    truncate, refusals = Log.truncate_to, [errno.EMFILE, errno.EMFILE]
+
+    def truncate_to(log: Log, offset: int) -> None:
+        if refusals:
+            error = OSError(refusals.pop(), "too many")
+            raise StorageError(os.path.dirname(log.directory), "truncating failed") from error
+        truncate(log, offset)
+
+    monkeypatch.setattr(Log, "truncate_to", truncate_to)
+    follower.follow()
+    assert follower.asked == [(1, 5)]
+    follower.work(after_ms=10)
+    assert (follower.asked, refusals) == ([(1, 5)], [])
+    follower.work(after_ms=20)
+    assert follower.asked == [(1, 5), (0, 2)]
 
 
 def test_it_rests_a_little_at_first_for_its_leader_may_hear_of_the_epoch_later() -> None:
