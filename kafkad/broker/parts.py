@@ -343,7 +343,7 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
         wanted_transaction_version=settings.config.int("kafkad.transaction.version"),
     )
     tokens = _tokens(platform, settings.static)
-    moves = ReplicaMoves(replicas, durable)
+    moves = ReplicaMoves(replicas, durable, platform.timers)
     producer_ids = ProducerIds(link.allocate_producer_ids)
     coordinators = Coordinators(
         replicas,

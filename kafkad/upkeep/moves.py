@@ -4,23 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 
 from kafkad.errors import KafkaError, StorageError
 from kafkad.log.move import Moves
 from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
 from kafkad.replica.manager import ReplicaManager
+from kafkad.timers import Timers
 
 log = logging.getLogger(__name__)
+
+_REST_MS = 1_000
+"""Of a move that a disk is in the way of."""
 
 
 class ReplicaMoves:
     """One task, as long as there is something to move."""
 
-    def __init__(self, replicas: ReplicaManager, durable: Durable) -> None:
+    def __init__(self, replicas: ReplicaManager, durable: Durable, timers: Timers) -> None:
         self._replicas = replicas
         self._durable = durable
+        self._clock = replicas.logs.clock
+        self._timers = timers
         self._moves = Moves(replicas.logs)
+        self._resting: set[TopicPartition] = set()
+        """Those of which a disk has just refused something."""
+        self._changed = asyncio.Event()
+        """Set when there may be something to go on with that there was not before."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self, tp: TopicPartition, path: str) -> None:
@@ -30,6 +41,7 @@ class ReplicaMoves:
 
     def resume(self) -> None:
         """Also at the start of the broker, for what a restart interrupted."""
+        self._changed.set()
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._run())
 
@@ -41,8 +53,12 @@ class ReplicaMoves:
     async def _run(self) -> None:
         try:
             while under_way := list(self._moves.under_way()):
-                for tp in under_way:
+                going = [tp for tp in under_way if tp not in self._resting]
+                for tp in going:
                     await self._go_on(tp)
+                if not going:
+                    self._changed.clear()
+                    await self._changed.wait()
         except Exception:
             log.exception(
                 "internal error: moves between log directories have stopped until the next AlterReplicaLogDirs"
@@ -53,14 +69,25 @@ class ReplicaMoves:
             if self._replicas.logs.cut:
                 await self._replicas.note_cuts()
             future = self._moves.future(tp)  # None if the topic was deleted meanwhile
-            if future is not None and future not in self._replicas.logs.cut:
+            if future in self._replicas.logs.cut:
+                self._rest(tp)
+            elif future is not None:
                 await self._advance(tp)
         except StorageError as error:
             self._replicas.directory_failed(error)
+            self._rest(tp)
         except KafkaError as error:
             log.error("moving %s to another log directory failed; it stays where it is: %s", tp, error)
             self._moves.cancel(tp)
         await asyncio.sleep(0)
+
+    def _rest(self, tp: TopicPartition) -> None:
+        self._resting.add(tp)
+        self._timers.at(self._clock.monotonic_ms() + _REST_MS, partial(self._has_rested, tp))
+
+    def _has_rested(self, tp: TopicPartition) -> None:
+        self._resting.discard(tp)
+        self._changed.set()
 
     async def _advance(self, tp: TopicPartition) -> None:
         step = self._moves.step(tp)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,12 +13,9 @@ from typing import Any, cast
 import pytest
 
 from kafkad.errors import StorageError
-from kafkad.log import checkpoint
-from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.log.move import Moves
 from kafkad.model import BrokerInfo
-from kafkad.names import TopicPartition
 from kafkad.replica.fetchers import Fetchers, FetcherSettings, Followed
 from kafkad.replica.fetching import FetchLimits
 from kafkad.replica.following import Following
@@ -27,6 +24,7 @@ from kafkad.timers import Timers
 from kafkad.wire.messages.fetch import FetchRequest
 from kafkad.wire.records import Record
 from tests.fakes import FakeClock
+from tests.full_disk import FullDisk
 from tests.one_broker import OneBroker
 
 LEADER = 2
@@ -107,28 +105,6 @@ def follower(tmp_path: Path) -> Iterator[Follower]:
     follower.stop()
 
 
-class FullDisk:
-    """The disk of one log directory, which takes no checkpoints while it is full."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._write = checkpoint.write_offsets
-        self.is_full = True
-        self.refused = 0
-
-    def write_offsets(self, path: str, offsets: Mapping[TopicPartition, int], files: Files) -> None:
-        if self.is_full and os.path.dirname(path) == self._path:
-            self.refused += 1
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        self._write(path, offsets, files)
-
-
-def full_disk_of(partition: Partition, monkeypatch: pytest.MonkeyPatch) -> FullDisk:
-    disk = FullDisk(os.path.dirname(partition.log.directory))
-    monkeypatch.setattr(checkpoint, "write_offsets", disk.write_offsets)
-    return disk
-
-
 def test_a_full_disk_that_cannot_note_a_cut_holds_up_only_what_was_cut(
     follower: Follower, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,7 +112,7 @@ def test_a_full_disk_that_cannot_note_a_cut_holds_up_only_what_was_cut(
     for partition in follower.partitions:
         assert partition.following is not None
         partition.following.truncate_to_end_of(2)
-    disk = full_disk_of(follower.partitions[0], monkeypatch)
+    disk = FullDisk(os.path.dirname(follower.partitions[0].log.directory), monkeypatch)
     follower.follow()
     assert follower.asked == [(1, 2)]
     assert follower.replicas.logs.cut == {follower.partitions[0].log}
@@ -166,7 +142,7 @@ def test_a_copy_that_cannot_note_a_cut_does_not_hold_up_its_replica(
     assert moving.following is not None
     moving.following.truncate_to_end_of(2)
     moves.step(moving.tp)
-    full_disk_of(other, monkeypatch)
+    FullDisk(os.path.dirname(other.log.directory), monkeypatch)
     follower.follow()
     assert sorted(follower.asked) == [(0, 2), (1, 5)]
     assert follower.replicas.logs.cut == {copy}

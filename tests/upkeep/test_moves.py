@@ -1,0 +1,146 @@
+"""Moves between log directories of which one is full: they are tried once a second, and others go on."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kafkad.errors import StorageError
+from kafkad.log.log import Log
+from kafkad.log.move import Moves
+from kafkad.names import TopicPartition
+from kafkad.timers import Timers
+from kafkad.upkeep.moves import ReplicaMoves
+from kafkad.wire.records import Record
+from tests.fakes import FakeClock
+from tests.full_disk import FullDisk
+from tests.one_broker import OneBroker
+
+FIRST, SECOND = (TopicPartition("t", partition) for partition in range(2))
+"""Each in the log directory of its name."""
+
+
+class Broker:
+    """Has two replicas, and moves them by a clock that stands still."""
+
+    def __init__(self, directory: Path) -> None:
+        self._broker = OneBroker(directory)
+        self.replicas = self._broker.replicas
+        self.first, self.second = self._broker.directories
+        self.clock, self._timers = FakeClock(), Timers()
+        self.replicas.logs.clock = self.clock
+        self._broker.create("t", 2)
+        for tp in (FIRST, SECOND):
+            for _ in range(5):
+                self._broker.append(*tp, Record(0, 100, None, b"value"))
+        assert (self.home(FIRST), self.home(SECOND)) == (self.first, self.second)
+        self._moves = ReplicaMoves(self.replicas, self._broker.durable, self._timers)
+
+    def home(self, tp: TopicPartition) -> str:
+        return os.path.dirname(self.log(tp).directory)
+
+    def log(self, tp: TopicPartition) -> Log:
+        return self.replicas.get(*tp).log
+
+    def write_recovery_points(self, tp: TopicPartition) -> None:
+        """Once the replica is on the disk."""
+        self.log(tp).flush()
+        for write in self.replicas.logs.collect_recovery_points():
+            write.write()
+
+    def move(self, tp: TopicPartition, path: str) -> None:
+        async def start() -> None:
+            self._moves.start(tp, path)
+
+        self._broker.run(start())
+
+    def resume(self) -> None:
+        """Go on with what is under way."""
+
+        async def resume() -> None:
+            self._moves.resume()
+
+        self._broker.run(resume())
+
+    def work(self, after_ms: int = 0) -> None:
+        """Let it do what there is to do after so long."""
+        self.clock.advance(after_ms)
+        for _ in range(20):
+            self._broker.run(self._expire())
+            self._broker.threads.submit(int).result()  # when what was given to the thread before is done
+            self._broker.settle()
+
+    async def _expire(self) -> None:
+        self._timers.expire(self.clock.monotonic_ms())
+
+    def stop(self) -> None:
+        self._broker.run(self._moves.stop())
+        self._broker.stop()
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    broker = Broker(tmp_path)
+    yield broker
+    broker.stop()
+
+
+def test_a_move_to_a_full_disk_is_tried_once_a_second_and_holds_up_no_other(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append, refused, is_full = Log.append_copied, [], True
+
+    def append_copied(log: Log, batches: memoryview, epoch: int | None = None) -> None:
+        if is_full and log.directory.startswith(broker.second):
+            refused.append(log.directory)
+            raise StorageError(broker.second, "writing failed") from OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        append(log, batches, epoch)
+
+    monkeypatch.setattr(Log, "append_copied", append_copied)
+    broker.move(FIRST, broker.second)
+    broker.move(SECOND, broker.first)
+    broker.work()
+    assert (broker.home(SECOND), len(refused)) == (broker.first, 1)
+    broker.work(after_ms=999)
+    assert len(refused) == 1
+    broker.work(after_ms=1)
+    assert len(refused) == 2
+    is_full = False
+    broker.work(after_ms=1_000)
+    assert broker.home(FIRST) == broker.second
+
+
+def test_a_replica_moves_away_from_a_full_disk_that_cannot_note_its_cut(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.write_recovery_points(FIRST)
+    broker.log(FIRST).truncate_to(2)
+    disk = FullDisk(broker.first, monkeypatch)
+    broker.move(FIRST, broker.second)
+    broker.work()
+    assert (broker.home(FIRST), broker.log(FIRST).end_offset) == (broker.second, 2)
+    assert disk.refused == 1
+
+
+def test_a_copy_that_cannot_note_a_cut_waits_for_that(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    moves = Moves(broker.replicas.logs)
+    moves.start(FIRST, broker.second)
+    assert moves.step(FIRST).caught_up
+    copy = moves.future(FIRST)
+    assert copy is not None
+    copy.flush()
+    broker.write_recovery_points(FIRST)
+    broker.log(FIRST).truncate_to(2)
+    disk = FullDisk(broker.second, monkeypatch)
+    broker.resume()
+    broker.work()
+    assert (broker.replicas.logs.cut, disk.refused) == ({copy}, 1)
+    broker.work(after_ms=1_000)
+    assert (broker.home(FIRST), disk.refused) == (broker.first, 2)
+    disk.is_full = False
+    broker.work(after_ms=1_000)
+    assert (broker.home(FIRST), broker.log(FIRST).end_offset) == (broker.second, 2)
