@@ -148,10 +148,12 @@ class Moves:
         future.rename(os.path.join(target.path, current_name(topic_partition)))
         del target.futures[topic_partition], source.logs[topic_partition]
         future.cleaned_until = log.cleaned_until
-        manager.adopt(topic_partition, future, target)
+        manager.adopt(topic_partition, future, target)  # from here on it is the replica, whatever the disks refuse
         for write in (*manager.collect_start_offsets(), *manager.collect_cleaned_offsets()):
-            write.write()
-        manager.put_away(source, log)
+            with manager.guarded():
+                write.write()
+        with manager.guarded():
+            manager.put_away(source, log)
         return future
 
     def _both(self, topic_partition: TopicPartition) -> tuple[Log, Log]:

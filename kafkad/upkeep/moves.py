@@ -78,8 +78,15 @@ class ReplicaMoves:
             self._rest(tp)
         except KafkaError as error:
             log.error("moving %s to another log directory failed; it stays where it is: %s", tp, error)
-            self._moves.cancel(tp)
+            self._give_up(tp)
         await asyncio.sleep(0)
+
+    def _give_up(self, tp: TopicPartition) -> None:
+        try:
+            self._moves.cancel(tp)
+        except StorageError as error:
+            self._replicas.directory_failed(error)
+            self._rest(tp)
 
     def _rest(self, tp: TopicPartition) -> None:
         self._resting.add(tp)

@@ -18,6 +18,7 @@ from kafkad.log.manager import LogManager
 from kafkad.log.move import Moves
 from kafkad.names import TopicPartition
 from tests.fakes import FakeClock
+from tests.full_disk import FullDisk
 from tests.log.conftest import append, batch, records
 
 TOPIC_ID = bytes(range(16))
@@ -81,6 +82,28 @@ def test_a_replica_moves_while_it_is_written_to(tmp_path: Path) -> None:
     assert (again.logs[T0].start_offset, again.logs[T0].cleaned_until) == (2, 7)
     assert records(again.logs[T0]) == records(moved)
     again.close()
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_a_move_ends_although_a_disk_takes_no_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """The old replica is marked as replaced: whatever came to it from now on would be gone with the next restart."""
+    manager = started(tmp_path)
+    log = filled(manager, tmp_path)
+    log.cleaned_until = 7
+    for write in manager.collect_cleaned_offsets():
+        write.write()
+    moves = Moves(manager)
+    moves.start(T0, str(tmp_path / "b"))
+    copy_all(moves)
+    disk = FullDisk(str(tmp_path / name), monkeypatch)
+    moved = moves.finish(T0)
+    assert disk.refused
+    assert manager.get(T0) is moved is not None
+    assert log.retired
+    assert len(manager.live) == 2, "a full disk has no more than that"
+    manager.close()
 
 
 def test_a_move_goes_on_after_a_restart(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkad.errors import StorageError
+from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.log import Log
 from kafkad.log.move import Moves
 from kafkad.names import TopicPartition
@@ -144,3 +144,27 @@ def test_a_copy_that_cannot_note_a_cut_waits_for_that(broker: Broker, monkeypatc
     disk.is_full = False
     broker.work(after_ms=1_000)
     assert (broker.home(FIRST), broker.log(FIRST).end_offset) == (broker.second, 2)
+
+
+def test_a_move_that_a_disk_does_not_let_be_given_up_is_given_up_later(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cancel, refused = Moves.cancel, []
+
+    def damaged(moves: Moves, tp: TopicPartition) -> None:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "it is damaged")
+
+    def refuse(moves: Moves, tp: TopicPartition) -> bool:
+        if moves.future(tp) is not None and not refused:
+            refused.append(tp)
+            raise StorageError(broker.second, "removing failed") from OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return cancel(moves, tp)
+
+    monkeypatch.setattr(Moves, "step", damaged)
+    monkeypatch.setattr(Moves, "cancel", refuse)
+    broker.move(FIRST, broker.second)
+    broker.work()
+    assert refused == list(Moves(broker.replicas.logs).under_way()) == [FIRST]
+    broker.work(after_ms=1_000)
+    assert not list(Moves(broker.replicas.logs).under_way())
+    assert broker.home(FIRST) == broker.first
