@@ -22,16 +22,14 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.readable import required
 from kafkad.meta.store import (
     BadVersion,
-    ConnectionLoss,
     Create,
+    MetaError,
     MetaStore,
     MultiFailed,
     NodeExists,
     NoNode,
     Operation,
-    SessionExpired,
     Set,
-    Unreadable,
 )
 from kafkad.meta.znodes import DEFAULT_ENTITY, ConfigChange
 from kafkad.meta.znodes import Config as ConfigNode
@@ -98,27 +96,32 @@ class ConfigAlterer:
     async def _change(
         self, kind: ResourceKind, name: str, change: Callable[[Overrides], Overrides], validate_only: bool
     ) -> None:
+        try:
+            while not await self._changed(kind, name, change, validate_only):
+                pass
+        except MetaError as e:
+            raise storage_refused(e) from e
+
+    async def _changed(
+        self, kind: ResourceKind, name: str, change: Callable[[Overrides], Overrides], validate_only: bool
+    ) -> bool:
+        """False if another change came in between."""
         entity = self._entity(kind, name)
         path = ConfigNode.path(entity)
-        while True:
-            try:
-                data, stat = await self._store.get(path)
-                version = stat.version
-            except NoNode:
-                data, version = b"", None
-            try:
-                before = required(path, partial(ConfigNode.decode, data))
-            except Unreadable as e:
-                raise storage_refused(e) from e
-            readable = self._decrypted(before) if kind is ResourceKind.BROKER else before
-            after = change(readable)
-            self._validate(kind, name, after)
-            if kind is ResourceKind.BROKER:
-                unchanged = {key: before[key] for key, value in after.items() if readable.get(key) == value}
-                changed = {key: value for key, value in after.items() if key not in unchanged}
-                after = {**unchanged, **self._encrypted(changed)}
-            if validate_only or await self._write(path, entity, after, version):
-                return
+        try:
+            data, stat = await self._store.get(path)
+            version = stat.version
+        except NoNode:
+            data, version = b"", None
+        before = required(path, partial(ConfigNode.decode, data))
+        readable = self._decrypted(before) if kind is ResourceKind.BROKER else before
+        after = change(readable)
+        self._validate(kind, name, after)
+        if kind is ResourceKind.BROKER:
+            unchanged = {key: before[key] for key, value in after.items() if readable.get(key) == value}
+            changed = {key: value for key, value in after.items() if key not in unchanged}
+            after = {**unchanged, **self._encrypted(changed)}
+        return validate_only or await self._write(path, entity, after, version)
 
     def _decrypted(self, overrides: Overrides) -> Overrides:
         """What cannot be decrypted stays as it is: it may be somebody's whose configuration is to be mended."""
@@ -151,9 +154,7 @@ class ConfigAlterer:
         except MultiFailed as e:
             if isinstance(e.cause, (BadVersion, NodeExists, NoNode)) and e.index == 0:
                 return False
-            raise
-        except (ConnectionLoss, SessionExpired) as e:
-            raise storage_refused(e) from e
+            raise e.cause from None
         return True
 
     def _entity(self, kind: ResourceKind, name: str) -> str:

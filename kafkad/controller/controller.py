@@ -179,7 +179,8 @@ class Controller:
     ) -> tuple[list[DeletedTopic], list[asyncio.Event]]:
         results = [_admitted(term, _found(term, topic), admit) for topic in topics]
         names = [result.name for result in results if result.error is None and result.name is not None]
-        await term.deletions.ask(names)
+        refused = await term.deletions.ask(names)
+        results = [r._replace(error=refused[r.name]) if r.name in refused else r for r in results]
         return results, [term.deletions.settled(name) for name in names if name in term.state.deleting]
 
     async def _in_time(

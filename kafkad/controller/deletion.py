@@ -12,15 +12,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from kafkad.controller.leadership import Leadership
+from kafkad.controller.leadership import Leadership, storage_refused
 from kafkad.controller.requests import RequestBatch
 from kafkad.controller.state import Deletion, TopicEntry
-from kafkad.meta.store import Create, Delete, NodeExists, Watch, subtree
+from kafkad.errors import KafkaError
+from kafkad.meta.store import (
+    ConnectionLoss,
+    Create,
+    Delete,
+    MetaError,
+    NodeExists,
+    SessionExpired,
+    Watch,
+    subtree,
+)
 from kafkad.meta.znodes import Config, Topic, TopicDeletion
 from kafkad.names import TopicPartition
 from kafkad.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+
+log = logging.getLogger(__name__)
 
 _OPERATIONS_PER_WRITE = 2_000
 _TOPICS_AT_ONCE = 100
@@ -42,15 +55,25 @@ class Deletions:
         for brokers."""
         return self._settled.setdefault(topic, asyncio.Event())
 
-    async def ask(self, topics: Sequence[str]) -> None:
-        """Writes the wish to delete `topics`, which exist, and begins."""
-        await _in_groups([topic for topic in topics if topic not in self._state.deleting], self._wish)
+    async def ask(self, topics: Sequence[str]) -> dict[str, KafkaError]:
+        """Writes the wish to delete `topics`, which exist, and begins. Returns those that the store refused."""
+        refused: dict[str, KafkaError] = {}
+        await _in_groups(
+            [topic for topic in topics if topic not in self._state.deleting], lambda topic: self._wish(topic, refused)
+        )
         await self.go_on()
+        return refused
 
-    async def _wish(self, topic: str) -> None:
-        with contextlib.suppress(NodeExists):
-            await self._lead.write([Create(TopicDeletion.path(topic))])
-        self._state.deleting[topic] = Deletion()
+    async def _wish(self, topic: str, refused: dict[str, KafkaError]) -> None:
+        try:
+            with contextlib.suppress(NodeExists):
+                await self._lead.write([Create(TopicDeletion.path(topic))])
+        except (ConnectionLoss, SessionExpired):
+            raise
+        except MetaError as e:
+            refused[topic] = storage_refused(e)
+        else:
+            self._state.deleting[topic] = Deletion()
 
     async def mark(self, watch: Watch) -> None:
         """Reads which topics are to be deleted; drops the wish if there is no such topic, or none may be deleted."""
@@ -129,13 +152,21 @@ class Deletions:
         await _in_groups([name for name in topics if deleting[name].begun and not deleting[name].waiting], self._settle)
 
     async def _settle(self, topic: str) -> None:
+        """A topic that the store does not let go stays hidden; that is tried again with the next deletion."""
         deletion = self._state.deleting[topic]
-        if not deletion.stuck:
+        if deletion.stuck:
+            self.settled(topic).set()
+            return
+        try:
             await self._remove(topic)
+        except (ConnectionLoss, SessionExpired):
+            raise
+        except MetaError as e:
+            log.error("the metadata store does not remove the topic %s, which is deleted: %s", topic, e)
+            self.settled(topic).set()
+        else:
             self._state.remove_topic(topic)
             self._settled.pop(topic, asyncio.Event()).set()
-        else:
-            self.settled(topic).set()
 
     async def _remove(self, topic: str) -> None:
         """All nodes of the topic; but for huge topics in one transaction, and the wish always last."""

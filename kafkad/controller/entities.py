@@ -13,19 +13,17 @@ from kafkad.controller.leadership import storage_refused
 from kafkad.meta.readable import required
 from kafkad.meta.store import (
     BadVersion,
-    ConnectionLoss,
     Create,
     Delete,
+    MetaError,
     MetaStore,
     MultiFailed,
     NodeExists,
     NoNode,
     NotEmpty,
     Operation,
-    SessionExpired,
     Set,
     Stat,
-    Unreadable,
     parent_of,
 )
 from kafkad.meta.znodes import Config, ConfigChange
@@ -47,7 +45,7 @@ class EntityAlterer:
         try:
             while not await self._changed(Config.path_of(entity), change):
                 pass
-        except (ConnectionLoss, SessionExpired, Unreadable) as e:
+        except MetaError as e:
             raise storage_refused(e) from e
 
     async def _changed(self, entity_path: str, change: Callable[[Overrides], Overrides]) -> bool:
@@ -68,7 +66,7 @@ class EntityAlterer:
         except MultiFailed as e:
             if isinstance(e.cause, _OTHERS_WERE_QUICKER) and e.index < len(operations):
                 return False
-            raise
+            raise e.cause from None
         return True
 
     async def _found(self, path: str) -> tuple[bytes, Stat] | None:

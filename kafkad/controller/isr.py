@@ -38,7 +38,9 @@ class Isr:
         changed = await self._lead.change(to_write, lambda tp, entry: self._changed(broker, tp, wanted[tp]))
         for tp, state in changed.items():
             settled = state or self._judge(broker, tp, wanted[tp])
-            outcomes[tp] = settled or KafkaError(ErrorCode.INVALID_UPDATE_VERSION, f"{tp} was written meanwhile")
+            outcomes[tp] = settled or KafkaError(
+                ErrorCode.OPERATION_NOT_ATTEMPTED, f"The metadata store does not take the state of {tp}"
+            )
         written = [tp for tp, state in changed.items() if state is not None]
         if written:
             batch = self._lead.batch()

@@ -29,10 +29,12 @@ from kafkad.meta.store import (
     NoNode,
     Operation,
     Result,
+    SessionExpired,
     Set,
     Stat,
+    TooLarge,
 )
-from kafkad.meta.znodes import ControllerEpoch, Partition
+from kafkad.meta.znodes import Config, ControllerEpoch, Partition
 from kafkad.model import NO_LEADER, BrokerInfo, PartitionState
 from kafkad.names import TopicPartition
 
@@ -107,7 +109,10 @@ class Leadership:
     async def change(
         self, partitions: Iterable[TopicPartition], decide: Decide
     ) -> dict[TopicPartition, PartitionState | None]:
-        """Writes what `decide` says for each partition; decides again if somebody else wrote first. Raises InDoubt."""
+        """Writes what `decide` says for each partition; decides again if somebody else wrote first. Raises InDoubt.
+
+        A partition whose state the store refuses stays as it is, and keeps no other back.
+        """
         partitions = list(partitions)
         parts = [partitions[at : at + _STATES_PER_WRITE] for at in range(0, len(partitions), _STATES_PER_WRITE)]
         outcomes = await asyncio.gather(
@@ -141,7 +146,9 @@ class Leadership:
             return {**decided}
         try:
             stats = await self.write([_setting(tp, state) for tp, state in wanted.items()])
-        except (BadVersion, NoNode):
+        except (ConnectionLoss, SessionExpired):
+            raise
+        except MetaError:
             alone = [self._change(tp, decide, state) for tp, state in wanted.items()]
             outcomes = await asyncio.gather(*alone, return_exceptions=True)
             return {**decided, **dict(zip(wanted, outcomes, strict=True))}
@@ -158,6 +165,11 @@ class Leadership:
             except NoNode:
                 path = Partition.path(*tp)
                 log.error("%s is gone from the metadata store: %s stays as it is until it is there again", path, tp)
+                return None
+            except (ConnectionLoss, SessionExpired):
+                raise
+            except MetaError as e:
+                log.error("the metadata store does not take the state of %s, which stays as it is: %s", tp, e)
                 return None
             else:
                 return self._written(tp, wanted, stat)
@@ -324,5 +336,7 @@ class Answers:
 
 
 def storage_refused(error: MetaError) -> KafkaError:
-    """The error for clients when the metadata store cannot write, or holds what cannot be read."""
+    """The error for clients when the metadata store does not write, or holds what cannot be read."""
+    if isinstance(error, TooLarge) and error.path.startswith(Config.path("")):
+        return KafkaError(ErrorCode.INVALID_CONFIG, f"These settings are too large for the metadata store: {error}")
     return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The cluster's metadata cannot be changed: {error}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 from collections.abc import Sequence
 from functools import partial
@@ -13,11 +14,13 @@ from kafkad.controller.leadership import Leadership
 from kafkad.controller.state import ClusterState, PartitionEntry, TopicEntry
 from kafkad.controller.topics import new_partition
 from kafkad.meta.readable import readable
-from kafkad.meta.store import Create, NodeExists, Set, Stat, Watch
+from kafkad.meta.store import ConnectionLoss, Create, MetaError, NodeExists, SessionExpired, Set, Stat, Watch
 from kafkad.meta.znodes import Partition, Topic
 from kafkad.model import PartitionState
 from kafkad.names import NO_TOPIC_ID, TopicPartition
 from kafkad.turns import Turns
+
+log = logging.getLogger(__name__)
 
 ReturnedMembers = dict[TopicPartition, frozenset[int]]
 """Members of ISRs that have registered since the ISR was written."""
@@ -111,12 +114,17 @@ async def _bring_online(lead: Leadership, tp: TopicPartition, entry: PartitionEn
     if elected is None:
         return False
     state = PartitionState(leader=elected.leader, leader_epoch=0, isr=elected.isr, controller_epoch=lead.epoch)
-    for path in (Topic.partitions_path(tp.topic), Partition.parent(tp.topic, tp.partition)):
-        with contextlib.suppress(NodeExists):
-            await lead.write([Create(path)])
     try:
+        for path in (Topic.partitions_path(tp.topic), Partition.parent(tp.topic, tp.partition)):
+            with contextlib.suppress(NodeExists):
+                await lead.write([Create(path)])
         await lead.write(new_partition(tp.topic, tp.partition, state)[-1:])
     except NodeExists:
         return False  # it cannot be read, and may say that there are records elsewhere
+    except (ConnectionLoss, SessionExpired):
+        raise
+    except MetaError as e:
+        log.error("%s gets no leader, for the metadata store refuses its state: %s", tp, e)
+        return False
     entry.state = state
     return True

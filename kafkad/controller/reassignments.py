@@ -7,22 +7,25 @@ writes the final list, so that a controller that takes over at any point goes on
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterable, Mapping
+import logging
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from kafkad.controller.deletion import Deletions
 from kafkad.controller.election import reassigned
 from kafkad.controller.leaders import Outcomes
-from kafkad.controller.leadership import InDoubt, Leadership
+from kafkad.controller.leadership import InDoubt, Leadership, storage_refused
 from kafkad.controller.state import PartitionEntry
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.readable import readable
-from kafkad.meta.store import ConnectionLoss, Delete, NoNode, Set, Watch
+from kafkad.meta.store import ConnectionLoss, Delete, MetaError, NoNode, SessionExpired, Set, Watch
+from kafkad.meta.znodes import Partition, Topic
 from kafkad.meta.znodes import Reassignments as ReassignmentsNode
-from kafkad.meta.znodes import Topic
 from kafkad.model import NO_LEADER, PartitionAssignment, PartitionState
 from kafkad.names import TopicPartition
 from kafkad.turns import Turns
+
+log = logging.getLogger(__name__)
 
 Target = tuple[int, ...] | None
 """The brokers that shall hold a partition; None to call off what is under way."""
@@ -56,6 +59,10 @@ class Reassignments:
                 if e.code == ErrorCode.NOT_CONTROLLER:
                     raise
                 outcomes[tp] = e
+            except (ConnectionLoss, SessionExpired):
+                raise
+            except MetaError as e:
+                outcomes[tp] = storage_refused(e)
         return outcomes
 
     def under_way(self, partitions: Collection[TopicPartition] | None) -> dict[TopicPartition, PartitionAssignment]:
@@ -95,13 +102,15 @@ class Reassignments:
         for tp in sorted(self._state.reassigning):
             assignment = self._state.entry(tp).assignment
             if brokers is None or not set(brokers).isdisjoint(target(assignment)):
-                await self._begin(tp, assignment)
+                with _waiting_if_refused(tp):
+                    await self._begin(tp, assignment)
 
     async def in_sync_changed(self, partitions: Iterable[TopicPartition]) -> None:
         """Completes what now has all its new replicas in sync."""
         for tp in partitions:
             if tp in self._state.reassigning and self._complete(self._state.entry(tp)):
-                await self._finish(tp)
+                with _waiting_if_refused(tp):
+                    await self._finish(tp)
 
     def _planned(self, tp: TopicPartition, target: Target) -> PartitionAssignment:
         topic = self._state.topics.get(tp.topic)
@@ -159,10 +168,14 @@ class Reassignments:
         entry = self._state.entry(tp)
         before = entry.assignment
         entry.assignment = PartitionAssignment(replicas=target(before))
-        moved = await self._lead.change([tp], self._led_by_target)
-        self._lead.send(self._lead.tell_changed(self._lead.batch(), moved))
-        await self._drop(tp, before.removing)
-        await self._write(tp, entry.assignment)
+        try:
+            moved = await self._lead.change([tp], self._led_by_target)
+            self._lead.send(self._lead.tell_changed(self._lead.batch(), moved))
+            await self._drop(tp, before.removing)
+            await self._write(tp, entry.assignment)
+        except MetaError:
+            entry.assignment = before
+            raise
         self._state.reassigning.discard(tp)
         if tp in self._asked_by_node:
             await self._forget_asked([tp])
@@ -193,7 +206,10 @@ class Reassignments:
         return self._lead.repaired(tp, entry) or same
 
     async def _drop(self, tp: TopicPartition, replicas: Collection[int]) -> None:
-        """Takes `replicas` out of the ISR and has their logs deleted. Another in sync leads where one of them did."""
+        """Takes `replicas` out of the ISR and has their logs deleted. Another in sync leads where one of them did.
+
+        MetaError, and no log is deleted, where they stay in the ISR.
+        """
         if not replicas:
             return
 
@@ -211,6 +227,8 @@ class Reassignments:
             )
 
         changed = await self._lead.change([tp], without)
+        if without(tp, self._state.entry(tp)) is not None:
+            raise MetaError(Partition.path(*tp), f"the ISR of {tp} could not be written")
         batch = self._lead.tell_changed(self._lead.batch(), changed)
         for replica in replicas:
             batch.stop(replica, tp, delete=True)
@@ -225,6 +243,17 @@ class Reassignments:
         except ConnectionLoss as e:
             raise InDoubt(path, str(e)) from e
         topic.partitions[tp.partition].assignment = assignment
+
+
+@contextlib.contextmanager
+def _waiting_if_refused(tp: TopicPartition) -> Iterator[None]:
+    """A partition whose move the store refuses stays where it is, and keeps no other back."""
+    try:
+        yield
+    except (ConnectionLoss, SessionExpired):
+        raise
+    except MetaError as e:
+        log.error("the reassignment of %s waits, for the metadata store refuses it: %s", tp, e)
 
 
 def target(assignment: PartitionAssignment) -> tuple[int, ...]:

@@ -273,11 +273,15 @@ class Term:
             if name not in new and name in self.state.topics:
                 await load_more_partitions(self.lead, name, self._topic_written)
         if names:
-            await self._new_partitions()
+            await self._new_partitions([topic for topic in new if topic in self.state.topics])
 
-    async def _new_partitions(self) -> None:
+    async def _new_partitions(self, found: Iterable[str] = ()) -> None:
+        """Also tells of the partitions of topics that were `found`, whose first states somebody else may have written:
+        this controller itself, by a write that it had no answer to."""
         made = await bring_online(self.lead)
         batch = self.lead.batch()
+        for tp in [TopicPartition(topic, number) for topic in found for number in self.state.topics[topic].partitions]:
+            batch.leader_and_isr(self.state.entry(tp).assignment.replicas, tp)
         for tp in made:
             batch.leader_and_isr(self.state.entry(tp).assignment.replicas, tp, is_new=True)
         self.lead.send(batch)

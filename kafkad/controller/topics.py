@@ -20,7 +20,7 @@ from kafkad.controller.placement import Layout, fixed_layout, layout_for_more, p
 from kafkad.controller.requests import RequestBatch
 from kafkad.controller.state import PartitionEntry, TopicEntry
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.meta.store import ConnectionLoss, Create, NodeExists, Operation, Set
+from kafkad.meta.store import Create, MetaError, NodeExists, Operation, SessionExpired, Set
 from kafkad.meta.znodes import Config, Partition, Topic
 from kafkad.model import PartitionAssignment, PartitionState
 from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition, name_problem
@@ -156,13 +156,15 @@ class Topics:
             topic.partitions[partition] = self._entry(replicas)
         text = Config.encode({n: v for n, v in configs.items() if v is not None})
         path = Config.path(Config.entity_path(Config.TOPICS, name))
-        config = Set(path, text) if await self._lead.store.exists(path) else Create(path, text)
-        operations = [config, Create(Topic.path(name), topic.znode().encode()), Create(Topic.partitions_path(name))]
         try:
-            await self._write(operations, name, topic.partitions)
+            config = Set(path, text) if await self._lead.store.exists(path) else Create(path, text)
+            nodes = [config, Create(Topic.path(name), topic.znode().encode()), Create(Topic.partitions_path(name))]
+            await self._write(nodes, name, topic.partitions)
         except NodeExists:
             return TopicResult(name=name, error=_exists(name))
-        except ConnectionLoss as e:
+        except SessionExpired:
+            raise
+        except MetaError as e:
             return TopicResult(name=name, error=storage_refused(e))
         self._state.add_topic(topic)
         _tell_new(batch, name, topic.partitions)
@@ -210,7 +212,9 @@ class Topics:
                     admit(request.name, len(added))
                     await self._add(request.name, added, batch)
                 results.append(TopicResult(name=request.name, partitions=request.count))
-            except ConnectionLoss as e:
+            except SessionExpired:
+                raise
+            except MetaError as e:
                 results.append(TopicResult(name=request.name, error=storage_refused(e)))
             except KafkaError as e:
                 if e.code == ErrorCode.NOT_CONTROLLER:

@@ -59,6 +59,10 @@ class ConnectionLoss(MetaError):
     """The store could not be reached or could not write."""
 
 
+class TooLarge(MetaError):
+    """The store takes no request of this size. `path` is the node that has the largest part in it."""
+
+
 class MultiFailed(MetaError):
     """A `multi` changed nothing, because of its operation number `index`."""
 

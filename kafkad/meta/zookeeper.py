@@ -39,6 +39,7 @@ from kafkad.meta.store import (
     SessionState,
     Set,
     Stat,
+    TooLarge,
     Watch,
     WatchEvent,
     ensure_path,
@@ -211,8 +212,9 @@ class ZooKeeperStore(MetaStore):
         await self._write(Delete(path, version), lambda session: session.delete(at, version))
 
     async def multi(self, operations: Sequence[Operation]) -> list[Result]:
-        path = operations[0].path if operations else "/"
-        _refuse_large(path, sum(_size(operation, self._root) for operation in operations))
+        sizes = [_size(operation, self._root) for operation in operations]
+        path = operations[sizes.index(max(sizes))].path if operations else "/"
+        _refuse_large(path, sum(sizes))
         placed = [(self._at(operation.path), operation) for operation in operations]
         request = self._enqueue(_Request(path, lambda session: session.commit(placed)))
         results = _value(await request.reply)
@@ -507,4 +509,4 @@ def _size(operation: Operation, root: str) -> int:
 
 def _refuse_large(path: str, size: int) -> None:
     if size > MAX_REQUEST_BYTES:
-        raise MetaError(path, f"a request of {size} bytes is too large for ZooKeeper, which takes {MAX_REQUEST_BYTES}")
+        raise TooLarge(path, f"a request of {size} bytes is too large for ZooKeeper, which takes {MAX_REQUEST_BYTES}")

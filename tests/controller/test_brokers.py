@@ -19,7 +19,7 @@ from kafkad.controller.term import Term
 from kafkad.controller.topics import NewTopic
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.embedded import FILE_NAME, EmbeddedSession, EmbeddedStore
-from kafkad.meta.store import BadVersion, ConnectionLoss, Operation, Result, Stat, Watch
+from kafkad.meta.store import BadVersion, ConnectionLoss, MetaError, Operation, Result, Stat, Watch
 from kafkad.meta.znodes import (
     TOPICS,
     Broker,
@@ -27,12 +27,13 @@ from kafkad.meta.znodes import (
     ControllerEpoch,
     IsrChange,
     LogDirEvent,
+    Partition,
     PreferredElections,
     ProducerIdBlock,
     Reassignments,
     Topic,
 )
-from kafkad.model import BrokerInfo, Endpoint, PartitionAssignment
+from kafkad.model import BrokerInfo, Endpoint, PartitionAssignment, PartitionState, WantedIsr
 from kafkad.names import NO_TOPIC_ID, TopicPartition
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest
 from kafkad.wire.messages.stop_replica import StopReplicaRequest
@@ -559,6 +560,32 @@ async def test_one_state_that_somebody_else_wrote_or_removed_keeps_back_no_other
     assert [cluster[3].replicas[TopicPartition("a", number)].leader for number in (0, 1, 2, 4)] == [3] * 4
     assert (await cluster.state("a", 1)).leader == 3
     assert await cluster.client.exists("/brokers/topics/a/partitions/3/state") is None
+
+
+@with_brokers(1, 2, 3)
+async def test_a_state_that_the_store_refuses_keeps_back_no_other(cluster: Cluster) -> None:
+    await cluster.create("a", *[(2, 3)] * 3)
+    session = cluster.members[1].session
+    working = session.multi
+
+    async def refusing(operations: Sequence[Operation]) -> list[Result]:
+        if any(operation.path == Partition.path("a", 1) for operation in operations):
+            raise MetaError(Partition.path("a", 1), "ZooKeeper refused the request: NoAuthError")
+        return await working(operations)
+
+    session.multi = refusing  # type: ignore[method-assign]
+    wanted = WantedIsr(members={2: -1}, leader_epoch=0, partition_epoch=0)
+    parts = [TopicPartition("a", number) for number in (0, 1)]
+    shrunk, refused = (
+        await cluster.controller.alter_isr(2, cluster.members[2].epoch, dict.fromkeys(parts, wanted))
+    ).values()
+    assert isinstance(shrunk, PartitionState)
+    assert isinstance(refused, KafkaError)
+    assert refused.code == ErrorCode.OPERATION_NOT_ATTEMPTED
+    await cluster.settle()
+    assert cluster[1].metadata[parts[0]].isr == [2]
+    await cluster.kill(2)
+    assert [cluster[3].replicas[TopicPartition("a", number)].leader for number in range(3)] == [-1, 2, 3]
 
 
 class Flaky:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import pytest
 
@@ -20,6 +20,7 @@ from kafkad.controller.registration import prepare
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
 from kafkad.meta.notes import KEPT_MS
+from kafkad.meta.store import ConnectionLoss, MetaError, MultiFailed, Operation, Result, TooLarge
 from kafkad.meta.znodes import Config, ConfigChange, Features, ProducerIdBlock
 from kafkad.timers import Timers
 from tests.fakes import FakeClock
@@ -86,6 +87,29 @@ async def test_a_change_leaves_a_note_and_is_followed(place: Place) -> None:
     assert place.followed.topic("a") == {"retention.ms": "7"}
     assert place.heard == [("topics", "a", {"retention.ms": "7"})]
     assert place.followed.topic("b") == {}
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ConnectionLoss("/config/topics/a", "refused"), ErrorCode.KAFKA_STORAGE_ERROR),
+        (MetaError("/config/topics/a", "refused"), ErrorCode.KAFKA_STORAGE_ERROR),
+        (MultiFailed(0, MetaError("/config/topics/a", "refused")), ErrorCode.KAFKA_STORAGE_ERROR),
+        (TooLarge("/config/topics/a", "refused"), ErrorCode.INVALID_CONFIG),
+    ],
+)
+def test_the_store_refuses(error: MetaError, expected: ErrorCode) -> None:
+    @at_a_place
+    async def run(place: Place) -> None:
+        async def refuse(operations: Sequence[Operation]) -> list[Result]:
+            raise error
+
+        place.store.multi = refuse  # type: ignore[method-assign]
+        with pytest.raises(KafkaError, match="/config/topics/a: refused") as refusal:
+            await place.alterer.alter(TOPIC, "a", [entry("retention.ms", "7")])
+        assert refusal.value.code == expected
+
+    run()
 
 
 @at_a_place

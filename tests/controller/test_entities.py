@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,7 @@ from kafkad.controller.entities import EntityAlterer
 from kafkad.controller.registration import prepare
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
-from kafkad.meta.store import Operation, Result
+from kafkad.meta.store import ConnectionLoss, MetaError, MultiFailed, Operation, Result
 from kafkad.meta.znodes import Config
 from kafkad.model import DEFAULT, Entity
 from kafkad.timers import Timers
@@ -95,6 +95,19 @@ async def test_a_change_is_followed(place: Place) -> None:
     assert place.heard == [(ALICE, RATE)]
     assert await place.notes() == [b'{"version":2,"entity_path":"users/alice"}']
     assert place.entities.of(Entity(user="bob")) == {}
+
+
+@at_a_place
+async def test_the_store_refuses(place: Place) -> None:
+    for error in (ConnectionLoss("/config", "lost"), MultiFailed(0, MetaError("/config", "refused"))):
+
+        async def refuse(operations: Sequence[Operation], error: MetaError = error) -> list[Result]:
+            raise error
+
+        place.store.multi = refuse  # type: ignore[method-assign]
+        with pytest.raises(KafkaError, match=r"/config: (lost|refused)") as refusal:
+            await place.give(ALICE, RATE)
+        assert refusal.value.code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 @at_a_place

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,7 @@ from kafkad.controller.leaders import ElectionKind
 from kafkad.controller.term import Balance
 from kafkad.controller.topics import MorePartitions
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.meta.store import ConnectionLoss
+from kafkad.meta.store import ConnectionLoss, MetaError, Operation, Result, Set
 from kafkad.meta.znodes import IsrChange, LogDirEvent, Partition, Reassignments, Topic
 from kafkad.model import PartitionAssignment, PartitionState, WantedIsr
 from kafkad.names import TopicPartition
@@ -230,6 +231,43 @@ async def test_a_partition_moves(cluster: Cluster) -> None:
     assert cluster[2].replicas[A0].leader == 3
     assert cluster[1].metadata[A0].replicas == [3, 2]
     assert await controller.list_partition_reassignments(None) == {}
+
+
+@pytest.mark.parametrize("path", [Partition.path(*A0), Topic.path("a")], ids=["state", "assignment"])
+def test_a_move_that_the_store_refuses_waits_and_deletes_nothing(path: str) -> None:
+    @with_brokers(1, 2, 3)
+    async def run(cluster: Cluster) -> None:
+        await cluster.create("a", (2,))
+        await cluster.create("b", (2,))
+        b0 = TopicPartition("b", 0)
+        await cluster.controller.alter_partition_reassignments({A0: (3,), b0: (3,)})
+        session = cluster.members[1].session
+        working = session.multi
+
+        async def refusing(operations: Sequence[Operation]) -> list[Result]:
+            if any(o.path == path and b'"isr":[2,3]' not in o.data for o in operations if isinstance(o, Set)):
+                raise MetaError(path, "ZooKeeper refused the request: NoAuthError")
+            return await working(operations)
+
+        session.multi = refusing  # type: ignore[method-assign]
+        for tp in (A0, b0):
+            assert isinstance(await set_isr(cluster, 2, 3, tp=tp), PartitionState)
+        await cluster.settle()
+        assert cluster.controller.active
+        assert await assignment(cluster, "b") == PartitionAssignment(replicas=(3,))
+        assert await assignment(cluster) == PartitionAssignment(replicas=(3, 2), adding=(3,), removing=(2,))
+        if path == Partition.path(*A0):
+            assert A0 in cluster[2].replicas
+        outcome = await cluster.controller.alter_partition_reassignments({A0: (3,)})
+        assert codes(outcome) == {A0: ErrorCode.KAFKA_STORAGE_ERROR}
+        session.multi = working  # type: ignore[method-assign]
+        outcome = await cluster.controller.alter_partition_reassignments({A0: (3,)})
+        await cluster.settle()
+        assert codes(outcome) == {A0: ErrorCode.NONE}
+        assert await assignment(cluster) == PartitionAssignment(replicas=(3,))
+        assert A0 not in cluster[2].replicas
+
+    run()
 
 
 @with_brokers(1, 2, 3)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from kafkad.controller.topics import MorePartitions, NewTopic
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.meta.embedded import EmbeddedSession
+from kafkad.meta.store import ConnectionLoss, MetaError, Operation, Result, TooLarge
 from kafkad.meta.znodes import Config, LogDirEvent, Topic, TopicDeletion
 from kafkad.model import PartitionAssignment
 from kafkad.names import NO_TOPIC_ID, TopicPartition, id_text
@@ -145,6 +148,106 @@ async def test_without_time_a_topic_is_made_but_the_answer_is_late(cluster: Clus
     cluster[1].reachable.set()
     await cluster.settle()
     assert TopicPartition("b", 0) in cluster[1].replicas
+
+
+# A store that refuses.
+
+
+class Refusing:
+    """Has a session refuse writes below `path`, carried out or not; all others take a while."""
+
+    def __init__(self, session: EmbeddedSession, path: str, error: MetaError, *, carried_out: bool = False) -> None:
+        self._working = session.multi
+        self._path = path
+        self._error = error
+        self._carried_out = carried_out
+        session.multi = self._multi  # type: ignore[method-assign]
+
+    async def _multi(self, operations: Sequence[Operation]) -> list[Result]:
+        concerned = any(operation.path.startswith(self._path) for operation in operations)
+        if not concerned:
+            await asyncio.sleep(0.001)
+        if not concerned or self._carried_out:
+            results = await self._working(operations)
+            if not concerned:
+                return results
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (MetaError("/brokers/topics/a", "ZooKeeper refused the request: NoAuthError"), ErrorCode.KAFKA_STORAGE_ERROR),
+        (TooLarge("/brokers/topics/a"), ErrorCode.KAFKA_STORAGE_ERROR),
+        (TooLarge("/config/topics/a"), ErrorCode.INVALID_CONFIG),
+        (ConnectionLoss("/brokers/topics/a"), ErrorCode.KAFKA_STORAGE_ERROR),
+    ],
+)
+def test_a_topic_that_the_store_refuses_does_not_keep_the_others_back(error: MetaError, expected: ErrorCode) -> None:
+    @with_brokers(1, 2)
+    async def run(cluster: Cluster) -> None:
+        await cluster.create("old", (1, 2))
+        Refusing(cluster.members[1].session, "/brokers/topics/a", error)
+        new = [NewTopic(name=name, assignment={0: (1, 2)}) for name in ("a", "b")]
+        assert await try_create(cluster, *new) == [expected, ErrorCode.NONE]
+        await cluster.settle()
+        assert all(TopicPartition("b", 0) in cluster[broker].replicas for broker in (1, 2))
+        assert await cluster.client.children("/brokers/topics") == ["b", "old"]
+
+    run()
+
+
+@with_brokers(1, 2)
+async def test_a_topic_that_was_written_without_an_answer_is_told_to_all_brokers(cluster: Cluster) -> None:
+    lost = ConnectionLoss("/brokers/topics/a", "lost")
+    Refusing(cluster.members[1].session, "/brokers/topics/a", lost, carried_out=True)
+    new = NewTopic(name="a", assignment={0: (2,)})
+    assert await try_create(cluster, new) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    await cluster.settle()
+    assert TopicPartition("a", 0) in cluster[2].replicas
+    assert cluster[1].metadata[TopicPartition("a", 0)].leader == 2
+
+
+@with_brokers(1, 2)
+async def test_a_topic_of_a_tool_whose_states_the_store_refuses_keeps_no_other_back(cluster: Cluster) -> None:
+    Refusing(cluster.members[1].session, "/brokers/topics/a", MetaError("/brokers/topics/a", "refused"))
+    for name in ("a", "b"):
+        topic = Topic(name.encode() * 16, {0: PartitionAssignment(replicas=(2,))})
+        await cluster.client.create(Topic.path(name), topic.encode())
+    async with asyncio.timeout(10):
+        while TopicPartition("b", 0) not in cluster[2].replicas:
+            await asyncio.sleep(0.001)
+    assert TopicPartition("a", 0) not in cluster[2].replicas
+
+
+@with_brokers(1, 2)
+async def test_partitions_that_the_store_refuses_do_not_keep_others_back(cluster: Cluster) -> None:
+    for name in ("a", "b", "c"):
+        await cluster.create(name, (1, 2))
+    Refusing(cluster.members[1].session, "/brokers/topics/b", MetaError("/brokers/topics/b", "refused"))
+    more = [MorePartitions(name=name, count=2) for name in ("a", "b", "c")]
+    assert await try_add(cluster, *more) == [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
+    await cluster.settle()
+    assert {tp.topic for tp in cluster[2].metadata if tp.partition == 1} == {"a", "c"}
+
+
+@pytest.mark.parametrize("path", ["/brokers/topics/b", "/admin/delete_topics/b"])
+def test_a_deletion_that_the_store_refuses_keeps_no_other_back(path: str) -> None:
+    @with_brokers(1, 2)
+    async def run(cluster: Cluster) -> None:
+        for name in ("a", "b", "c"):
+            await cluster.create(name, (1, 2))
+        Refusing(cluster.members[1].session, path, MetaError(path, "refused"))
+        results = await cluster.controller.delete_topics(["b", "a"], timeout_ms=1000)
+        wished = path == "/brokers/topics/b"
+        assert [code(r.error) for r in results] == [ErrorCode.NONE if wished else ErrorCode.KAFKA_STORAGE_ERROR, 0]
+        (result,) = await cluster.controller.delete_topics(["c"], timeout_ms=1000)
+        assert result.error is None
+        await cluster.settle()
+        assert await cluster.client.children("/brokers/topics") == ["b"]
+        assert {tp.topic for tp in cluster[2].metadata} == (set() if wished else {"b"})
+
+    run()
 
 
 # Deletion.

@@ -33,6 +33,7 @@ from kafkad.meta.store import (
     SessionState,
     Set,
     Stat,
+    TooLarge,
     WatchEvent,
     ensure_path,
 )
@@ -575,6 +576,9 @@ async def test_requests_under_way_are_bounded(pair: Pair) -> None:
 async def test_what_zookeeper_would_hang_up_on_is_refused(pair: Pair) -> None:
     with pytest.raises(MetaError, match="too large"):
         await pair.store.multi([Create(f"/{n}", b"x" * 1000) for n in range(1_000)])
+    with pytest.raises(TooLarge) as refused:
+        await pair.store.multi([Create("/a"), Create("/b", b"x" * MAX_REQUEST_BYTES), Create("/c", b"x")])
+    assert refused.value.path == "/b"
     with pytest.raises(MetaError, match="too large"):
         await pair.store.create("/a", b"x" * (MAX_REQUEST_BYTES + 1))
     await pair.store.create("/a", b"x" * (MAX_REQUEST_BYTES - 100))
