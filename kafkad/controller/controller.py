@@ -262,6 +262,9 @@ class Controller:
         except Unreadable as e:  # clients may see no more of it than a code
             log.error("a request to the controller is refused until somebody mends %s", e)
             raise storage_refused(e) from e
+        except MetaError as e:
+            log.error("the metadata store refuses what a request to the controller needs: %s", e)
+            raise storage_refused(e) from e
 
     async def _enqueue(self, run: Callable[[], Awaitable[T]]) -> T:
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()

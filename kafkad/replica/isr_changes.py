@@ -85,14 +85,15 @@ class IsrChanges:
             return True
         try:
             results = await self._alter({tp: self._request(change) for tp, (_, change) in asked.items()})
-        except KafkaError as error:
+            again = [asked[tp] for tp in asked if not self._settled(*asked[tp], results[tp])]
+        except Exception as error:
             if str(error) != self._told:
                 self._told = str(error)
-                log.warning("cannot change the ISR of %d partitions: %s; trying again", len(asked), error)
+                bug = None if isinstance(error, KafkaError) else error
+                log.warning("cannot change the ISR of %d partitions: %s; trying again", len(asked), error, exc_info=bug)
             self._again(asked.values())
             return False
         self._told = ""
-        again = [asked[tp] for tp in asked if not self._settled(*asked[tp], results[tp])]
         self._again(again)
         return not again
 
@@ -132,7 +133,10 @@ class IsrChanges:
             await sleep(replicas.parts.lag.ms / 2, self._clock, self._timers)
             turns = Turns()
             for partition in list(replicas):
-                partition.expel_laggards()
+                try:
+                    partition.expel_laggards()
+                except Exception:
+                    log.exception("internal error: cannot look for followers of %s that lag behind", partition.tp)
                 await turns.give_way()
 
 

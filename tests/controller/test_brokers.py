@@ -522,6 +522,15 @@ async def test_a_store_that_cannot_write_refuses_and_goes_on_later(cluster: Clus
     await cluster.create("a", (1,))
 
 
+@with_brokers(1)
+async def test_a_store_that_refuses_an_operation_refuses_the_request(cluster: Cluster) -> None:
+    await cluster.client.delete(ProducerIdBlock.path())
+    with pytest.raises(KafkaError, match="NoNode") as refusal:
+        await cluster.controller.allocate_producer_ids(1, cluster.members[1].epoch)
+    assert refusal.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    await cluster.create("a", (1,))
+
+
 def states_written(session: EmbeddedSession, first: Callable[[list[str]], Awaitable[None]] | None = None) -> list[int]:
     """The number of partitions' states in each write of a controller from now on, and `first` before the first one."""
     writes: list[int] = []

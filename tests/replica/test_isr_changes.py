@@ -1,0 +1,119 @@
+"""What leaders want of the controller is asked for until it is settled, whatever goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from kafkad.broker.loop_timers import LoopTimers
+from kafkad.clock import SystemClock
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.meta.store import NoNode
+from kafkad.model import PartitionState, WantedIsr
+from kafkad.names import TopicPartition
+from kafkad.replica import isr_changes
+from kafkad.replica.isr_changes import AlterIsr, IsrChanges
+from kafkad.replica.leading import IsrChange
+from kafkad.replica.manager import ReplicaManager
+from kafkad.replica.partition import Partition
+
+Results = dict[TopicPartition, PartitionState | KafkaError]
+
+SHRINK = IsrChange((1,), leader_epoch=3, partition_epoch=4)
+SHRUNK = PartitionState(leader=1, leader_epoch=3, isr=(1,), controller_epoch=1, partition_epoch=5)
+
+
+class FakePartition:
+    """A partition led here that wants to be alone in sync."""
+
+    def __init__(self, number: int, *, broken: bool = False) -> None:
+        self.tp = TopicPartition("t", number)
+        self.leader_epoch = SHRINK.leader_epoch
+        self.leading = SimpleNamespace(proposed=SHRINK.isr)
+        self.role = SimpleNamespace(isr=(1, 2))
+        self.looked_at = 0
+        self._broken = broken
+
+    def isr_altered(self, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int) -> None:
+        self.leading.proposed = None
+
+    def expel_laggards(self) -> None:
+        self.looked_at += 1
+        if self._broken:
+            raise RuntimeError("broken")
+
+
+class FakeReplicas:
+    broker_id = 1
+    broker_epoch = 5
+    isr_shrinks = isr_expands = isr_failures = 0
+    parts = SimpleNamespace(lag=SimpleNamespace(ms=2))
+
+    def __init__(self, *partitions: FakePartition) -> None:
+        self._partitions = partitions
+
+    def __iter__(self) -> Iterator[FakePartition]:
+        return iter(self._partitions)
+
+
+def run(replicas: FakeReplicas, alter: AlterIsr, scenario: Callable[[IsrChanges], Awaitable[None]]) -> None:
+    async def whole() -> None:
+        clock = SystemClock()
+        timers = LoopTimers(asyncio.get_running_loop(), clock).timers
+        changes = IsrChanges(cast(ReplicaManager, replicas), alter, clock, timers)
+        try:
+            async with asyncio.timeout(10):
+                await scenario(changes)
+        finally:
+            await changes.stop()
+
+    asyncio.run(whole())
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [KafkaError(ErrorCode.NOT_CONTROLLER), NoNode("/brokers/topics/t"), RuntimeError("broken"), None],
+    ids=["refused", "store", "bug", "nothing said"],
+)
+def test_a_change_is_asked_for_again_whatever_goes_wrong(
+    failure: Exception | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(isr_changes, "_RETRY_MS", 1)
+    partitions = FakePartition(0), FakePartition(1)
+    asked: list[list[int]] = []
+
+    async def alter(wanted: Mapping[TopicPartition, WantedIsr]) -> Results:
+        asked.append([tp.partition for tp in wanted])
+        if failure is not None and len(asked) < 3:
+            raise failure
+        return {tp: SHRUNK for tp in wanted if tp.partition == 0 or len(asked) > 2}
+
+    async def scenario(changes: IsrChanges) -> None:
+        for partition in partitions:
+            assert changes.want(cast(Partition, partition), SHRINK)
+        while any(partition.leading.proposed for partition in partitions):
+            await asyncio.sleep(0.001)
+
+    run(FakeReplicas(*partitions), alter, scenario)
+    assert asked == ([[0, 1]] * 3 if failure is not None else [[0, 1], [1], [1]])
+    lines = [record for record in caplog.records if "cannot change the ISR" in record.message]
+    assert len(lines) == 1
+    assert bool(lines[0].exc_info) is not isinstance(failure, KafkaError)
+
+
+def test_a_partition_that_cannot_be_looked_at_keeps_no_other_from_it() -> None:
+    partitions = FakePartition(0, broken=True), FakePartition(1)
+
+    async def alter(wanted: Mapping[TopicPartition, WantedIsr]) -> Any:
+        raise AssertionError("nobody wants anything")
+
+    async def scenario(changes: IsrChanges) -> None:
+        while partitions[1].looked_at < 2:
+            await asyncio.sleep(0.001)
+
+    run(FakeReplicas(*partitions), alter, scenario)
+    assert partitions[0].looked_at >= 2
