@@ -75,14 +75,15 @@ class Brokers:
     async def came(self, brokers: list[BrokerInfo]) -> None:
         """The others learn of a new broker; it learns of all brokers and partitions, and then of its own replicas.
 
-        So its first UpdateMetadata holds the whole cluster, and it can answer clients from then on.
+        So its first UpdateMetadata holds the whole cluster, and it can answer clients from then on. One that was only
+        away still has what it knew, and learns what is gone.
         """
         for broker in brokers:
             self._lead.add_broker(broker)
         ids = [broker.id for broker in brokers]
         introduction = self._lead.batch()
         introduction.metadata([], self._state.brokers.keys() - ids)
-        introduction.metadata([tp for tp, _ in self._state.partitions()], ids)
+        introduction.all_metadata(ids)
         self._lead.send(introduction)
         affected = self._state.replicas_on(ids)
         changed = await self._lead.repair(self._hosted(affected))

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple
 
 from kafkad.controller.channel import BrokerQueue, OnResponse, Request, Response
-from kafkad.controller.state import ClusterState, PartitionEntry
+from kafkad.controller.state import ClusterState, PartitionEntry, TopicEntry
 from kafkad.model import LEADER_DURING_DELETE, NO_EPOCH, BrokerInfo, Endpoint, PartitionState
 from kafkad.names import TopicId, TopicPartition
 from kafkad.wire.messages.leader_and_isr import (
@@ -57,6 +58,7 @@ class RequestBatch:
         self._state = state
         self._replicas: dict[int, dict[TopicPartition, bool]] = defaultdict(dict)
         self._metadata: dict[int, dict[TopicPartition, None]] = defaultdict(dict)
+        self._all_metadata: set[int] = set()
         self._stops: dict[int, dict[TopicPartition, tuple[int, bool]]] = defaultdict(dict)
         self._replica_states: dict[tuple[TopicPartition, bool], LeaderAndIsrPartitionState] = {}
         self._partition_states: dict[TopicPartition, UpdateMetadataPartitionState] = {}
@@ -78,6 +80,12 @@ class RequestBatch:
         for broker in self._state.brokers if brokers is None else brokers:
             self._metadata[broker].update(dict.fromkeys(partitions))
 
+    def all_metadata(self, brokers: Collection[int]) -> None:
+        """These brokers hear of every partition, and of the topics that were deleted while they may have been away: no
+        request says that what it does not name is gone."""
+        self.metadata([tp for tp, _ in self._state.partitions()], brokers)
+        self._all_metadata.update(brokers)
+
     def stop(self, broker: int, tp: TopicPartition, *, delete: bool) -> None:
         if broker in self._state.brokers:
             self._stops[broker][tp] = (self._stop_epoch(tp), delete)
@@ -97,6 +105,8 @@ class RequestBatch:
         live = self._live_brokers()
         for broker, partitions in self._metadata.items():
             request = self._update_metadata(sender, self._state.brokers[broker], partitions, live)
+            if broker in self._all_metadata:
+                request.topic_states += map(self._deleted_topic, self._state.deleted)
             answers += self._put(sender, broker, request)
         for broker, stops in self._stops.items():
             answers += self._put(sender, broker, self._stop_replica(sender, broker, stops))
@@ -174,6 +184,14 @@ class RequestBatch:
             topic_states=list(topics.values()),
             live_brokers=live,
         )
+
+    def _deleted_topic(self, topic: TopicEntry) -> UpdateMetadataTopicState:
+        gone = UpdateMetadataTopicState(topic_name=topic.name, topic_id=topic.topic_id)
+        for number, entry in topic.partitions.items():
+            if entry.state is not None:
+                last = replace(entry.state, leader=LEADER_DURING_DELETE)
+                gone.partition_states.append(self._partition_state(TopicPartition(topic.name, number), entry, last))
+        return gone
 
     def _partition_state(
         self, tp: TopicPartition, entry: PartitionEntry, state: PartitionState

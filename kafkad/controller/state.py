@@ -33,6 +33,32 @@ class TopicEntry:
         return Topic(topic_id=self.topic_id, partitions={p: e.assignment for p, e in self.partitions.items()})
 
 
+_REMEMBERED_PARTITIONS = 10_000
+
+
+class DeletedTopics:
+    """The topics that were deleted last in this term, for brokers that were away then. Bounded by their partitions."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, TopicEntry] = {}
+        self._partitions = 0
+
+    def __iter__(self) -> Iterator[TopicEntry]:
+        return iter(self._topics.values())
+
+    def add(self, topic: TopicEntry) -> None:
+        self.discard(topic.name)
+        self._topics[topic.name] = topic
+        self._partitions += len(topic.partitions)
+        while self._partitions > _REMEMBERED_PARTITIONS:
+            self.discard(next(iter(self._topics)))
+
+    def discard(self, name: str) -> None:
+        topic = self._topics.pop(name, None)
+        if topic is not None:
+            self._partitions -= len(topic.partitions)
+
+
 class ClusterState:
     """`brokers` are all registered ones that answer; those in `leaving` are shutting down and get no new duties."""
 
@@ -44,6 +70,7 @@ class ClusterState:
         self.topics: dict[str, TopicEntry] = {}
         self.names: dict[bytes, str] = {}
         self.deleting: dict[str, Deletion] = {}
+        self.deleted = DeletedTopics()
         self.reassigning: set[TopicPartition] = set()
         self.failed_replicas: dict[int, set[TopicPartition]] = {}
 
@@ -73,11 +100,13 @@ class ClusterState:
     def add_topic(self, topic: TopicEntry) -> None:
         self.topics[topic.name] = topic
         self.names[topic.topic_id] = topic.name
+        self.deleted.discard(topic.name)
 
     def remove_topic(self, name: str) -> None:
         topic = self.topics.pop(name, None)
         if topic is not None:
             self.names.pop(topic.topic_id, None)
+            self.deleted.add(topic)
         self.deleting.pop(name, None)
         for failed in self.failed_replicas.values():
             failed.difference_update([tp for tp in failed if tp.topic == name])

@@ -15,6 +15,7 @@ from kafkad.controller.channel import LocalChannel
 from kafkad.controller.controller import Controller
 from kafkad.controller.leadership import Answers, ControllerMoved
 from kafkad.controller.registration import Occupied, cluster_id, prepare, register
+from kafkad.controller.state import DeletedTopics, PartitionEntry, TopicEntry
 from kafkad.controller.term import Term
 from kafkad.controller.topics import NewTopic
 from kafkad.errors import ErrorCode, KafkaError
@@ -238,6 +239,80 @@ async def test_a_fast_restart_is_noticed(cluster: Cluster) -> None:
     assert member.fake.replicas[A0].leader == 1
     last = [r for r in member.fake.requests if isinstance(r, LeaderAndIsrRequest)][-1]
     assert last.broker_epoch == epoch
+
+
+async def lose_session(cluster: Cluster, broker: int) -> None:
+    await cluster.members[broker].session.expire()
+    await cluster.settle()
+
+
+async def register_again(cluster: Cluster, broker: int) -> None:
+    member = cluster.members[broker]
+    await member.session.renew()
+    assert isinstance(await register(member.session, Broker(BrokerInfo(id=broker, endpoints=()), 2)), int)
+    await member.controller.session_renewed()
+    await cluster.settle()
+
+
+async def lose_touch(cluster: Cluster, broker: int) -> None:
+    """What the controller does when a broker does not answer."""
+    await cluster.controller._operate(lambda term: term.brokers.died([broker]))
+    await cluster.settle()
+
+
+async def answer_again(cluster: Cluster, broker: int) -> None:
+    info = BrokerInfo(id=broker, endpoints=(), epoch=cluster.members[broker].epoch)
+    await cluster.controller._operate(lambda term: term.brokers.came([info]))
+    await cluster.settle()
+
+
+@pytest.mark.parametrize(
+    ("leave", "come_back"), [(lose_session, register_again), (lose_touch, answer_again)], ids=["session", "network"]
+)
+def test_a_broker_that_was_away_learns_what_was_deleted(
+    leave: Callable[[Cluster, int], Awaitable[None]], come_back: Callable[[Cluster, int], Awaitable[None]]
+) -> None:
+    @with_brokers(1, 2, 3)
+    async def run(cluster: Cluster) -> None:
+        for name in ("a", "b", "c"):
+            await cluster.create(name, (1,), (2,))
+        assert {tp.topic for tp in cluster[3].metadata} == {"a", "b", "c"}
+        await leave(cluster, 3)
+        await cluster.controller.delete_topics(["a", "b"], timeout_ms=1000)
+        assert await cluster.client.children(TOPICS) == ["c"]
+        again = await cluster.create("b", (1,), (2,))
+        told = len(cluster[3].requests)
+        await come_back(cluster, 3)
+        assert {tp.topic for tp in cluster[3].metadata} == {"b", "c"}
+        assert cluster[3].topic_ids["b"] == again
+        updates = [r for r in cluster[3].requests[told:] if isinstance(r, UpdateMetadataRequest) and r.topic_states]
+        leaders = {t.topic_name: {p.leader for p in t.partition_states} for t in updates[0].topic_states}
+        assert leaders == {"a": {-2}, "b": {1, 2}, "c": {1, 2}}, (
+            "all that there is and is not, in the first that has any"
+        )
+
+    run()
+
+
+def test_the_topics_deleted_last_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkad.controller.state._REMEMBERED_PARTITIONS", 5)
+    deleted = DeletedTopics()
+    for name, partitions, remembered in (
+        ("a", 2, "a"),
+        ("b", 2, "ab"),
+        ("b", 3, "ab"),
+        ("c", 1, "bc"),
+        ("d", 1, "bcd"),
+        ("e", 6, ""),
+        ("f", 5, "f"),
+    ):
+        topic = TopicEntry(name, NO_TOPIC_ID)
+        topic.partitions = {number: PartitionEntry(PartitionAssignment(replicas=(1,))) for number in range(partitions)}
+        deleted.add(topic)
+        assert [topic.name for topic in deleted] == list(remembered)
+    for _ in range(2):
+        deleted.discard("f")
+        assert not list(deleted)
 
 
 @with_brokers(1, 2, 3)
