@@ -34,10 +34,15 @@ public class Merge implements Callable {
 }
 """
 """Runs a statement whose snapshot gets properties of ours: writers take them as options, and statements do not."""
+COUNT = "_rows_of_a_key"
+"""A column beside the keys, of which one may be named `count`."""
 
 
 def need_distinct(rows: DataFrame, keys: tuple[str, ...], batch: int) -> None:
-    doubled = rows.groupBy(*map(named, keys)).count().where("count > 1").take(1)
+    from pyspark.sql import functions as f
+
+    counted = rows.groupBy(*map(named, keys)).agg(f.count("*").alias(COUNT))
+    doubled = counted.where(f"{COUNT} > 1").take(1)
     if doubled:
         *values, count = doubled[0]
         shown = ", ".join(f"{key}={value}" for key, value in zip(keys, values, strict=True))
