@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from kafkad_etl.driver.failures import sql_failed
 from kafkad_etl.driver.source.json_rows import named
+from kafkad_etl.driver.source.reader import options_of
 from kafkad_etl.driver.terms import DataFrame
 from kafkad_etl.job import Job, Lookup
 
@@ -31,7 +32,7 @@ def create_lookups(spark: Any, job: Job) -> None:
 
 
 def _read(spark: Any, lookup: Lookup) -> DataFrame:
-    reader = spark.read.format(lookup.format).options(**{name: str(value) for name, value in lookup.options.items()})
+    reader = spark.read.format(lookup.format).options(**options_of(lookup))
     if lookup.schema:
         reader = reader.schema(lookup.schema)
     return reader.load(lookup.path) if lookup.path else reader.load()

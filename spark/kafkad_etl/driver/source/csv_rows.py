@@ -1,40 +1,66 @@
 """SQL that finds what is wrong with a line of CSV.
 
 Besides the typed columns, the line is parsed as text only: where only the typed column is NULL, its type is at fault.
+
+Lines are parsed with a delimiter and an empty column after them. To Spark, a quote that is not closed ends with the
+line: then it takes them in as well, and a column is missing.
 """
 
 from __future__ import annotations
 
 from kafkad_etl.driver.source.json_rows import EXCERPT, Type, because, ddl, named, quoted, required, type_name
+from kafkad_etl.job import Csv
+
+QUOTES = {"escape": '"'}
+"""A quote within quotes is doubled, as RFC 4180 says and others do; Spark's own default is a backslash before it."""
+_END = ("_end", "STRING")
 
 
-def as_text(schema: Type) -> str:
-    return ddl([(field["name"], "STRING") for field in schema["fields"]])
+class Lines:
+    """Lines of CSV in a column of text."""
 
+    def __init__(self, text: str, schema: Type, csv: Csv, delimiter: str) -> None:
+        """`delimiter`: what Spark makes of that of `csv`, which may be an escape such as `\\t`."""
+        self._text = text
+        self._ended = f"concat({text}, {quoted(delimiter)})"
+        self._schema = schema
+        self._options = {"sep": csv.delimiter, "nullValue": csv.null, "columnNameOfCorruptRecord": "_corrupt", **QUOTES}
 
-def typed(schema: Type) -> str:
-    return ddl([(field["name"], type_name(field["type"])) for field in schema["fields"]])
+    def parsed(self) -> str:
+        typed = [(field["name"], type_name(field["type"])) for field in self._schema["fields"]]
+        return self._read(self._ended, [*typed, _END])
 
+    def strings(self) -> str:
+        return self._read(self._text, self._as_text())
 
-def is_broken(text: str, parsed: str, schema: Type) -> str:
-    tests = [f"{text} IS NULL", f"trim({text}) = ''", f"{parsed}._corrupt IS NOT NULL"]
-    tests += [f"{parsed}.{column} IS NULL" for column in required(schema)]
-    return " OR ".join(f"coalesce({test}, false)" for test in tests)
+    def is_broken(self, parsed: str) -> str:
+        tests = [f"{self._text} IS NULL", f"trim({self._text}) = ''", f"{parsed}._corrupt IS NOT NULL"]
+        tests += [f"{parsed}.{column} IS NULL" for column in required(self._schema)]
+        return " OR ".join(f"coalesce({test}, false)" for test in tests)
 
+    def reason(self, parsed: str, strings: str) -> str:
+        fields = self._schema["fields"]
+        ended = self._read(self._ended, [*self._as_text(), _END])
+        cases = [
+            (f"{self._text} IS NULL", "''", "'it is null'"),
+            (f"trim({self._text}) = ''", "''", "'it is empty'"),
+            (f"{strings}._corrupt IS NOT NULL", "''", quoted(f"it does not have {len(fields)} columns")),
+            (f"{ended}._corrupt IS NOT NULL", "''", "'its last quote is not closed'"),
+        ]
+        for field in fields:
+            column, name = named(field["name"]), quoted(field["name"])
+            shown = f"substring({strings}.{column}, 1, {EXCERPT})"
+            why = f"concat('\\'', {shown}, '\\' is not ', {quoted(type_name(field['type']))})"
+            cases.append((f"{strings}.{column} IS NOT NULL AND {parsed}.{column} IS NULL", name, why))
+            if not field["nullable"]:
+                cases.append((f"{parsed}.{column} IS NULL", name, "'it is missing but declared NOT NULL'"))
+        whens = " ".join(f"WHEN {test} THEN {because(column, why)}" for test, column, why in cases)
+        otherwise = because("''", "'it does not match the schema'")
+        return f"CASE {whens} ELSE {otherwise} END"
 
-def reason(text: str, parsed: str, strings: str, schema: Type) -> str:
-    cases = [
-        (f"{text} IS NULL", "''", "'it is null'"),
-        (f"trim({text}) = ''", "''", "'it is empty'"),
-        (f"{strings}._corrupt IS NOT NULL", "''", quoted(f"it does not have {len(schema['fields'])} columns")),
-    ]
-    for field in schema["fields"]:
-        column, name = named(field["name"]), quoted(field["name"])
-        shown = f"substring({strings}.{column}, 1, {EXCERPT})"
-        why = f"concat('\\'', {shown}, '\\' is not ', {quoted(type_name(field['type']))})"
-        cases.append((f"{strings}.{column} IS NOT NULL AND {parsed}.{column} IS NULL", name, why))
-        if not field["nullable"]:
-            cases.append((f"{parsed}.{column} IS NULL", name, "'it is missing but declared NOT NULL'"))
-    whens = " ".join(f"WHEN {test} THEN {because(column, why)}" for test, column, why in cases)
-    otherwise = because("''", "'it does not match the schema'")
-    return f"CASE {whens} ELSE {otherwise} END"
+    def _as_text(self) -> list[tuple[str, str]]:
+        return [(field["name"], "STRING") for field in self._schema["fields"]]
+
+    def _read(self, text: str, columns: list[tuple[str, str]]) -> str:
+        options = ", ".join(quoted(each) for option in self._options.items() for each in option)
+        return f"from_csv({text}, {quoted(ddl(columns))}, map({options}))"

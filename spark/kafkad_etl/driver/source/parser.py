@@ -88,19 +88,16 @@ class Part:
         return Decoding(add, at.parsed, broken, reason)
 
     def _csv(self) -> Decoding:
-        from pyspark.sql import functions as f
-
         text, struct, strings = f"_{self.name}_text", f"_{self.name}_struct", f"_{self.name}_strings"
         csv = self._block.csv
-        options = {"sep": csv.delimiter, "nullValue": csv.null, "columnNameOfCorruptRecord": "_corrupt"}
+        delimiter = self._spark._jvm.org.apache.spark.sql.catalyst.csv.CSVExprUtils.toDelimiterStr(csv.delimiter)
+        lines = csv_rows.Lines(text, self.schema, csv, delimiter)
 
         def add(frame: DataFrame) -> DataFrame:
-            frame = frame.withColumn(text, f.col(self.name).cast("string"))
-            frame = frame.withColumn(struct, f.from_csv(text, csv_rows.typed(self.schema), options))
-            return frame.withColumn(strings, f.from_csv(text, csv_rows.as_text(self.schema), options))
+            frame = frame.selectExpr("*", f"CAST({self.name} AS STRING) AS {text}")
+            return frame.selectExpr("*", f"{lines.parsed()} AS {struct}", f"{lines.strings()} AS {strings}")
 
-        broken = csv_rows.is_broken(text, struct, self.schema)
-        return Decoding(add, struct, broken, csv_rows.reason(text, struct, strings, self.schema))
+        return Decoding(add, struct, lines.is_broken(struct), lines.reason(struct, strings))
 
     def _avro(self) -> Decoding:
         struct, schemas = f"_{self.name}_struct", self.schemas

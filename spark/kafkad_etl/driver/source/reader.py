@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from kafkad_etl.driver.source.csv_rows import QUOTES
 from kafkad_etl.driver.terms import BatchId, DataFrame
-from kafkad_etl.job import Offsets
+from kafkad_etl.job import Files, Lookup, Offsets
 from kafkad_etl.messages import Plan, Reading
 
 EARLIEST = -2
@@ -74,10 +75,16 @@ def everything(spark: Any, plan: Plan) -> DataFrame:
     return files(spark.read, plan)
 
 
+def options_of(block: Files | Lookup) -> dict[str, str]:
+    """Options for Spark's reader. The block's own come last, so that they win."""
+    ours = QUOTES if block.format == "csv" else {}
+    return ours | {name: str(value) for name, value in block.options.items()}
+
+
 def files(reader: Any, plan: Plan) -> DataFrame:
     source = plan.job.source.files
     assert source
-    reader = reader.format(source.format).options(**{name: str(value) for name, value in source.options.items()})
+    reader = reader.format(source.format).options(**options_of(source))
     if not source.schema:
         return reader.load(source.path)
     if source.format == "parquet":

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import csv
 import io
 import json
 import random
@@ -303,6 +304,48 @@ def test_csv_is_named_by_column_too(spark: Any) -> None:
     rows = _parsed(spark, plan_of({"value": block}), *[value for value, _ in cases])
     assert [_bad(row) for row in rows] == [bad for _, bad in cases]
     assert (rows[0].name, rows[1].name, rows[1].at) == ("a;b", None, None)
+
+
+def test_quotes_in_csv_are_doubled_as_others_write_them(spark: Any) -> None:
+    schema = {"format": "csv", "schema": "id INT, s STRING, n STRING"}
+    good = [
+        (1, 'a "b", c', "x"),
+        (2, 'a "b"', "x"),
+        (3, '"', '"",'),
+        (4, "a\\", "\\"),
+        (5, " a ", " "),
+        (6, 'x,"', "a\nb"),
+    ]
+    lines = []
+    for row in good:
+        line = io.StringIO()
+        csv.writer(line, lineterminator="").writerow(row)
+        lines.append(line.getvalue().encode())
+    rows = _parsed(spark, plan_of({"value": schema}), *lines)
+    assert [(row.id, row.s, row.n, _bad(row)) for row in rows] == [(*row, None) for row in good]
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\\t", "||"])
+def test_a_quote_that_is_not_closed_makes_csv_bad(spark: Any, delimiter: str) -> None:
+    block = {"format": "csv", "schema": "id INT, s STRING, n STRING", "csv": {"delimiter": delimiter}}
+    unclosed, few = ("", "its last quote is not closed"), ("", "it does not have 3 columns")
+    cases = [
+        ('1;2.5;"a', unclosed),
+        ('1;2.5;"', unclosed),
+        ('1;2.5;"a""', unclosed),
+        ('1;2.5;"a;', unclosed),
+        ('1;"a;b', few),
+        ('1;"a;b;c', few),
+        ('1;2.5;"a"', None),
+        ('1;2.5;"a" ', None),
+        ('1;2.5;""', None),
+        ('1;2.5;""""', None),
+        ("1;;", None),
+        ('1;5" disk;a"', None),
+    ]
+    values = [text.replace(";", "\t" if delimiter == "\\t" else delimiter).encode() for text, _ in cases]
+    rows = _parsed(spark, plan_of({"value": block}), *values)
+    assert [(text, _bad(row)) for row, (text, _) in zip(rows, cases, strict=True)] == cases
 
 
 def _zigzag(number: int) -> bytes:

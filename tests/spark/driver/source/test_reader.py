@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import json
 
-from kafkad_etl.driver.source.reader import bounded_options, stream_options
+from kafkad_etl.driver.source.reader import bounded_options, options_of, stream_options
+from kafkad_etl.job import Files, Lookup
 from tests.spark.driver.rows import plan_of
 
 
@@ -24,3 +25,9 @@ def test_a_bounded_read_has_these_partitions_alone_and_new_ones_from_their_begin
     assert json.loads(options["startingOffsets"]) == {"t": {"0": 5, "1": -2}}
     assert json.loads(options["endingOffsets"]) == {"t": {"0": 9, "1": 3}}
     assert "maxOffsetsPerTrigger" not in options and "subscribe" not in options
+
+
+def test_quotes_in_csv_files_are_doubled_unless_the_job_says_otherwise() -> None:
+    assert options_of(Files(format="csv", path="a"))["escape"] == '"'
+    assert options_of(Lookup(format="csv", path="a", options={"escape": "\\"})) == {"escape": "\\"}
+    assert options_of(Lookup(format="json", path="a", options={"multiLine": True})) == {"multiLine": "True"}
