@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from kafkad_etl.driver.source.csv_rows import QUOTES
+from kafkad_etl.job import Csv
+
 TIMES = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
 """Spark's default formats truncate times to milliseconds."""
+
+
+def csv_options(csv: Csv) -> dict[str, str]:
+    """Options to write lines of CSV. Spark's own would cut off blanks."""
+    blanks = {"ignoreLeadingWhiteSpace": "false", "ignoreTrailingWhiteSpace": "false"}
+    return {"sep": csv.delimiter, "nullValue": csv.null, **QUOTES, **blanks, **TIMES}
 
 
 def nested(kind: str) -> bool:

@@ -19,7 +19,7 @@ from typing import Any
 from kafkad_etl.driver import protobuf
 from kafkad_etl.driver.counting import counted
 from kafkad_etl.driver.failures import first_sentence, trace_of
-from kafkad_etl.driver.sinks.text_formats import TIMES, column, nested
+from kafkad_etl.driver.sinks.text_formats import TIMES, column, csv_options, nested
 from kafkad_etl.driver.source import framing
 from kafkad_etl.driver.source.json_rows import named
 from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Written
@@ -129,8 +129,7 @@ class Records:
         if settings.format == "json":
             return functions.to_json(row, {"ignoreNullFields": "false", **TIMES})
         if settings.format == "csv":
-            lines = self._plan.job.sink.csv
-            return functions.to_csv(row, {"sep": lines.delimiter, "nullValue": lines.null, **TIMES})
+            return functions.to_csv(row, csv_options(self._plan.job.sink.csv))
         schema = self._plan.sink_schema
         assert schema is not None
         if settings.format == "protobuf":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import signal
 import sqlite3
@@ -18,9 +20,10 @@ import pytest
 from kafkad_etl.driver.failures import failure_of
 from kafkad_etl.driver.sinks import sink_of
 from kafkad_etl.driver.sinks.files.sink import tidy
+from kafkad_etl.driver.sinks.topic import Records
 from kafkad_etl.driver.tasks.compact import compact
 from kafkad_etl.driver.terms import BatchId, JobFailed, Sink, Written
-from kafkad_etl.job import Job
+from kafkad_etl.job import Job, TopicSink
 from kafkad_etl.messages import Compacted, Event, Plan, Rows, Schema, Warned
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
@@ -151,11 +154,39 @@ def test_files_are_written_once_and_merged_to_the_same_rows(form: str, bench: Be
         assert found == [(40, 10, 123456)]
 
 
+AWKWARD = ['say "hi", ok', " x ", "\\", 'a\\"b', "a\\\nb", " ", "\t", '"', '" x', "a;b,c", "'"]
+
+
+@pytest.mark.parametrize("form", [{"header": True}, {"delimiter": ";", "null": "NULL"}])
+def test_others_read_csv_as_it_was_written_blanks_included(bench: Bench, form: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "lake"
+    rows = bench.spark.createDataFrame([*enumerate(AWKWARD), (99, None)], "id INT, s STRING").coalesce(1)
+    expected = [*([str(number), text] for number, text in enumerate(AWKWARD)), ["99", form.get("null", "")]]
+    header = [["id", "s"]] if "header" in form else []
+
+    def lines_of(text: str) -> list[list[str]]:
+        return list(csv.reader(io.StringIO(text, newline=""), delimiter=form.get("delimiter", ",")))
+
+    plan = bench.plan(path=str(path), type="csv", csv=form, compact={"min_files": 2})
+    for number in range(2):
+        bench.write(plan, rows, number)
+    for name in names(path):
+        assert lines_of((path / name).read_text()) == header + expected
+    assert compact(bench.spark, plan, bench) == "done"
+    (merged,) = names(path)
+    assert lines_of((path / merged).read_text()) == header + 2 * expected
+
+    settings = TopicSink(topic="t", format="csv")
+    plan = bench.plan(type="topic", csv={**form, "header": False}, topic={"topic": "t", "format": "csv"})
+    values = [row["value"] for row in rows.select(*Records(bench.spark, plan, settings).of(rows)).collect()]
+    assert [line for value in values for line in lines_of(value)] == expected
+
+
 def read(spark: Any, plan: Plan) -> list[str]:
     sink = plan.job.sink
     if sink.type == "csv":
-        given = {"header": sink.csv.header, "sep": sink.csv.delimiter, "nullValue": sink.csv.null, "multiLine": True}
-        frame = spark.read.csv(sink.path, **given)
+        given = {"header": sink.csv.header, "sep": sink.csv.delimiter, "nullValue": sink.csv.null, "escape": '"'}
+        frame = spark.read.csv(sink.path, multiLine=True, **given)
     else:
         frame = spark.read.format(sink.type).load(sink.path)
     return sorted(map(str, frame.collect()))

@@ -19,7 +19,7 @@ from kafkad_etl.driver.sinks.disks import explaining_full_disk
 from kafkad_etl.driver.sinks.files.directory import Layout, TargetDirectory
 from kafkad_etl.driver.sinks.files.manifest import Manifests
 from kafkad_etl.driver.sinks.files.merging import Merging
-from kafkad_etl.driver.sinks.text_formats import TIMES, nested
+from kafkad_etl.driver.sinks.text_formats import TIMES, csv_options, nested
 from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Written
 from kafkad_etl.facts import MANIFESTS, MERGES
 from kafkad_etl.job import Offsets
@@ -135,12 +135,7 @@ def options(settings: Settings) -> dict[str, Any]:
     if settings.type == "json":
         chosen |= {"ignoreNullFields": False, **TIMES}
     if settings.type == "csv":
-        chosen |= {
-            "sep": settings.csv.delimiter,
-            "header": settings.csv.header,
-            "nullValue": settings.csv.null,
-            **TIMES,
-        }
+        chosen |= {"header": settings.csv.header, **csv_options(settings.csv)}
     return chosen | settings.options
 
 

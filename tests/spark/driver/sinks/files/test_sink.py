@@ -45,6 +45,12 @@ def test_files_are_compressed_as_the_job_says_and_options_win() -> None:
     assert sink.options(sink_of(type="csv", csv={"delimiter": ";", "null": "-"}, options={"sep": "|"}))["sep"] == "|"
 
 
+def test_csv_doubles_quotes_and_keeps_blanks_unless_the_job_says_otherwise() -> None:
+    assert sink.options(sink_of(type="csv"))["escape"] == '"'
+    assert sink.options(sink_of(type="csv"))["ignoreLeadingWhiteSpace"] == "false"
+    assert sink.options(sink_of(type="csv", options={"escape": "\\"}))["escape"] == "\\"
+
+
 @pytest.mark.parametrize(
     ("offsets", "bytes_per_offset", "cores", "expected"),
     [
