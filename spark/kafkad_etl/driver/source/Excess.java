@@ -19,8 +19,8 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 
 /**
- * Tells the texts of JSON that may have more than a schema allows: fields that it lacks, commas in decimals, or something
- * that only a real parser can judge, such as escapes in names. All others certainly have not.
+ * Tells the texts of JSON that may have more than a schema allows: commas in decimals, fields that it lacks unless it is
+ * open to them, or something that only a real parser can judge, such as escapes in names. All others certainly have not.
  *
  * It goes through the bytes once and makes nothing of them: whether they are JSON is for Spark to say.
  *
@@ -29,8 +29,8 @@ import org.apache.spark.sql.types.StructType;
 public final class Excess {
     private static final int FOUND = -1;
 
-    public UserDefinedFunction finder(String struct) {
-        return functions.udf((UDF1) new Finder(Shape.of(DataType.fromJson(struct))), DataTypes.BooleanType);
+    public UserDefinedFunction finder(String struct, boolean isStrict) {
+        return functions.udf((UDF1) new Finder(Shape.of(DataType.fromJson(struct), isStrict)), DataTypes.BooleanType);
     }
 
     public static final class Finder implements UDF1, Serializable {
@@ -55,6 +55,8 @@ public final class Excess {
 
     /** What the schema has at one place of a text. */
     static final class Shape implements Serializable {
+        private static final Shape UNKNOWN = new Shape(false, (char) 0, null, null, false);
+
         private final boolean isDecimal;
         /** What a struct, a map or an array begins with; 0 for other types. */
         private final byte opening;
@@ -62,39 +64,44 @@ public final class Excess {
         private final byte[][] names;
         /** What is in a struct's fields, or in all of an array or a map. */
         private final Shape[] parts;
+        /** Whether a struct may have no other fields. */
+        private final boolean isStrict;
         private transient Map places;
 
-        private Shape(boolean isDecimal, char opening, byte[][] names, Shape[] parts) {
+        private Shape(boolean isDecimal, char opening, byte[][] names, Shape[] parts, boolean isStrict) {
             this.isDecimal = isDecimal;
             this.opening = (byte) opening;
             this.names = names;
             this.parts = parts;
+            this.isStrict = isStrict;
         }
 
-        static Shape of(DataType type) {
+        static Shape of(DataType type, boolean isStrict) {
             if (type instanceof StructType) {
-                return ofStruct(((StructType) type).fields());
+                return ofStruct(((StructType) type).fields(), isStrict);
             }
             if (type instanceof ArrayType) {
-                return new Shape(false, '[', null, new Shape[] {of(((ArrayType) type).elementType())});
+                Shape[] parts = {of(((ArrayType) type).elementType(), isStrict)};
+                return new Shape(false, '[', null, parts, isStrict);
             }
             if (type instanceof MapType) {
-                return new Shape(false, '{', null, new Shape[] {of(((MapType) type).valueType())});
+                Shape[] parts = {of(((MapType) type).valueType(), isStrict)};
+                return new Shape(false, '{', null, parts, isStrict);
             }
-            return new Shape(type instanceof DecimalType, (char) 0, null, null);
+            return new Shape(type instanceof DecimalType, (char) 0, null, null, isStrict);
         }
 
-        private static Shape ofStruct(StructField[] fields) {
+        private static Shape ofStruct(StructField[] fields, boolean isStrict) {
             List names = new ArrayList();
             List parts = new ArrayList();
             for (int i = 0; i < fields.length; i++) {
                 if (fields[i].name().indexOf('\\') < 0) { // in a text it has an escape
                     names.add(fields[i].name().getBytes(StandardCharsets.UTF_8));
-                    parts.add(of(fields[i].dataType()));
+                    parts.add(of(fields[i].dataType(), isStrict));
                 }
             }
             byte[][] listed = (byte[][]) names.toArray(new byte[0][]);
-            return new Shape(false, '{', listed, (Shape[]) parts.toArray(new Shape[0]));
+            return new Shape(false, '{', listed, (Shape[]) parts.toArray(new Shape[0]), isStrict);
         }
 
         /** The place after the value that begins at `at`, or FOUND. */
@@ -102,7 +109,7 @@ public final class Excess {
             byte first = text[at];
             if (first == '"' || first == '\'') {
                 int end = afterString(text, at);
-                return isDecimal && hasEither(text, at, end, (byte) ',', (byte) '\\') ? FOUND : end;
+                return isDecimal && (has(text, at, end, (byte) ',') || has(text, at, end, (byte) '\\')) ? FOUND : end;
             }
             if (first != '{' && first != '[') {
                 return afterLiteral(text, at);
@@ -117,17 +124,21 @@ public final class Excess {
             at = afterBlanks(text, at + 1);
             int place = -1;
             while (text[at] != '}' && text[at] != ']') {
+                Shape part = names == null ? parts[0] : UNKNOWN;
                 if (opening == '{') {
                     int end = afterString(text, at);
                     if (names != null) {
-                        place = place(text, at + 1, end - 1, place + 1);
-                        if (place < 0) {
+                        int found = place(text, at + 1, end - 1, place + 1);
+                        if (found >= 0) {
+                            place = found;
+                            part = parts[found];
+                        } else if (isStrict || has(text, at, end, (byte) '\\')) {
                             return FOUND;
                         }
                     }
                     at = afterBlanks(text, afterBlanks(text, end) + 1); // the colon
                 }
-                at = parts[names == null ? 0 : place].after(text, at);
+                at = part.after(text, at);
                 if (at == FOUND) {
                     return FOUND;
                 }
@@ -210,9 +221,9 @@ public final class Excess {
         return at;
     }
 
-    private static boolean hasEither(byte[] text, int from, int to, byte one, byte other) {
+    private static boolean has(byte[] text, int from, int to, byte wanted) {
         for (int i = from; i < to; i++) {
-            if (text[i] == one || text[i] == other) {
+            if (text[i] == wanted) {
                 return true;
             }
         }

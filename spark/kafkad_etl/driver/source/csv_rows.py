@@ -8,12 +8,23 @@ line: then it takes them in as well, and a column is missing.
 
 from __future__ import annotations
 
-from kafkad_etl.driver.source.json_rows import EXCERPT, Type, because, ddl, named, quoted, required, type_name
+from kafkad_etl.driver.source.json_rows import (
+    EXCERPT,
+    NO_COMMA,
+    TEXTS,
+    Type,
+    because,
+    ddl,
+    named,
+    quoted,
+    required,
+    type_name,
+)
 from kafkad_etl.job import Csv
 
 QUOTES = {"escape": '"'}
 """A quote within quotes is doubled, as RFC 4180 says and others do; Spark's own default is a backslash before it."""
-_END = ("_end", "STRING")
+_END = ("_end_of_line", "STRING")
 
 
 class Lines:
@@ -23,6 +34,7 @@ class Lines:
         """`delimiter`: what Spark makes of that of `csv`, which may be an escape such as `\\t`."""
         self._text = text
         self._ended = f"concat({text}, {quoted(delimiter)})"
+        self._delimiter = delimiter
         self._schema = schema
         self._options = {"sep": csv.delimiter, "nullValue": csv.null, "columnNameOfCorruptRecord": "_corrupt", **QUOTES}
 
@@ -36,7 +48,21 @@ class Lines:
     def is_broken(self, parsed: str) -> str:
         tests = [f"{self._text} IS NULL", f"trim({self._text}) = ''", f"{parsed}._corrupt IS NOT NULL"]
         tests += [f"{parsed}.{column} IS NULL" for column in required(self._schema)]
+        if decimals := self._decimals():
+            tests.append(self._has_comma(decimals))
         return " OR ".join(f"coalesce({test}, false)" for test in tests)
+
+    def _decimals(self) -> list[str]:
+        return [
+            named(field["name"]) for field in self._schema["fields"] if type_name(field["type"]).startswith("DECIMAL")
+        ]
+
+    def _has_comma(self, decimals: list[str]) -> str:
+        """SQL that reads a line again if it may have a comma in these columns. As numbers Spark drops it: 12,5 would be
+        125."""
+        sign = '"' if self._delimiter == "," else ","  # where a comma delimits, one in a column is within quotes
+        commas = " OR ".join(f"coalesce(contains({TEXTS}.{column}, ','), false)" for column in decimals)
+        return f"contains({self._text}, {quoted(sign)}) AND exists(array({self.strings()}), {TEXTS} -> {commas})"
 
     def reason(self, parsed: str, strings: str) -> str:
         fields = self._schema["fields"]
@@ -52,6 +78,8 @@ class Lines:
             shown = f"substring({strings}.{column}, 1, {EXCERPT})"
             why = f"concat('\\'', {shown}, '\\' is not ', {quoted(type_name(field['type']))})"
             cases.append((f"{strings}.{column} IS NOT NULL AND {parsed}.{column} IS NULL", name, why))
+            if column in self._decimals():
+                cases.append((f"contains({strings}.{column}, ',')", name, NO_COMMA))
             if not field["nullable"]:
                 cases.append((f"{parsed}.{column} IS NULL", name, "'it is missing but declared NOT NULL'"))
         whens = " ".join(f"WHEN {test} THEN {because(column, why)}" for test, column, why in cases)

@@ -12,6 +12,7 @@ from kafkad_etl.driver.source.json_rows import Type
 _SOURCE = Path(__file__).with_name("Excess.java")
 
 
-def may_exceed(spark: Any, schema: Type, column: Any) -> Any:
-    """A condition on the column of a text's bytes; never NULL. False is certain."""
-    return applied(spark, object_of(spark, _SOURCE).finder(json.dumps(schema)), column)
+def may_exceed(spark: Any, schema: Type, strict: bool, column: Any) -> Any:
+    """A condition on the column of a text's bytes; never NULL. False is certain. Fields that the schema
+    lacks are too many only if `strict`."""
+    return applied(spark, object_of(spark, _SOURCE).finder(json.dumps(schema), strict), column)

@@ -3,7 +3,8 @@
 `from_json` turns mismatches into NULL, marks only the whole row as corrupt, and ignores trailing text and unknown
 fields. So rows are judged separately; the column at fault is determined only for the few bad ones.
 
-In mode strict only texts that `excess` is not sure of are read again, for the names of their fields.
+Only texts that `excess` is not sure of are read again, for decimals with a comma, and in mode strict for the names of
+their fields.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ Type: TypeAlias = Any
 EXCERPT = 60
 KEYS, TEXTS = "_keys", "_texts"
 """Names within lambdas: of a text's fields, and of its decimals as they are written."""
+NO_COMMA = "'a decimal must not contain a comma'"
 
 
 def quoted(text: str) -> str:
@@ -52,7 +54,7 @@ class Columns(NamedTuple):
     parsed: str
     """The result of from_json with the schema."""
     excess: str
-    """True if the text may have more than the schema allows; only in mode strict."""
+    """True if the text may have more than the schema allows; only where `is_limited`."""
 
     @property
     def text(self) -> str:
@@ -72,12 +74,25 @@ def _whole(text: str) -> str:
     return f"concat('[', {text}, ']')"
 
 
-def _exceeds(text: str, schema: Type) -> str:
-    """SQL that reads a text again, for fields that the schema does not have and for decimals with a comma."""
+def is_limited(schema: Type, strict: bool) -> bool:
+    """Whether a text that from_json takes may have more than the schema allows."""
+    return strict or _decimals(schema) is not None
+
+
+def _exceeds(text: str, schema: Type, strict: bool) -> str:
+    """SQL that reads a text again, for decimals with a comma, and in mode strict for fields that the schema does not
+    have."""
+    tests, decimals = [], _decimals(schema)
+    if decimals:
+        tests.append(_has_comma(text, decimals, [each for _, each in _commas(TEXTS, decimals)]))
+    if strict:
+        tests.append(_has_unknown(text, schema))
+    return _any(tests)
+
+
+def _has_unknown(text: str, schema: Type) -> str:
     names = _names(schema)
     tests = [f"{KEYS} IS NULL", f"{KEYS} <> {names} AND size(array_except({KEYS}, {names})) > 0"]
-    if decimals := _decimals(schema):
-        tests.append(_has_comma(text, decimals, [each for _, each in _commas(TEXTS, decimals)]))
     tests += [
         f"coalesce(size({_unknown(_member(f'try_parse_json({text})', f['name']), f['type'], f['name'])}), 0) > 0"
         for f in schema["fields"]
@@ -129,8 +144,8 @@ def is_broken(columns: Columns, schema: Type, strict: bool) -> str:
     tests = [f"{text} IS NULL", f"{parsed}._corrupt IS NOT NULL"]
     tests += [f"{parsed}.{path} IS NULL" for path in required(schema)]
     tests.append(_is_not_one_value(columns))
-    if strict:
-        tests.append(f"{excess} AND {_exceeds(text, schema)}")
+    if is_limited(schema, strict):
+        tests.append(f"{excess} AND ({_exceeds(text, schema, strict)})")
     return _any(tests)
 
 
@@ -153,12 +168,11 @@ def reason(columns: Columns, schema: Type, strict: bool) -> str:
         if not field["nullable"]:
             column = named(field["name"])
             cases.append((f"{parsed}.{column} IS NULL", quoted(field["name"]), "'it is missing but declared NOT NULL'"))
+    for field in schema["fields"]:
+        if decimals := _decimals({"type": "struct", "fields": [field]}):
+            for path, comma in _commas(TEXTS, decimals):
+                cases.append((_has_comma(text, decimals, [comma]), quoted(path), NO_COMMA))
     if strict:
-        for field in schema["fields"]:
-            if decimals := _decimals({"type": "struct", "fields": [field]}):
-                for path, comma in _commas(TEXTS, decimals):
-                    why = "'a decimal must not contain a comma'"
-                    cases.append((_has_comma(text, decimals, [comma]), quoted(path), why))
         unknown = f"array_except(json_object_keys({text}), {_names(schema)})"
         cases.append((f"size({unknown}) > 0", f"{unknown}[0]", "'the schema has no such field'"))
         for field in schema["fields"]:

@@ -76,8 +76,9 @@ class Part:
 
         def add(frame: DataFrame) -> DataFrame:
             added = [f.from_json(f.expr(at.text), nullable, options).alias(at.parsed)]
-            if strict:
-                added.append(excess.may_exceed(self._spark, self.schema, f.expr(source)).alias(at.excess))
+            if json_rows.is_limited(self.schema, strict):
+                found = excess.may_exceed(self._spark, self.schema, strict, f.expr(source))
+                added.append(found.alias(at.excess))
             return frame.select("*", *added)
 
         broken, reason = json_rows.is_broken(at, self.schema, strict), json_rows.reason(at, self.schema, strict)

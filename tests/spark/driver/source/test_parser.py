@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from kafkad_etl.driver.source import framing
 from kafkad_etl.driver.source.parser import BAD, Parser, Part
 from kafkad_etl.driver.terms import JobFailed
 from kafkad_etl.messages import Plan, Schema
@@ -227,7 +228,8 @@ def test_only_texts_that_may_have_more_are_read_again(spark: Any) -> None:
     assert [row._value_excess for row in rows] == [False] * len(once) + [True] * len(again)
 
 
-def test_a_decimal_comma_is_not_taken_for_nothing_however_deep(spark: Any) -> None:
+@pytest.mark.parametrize("block", [{}, {"mode": "lenient"}, {"registry": {"url": "http://127.0.0.1:1"}}])
+def test_a_decimal_comma_is_not_taken_for_nothing_however_deep(spark: Any, block: dict[str, Any]) -> None:
     schema = (
         "amount DECIMAL(12,2), `a b` STRUCT<price: DECIMAL(12,2), other: STRUCT<`x.y`: DECIMAL(5,1)>>, name STRING, "
         "items ARRAY<STRUCT<price: DECIMAL(12,2), n: INT>>, rates MAP<STRING, DECIMAL(12,2)>"
@@ -247,8 +249,35 @@ def test_a_decimal_comma_is_not_taken_for_nothing_however_deep(spark: Any) -> No
             "",
         ),
     ]
-    rows = _parsed(spark, plan_of({"value": {"format": "json", "schema": schema}}), *[value for value, _ in cases])
+    if block:
+        cases += [
+            (b'{"zz": "1,5", "amount": "12,5"}', "amount"),
+            (b'{"am\\u006funt": "12,5"}', "amount"),
+            (b'{"zz": {"amount": "1,5"}, "a b": {"zz": ["1,5"], "other": {"x.y": "1,5"}}}', "a b.other.x.y"),
+            (b'{"zz": {"amount": "1,5"}, "name": "1,5", "a b": {"zz": ["1,5"], "\\u0061": 1}}', ""),
+        ]
+    plan = replace(plan_of({"value": {"format": "json", "schema": schema, **block}}), value_writers={10: "{}"})
+    prefix = framing.prefix(10) if "registry" in block else b""
+    rows = _parsed(spark, plan, *[prefix + value for value, _ in cases])
     assert [_bad(row) for row in rows] == [(column, why) if column else None for _, column in cases]
+
+
+def test_lenient_texts_are_read_again_for_decimals_alone(spark: Any) -> None:
+    once = [
+        b'{"id":1,"zz":"1,5","price":"1.5","more":{"price":"1,5","id":[{"price":"1,5"}]}}',
+        b'{"more":{"a":1,"zz":{"c":"}"}},"name":"1,5","price":null}',
+    ]
+    again = [b'{"zz":0,"price":"1,5"}', b'{"pr\\u0069ce":"1,5"}', b'{"zz":1,"more":{"b":"1\\u002c5"}}']
+    schema = "name STRING, price DECIMAL(12,2), more STRUCT<a: INT, b: DECIMAL(12,2)>"
+
+    def read_again(schema: str) -> list[bool]:
+        block = plan_of({"value": {"format": "json", "schema": schema, "mode": "lenient"}}).job.value
+        part = Part(spark, block, "value", Schema("ddl", schema), {})
+        rows = part.decoding().add(records(spark, *once, *again)).orderBy("offset").collect()
+        return [row["_value_excess"] for row in rows if "_value_excess" in row]
+
+    assert read_again(schema) == [False] * len(once) + [True] * len(again)
+    assert read_again("name STRING, price DOUBLE") == []
 
 
 def test_hundreds_of_columns(spark: Any) -> None:
@@ -346,6 +375,23 @@ def test_a_quote_that_is_not_closed_makes_csv_bad(spark: Any, delimiter: str) ->
     values = [text.replace(";", "\t" if delimiter == "\\t" else delimiter).encode() for text, _ in cases]
     rows = _parsed(spark, plan_of({"value": block}), *values)
     assert [(text, _bad(row)) for row, (text, _) in zip(rows, cases, strict=True)] == cases
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", ", "])
+def test_a_decimal_comma_in_csv_is_not_taken_for_nothing(spark: Any, delimiter: str) -> None:
+    schema = "name STRING, amount DECIMAL(12,2), `a b` DECIMAL(5,1)"
+    block = {"format": "csv", "schema": schema, "csv": {"delimiter": delimiter}}
+    why = "a decimal must not contain a comma"
+    cases = [
+        (('"a,b"', "12.5", ""), None),
+        (("a", '"12,5"', "1"), ("amount", why)),
+        (("a", "1", '"1,234.5"'), ("a b", why)),
+        (("a", '"1,x"', "1"), ("amount", "'1,x' is not DECIMAL(12,2)")),
+    ]
+    if delimiter != ",":
+        cases.append((("a,b", "12,5", "1"), ("amount", why)))
+    rows = _parsed(spark, plan_of({"value": block}), *[delimiter.join(line).encode() for line, _ in cases])
+    assert [_bad(row) for row in rows] == [bad for _, bad in cases]
 
 
 def _zigzag(number: int) -> bytes:
