@@ -1,20 +1,24 @@
 """Decodes Avro values, plain or with the five-byte prefix that names their writer's schema in a registry.
 
 For bytes that do not match, `from_avro` returns a row of NULLs, as for a row of NULLs. So the reader's schema gets an
-additional field whose default shows that a row was decoded.
+additional field whose default shows that a row was decoded. Bytes after the value it ignores: `Rest.java` finds them.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from kafkad_etl.driver.compiling import applied, object_of
 from kafkad_etl.driver.source import framing
 from kafkad_etl.driver.source.json_rows import Type
 from kafkad_etl.driver.source.registry import Schemas
 from kafkad_etl.driver.terms import DataFrame
 
 READ = "_read"
+_REST = Path(__file__).with_name("Rest.java")
 
 
 def reader_schema(avro: str) -> str:
@@ -30,32 +34,45 @@ def avro_of(spark: Any, schema: Type) -> str:
     return str(converters.toAvroType(kind, False, "record", "").toString())
 
 
-def plain(frame: DataFrame, part: str, into: str, avro: str) -> DataFrame:
+def plain(spark: Any, frame: DataFrame, part: str, into: str, rest: str, avro: str) -> DataFrame:
+    """Adds two columns: the decoded value, and whether bytes follow it."""
     from pyspark.sql import functions as f
     from pyspark.sql.avro.functions import from_avro
 
     options = {"mode": "PERMISSIVE", "avroSchema": reader_schema(avro)}
-    return frame.withColumn(into, from_avro(f.col(part), avro, options))
+    return frame.select(
+        "*", from_avro(f.col(part), avro, options).alias(into), _has_rest(spark, f.col(part), avro).alias(rest)
+    )
 
 
-def registered(frame: DataFrame, part: str, into: str, reader: str, schemas: Schemas) -> DataFrame:
-    """Decodes each row with its own writer's schema."""
+def registered(
+    spark: Any, frame: DataFrame, part: str, into: str, rest: str, reader: str, schemas: Schemas
+) -> DataFrame:
+    """The same, with each row decoded by its own writer's schema."""
     from pyspark.sql import functions as f
     from pyspark.sql.avro.functions import from_avro
 
     options = {"mode": "PERMISSIVE", "avroSchema": reader_schema(reader)}
     payload, number = f.expr(framing.payload(part)), f.expr(framing.schema_id(part))
-    column = None
-    for known, writer in sorted(schemas.known.items()):
-        value = from_avro(payload, writer, options)
-        column = f.when(number == known, value) if column is None else column.when(number == known, value)
-    if column is None:  # nothing has been registered: all rows are of schemas that are unknown
-        column = f.when(f.lit(False), from_avro(payload, reader, options))
-    return frame.withColumn(into, column)
+    known = sorted(schemas.known.items())
+
+    def by_writer(made: Callable[[str], Any]) -> Any:
+        column = f.when(f.lit(False), made(reader))  # of its type, if nothing has been registered
+        for of, writer in known:
+            column = column.when(number == of, made(writer))
+        return column
+
+    decoded = by_writer(lambda writer: from_avro(payload, writer, options))
+    followed = by_writer(lambda writer: _has_rest(spark, payload, writer))
+    return frame.select("*", decoded.alias(into), followed.alias(rest))
 
 
-def is_broken(into: str) -> str:
-    return f"{into}.{READ} IS NULL"
+def _has_rest(spark: Any, column: Any, writer: str) -> Any:
+    return applied(spark, object_of(spark, _REST).finder(writer), column)
+
+
+def is_broken(into: str, rest: str) -> str:
+    return f"{into}.{READ} IS NULL OR coalesce({rest}, false)"
 
 
 def reason(part: str, schemas: Schemas | None) -> str:

@@ -416,6 +416,23 @@ def test_avro_is_read_by_its_schema(spark: Any) -> None:
     assert _bad(none) == ("", "it is null")
 
 
+def test_bytes_after_an_avro_value_make_it_bad(spark: Any) -> None:
+    fields = [
+        {"name": "id", "type": "long"},
+        {"name": "s", "type": "string"},
+        {"name": "tags", "type": {"type": "map", "values": {"type": "array", "items": "bytes"}}, "default": {}},
+    ]
+    schema = Schema("avro", json.dumps(ONE | {"fields": fields}))
+    value = _zigzag(7) + b"\x04ab" + b"\x02\x02k\x02\x04xy\x00\x00"
+    blank = _zigzag(0) + b"\x00\x00"
+    values = [value, blank, value + b"xyz", blank + b"\x00", framing.prefix(9) + value]
+    rows = _parsed(spark, plan_of({"value": {"format": "avro"}}, schema=schema), *values)
+    assert [(row.id, row.s, _bad(row)) for row in rows[:2]] == [(7, "ab", None), (0, "", None)]
+    assert [_bad(row) for row in rows[2:]] == [
+        ("", f"its {len(value)} bytes do not match the Avro schema") for value in values[2:]
+    ]
+
+
 def test_each_avro_row_is_read_by_its_writers_schema(spark: Any) -> None:
     with running() as registry:
         registry.subjects["orders-value"] = [Stored(11, json.dumps(TWO), "AVRO", [])]
@@ -433,9 +450,10 @@ def _writers_differ(spark: Any, url: str) -> None:
         b"\x00\x00\x00\x00\x0c" + _zigzag(3),
         b"\x01\x00\x00\x00\x0a" + _zigzag(4),
         b"\x00\x00",
+        b"\x00\x00\x00\x00\x0b" + _zigzag(2) + b"\x00" + b"\x00",
     )
     first = parser.parsed(raw).orderBy("_offset").collect()
-    assert [row[BAD] is None for row in first] == [True, False, False, False, False]
+    assert [row[BAD] is None for row in first] == [True, False, False, False, False, False]
     assert parser.learn(parser.parsed(raw))
     rows = parser.parsed(raw).orderBy("_offset").collect()
     assert [(row.id, row.n) for row in rows[:2]] == [(1, None), (2, 20)]
@@ -443,6 +461,7 @@ def _writers_differ(spark: Any, url: str) -> None:
         ("", "the registry has no schema 12"),
         ("", "it does not begin with the five-byte prefix of a schema registry"),
         ("", "it does not begin with the five-byte prefix of a schema registry"),
+        ("", "its 8 bytes do not match the Avro schema"),
     ]
     assert not parser.learn(parser.parsed(raw))
 
