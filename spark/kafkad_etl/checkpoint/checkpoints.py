@@ -89,6 +89,8 @@ class Files(NamedTuple):
     initial: str | None = None
     offsets: Mapping[int, str] = {}
     commits: Mapping[int, str] = {}
+    empty: tuple[str, ...] = ()
+    """Names of those that were read and are empty: a power failure may leave a file without its content."""
 
     @property
     def is_begun(self) -> bool:
@@ -165,21 +167,36 @@ def pieces_missing(files: Files) -> list[str]:
     if not files.is_begun:
         return []
     found = []
-    if not files.metadata:
+    if files.metadata is None:
         found.append("the file metadata is missing: Spark would treat the checkpoint as new")
     last = max((*files.offsets, *files.commits))
     needed = {last, max(files.commits, default=last)}
     found += [f"the file offsets/{number} is missing" for number in sorted(needed) if number not in files.offsets]
     if last and last - 1 not in files.commits and last not in files.commits:
         found.append(f"the file commits/{last - 1} is missing")
-    return found
+    return found + [_is_empty(name) for name in files.empty]
+
+
+def _is_empty(name: str) -> str:
+    return f"the file {name} is empty"
+
+
+def _deletable(files: Files) -> list[str]:
+    """The way out that loses nothing: only the newest file is empty, and without it the checkpoint is whole. Spark
+    would stumble over its checksum."""
+    newest = max((*files.offsets, *files.commits))
+    folder = "commits" if newest in files.commits else "offsets"
+    if pieces_missing(files) != [_is_empty(f"{folder}/{newest}")]:
+        return []
+    names = f"{folder}/{newest} and {folder}/.{newest}.crc"
+    return [f"deleting {names} is safe: no batch follows, and the next run repeats batch {newest}"]
 
 
 def guard(before: Record | None, now: Record, files: Files, path: str) -> None:
     """Raises EtlError CHECKPOINT unless the job may resume from this checkpoint."""
     missing = pieces_missing(files)
     if missing:
-        raise _refused(f"the checkpoint {path} is incomplete", missing)
+        raise _refused(f"the checkpoint {path} is incomplete", [*missing, *_deletable(files)])
     if not files.is_begun and not is_elsewhere(path):
         return
     if before is None and is_elsewhere(path):
@@ -198,7 +215,7 @@ def _refused(what: str, why: list[str]) -> EtlError:
 
 
 def standing_of(files: Files) -> Standing:
-    """The progress recorded in a checkpoint's files, which must be complete."""
+    """The progress recorded in a checkpoint's files, without what those that are missing or empty would say."""
     batch = max(files.commits, default=None)
     last = max(files.offsets, default=None)
     planned = last if last is not None and (batch is None or last > batch) else None
@@ -216,7 +233,7 @@ def _id(metadata: str | None) -> str:
 
 def _offsets(text: str) -> Offsets:
     """Parses the last line; a source of files has a line without topics."""
-    lines = text.replace("\0", "").strip().splitlines()
+    lines = text.strip().splitlines()
     found = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else {}
     if not all(isinstance(offsets, dict) for offsets in found.values()):
         return {}
@@ -224,9 +241,8 @@ def _offsets(text: str) -> Offsets:
 
 
 def _watermark(files: Files, batch: int | None) -> int:
-    if batch is None or batch not in files.commits:
-        return 0
-    return int(json.loads(files.commits[batch].splitlines()[-1]).get("nextBatchWatermarkMs", 0))
+    lines = files.commits[batch].splitlines() if batch is not None else []
+    return int(json.loads(lines[-1]).get("nextBatchWatermarkMs", 0)) if lines else 0
 
 
 class Checkpoint:
@@ -259,7 +275,7 @@ class Checkpoint:
         fresh.rename(self.directory / RECORD)
 
     def standing(self) -> Standing:
-        """The checkpoint's progress; for a remote one, as this machine last saw it. Its files must be complete."""
+        """The checkpoint's progress; for a remote one, as this machine last saw it."""
         if not self.is_remote:
             return standing_of(self.files())
         record = self.record()
@@ -269,28 +285,38 @@ class Checkpoint:
         if self.is_remote:
             return Files()
         offsets, commits = self._numbers("offsets"), self._numbers("commits")
-        done = max(commits, default=None)
+        done, last = max(commits, default=-1), max(offsets, default=-1)
+        names = ["metadata", *(f"offsets/{number}" for number in sorted({done, last - 1, last}))]
+        names.append(f"commits/{done}" if commits else "sources/0/0")
+        texts = {name: self._text(name) for name in names}
         return Files(
-            self._text("metadata"),
-            self._text("sources/0/0"),
-            {n: (self._text(f"offsets/{n}") or "") if n == done else "" for n in offsets},
-            {n: (self._text(f"commits/{n}") or "") if n == done else "" for n in commits},
+            texts["metadata"],
+            texts.get("sources/0/0"),
+            {number: texts.get(f"offsets/{number}") or "" for number in offsets},
+            {number: texts.get(f"commits/{number}") or "" for number in commits},
+            tuple(name for name, text in texts.items() if text is not None and not text.strip()),
         )
 
     def unfinished(self) -> str:
-        """A description of a merge that was left unfinished; empty if there is none."""
-        merges = self.directory / MERGES
-        if self.is_remote or not any(merges.glob("*.json")):
+        """A description of what keeps the next run from starting, or of a merge that was left unfinished; empty if
+        there is neither."""
+        if self.is_remote:
             return ""
-        return "a merge of small files was interrupted; the next run or kctl etl compact completes it"
+        missing = pieces_missing(self.files())
+        found = [f"the checkpoint is incomplete: {', '.join(missing)}"] if missing else []
+        if any((self.directory / MERGES).glob("*.json")):
+            found.append("a merge of small files was interrupted; the next run or kctl etl compact completes it")
+        return "; ".join(found)
 
     def _numbers(self, folder: str) -> list[int]:
         there = self.directory / folder
         return [int(file.name) for file in there.iterdir() if file.name.isdecimal()] if there.is_dir() else []
 
     def _text(self, name: str) -> str | None:
+        """The file's text without zero bytes: Spark begins some files with one, and power failures leave nothing but
+        them."""
         path = self.directory / name
-        return path.read_text(encoding="utf-8") if path.exists() else None
+        return path.read_text(encoding="utf-8").replace("\0", "") if path.exists() else None
 
     def last_commit(self) -> float | None:
         """The time of the last commit, in seconds since 1970; for a remote checkpoint, as known from runs on this

@@ -65,6 +65,55 @@ def test_a_checkpoint_that_lacks_a_piece_is_refused(tmp_path: Path, gone: str, s
     assert "--reset-checkpoint" in refused.value.hints[-1]
 
 
+@pytest.mark.parametrize("content", [b"", b"\0" * 40])
+@pytest.mark.parametrize("name", ["metadata", "offsets/0", "offsets/1", "commits/0"])
+def test_a_checkpoint_with_a_file_that_a_power_failure_emptied_is_refused(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
+    spark_checkpoint(tmp_path, [{"orders": {0: 50}}, {"orders": {0: 60}}], start={"orders": {0: 7}}, committed=1)
+    (tmp_path / name).write_bytes(content)
+    checkpoint = Checkpoint(str(tmp_path), tmp_path)
+    with pytest.raises(EtlError) as refused:
+        guard(record(), record(), checkpoint.files(), str(tmp_path))
+    assert refused.value.exit_code == EtlExit.CHECKPOINT
+    assert refused.value.hints[0] == f"the file {name} is empty"
+    assert "--reset-checkpoint" in refused.value.hints[-1]
+    assert (checkpoint.standing().batch, checkpoint.standing().planned) == (0, 1)
+
+
+def test_where_the_first_run_began_matters_until_the_first_commit(tmp_path: Path) -> None:
+    spark_checkpoint(tmp_path, [{"orders": {0: 50}}], committed=0)
+    (tmp_path / "sources/0/0").write_bytes(b"")
+    files = Checkpoint(str(tmp_path), tmp_path).files
+    assert pieces_missing(files()) == ["the file sources/0/0 is empty"]
+    spark_checkpoint(tmp_path, [{"orders": {0: 50}}])
+    assert pieces_missing(files()) == []
+
+
+def test_an_empty_file_of_the_last_batch_alone_can_be_deleted(tmp_path: Path) -> None:
+    spark_checkpoint(tmp_path, [{"orders": {0: 50}}, {"orders": {0: 60}}])
+    files = Checkpoint(str(tmp_path), tmp_path).files
+    for folder in ("commits", "offsets"):
+        (tmp_path / folder / "1").write_bytes(b"")
+        with pytest.raises(EtlError) as refused:
+            guard(record(), record(), files(), str(tmp_path))
+        assert f"deleting {folder}/1 and {folder}/.1.crc is safe: no batch follows" in refused.value.hints[1]
+        (tmp_path / folder / "1").unlink()
+        guard(record(), record(), files(), str(tmp_path))
+    (tmp_path / "commits/0").write_bytes(b"")
+    (tmp_path / "offsets/0").write_bytes(b"")
+    with pytest.raises(EtlError) as refused:
+        guard(record(), record(), files(), str(tmp_path))
+    assert not any("deleting" in hint for hint in refused.value.hints)
+
+
+def test_files_of_batches_long_past_may_be_empty(tmp_path: Path) -> None:
+    spark_checkpoint(tmp_path, [{"orders": {0: 50}}] * 4)
+    (tmp_path / "commits/2").write_bytes(b"")
+    (tmp_path / "offsets/1").write_bytes(b"")
+    assert pieces_missing(Checkpoint(str(tmp_path), tmp_path).files()) == []
+
+
 def test_a_checkpoint_that_is_whole_or_new_lacks_nothing(tmp_path: Path) -> None:
     spark_checkpoint(tmp_path, [{"orders": {0: 50}}, {"orders": {0: 60}}], committed=1)
     assert pieces_missing(Checkpoint(str(tmp_path), tmp_path).files()) == []

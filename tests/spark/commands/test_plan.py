@@ -141,6 +141,23 @@ def test_what_a_run_or_a_merge_has_left_half_done_is_shown(kctl: Kctl, place: Pl
         assert json.loads(kctl("etl", "list", "-o", "json").out)["items"][0]["unfinished"] is None
 
 
+def test_a_checkpoint_that_a_power_failure_damaged_is_shown(kctl: Kctl, place: Place) -> None:
+    from kafkad_etl.checkpoint.checkpoints import Checkpoint, record_of
+    from tests.spark.jobs import job
+
+    here = place.state / "orders"
+    spark_checkpoint(here, [{place.topic: {0: 20}}] * 2)
+    Checkpoint(str(here), place.state).write_record(record_of(job(name="orders"), "c", "2026-11-21T23:00:00Z", {}))
+    (here / "commits/1").write_bytes(b"")
+    damage = "the checkpoint is incomplete: the file commits/1 is empty"
+    listed, status = kctl("etl", "list", "-o", "json"), kctl("etl", "status", place.job)
+    assert (listed.code, status.code) == (0, 0)
+    assert json.loads(listed.out)["items"][0]["unfinished"] == damage
+    assert status.out.splitlines()[0] == f"orders: at batch 1; {damage}; not running"
+    planned = kctl("etl", "plan", place.job)
+    assert planned.code == 7 and "the file commits/1 is empty" in planned.err
+
+
 def test_the_list_has_every_job_with_a_checkpoint(kctl: Kctl, place: Place) -> None:
     from kafkad_etl.checkpoint.checkpoints import Checkpoint, record_of
     from tests.spark.jobs import job

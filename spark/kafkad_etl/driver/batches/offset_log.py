@@ -48,9 +48,11 @@ def initial(content: bytes) -> Offsets:
 
 
 def sync(files: Files, checkpoint: str, batch: int) -> None:
-    """Syncs a batch's plan; without it, a batch repeated after a power failure might have other offsets."""
-    first = ["sources/0/0"] if batch == 0 and files.exists(join(checkpoint, "sources/0/0")) else []
-    files.sync(checkpoint, ["metadata", f"offsets/{batch}", *first])
+    """Syncs a batch's plan, and what it follows: a start or a commit. Without its plan, a batch repeated after a power
+    failure might have other offsets; with an empty commit before it, Spark could not go on."""
+    before = f"commits/{batch - 1}" if batch else "sources/0/0"
+    there = [before] if files.exists(join(checkpoint, before)) else []
+    files.sync(checkpoint, ["metadata", f"offsets/{batch}", *there])
 
 
 def range_of(files: Files, checkpoint: str, batch: int) -> BatchRange:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from kafkad_etl.driver.batches.offset_log import BatchRange, PlannedBatch, initial, planned, range_of
+from kafkad_etl.driver.batches.offset_log import BatchRange, PlannedBatch, initial, planned, range_of, sync
 from tests.spark.driver.sinks.disk import Disk
 
 FIRST = b'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1,"conf":{}}\n{"orders":{"1":200,"0":199}}'
@@ -27,3 +27,15 @@ def test_sources_of_files_have_no_offsets() -> None:
     assert planned(b'v1\n{"batchWatermarkMs":3}\n{"logOffset":4}') == PlannedBatch({}, 3, 0)
     assert planned(b'v1\n{"batchWatermarkMs":3}\n-') == PlannedBatch({}, 3, 0)
     assert initial(BEGIN) == {"orders": {0: 10, 1: 0}}
+
+
+def test_a_power_failure_in_a_batch_finds_its_plan_and_the_commit_before_it() -> None:
+    disk = _disk(metadata=b"{}", offsets_0=FIRST, sources_0_0=BEGIN)
+    sync(disk, "/cp", 0)
+    for name, content in {"commits/0": b"v1\n{}", "offsets/1": SECOND, "commits/1": b"v1\n{}"}.items():
+        disk.spill(f"/cp/{name}", content)
+    sync(disk, "/cp", 1)
+    disk.lose_power()
+    kept = {"metadata", "offsets/0", "sources/0/0", "commits/0", "offsets/1"}
+    assert set(disk.files) == {f"/cp/{name}" for name in kept}
+    sync(disk, "/cp", 1)
