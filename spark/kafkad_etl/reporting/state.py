@@ -29,6 +29,8 @@ from kafkad_etl.messages import (
 )
 
 _RECENT_SECONDS = 60.0
+MOST_WARNINGS = 10
+"""How many of a run's first warnings are kept, and of its last."""
 
 
 class Span(NamedTuple):
@@ -54,6 +56,23 @@ class Sample(NamedTuple):
 
 
 Spans = Mapping[str, Mapping[int, Span]]
+
+
+class Warnings(NamedTuple):
+    """A run's warnings, each once: its first and its last ones. A check may warn of every batch."""
+
+    first: tuple[str, ...] = ()
+    last: tuple[str, ...] = ()
+    between: int = 0
+    """Number of those that came between them, and are not kept."""
+
+    def and_also(self, text: str) -> Warnings:
+        if text in self.first or text in self.last:
+            return self
+        if len(self.first) < MOST_WARNINGS:
+            return self._replace(first=(*self.first, text))
+        last = (*self.last, text)
+        return self._replace(last=last[-MOST_WARNINGS:], between=self.between + (len(last) > MOST_WARNINGS))
 
 
 class State(Struct, frozen=True, kw_only=True):
@@ -91,7 +110,7 @@ class State(Struct, frozen=True, kw_only=True):
     """By topic: the maximum number of rows written by batches that were not committed."""
     lost: tuple[Gap, ...] = ()
     """Records that were deleted before they were read, where the job or the command line accepts that."""
-    warnings: tuple[str, ...] = ()
+    warnings: Warnings = Warnings()
     failed: Failed | None = None
     reason: str = ""
 
@@ -142,7 +161,7 @@ def advance(state: State, event: Event, now: float) -> State:
         case Lost() | Ends() | Committed() | Unsure():
             return _as_the_front_knows(state, event)
         case Warned():
-            return replace(state, warnings=(*state.warnings, event.text))
+            return replace(state, warnings=state.warnings.and_also(event.text))
         case Retrying() | Failed():
             return _with_failure(state, event)
         case Ended():

@@ -8,6 +8,7 @@ from kafkad_etl.messages import Compacted, Event, Expired, Lost, Retrying, Warne
 from kafkad_etl.reporting.state import (
     Span,
     State,
+    Warnings,
     done_of,
     gap_of,
     lag_of,
@@ -112,12 +113,18 @@ def summary(state: State, outcome: str, seconds: float, *, guarantee: str = "", 
         yield f"  {again} already written by an earlier run and not repeated"
     if state.windows and state.windows.groups:
         yield f"  {open_text(state)}"
-    for warning in dict.fromkeys(state.warnings):
-        yield f"  warning: {warning}"
+    yield from _warnings(state.warnings)
     if guarantee:
         yield f"  guarantee: {guarantee}"
     if log:
         yield f"  log: {log}"
+
+
+def _warnings(warnings: Warnings) -> Iterator[str]:
+    yield from (f"  warning: {text}" for text in warnings.first)
+    if warnings.between:
+        yield f"  {counted(warnings.between, 'more warning')}; the last ones were:"
+    yield from (f"  warning: {text}" for text in warnings.last)
 
 
 def _unfinished(state: State) -> Iterator[str]:

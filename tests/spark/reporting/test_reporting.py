@@ -27,7 +27,7 @@ from kafkad_etl.messages import (
 from kafkad_etl.planning.planned import PartitionRange, PlannedRun
 from kafkad_etl.reporting import How, Reporter, RunOutcome, reporter
 from kafkad_etl.reporting.state import Span, advance, begin, rows_per_second, seconds_left
-from kafkad_etl.reporting.text import offsets_text
+from kafkad_etl.reporting.text import offsets_text, summary
 from tests.spark.jobs import job
 
 Approved = Callable[[str, str], None]
@@ -182,3 +182,16 @@ def test_a_failure_is_remembered() -> None:
 def test_many_partitions_are_not_all_named() -> None:
     assert offsets_text({p: Span(0, 5, 5) for p in range(14)}).endswith("11: 0-5  and 2 more partitions")
     assert offsets_text({}) == "no partitions"
+
+
+@pytest.mark.parametrize(("count", "more"), [(1, ""), (20, ""), (21, "1 more warning"), (5000, "4,980 more warnings")])
+def test_of_many_warnings_the_first_and_the_last_are_kept_and_the_others_counted(count: int, more: str) -> None:
+    state = begin(0, {}, {})
+    for number in range(count):
+        state = advance(state, Warned(f"check 1 failed in batch {number}"), number)
+        state = advance(state, Warned(f"check 1 failed in batch {number}"), number)
+    lines = [line.strip() for line in summary(state, "done", 1)]
+    told = [line for line in lines if line.startswith("warning: ")]
+    kept = range(count) if count <= 20 else [*range(10), *range(count - 10, count)]
+    assert told == [f"warning: check 1 failed in batch {number}" for number in kept]
+    assert (f"{more}; the last ones were:" in lines) is bool(more)

@@ -79,16 +79,24 @@ def write_dead_letters(plan: Plan, rows: DataFrame) -> None:
     dead_letters(rows, plan).write.format("kafka").options(**options).option("topic", topic).save()
 
 
+class Met(NamedTuple):
+    bad: int
+    read: int
+
+
 class Tally:
-    """Counts a run's bad rows over all batches; a retried batch counts once."""
+    """Counts a run's bad rows over all batches; one that is repeated, which only the last may be, counts once."""
 
     def __init__(self, policy: BadRows) -> None:
         self._policy = policy
-        self._met: dict[int, tuple[int, int]] = {}
+        self._batch = -1
+        self._before = self._met = Met(0, 0)
+        """What was met before the last batch, and with it."""
 
     def meet(self, batch: int, rows: Any, bad: int, read: int) -> None:
-        self._met[batch] = (bad, read)
-        all_bad, all_read = (sum(each) for each in zip(*self._met.values(), strict=True))
-        refusal_text = refusal(self._policy, all_bad, all_read) if bad else ""
+        if batch != self._batch:
+            self._batch, self._before = batch, self._met
+        self._met = Met(self._before.bad + bad, self._before.read + read)
+        refusal_text = refusal(self._policy, *self._met) if bad else ""
         if refusal_text:
             raise refused(refusal_text, first_bad(rows), bad)
