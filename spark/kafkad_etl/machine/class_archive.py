@@ -10,7 +10,7 @@ import shutil
 from hashlib import sha256
 from pathlib import Path
 
-from kafkad_etl.machine.java import Java
+from kafkad_etl.machine.java import Java, quoted
 
 _HOME = "spark-home"
 _BASE = Path("lib", "server", "classes.jsa")
@@ -53,9 +53,9 @@ def find(java: Java, spark_home: Path, cache: Path) -> Path | None:
 
 def taking(archive: Path) -> str:
     """Java's options."""
-    return f"-XX:SharedArchiveFile={archive} {_QUIET}"
+    return f"{quoted(f'-XX:SharedArchiveFile={archive}')} {_QUIET}"
 
 
 def making(archive: Path) -> str:
     """Java's options. It writes the archive when it exits."""
-    return f"-XX:ArchiveClassesAtExit={archive} {_QUIET}"
+    return f"{quoted(f'-XX:ArchiveClassesAtExit={archive}')} {_QUIET}"

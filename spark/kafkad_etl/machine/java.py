@@ -27,6 +27,11 @@ exec %s "$@"
 """
 
 
+def quoted(option: str) -> str:
+    """One of Java's options as Spark's launcher reads several: it would part it at its blanks."""
+    return '"' + re.sub(r'(["\\])', r"\\\1", option) + '"'
+
+
 class Java(NamedTuple):
     home: Path
     version: str

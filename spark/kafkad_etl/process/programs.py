@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kafkad_etl.machine.environment import Environment, tool_variables
+from kafkad_etl.machine.java import quoted
 from kafkad_etl.process.submitting import is_local, jar_url, joined
 
 LOG4J2 = "log4j2.properties"
@@ -80,7 +81,7 @@ class Program(NamedTuple):
             "SPARK_SUBMIT_OPTS": joined(
                 " ",
                 "" if _has_logging(environ) else f"-Dlog4j2.configurationFile={(directory / LOG4J2).as_uri()}",
-                f"-Djava.io.tmpdir={directory}",
+                quoted(f"-Djava.io.tmpdir={directory}"),
                 environ.get("SPARK_SUBMIT_OPTS", ""),
             ),
         }

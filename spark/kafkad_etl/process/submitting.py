@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import quote
 
 from msgspec.structs import replace
 
@@ -20,6 +21,7 @@ from kafkad_etl.facts import is_of_session, is_s3_key, spark_conf
 from kafkad_etl.job import Job, Scalar
 from kafkad_etl.machine import class_archive
 from kafkad_etl.machine.environment import Environment, spark_defaults, tool_variables
+from kafkad_etl.machine.java import quoted
 from kafkad_etl.messages import Plan
 
 DRIVER = Path(kafkad_etl.__file__).parent / "driver" / "main.py"
@@ -178,8 +180,11 @@ def command(
 
 
 def jar_url(jar: str, master: str) -> str:
-    """The jar as a URL; on a local master nothing needs to be copied."""
-    return f"local:{jar}" if is_local(master) and "://" not in jar else jar
+    """The jar as a URL. On a local master nothing needs to be copied, as long as the path has nothing to be encoded:
+    Spark then takes what it has decoded for a URL."""
+    if not is_local(master) or "://" in jar:
+        return jar
+    return f"local:{jar}" if quote(jar) == jar else Path(jar).absolute().as_uri()
 
 
 def _text(value: Scalar) -> str:
@@ -228,7 +233,7 @@ def variables(
             class_archive.taking(environment.archive) if environment.archive else "",
             environ.get("SPARK_SUBMIT_OPTS", ""),
             f"-Dlog4j2.configurationFile={(directory / 'log4j2.properties').as_uri()}",
-            f"-Djava.io.tmpdir={directory}",
+            quoted(f"-Djava.io.tmpdir={directory}"),
         ),
     }
     if is_local(master):

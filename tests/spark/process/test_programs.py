@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from itertools import pairwise
@@ -71,6 +72,11 @@ def test_variables(tmp_path: Path) -> None:
     cluster = Program("a.py", {"--master": "yarn"})
     assert "PYSPARK_PYTHON" not in cluster.variables(HERE, tmp_path, {})  # our path means nothing there
     assert cluster.variables(HERE, tmp_path, {"PYSPARK_PYTHON": "env/python"})["PYSPARK_PYTHON"] == "env/python"
+
+
+def test_the_runs_directory_may_have_a_blank(tmp_path: Path) -> None:
+    found = Program("a.py").variables(HERE, tmp_path / "a b", {})["SPARK_SUBMIT_OPTS"]
+    assert shlex.split(found)[-1] == f"-Djava.io.tmpdir={tmp_path}/a b"
 
 
 def test_a_logging_configuration_of_the_users_own(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -117,7 +118,7 @@ def test_variables() -> None:
     assert found["PYTHONPATH"].endswith("/spark:/mine")
     assert (Path(found["PYTHONPATH"].split(":")[0]) / "kafkad_etl" / "messages.py").is_file()
     assert found["SPARK_SUBMIT_OPTS"] == (
-        "-Da=b -Dlog4j2.configurationFile=file:///private/log4j2.properties -Djava.io.tmpdir=/private"
+        '-Da=b -Dlog4j2.configurationFile=file:///private/log4j2.properties "-Djava.io.tmpdir=/private"'
     )
     assert "SPARK_LOCAL_IP" not in variables(ENVIRONMENT, "yarn", Path("/private"), {})
     assert sys.executable not in found.values()  # the environment says which Python
@@ -177,4 +178,19 @@ def test_java_takes_the_archive_of_classes_that_was_made() -> None:
     assert "SharedArchiveFile" not in variables(ENVIRONMENT, "local", Path("/private"), {})["SPARK_SUBMIT_OPTS"]
     archived = ENVIRONMENT._replace(archive=Path("/cache/a.jsa"))
     found = variables(archived, "local", Path("/private"), {})["SPARK_SUBMIT_OPTS"].split()
-    assert "-XX:SharedArchiveFile=/cache/a.jsa" in found
+    assert '"-XX:SharedArchiveFile=/cache/a.jsa"' in found
+
+
+def test_paths_may_have_blanks() -> None:
+    spaced = ENVIRONMENT._replace(jars=("/my cache/50%.jar",), archive=Path("/my cache/a.jsa"))
+    words = command(spaced, a_job(), "local[2]", NO_OPTIONS, ["/private/socket"])
+    assert words[words.index("--jars") + 1] == "file:///my%20cache/50%25.jar"
+    assert "/my cache/50%.jar" in command(spaced, a_job(), "yarn", NO_OPTIONS, ["/private/socket"])
+    found = variables(spaced, "local", Path("/my tmp"), {})["SPARK_SUBMIT_OPTS"]
+    assert shlex.split(found) == [
+        "-XX:SharedArchiveFile=/my cache/a.jsa",
+        "-Xlog:cds=off",
+        "-Xlog:cds+dynamic=off",
+        "-Dlog4j2.configurationFile=file:///my%20tmp/log4j2.properties",
+        "-Djava.io.tmpdir=/my tmp",
+    ]
