@@ -74,7 +74,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("ddl", TAKEN)
 def test_names(ddl: str) -> None:
-    assert columns_of_ddl(ddl) == TAKEN[ddl]
+    assert list(columns_of_ddl(ddl).names) == TAKEN[ddl]
 
 
 @pytest.mark.parametrize("ddl", REFUSED)
@@ -105,3 +105,8 @@ def test_spark_takes_and_refuses_the_same(spark: Any) -> None:
     for ddl in REFUSED:
         with pytest.raises((Py4JJavaError, PySparkException)):
             pytest.fail(f"Spark takes {ddl!r}: {read(ddl)}")
+
+
+def test_columns_that_have_others_inside_are_known() -> None:
+    ddl = "a INT, `b c` array<int>, d STRUCT<e: MAP<STRING, INT>> NOT NULL, f MAP<STRING, INT> COMMENT 'g'"
+    assert columns_of_ddl(ddl).nested == ("b c", "d", "f")

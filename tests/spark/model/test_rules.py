@@ -253,6 +253,11 @@ DEAD = "value={format: json, schema: a INT, bad_rows: {action: dead_letter%s}}"
         (["spark.driver_memory=lots"], 'spark.driver_memory: "lots" is not a size'),
         (["spark.conf.sql.a=1"], "spark.conf.sql.a: Spark's settings start with spark."),
         (["spark.conf.spark.submit.deployMode=cluster"], "deployMode: the driver must run on kctl's machine"),
+        (
+            ["spark.conf.spark.driver.extraJavaOptions=-Xss4m -Xmx2g"],
+            "driver.extraJavaOptions: Spark refuses -Xmx: it sets the heap's size itself; spark.driver_memory: 4g",
+        ),
+        (["spark.conf.spark.executor.defaultJavaOptions=-Xmx2g"], "the heap's size itself; spark.executor_memory: 4g"),
         (["checks=[{sql: SELECT 1, expect: [1]}]"], "checks.0.expect: must be a single value"),
     ],
 )

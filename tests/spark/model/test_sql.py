@@ -212,6 +212,66 @@ def test_schemas_of_all_kinds_have_columns(tmp_path: Path) -> None:
     assert findings(effective(job))[0].hints == ("known: id, _key, _topic, _partition, _offset, _timestamp",)
 
 
+CSV = "value={format: csv, schema: '%s'}"
+JSON = "value={format: json, schema: '%s'}"
+KEY = "key={format: json, schema: '%s'}"
+FILES = "source={files: {format: %s, path: a, schema: '%s'}}"
+LOOKUP = "transform.lookups={l: {format: %s, path: a, schema: '%s'}}"
+SENSITIVE = "spark.conf={spark.sql.caseSensitive: %s}"
+AVRO = """value={format: avro, schema: '{"type": "record", "name": "A", "fields": [%s]}'}"""
+LONGS = '{"name": "id", "type": "long"}, {"name": "%s", "type": "long"}'
+
+
+@pytest.mark.parametrize(
+    ("sets", "path", "text"),
+    [
+        ([JSON % "id INT, _key STRING"], "value.schema", 'the name "_key" is taken'),
+        ([JSON % "id INT, _Headers STRING"], "value.schema", 'the name "_Headers" is taken'),
+        ([JSON % "id INT, _corrupt STRING"], "value.schema", 'the name "_corrupt" is taken'),
+        ([AVRO % (LONGS % "_offset")], "value.schema", 'the name "_offset" is taken'),
+        ([KEY % "_corrupt STRING"], "key.schema", 'the name "_corrupt" is taken'),
+        ([FILES % ("json", "id INT, _file STRING")], "source.files.schema", 'the name "_file" is taken'),
+        ([JSON % "id INT, ID STRING"], "value.schema", '"ID" appears twice; Spark ignores the case of names'),
+        ([JSON % "id INT, id INT", SENSITIVE % "true"], "value.schema", '"id" appears twice'),
+        ([KEY % "id INT, ID STRING"], "key.schema", '"ID" appears twice'),
+        ([FILES % ("parquet", "id INT, ID STRING")], "source.files.schema", '"ID" appears twice'),
+        ([LOOKUP % ("parquet", "id INT, ID STRING")], "transform.lookups.l.schema", '"ID" appears twice'),
+        ([CSV % "id INT, a ARRAY<INT>"], "value.schema", 'csv has no arrays, maps or structs, as "a" is'),
+        ([CSV % "id INT, m MAP<STRING, INT>"], "value.schema", 'csv has no arrays, maps or structs, as "m" is'),
+        ([FILES % ("csv", "s STRUCT<a: INT>")], "source.files.schema", "csv has no arrays, maps or structs"),
+        ([LOOKUP % ("csv", "a ARRAY<INT>")], "transform.lookups.l.schema", "csv has no arrays, maps or structs"),
+    ],
+)
+def test_columns_that_cannot_be(sets: list[str], path: str, text: str) -> None:
+    (finding,) = findings(effective(loaded(sets=sets)))
+    assert (finding.level, finding.path) == ("wrong", path)
+    assert finding.text.startswith(text)
+    assert finding.hints
+
+
+@pytest.mark.parametrize(
+    "sets",
+    [
+        [JSON % "id INT, _id INT, a ARRAY<INT>"],
+        [JSON % "id INT, ID STRING", SENSITIVE % "true"],
+        [KEY % "_key STRING, a ARRAY<INT>"],
+        [AVRO % (LONGS % "_corrupt")],
+        [FILES % ("parquet", "_key INT, _file INT, a ARRAY<INT>")],
+        [FILES % ("json", "_key INT, a ARRAY<INT>")],
+        [LOOKUP % ("csv", "_key INT, _file INT, _corrupt INT")],
+    ],
+)
+def test_columns_that_may_have_such_names_and_types(sets: list[str]) -> None:
+    assert findings(effective(loaded(sets=sets))) == []
+
+
+def test_csv_in_files_of_schemas_has_no_nested_columns_either(tmp_path: Path) -> None:
+    fields = [{"name": "a", "type": {"type": "array", "elementType": "long", "containsNull": True}}]
+    (tmp_path / "a.json").write_text(json.dumps({"type": "struct", "fields": fields}))
+    (finding,) = findings(effective(loaded(sets=[f"value={{format: csv, schema: {{file: {tmp_path}/a.json}}}}"])))
+    assert finding.text.startswith("csv has no arrays, maps or structs")
+
+
 _WORDS = "SELECT FROM source WHERE id ( ) , * . ' ` WITH a AS JOIN ON GROUP BY window OVER UNION ALL -> [ ] 1 /* -- ;"
 _words = st.sampled_from(_WORDS.split())
 

@@ -75,6 +75,11 @@ def _spark(spark: Spark) -> Iterator[Mistake]:
     for name in spark.conf:
         if not name.startswith("spark."):
             yield Mistake(f"spark.conf.{name}", "Spark's settings start with spark.", (f"write spark.{name}",))
+    for who in ("driver", "executor"):
+        for name in (f"spark.{who}.extraJavaOptions", f"spark.{who}.defaultJavaOptions"):
+            if "-Xmx" in str(spark.conf.get(name, "")):
+                hint = f"spark.{who}_memory: 4g"
+                yield Mistake(f"spark.conf.{name}", "Spark refuses -Xmx: it sets the heap's size itself", (hint,))
     if spark.conf.get("spark.submit.deployMode") == "cluster":
         yield Mistake(
             "spark.conf.spark.submit.deployMode",

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kafkad_etl.model.sql.terms import Unparsed
+from kafkad_etl.model.sql.terms import Columns, Unparsed
 from kctl.errors import did_you_mean
 
 _TOKEN = r"""(?xs)
@@ -31,21 +31,28 @@ _UNITS = (("YEAR", "MONTH"), ("DAY", "HOUR", "MINUTE", "SECOND"))
 """Units of an INTERVAL, which may range from one TO a later one in the same group."""
 
 
+class _Column(NamedTuple):
+    name: str
+    is_nested: bool
+
+
 class _Token(NamedTuple):
     kind: str
     text: str
     at: int
 
 
-def columns_of_ddl(ddl: str) -> list[str]:
-    """The names of the columns. Raises Unparsed where Spark would stop."""
+def columns_of_ddl(ddl: str) -> Columns:
+    """All columns. Raises Unparsed where Spark would stop."""
     reader = _Reader(ddl)
     try:
-        names = reader.columns()
+        found = reader.columns()
     except RecursionError as error:
         raise Unparsed("is nested too deeply") from error
     reader.need("end", "")
-    return names
+    return Columns(
+        tuple(column.name for column in found), True, tuple(column.name for column in found if column.is_nested)
+    )
 
 
 class _Reader:
@@ -85,23 +92,24 @@ class _Reader:
             raise self._wrong(token.at, token.text)
         return self._taken().text
 
-    def columns(self, between: str = "") -> list[str]:
+    def columns(self, between: str = "") -> list[_Column]:
         """Column definitions; `between` is an optional sign between a name and its type."""
-        names = [self._column(between)]
+        found = [self._column(between)]
         while self.takes(","):
-            names.append(self._column(between))
-        return names
+            found.append(self._column(between))
+        return found
 
-    def _column(self, between: str) -> str:
+    def _column(self, between: str) -> _Column:
         quoted = self._token.kind == "name"
         name = self.need("name" if quoted else "word")
         self.takes(between)
+        is_nested = self._token.text.upper() in _NESTED
         self._type()
         if self.takes("NOT"):
             self.need("word", "NULL")
         if self.takes("COMMENT"):
             self.need("text")
-        return name[1:-1].replace("``", "`") if quoted else name
+        return _Column(name[1:-1].replace("``", "`") if quoted else name, is_nested)
 
     def _type(self) -> None:
         token = self._token

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from kafkad_etl.job import Job
@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from kafkad_etl.model.sql.queries import Queries
 
 META = ("_key", "_topic", "_partition", "_offset", "_timestamp")
+_OF_BAD_ROWS = ("_raw_key", "_raw_value", "_bad")
+_OF_RECORDS = (*META, "_headers", *_OF_BAD_ROWS)
+"""Columns that rows get beside those of their schema."""
+_OF_TEXT = {"json": ("_corrupt",), "csv": ("_corrupt",)}
+"""By format: columns that parsing needs beside those of the schema."""
+_OF_LINES = ("_file", *_OF_BAD_ROWS, "_corrupt")
 
 
 def findings(effective: Effective) -> list[Finding]:
@@ -28,12 +34,16 @@ def _findings(effective: Effective) -> Iterator[Finding]:
     job = effective.job
     source, found = _source(effective)
     yield from found
-    yield from _of_schema(effective.schemas.key, "key.schema")[1]
+    keys, found = _of_schema(effective.schemas.key, "key.schema")
+    yield from found
+    yield from _impossible(job, keys, "key.schema", job.key.format, _OF_TEXT.get(job.key.format, ()))
     yield from _named_columns(job, source)
     lookups: dict[str, Columns] = {}
     for name, lookup in job.transform.lookups.items():
-        lookups[name.lower()], found = _of_ddl(lookup.schema, f"transform.lookups.{name}.schema")
+        path = f"transform.lookups.{name}.schema"
+        lookups[name.lower()], found = _of_ddl(lookup.schema, path)
         yield from found
+        yield from _impossible(job, lookups[name.lower()], path, lookup.format)
     queries = _queries(job)
     result = _plain(source, job)
     if queries is not None:
@@ -61,12 +71,15 @@ def _source(effective: Effective) -> tuple[Columns, list[Finding]]:
     files = job.source.files
     if files is not None:
         columns, found = _of_ddl(files.schema, "source.files.schema")
-        file = () if files.format == "parquet" else ("_file",)
-        return Columns((*columns.names, *file), columns.complete), found
+        own = () if files.format == "parquet" else _OF_LINES
+        found += _impossible(job, columns, "source.files.schema", files.format, own)
+        return Columns((*columns.names, *own[:1]), columns.complete), found
     meta = (*META, "_headers") if job.source.headers else META
     if job.value.format in ("text", "raw"):
         return Columns(("value", *meta), True), []
     values, found = _of_schema(effective.schemas.value, "value.schema")
+    own = (*_OF_RECORDS, *_OF_TEXT.get(job.value.format, ()))
+    found += _impossible(job, values, "value.schema", job.value.format, own)
     return Columns((*values.names, *meta), values.complete), found
 
 
@@ -80,16 +93,36 @@ def _of_schema(schema: Schema | None, path: str) -> tuple[Columns, list[Finding]
     else:
         fields = json.loads(schema.text).get("fields", ())
     names = tuple(str(field.get("name")) for field in fields)
-    return Columns(names, True), []
+    nested = tuple(str(field.get("name")) for field in fields if isinstance(field.get("type"), dict))
+    return Columns(names, True, nested), []
 
 
 def _of_ddl(ddl: str, path: str) -> tuple[Columns, list[Finding]]:
     if not ddl:
         return Columns(), []
     try:
-        return Columns(tuple(columns_of_ddl(ddl)), True), []
+        return columns_of_ddl(ddl), []
     except Unparsed as error:
         return Columns(), [error.at(path)]
+
+
+def _impossible(job: Job, columns: Columns, path: str, form: str, own: Sequence[str] = ()) -> Iterator[Finding]:
+    """Columns of a schema that Spark would refuse once it runs. `own` are columns that rows get beside them."""
+    is_sensitive = str(job.spark.conf.get("spark.sql.caseSensitive", "")).lower() == "true"
+    seen: set[str] = set()
+    for name in columns.names:
+        bare = name if is_sensitive else name.lower()
+        if bare in own:
+            hint = "rename it, or read records as text and parse them in SQL: from_json(value, …)"
+            yield Finding("wrong", path, f'the name "{name}" is taken by a column of kctl\'s own', (hint,))
+        elif bare in seen:
+            why = "" if is_sensitive else "; Spark ignores the case of names"
+            yield Finding("wrong", path, f'"{name}" appears twice{why}', ("rename one of them, or leave it out",))
+        seen.add(bare)
+    if form == "csv":
+        hint = "declare it STRING, and parse it in SQL: from_json(…), split(…)"
+        for name in columns.nested:
+            yield Finding("wrong", path, f'csv has no arrays, maps or structs, as "{name}" is', (hint,))
 
 
 def _plain(source: Columns, job: Job) -> Columns:

@@ -22,6 +22,8 @@ class Columns(NamedTuple):
 
     names: tuple[str, ...] = ()
     complete: bool = False
+    nested: tuple[str, ...] = ()
+    """Names of those that are arrays, maps or structs, where a schema says so."""
 
     def lacks(self, name: str) -> bool:
         return self.complete and name.lower() not in {known.lower() for known in self.names}
