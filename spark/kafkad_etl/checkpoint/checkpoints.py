@@ -7,7 +7,8 @@ it was when the checkpoint was created. Decisions are functions of values; only 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
@@ -47,6 +48,16 @@ def beside(record: Path) -> Checkpoint:
 
 def state_directory(environment: Mapping[str, str]) -> Path:
     return Path(environment.get(_STATE) or ".etl").expanduser().absolute()
+
+
+@contextmanager
+def written(path: Path) -> Iterator[None]:
+    """Raises EtlError ENVIRONMENT, with what to set, if this path of the state cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        hints = (f"set {_STATE} to a directory that can be written", "or run.checkpoint, if it is of the job's own")
+        raise EtlError(f"{error.filename or path}: {error.strerror}", EtlExit.ENVIRONMENT, hints=hints) from error
 
 
 class Standing(Struct, frozen=True):
@@ -268,11 +279,12 @@ class Checkpoint:
             raise _refused(f"{self.directory / RECORD} is damaged: {error}", []) from None
 
     def write_record(self, record: Record) -> None:
-        self.directory.mkdir(parents=True, exist_ok=True)
         text = msgspec.json.format(msgspec.json.encode(record), indent=2)
         fresh = self.directory / f".{RECORD}.new"
-        fresh.write_bytes(text + b"\n")
-        fresh.rename(self.directory / RECORD)
+        with written(fresh):
+            self.directory.mkdir(parents=True, exist_ok=True)
+            fresh.write_bytes(text + b"\n")
+            fresh.rename(self.directory / RECORD)
 
     def standing(self) -> Standing:
         """The checkpoint's progress; for a remote one, as this machine last saw it."""

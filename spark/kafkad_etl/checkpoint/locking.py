@@ -14,6 +14,7 @@ from typing import Self
 import msgspec
 from msgspec import Struct
 
+from kafkad_etl.checkpoint.checkpoints import written
 from kafkad_etl.errors import EtlError, EtlExit
 
 _TRIES = 5
@@ -44,8 +45,9 @@ class Lock:
         self.left: Holder | None = None
 
     def __enter__(self) -> Self:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        with written(self._path):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         if not self._locked(self._file):
             raise self._taken()
         self.left = holder(self._path)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
 
-from kafkad_etl.checkpoint.checkpoints import state_directory
+from kafkad_etl.checkpoint.checkpoints import state_directory, written
 from kafkad_etl.job import Job
 
 _LARGE = 10 << 20
@@ -24,13 +24,15 @@ class Log:
     def __init__(self, path: Path) -> None:
         """Opens the log, moving a large one aside."""
         self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
+        with written(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists() and path.stat().st_size > _LARGE:
             path.replace(path.with_name(f"{path.name}.1"))
         self.begin = path.stat().st_size if path.exists() else 0
 
     def open(self) -> BinaryIO:
-        return self.path.open("ab")
+        with written(self.path):
+            return self.path.open("ab")
 
     def add(self, text: str) -> None:
         with self.open() as file:

@@ -182,6 +182,14 @@ def test_the_record_is_read_as_it_was_written_and_damage_is_told(tmp_path: Path)
         checkpoint.record()
 
 
+def test_a_record_that_cannot_be_written_is_told_with_what_to_set(tmp_path: Path) -> None:
+    (tmp_path / "x").touch()
+    with pytest.raises(EtlError, match=r"x: File exists") as refused:
+        Checkpoint(str(tmp_path / "x"), tmp_path).write_record(record())
+    assert refused.value.exit_code == EtlExit.ENVIRONMENT
+    assert "KAFKAD_ETL_STATE" in refused.value.hints[0]
+
+
 def test_a_checkpoint_is_put_aside_and_not_deleted(tmp_path: Path) -> None:
     checkpoint = Checkpoint(str(tmp_path / "x"), tmp_path)
     assert checkpoint.put_aside("old") is None

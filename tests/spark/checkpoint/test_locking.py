@@ -66,3 +66,12 @@ def test_who_only_looks_does_not_keep_a_run_from_starting(tmp_path: Path) -> Non
 
         with Lock(path, SINCE, sleep):
             assert is_running(path) is not None
+
+
+@pytest.mark.parametrize("parent", ["a file", "a file/deeper"])
+def test_a_directory_that_cannot_be_made_is_named_with_what_to_set(tmp_path: Path, parent: str) -> None:
+    (tmp_path / "a file").touch()
+    with pytest.raises(EtlError, match=r"a file.*: (File exists|Not a directory)") as refused:
+        Lock(tmp_path / parent / "job.lock", SINCE).__enter__()
+    assert refused.value.exit_code == EtlExit.ENVIRONMENT
+    assert "KAFKAD_ETL_STATE" in refused.value.hints[0]

@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.process.logs import log_of
+from tests.spark.jobs import job
+
+
+@pytest.mark.parametrize("made", ["state", "state/logs/orders-to-lake.log/x"])
+def test_a_log_that_cannot_be_written_is_told_with_what_to_set(tmp_path: Path, made: str) -> None:
+    """A file stands where a directory has to be, and then the other way round."""
+    (tmp_path / made).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / made).touch()
+    with pytest.raises(EtlError, match=r": (Not a directory|Is a directory)$") as refused:
+        log_of(job(), {"KAFKAD_ETL_STATE": str(tmp_path / "state")}).open()
+    assert refused.value.exit_code == EtlExit.ENVIRONMENT
+    assert "KAFKAD_ETL_STATE" in refused.value.hints[0]
