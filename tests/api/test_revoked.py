@@ -491,7 +491,7 @@ def test_the_rest_of_many_records_to_delete_stays_once_the_right_is_gone(
 
     monkeypatch.setattr(AclIdentity, "allows", allows)
     partitions = [DeleteRecordsPartition(partition_index=n, offset=-1) for n in range(300)]
-    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=partitions)], timeout_ms=1_000)
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=partitions)], timeout_ms=60_000)
     assert users.frames.begin(request, 2) is None
     [topic] = answered(users, alice, 21, 2).topics
     assert [partition.error_code for partition in topic.partitions] == [0] * 200 + [29] * 100
