@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from kafkad.errors import ErrorCode, KafkaError
@@ -25,6 +26,14 @@ STEP_BYTES = 1 << 20
 class Step(NamedTuple):
     copied: int
     caught_up: bool
+
+
+class Moved(NamedTuple):
+    """A copy that has taken its replica's place."""
+
+    log: Log
+    rest: tuple[Callable[[], None], ...]
+    """What is left to do on the disks, each after the other: StorageError where one refuses."""
 
 
 class Moves:
@@ -128,8 +137,8 @@ class Moves:
             future.truncate_fully_at(log.start_offset)
         future.increment_start_offset(log.start_offset)
 
-    def finish(self, topic_partition: TopicPartition) -> Log | None:
-        """Put the copy in the replica's place if it has caught up, and return it; else None: more steps are needed.
+    def finish(self, topic_partition: TopicPartition) -> Moved | None:
+        """Put the copy in the replica's place if it has caught up; else None: more steps are needed.
 
         Waits for the disk (flush the future in a thread before, and little is left). A crash leaves the old or the
         new replica, or both, of which the old one says that it was replaced.
@@ -148,13 +157,16 @@ class Moves:
         future.rename(os.path.join(target.path, current_name(topic_partition)))
         del target.futures[topic_partition], source.logs[topic_partition]
         future.cleaned_until = log.cleaned_until
-        manager.adopt(topic_partition, future, target)  # from here on it is the replica, whatever the disks refuse
-        for write in (*manager.collect_start_offsets(), *manager.collect_cleaned_offsets()):
-            with manager.guarded():
-                write.write()
-        with manager.guarded():
-            manager.put_away(source, log)
-        return future
+        manager.adopt(topic_partition, future, target)
+        writes = (*manager.collect_start_offsets(), *manager.collect_cleaned_offsets())
+        return Moved(future, (*(write.write for write in writes), partial(self._put_away, log, source, target)))
+
+    def _put_away(self, replaced: Log, source: LogDirectory, target: LogDirectory) -> None:
+        """It stays where the disk of the one in its place has failed meanwhile: the next start finds it whole."""
+        if target.failure is None:
+            self._manager.put_away(source, replaced)
+        else:
+            replaced.close(clean=False)
 
     def _both(self, topic_partition: TopicPartition) -> tuple[Log, Log]:
         log, future = self._manager.get(topic_partition), self.future(topic_partition)

@@ -110,5 +110,10 @@ class ReplicaMoves:
             return
         partition = self._replicas.find(*tp)
         if partition is not None:
-            partition.take_log(moved)
-        log.info("moved %s to %s", tp, moved.directory)
+            partition.take_log(moved.log)
+        for step in moved.rest:
+            try:
+                step()
+            except StorageError as error:
+                self._replicas.directory_failed(error)
+        log.info("moved %s to %s", tp, moved.log.directory)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,15 @@ def copy_all(moves: Moves) -> None:
         pass
 
 
+def finished(moves: Moves) -> Log | None:
+    moved = moves.finish(T0)
+    if moved is None:
+        return None
+    for step in moved.rest:
+        step()
+    return moved.log
+
+
 def partition_names(path: Path) -> list[str]:
     return [name for name in os.listdir(path) if name.startswith("t-0")]
 
@@ -66,9 +76,9 @@ def test_a_replica_moves_while_it_is_written_to(tmp_path: Path) -> None:
     assert future.offset_lag > 0 == current.offset_lag
     copy_all(moves)
     append(log, batch(b"late"), epoch=2)
-    assert moves.finish(T0) is None
+    assert finished(moves) is None
     copy_all(moves)
-    moved = moves.finish(T0)
+    moved = finished(moves)
     assert manager.get(T0) is moved is not None
     assert moved.directory == str(tmp_path / "b" / "t-0")
     assert records(moved)[:-1] == before
@@ -85,7 +95,7 @@ def test_a_replica_moves_while_it_is_written_to(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "b"])
-def test_a_move_ends_although_a_disk_takes_no_checkpoints(
+def test_a_move_has_ended_whatever_the_disks_refuse_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """The old replica is marked as replaced: whatever came to it from now on would be gone with the next restart."""
@@ -99,11 +109,33 @@ def test_a_move_ends_although_a_disk_takes_no_checkpoints(
     copy_all(moves)
     disk = FullDisk(str(tmp_path / name), monkeypatch)
     moved = moves.finish(T0)
+    assert moved is not None
+    for step in moved.rest:
+        with suppress(StorageError):
+            step()
     assert disk.refused
-    assert manager.get(T0) is moved is not None
+    assert manager.get(T0) is moved.log
     assert log.retired
-    assert len(manager.live) == 2, "a full disk has no more than that"
     manager.close()
+
+
+def test_the_old_replica_stays_where_the_disk_of_the_new_one_fails_at_once(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    before = records(filled(manager, tmp_path))
+    moves = Moves(manager)
+    moves.start(T0, str(tmp_path / "b"))
+    copy_all(moves)
+    moved = moves.finish(T0)
+    assert moved is not None
+    manager.fail(StorageError(str(tmp_path / "b"), "it is gone"))
+    for step in moved.rest:
+        step()
+    manager.close()
+    (tmp_path / "b").rename(tmp_path / "broken")
+    (tmp_path / "b").mkdir()
+    found = started(tmp_path).get(T0)
+    assert found is not None
+    assert records(found) == before
 
 
 def test_a_move_goes_on_after_a_restart(tmp_path: Path) -> None:
@@ -120,7 +152,7 @@ def test_a_move_goes_on_after_a_restart(tmp_path: Path) -> None:
     assert future is not None
     assert 0 < future.end_offset < 30
     copy_all(moves)
-    moved = moves.finish(T0)
+    moved = finished(moves)
     assert moved is not None
     assert [record.value for record in records(moved)] == [b"%d" % n + bytes(200) for n in range(30)]
     again.close()
@@ -165,7 +197,7 @@ def test_a_copy_follows_when_its_replica_is_cut_back_or_emptied(tmp_path: Path) 
     copy_all(moves)
     assert records(future) == records(log)
     assert future.start_offset == 100
-    assert moves.finish(T0) is future
+    assert finished(moves) is future
     manager.close()
 
 
