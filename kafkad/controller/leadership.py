@@ -157,11 +157,7 @@ class Leadership:
     async def _change(self, tp: TopicPartition, decide: Decide, wanted: PartitionState | None) -> PartitionState | None:
         while wanted is not None:
             try:
-                (stat,) = await self.write([_setting(tp, wanted)])
-            except BadVersion:
-                entry = self.state.entry(tp)
-                await self._read_again(Partition.path(*tp), entry)
-                wanted = decide(tp, entry)
+                stat = await self._set(tp, wanted)
             except NoNode:
                 path = Partition.path(*tp)
                 log.error("%s is gone from the metadata store: %s stays as it is until it is there again", path, tp)
@@ -172,8 +168,19 @@ class Leadership:
                 log.error("the metadata store does not take the state of %s, which stays as it is: %s", tp, e)
                 return None
             else:
-                return self._written(tp, wanted, stat)
+                if stat is not None:
+                    return self._written(tp, wanted, stat)
+                wanted = decide(tp, self.state.entry(tp))
         return None
+
+    async def _set(self, tp: TopicPartition, state: PartitionState) -> Result | None:
+        """None, and it is read again, where somebody else wrote first."""
+        try:
+            (stat,) = await self.write([_setting(tp, state)])
+        except BadVersion:
+            await self._read_again(Partition.path(*tp), self.state.entry(tp))
+            return None
+        return stat
 
     def _written(self, tp: TopicPartition, state: PartitionState, stat: Result) -> PartitionState:
         assert isinstance(stat, Stat)

@@ -186,7 +186,7 @@ class RequestBatch:
         )
 
     def _deleted_topic(self, topic: TopicEntry) -> UpdateMetadataTopicState:
-        gone = UpdateMetadataTopicState(topic_name=topic.name, topic_id=topic.topic_id)
+        gone = UpdateMetadataTopicState(topic_name=topic.name)  # Java's brokers would keep an id that is new to them
         for number, entry in topic.partitions.items():
             if entry.state is not None:
                 last = replace(entry.state, leader=LEADER_DURING_DELETE)
