@@ -86,11 +86,13 @@ class MadeUp:
         self._secret = secret
         self._usual_iterations = usual_iterations
 
-    def credential(self, hash_name: str, name: str) -> ScramCredential:
+    def credential(self, hash_name: str, name: str, *, of_token: bool = False) -> ScramCredential:
+        """Of a user, or of a delegation token, which all have the fewest iterations."""
+        iterations = FEWEST_ITERATIONS if of_token else self._usual_iterations()
         drawn = hmac.digest(self._secret, f"{hash_name} {name}".encode(errors="surrogatepass"), "sha256")
         size = hashlib.new(hash_name).digest_size
         salt = salt_of(int.from_bytes(drawn) >> 256 - SALT_BITS)
-        return ScramCredential(salt, drawn[:1] * size, drawn[1:2] * size, self._usual_iterations())
+        return ScramCredential(salt, drawn[:1] * size, drawn[1:2] * size, iterations)
 
 
 SALT_BITS: Final = 130
@@ -143,7 +145,7 @@ class ScramServer:
             )
         self.user = name
         self._by_token = f"{_TOKEN}=true" in [extension.lower() for extension in rest[2:]]
-        made_up = self._made_up.credential(self._hash, name)
+        made_up = self._made_up.credential(self._hash, name, of_token=self._by_token)
         account = self._find(name, self._by_token)
         self._credential = credential = made_up if account is None else account.credential
         both = nonce + self._make_nonce()

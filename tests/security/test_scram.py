@@ -39,11 +39,11 @@ def server(nonce: str = "servernonce", **users: ScramCredential) -> ScramServer:
     return ScramServer("SCRAM-SHA-256", find, MadeUp(b"secret"), lambda: nonce)
 
 
-def asked(user: str, secret: bytes, users: ScramUsers) -> tuple[bytes, bytes]:
+def asked(user: str, secret: bytes, users: ScramUsers, more: str = "") -> tuple[bytes, bytes]:
     """The salt and the iterations that a user is told."""
     made_up = MadeUp(secret, lambda: users.usual_iterations("SCRAM-SHA-256"))
     exchange = ScramServer("SCRAM-SHA-256", lambda name, _: users.account("SCRAM-SHA-256", name, False), made_up, str)
-    answer = exchange.respond(ScramClient("SCRAM-SHA-256", user, "x", "abc").first)
+    answer = exchange.respond(ScramClient("SCRAM-SHA-256", user, "x", "abc").first + more.encode())
     assert isinstance(answer, bytes)
     _, salt, iterations = answer.split(b",")
     return b64decode(salt.removeprefix(b"s=")), iterations.removeprefix(b"i=")
@@ -57,6 +57,7 @@ def test_who_does_not_exist_looks_like_those_who_do() -> None:
         users.changed(f"u{number}", {"SCRAM-SHA-256": salted.text})
     salt, iterations = asked("nobody", b"secret", users)
     assert iterations == b"8192"
+    assert asked("no token", b"secret", users, ",tokenauth=true")[1] == b"4096", "as all tokens have"
     for each in (salt, new_salt(), asked("u1", b"secret", users)[0]):
         assert re.fullmatch(rb"[0-9a-z]{20,26}", each)
     assert asked("nobody", b"secret", users)[0] == salt
