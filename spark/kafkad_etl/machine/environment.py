@@ -149,10 +149,12 @@ def spark_adds_jars(environ: Mapping[str, str]) -> bool:
     return bool(environ.get("SPARK_DIST_CLASSPATH")) or any(name in text for name in BRING_JARS)
 
 
-def spark_defaults(environ: Mapping[str, str]) -> str:
-    """The text of this machine's own spark-defaults.conf; empty if it has none."""
-    file = Path(environ.get("SPARK_CONF_DIR") or "/nonexistent") / "spark-defaults.conf"
-    return file.read_text(errors="replace") if file.is_file() else ""
+def spark_defaults(environ: Mapping[str, str], home: Path | None = None) -> str:
+    """The text of this machine's own spark-defaults.conf; empty if it has none. With Spark's home also where Spark
+    looks by itself, and what its shell reads at start."""
+    directory = Path(environ.get("SPARK_CONF_DIR") or (home / "conf" if home else "/nonexistent"))
+    files = [directory / name for name in ("spark-defaults.conf", *(["spark-env.sh"] if home else []))]
+    return "\n".join(file.read_text(errors="replace") for file in files if file.is_file())
 
 
 def own_jars(job: Job) -> list[str]:

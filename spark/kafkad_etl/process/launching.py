@@ -292,7 +292,7 @@ def launch(
                     master,
                     private.path,
                     environ,
-                    submitting.java_options(plans, master, options, environ),
+                    submitting.java_options(plans, master, options, environ, environment.spark_home),
                 ),
                 start_new_session=True,
                 pass_fds=(private.lock, *inherited),

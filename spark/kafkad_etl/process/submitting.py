@@ -206,14 +206,16 @@ def is_brief(plan: Plan) -> bool:
     return sum(offsets) <= _FEW_ROWS
 
 
-def java_options(plans: Sequence[Plan], master: str, options: Options, environ: Mapping[str, str]) -> str:
+def java_options(
+    plans: Sequence[Plan], master: str, options: Options, environ: Mapping[str, str], spark_home: Path
+) -> str:
     """Those for the JVM of these jobs on this machine. The user's own come later, and count; but Java refuses to start
     with two collectors."""
     if not is_local(master):
         return ""
     given = [environ.get(name, "") for name in _JAVA_OPTIONS]
     given += [*options.words, *(str(value) for plan in plans for value in plan.job.spark.conf.values())]
-    theirs = any(map(_MAY_SAY_COLLECTOR.search, [*given, spark_defaults(environ)]))
+    theirs = any(map(_MAY_SAY_COLLECTOR.search, [*given, spark_defaults(environ, spark_home)]))
     return joined(" ", BRIEF if all(map(is_brief, plans)) else "", "" if theirs else COLLECTOR)
 
 

@@ -137,18 +137,25 @@ def test_a_run_is_brief_that_reads_few_rows(rows: int, mode: Mode, brief: bool) 
 
 
 def java(
-    conf: dict[str, Scalar] | None = None, *, words: Sequence[str] = (), master: str = "local[2]", **environ: str
+    conf: dict[str, Scalar] | None = None,
+    *,
+    words: Sequence[str] = (),
+    master: str = "local[2]",
+    home: Path = Path("/spark"),
+    **environ: str,
 ) -> str:
     plans = [
         Plan(task="test", job=a_job(), mode="batch", reading=None),
         Plan(task="run", job=a_job(conf), mode="batch", reading=None),
     ]
-    return java_options(plans, master, options_of(words), environ)
+    return java_options(plans, master, options_of(words), environ, home)
 
 
 def test_java_on_this_machine_collects_garbage_for_batches() -> None:
     assert (
-        java_options([Plan(task="test", job=a_job(), mode="batch", reading=None)], "local[2]", NO_OPTIONS, {})
+        java_options(
+            [Plan(task="test", job=a_job(), mode="batch", reading=None)], "local[2]", NO_OPTIONS, {}, Path("/spark")
+        )
         == f"{BRIEF} {COLLECTOR}"
     )
     assert java() == COLLECTOR  # one of the jobs is not brief
@@ -164,6 +171,9 @@ def test_java_is_never_told_of_two_garbage_collectors(option: str, tmp_path: Pat
     for name in ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"):
         assert java(**{name: option}) == ""
     assert java(SPARK_CONF_DIR=str(tmp_path)) == ""
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "spark-env.sh").write_text(f'export SPARK_SUBMIT_OPTS="{option}"')
+    assert java(home=tmp_path) == ""
     assert java(words=["--properties-file", "my.conf"]) == ""  # which may name one
     assert java(SPARK_SUBMIT_OPTS="-XX:+UseGCOverheadLimit -XX:-UseG1GC") == COLLECTOR
 

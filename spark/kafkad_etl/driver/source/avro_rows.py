@@ -40,9 +40,8 @@ def plain(spark: Any, frame: DataFrame, part: str, into: str, rest: str, avro: s
     from pyspark.sql.avro.functions import from_avro
 
     options = {"mode": "PERMISSIVE", "avroSchema": reader_schema(avro)}
-    return frame.select(
-        "*", from_avro(f.col(part), avro, options).alias(into), _has_rest(spark, f.col(part), avro).alias(rest)
-    )
+    decoded = frame.withColumn(into, from_avro(f.col(part), avro, options))
+    return _followed(decoded, into, rest, _has_rest(spark, f.col(part), avro))
 
 
 def registered(
@@ -64,7 +63,14 @@ def registered(
 
     decoded = by_writer(lambda writer: from_avro(payload, writer, options))
     followed = by_writer(lambda writer: _has_rest(spark, payload, writer))
-    return frame.select("*", decoded.alias(into), followed.alias(rest))
+    return _followed(frame.withColumn(into, decoded), into, rest, followed)
+
+
+def _followed(frame: DataFrame, into: str, rest: str, has_rest: Any) -> DataFrame:
+    """Looks for a rest only behind what could be decoded: passing over other bytes may take as long as they say."""
+    from pyspark.sql import functions as f
+
+    return frame.withColumn(rest, f.when(f.expr(f"{into}.{READ} IS NOT NULL"), has_rest))
 
 
 def _has_rest(spark: Any, column: Any, writer: str) -> Any:

@@ -8,6 +8,8 @@ line: then it takes them in as well, and a column is missing.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kafkad_etl.driver.source.json_rows import (
     EXCERPT,
     NO_COMMA,
@@ -24,6 +26,14 @@ from kafkad_etl.job import Csv
 
 QUOTES = {"escape": '"'}
 """A quote within quotes is doubled, as RFC 4180 says and others do; Spark's own default is a backslash before it."""
+
+
+def quotes(options: Mapping[str, object]) -> dict[str, str]:
+    """The same where the user's options may name another quote. Without one, nothing is quoted."""
+    quote = next((str(value) for name, value in options.items() if name.lower() == "quote"), QUOTES["escape"])
+    return {"escape": quote} if quote else {}
+
+
 _END = ("_end_of_line", "STRING")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from kafkad_etl.driver.source.csv_rows import QUOTES
+from kafkad_etl.driver.source.csv_rows import quotes
 from kafkad_etl.driver.terms import BatchId, DataFrame
 from kafkad_etl.job import Files, Lookup, Offsets
 from kafkad_etl.messages import Plan, Reading
@@ -77,7 +77,7 @@ def everything(spark: Any, plan: Plan) -> DataFrame:
 
 def options_of(block: Files | Lookup) -> dict[str, str]:
     """Options for Spark's reader. The block's own come last, so that they win."""
-    ours = QUOTES if block.format == "csv" else {}
+    ours = quotes(block.options) if block.format == "csv" else {}
     return ours | {name: str(value) for name, value in block.options.items()}
 
 

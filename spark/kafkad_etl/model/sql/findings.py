@@ -117,7 +117,9 @@ def _impossible(job: Job, columns: Columns, path: str, form: str, own: Sequence[
             yield Finding("wrong", path, f'the name "{name}" is taken by a column of kctl\'s own', (hint,))
         elif bare in seen:
             why = "" if is_sensitive else "; Spark ignores the case of names"
-            yield Finding("wrong", path, f'"{name}" appears twice{why}', ("rename one of them, or leave it out",))
+            hints = ["rename one of them, or leave it out"]
+            hints += [] if is_sensitive else ["or spark.conf: {spark.sql.caseSensitive: true}"]
+            yield Finding("wrong", path, f'"{name}" appears twice{why}', tuple(hints))
         seen.add(bare)
     if form == "csv":
         hint = "declare it STRING, and parse it in SQL: from_json(…), split(…)"

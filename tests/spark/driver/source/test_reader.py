@@ -30,4 +30,6 @@ def test_a_bounded_read_has_these_partitions_alone_and_new_ones_from_their_begin
 def test_quotes_in_csv_files_are_doubled_unless_the_job_says_otherwise() -> None:
     assert options_of(Files(format="csv", path="a"))["escape"] == '"'
     assert options_of(Lookup(format="csv", path="a", options={"escape": "\\"})) == {"escape": "\\"}
+    assert options_of(Files(format="csv", path="a", options={"Quote": "'"}))["escape"] == "'", "it is that quote then"
+    assert "escape" not in options_of(Files(format="csv", path="a", options={"quote": ""}))
     assert options_of(Lookup(format="json", path="a", options={"multiLine": True})) == {"multiLine": "True"}

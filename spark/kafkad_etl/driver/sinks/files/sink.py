@@ -20,6 +20,7 @@ from kafkad_etl.driver.sinks.files.directory import Layout, TargetDirectory
 from kafkad_etl.driver.sinks.files.manifest import Manifests
 from kafkad_etl.driver.sinks.files.merging import Merging
 from kafkad_etl.driver.sinks.text_formats import TIMES, csv_options, nested
+from kafkad_etl.driver.source.csv_rows import quotes
 from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Written
 from kafkad_etl.facts import MANIFESTS, MERGES
 from kafkad_etl.job import Offsets
@@ -135,7 +136,7 @@ def options(settings: Settings) -> dict[str, Any]:
     if settings.type == "json":
         chosen |= {"ignoreNullFields": False, **TIMES}
     if settings.type == "csv":
-        chosen |= {"header": settings.csv.header, **csv_options(settings.csv)}
+        chosen |= {"header": settings.csv.header, **csv_options(settings.csv), **quotes(settings.options)}
     return chosen | settings.options
 
 

@@ -49,6 +49,7 @@ def test_csv_doubles_quotes_and_keeps_blanks_unless_the_job_says_otherwise() -> 
     assert sink.options(sink_of(type="csv"))["escape"] == '"'
     assert sink.options(sink_of(type="csv"))["ignoreLeadingWhiteSpace"] == "false"
     assert sink.options(sink_of(type="csv", options={"escape": "\\"}))["escape"] == "\\"
+    assert sink.options(sink_of(type="csv", options={"quote": "'"}))["escape"] == "'"
 
 
 @pytest.mark.parametrize(
