@@ -491,6 +491,8 @@ async def test_writes_whose_replies_are_lost_now_and_then_are_done_once(pair: Pa
     for step in range(400):
         assert (await store.set("/n", str(step + 1).encode(), step)).version == step + 1
     disturbing.cancel()
+    pair.relay.cut()  # it may just have been deafened
+    pair.relay.mend()
     assert cuts > 0
     assert (await store.get("/n"))[0] == b"400"
 
