@@ -20,7 +20,7 @@ from kafkad.config.describe import (
 )
 from kafkad.controller.topics import check_name
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.meta.store import ConnectionLoss, SessionExpired
+from kafkad.meta.store import OutOfReach
 from kafkad.security.authorizer import Operation
 from kafkad.security.authorizer import ResourceType as Secured
 from kafkad.turns import Pieces, each
@@ -88,7 +88,7 @@ async def _read(context: Context, topics: Sequence[str]) -> Mapping[str, Overrid
     try:
         await asyncio.wait([reading])
         return reading.result()
-    except (ConnectionLoss, SessionExpired):
+    except OutOfReach:
         return {}
     except asyncio.CancelledError:
         if not reading.cancelled():

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from kafkad.clock import Clock
 from kafkad.controller.registration import Occupied, refuse_other_cluster, register
-from kafkad.meta.store import ConnectionLoss, MetaError, MetaStore, NoNode, SessionExpired, SessionState
+from kafkad.meta.store import MetaError, MetaStore, NoNode, OutOfReach, SessionState
 from kafkad.meta.znodes import Broker as Registration
 from kafkad.timers import Timers, sleep
 
@@ -71,7 +71,7 @@ class Membership:
         """Register. DuplicateBroker when another process holds the id."""
         try:
             await self._register()
-        except (ConnectionLoss, SessionExpired):  # the session may have expired while logs were loaded
+        except OutOfReach:  # the session may have expired while logs were loaded
             self._expired = True
             await self._register_again()
         self._store.listen(self._session_changed)

@@ -24,14 +24,13 @@ from kafkad.meta.security_znodes import ACL_CHANGE_PREFIXES, AclChange, AclEntry
 from kafkad.meta.security_znodes import Acls as Node
 from kafkad.meta.store import (
     BadVersion,
-    ConnectionLoss,
     Create,
     Delete,
     MetaStore,
     MultiFailed,
     NodeExists,
     NoNode,
-    SessionExpired,
+    OutOfReach,
     Set,
     Stat,
     ensure_path,
@@ -134,7 +133,7 @@ class Acls:
                 for _ in range(_TRIES):
                     if await self._written(pattern, change):
                         return
-        except (ConnectionLoss, SessionExpired) as error:
+        except OutOfReach as error:
             raise KafkaError(
                 ErrorCode.UNKNOWN_SERVER_ERROR, f"the metadata store is out of reach: {error}; try again"
             ) from error

@@ -18,7 +18,7 @@ from kafkad.cluster.entities import EntityConfigs
 from kafkad.meta.notes import Note, Notes, follow
 from kafkad.meta.readable import readable
 from kafkad.meta.retrying import until_answered
-from kafkad.meta.store import ConnectionLoss, MetaStore, NoNode, SessionExpired
+from kafkad.meta.store import MetaStore, NoNode, OutOfReach
 from kafkad.meta.znodes import DEFAULT_ENTITY, Config, ConfigChange
 from kafkad.timers import Timers
 
@@ -139,7 +139,7 @@ class DynamicConfigs:
 
     async def catch_up_if_possible(self) -> None:
         """The same, if the store can be reached. If not, the changes are taken in once it can."""
-        with contextlib.suppress(ConnectionLoss, SessionExpired):
+        with contextlib.suppress(OutOfReach):
             await self.catch_up()
 
     async def _read_again(self, notes: list[Note]) -> None:

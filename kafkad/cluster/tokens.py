@@ -26,14 +26,13 @@ from kafkad.meta.retrying import until_answered
 from kafkad.meta.security_znodes import DelegationToken, DelegationTokenChange
 from kafkad.meta.store import (
     BadVersion,
-    ConnectionLoss,
     Create,
     Delete,
     MetaStore,
     MultiFailed,
     NoNode,
     Operation,
-    SessionExpired,
+    OutOfReach,
     Set,
     ensure_path,
 )
@@ -287,6 +286,6 @@ def _asked_for() -> Iterator[None]:
     again."""
     try:
         yield
-    except (ConnectionLoss, SessionExpired) as error:
+    except OutOfReach as error:
         text = f"The metadata store cannot be changed: {error}"
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error

@@ -36,6 +36,7 @@ from kafkad.meta.store import (
     MultiFailed,
     NodeExists,
     NoNode,
+    OutOfReach,
     SessionExpired,
     SessionState,
     Set,
@@ -257,7 +258,7 @@ class Controller:
 
         try:
             return await self._enqueue(run)
-        except (ConnectionLoss, SessionExpired) as e:
+        except OutOfReach as e:
             raise storage_refused(e) from e
         except Unreadable as e:  # clients may see no more of it than a code
             log.error("a request to the controller is refused until somebody mends %s", e)

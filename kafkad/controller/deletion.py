@@ -20,12 +20,10 @@ from kafkad.controller.requests import RequestBatch
 from kafkad.controller.state import Deletion, TopicEntry
 from kafkad.errors import KafkaError
 from kafkad.meta.store import (
-    ConnectionLoss,
     Create,
     Delete,
-    MetaError,
     NodeExists,
-    SessionExpired,
+    Refused,
     Watch,
     subtree,
 )
@@ -68,9 +66,7 @@ class Deletions:
         try:
             with contextlib.suppress(NodeExists):
                 await self._lead.write([Create(TopicDeletion.path(topic))])
-        except (ConnectionLoss, SessionExpired):
-            raise
-        except MetaError as e:
+        except Refused as e:
             refused[topic] = storage_refused(e)
         else:
             self._state.deleting[topic] = Deletion()
@@ -159,9 +155,7 @@ class Deletions:
             return
         try:
             await self._remove(topic)
-        except (ConnectionLoss, SessionExpired):
-            raise
-        except MetaError as e:
+        except Refused as e:
             log.error("the metadata store does not remove the topic %s, which is deleted: %s", topic, e)
             self.settled(topic).set()
         else:

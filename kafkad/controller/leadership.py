@@ -28,8 +28,8 @@ from kafkad.meta.store import (
     MultiFailed,
     NoNode,
     Operation,
+    Refused,
     Result,
-    SessionExpired,
     Set,
     Stat,
     TooLarge,
@@ -146,9 +146,7 @@ class Leadership:
             return {**decided}
         try:
             stats = await self.write([_setting(tp, state) for tp, state in wanted.items()])
-        except (ConnectionLoss, SessionExpired):
-            raise
-        except MetaError:
+        except Refused:
             alone = [self._change(tp, decide, state) for tp, state in wanted.items()]
             outcomes = await asyncio.gather(*alone, return_exceptions=True)
             return {**decided, **dict(zip(wanted, outcomes, strict=True))}
@@ -162,9 +160,7 @@ class Leadership:
                 path = Partition.path(*tp)
                 log.error("%s is gone from the metadata store: %s stays as it is until it is there again", path, tp)
                 return None
-            except (ConnectionLoss, SessionExpired):
-                raise
-            except MetaError as e:
+            except Refused as e:
                 log.error("the metadata store does not take the state of %s, which stays as it is: %s", tp, e)
                 return None
             else:

@@ -14,7 +14,7 @@ from kafkad.controller.leadership import Leadership
 from kafkad.controller.state import ClusterState, PartitionEntry, TopicEntry
 from kafkad.controller.topics import new_partition
 from kafkad.meta.readable import readable
-from kafkad.meta.store import ConnectionLoss, Create, MetaError, NodeExists, SessionExpired, Set, Stat, Watch
+from kafkad.meta.store import Create, NodeExists, Refused, Set, Stat, Watch
 from kafkad.meta.znodes import Partition, Topic
 from kafkad.model import PartitionState
 from kafkad.names import NO_TOPIC_ID, TopicPartition
@@ -121,9 +121,7 @@ async def _bring_online(lead: Leadership, tp: TopicPartition, entry: PartitionEn
         await lead.write(new_partition(tp.topic, tp.partition, state)[-1:])
     except NodeExists:
         return False  # it cannot be read, and may say that there are records elsewhere
-    except (ConnectionLoss, SessionExpired):
-        raise
-    except MetaError as e:
+    except Refused as e:
         log.error("%s gets no leader, for the metadata store refuses its state: %s", tp, e)
         return False
     entry.state = state

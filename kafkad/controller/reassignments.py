@@ -18,7 +18,7 @@ from kafkad.controller.leadership import InDoubt, Leadership, storage_refused
 from kafkad.controller.state import PartitionEntry
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.readable import readable
-from kafkad.meta.store import ConnectionLoss, Delete, MetaError, NoNode, SessionExpired, Set, Watch
+from kafkad.meta.store import ConnectionLoss, Delete, MetaError, NoNode, Refused, Set, Watch
 from kafkad.meta.znodes import Partition, Topic
 from kafkad.meta.znodes import Reassignments as ReassignmentsNode
 from kafkad.model import NO_LEADER, PartitionAssignment, PartitionState
@@ -59,9 +59,7 @@ class Reassignments:
                 if e.code == ErrorCode.NOT_CONTROLLER:
                     raise
                 outcomes[tp] = e
-            except (ConnectionLoss, SessionExpired):
-                raise
-            except MetaError as e:
+            except Refused as e:
                 outcomes[tp] = storage_refused(e)
         return outcomes
 
@@ -208,7 +206,7 @@ class Reassignments:
     async def _drop(self, tp: TopicPartition, replicas: Collection[int]) -> None:
         """Takes `replicas` out of the ISR and has their logs deleted. Another in sync leads where one of them did.
 
-        MetaError, and no log is deleted, where they stay in the ISR.
+        Refused, and no log is deleted, where they stay in the ISR.
         """
         if not replicas:
             return
@@ -228,7 +226,7 @@ class Reassignments:
 
         changed = await self._lead.change([tp], without)
         if without(tp, self._state.entry(tp)) is not None:
-            raise MetaError(Partition.path(*tp), f"the ISR of {tp} could not be written")
+            raise Refused(Partition.path(*tp), f"the ISR of {tp} could not be written")
         batch = self._lead.tell_changed(self._lead.batch(), changed)
         for replica in replicas:
             batch.stop(replica, tp, delete=True)
@@ -250,9 +248,7 @@ def _waiting_if_refused(tp: TopicPartition) -> Iterator[None]:
     """A partition whose move the store refuses stays where it is, and keeps no other back."""
     try:
         yield
-    except (ConnectionLoss, SessionExpired):
-        raise
-    except MetaError as e:
+    except Refused as e:
         log.error("the reassignment of %s waits, for the metadata store refuses it: %s", tp, e)
 
 

@@ -20,7 +20,7 @@ from kafkad.controller.placement import Layout, fixed_layout, layout_for_more, p
 from kafkad.controller.requests import RequestBatch
 from kafkad.controller.state import PartitionEntry, TopicEntry
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.meta.store import Create, MetaError, NodeExists, Operation, SessionExpired, Set
+from kafkad.meta.store import ConnectionLoss, Create, NodeExists, Operation, Refused, Set
 from kafkad.meta.znodes import Config, Partition, Topic
 from kafkad.model import PartitionAssignment, PartitionState
 from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition, name_problem
@@ -162,9 +162,7 @@ class Topics:
             await self._write(nodes, name, topic.partitions)
         except NodeExists:
             return TopicResult(name=name, error=_exists(name))
-        except SessionExpired:
-            raise
-        except MetaError as e:
+        except (Refused, ConnectionLoss) as e:
             return TopicResult(name=name, error=storage_refused(e))
         self._state.add_topic(topic)
         _tell_new(batch, name, topic.partitions)
@@ -212,9 +210,7 @@ class Topics:
                     admit(request.name, len(added))
                     await self._add(request.name, added, batch)
                 results.append(TopicResult(name=request.name, partitions=request.count))
-            except SessionExpired:
-                raise
-            except MetaError as e:
+            except (Refused, ConnectionLoss) as e:
                 results.append(TopicResult(name=request.name, error=storage_refused(e)))
             except KafkaError as e:
                 if e.code == ErrorCode.NOT_CONTROLLER:

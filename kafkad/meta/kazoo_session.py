@@ -42,6 +42,7 @@ from kafkad.meta.store import (
     NoNode,
     NotEmpty,
     Operation,
+    Refused,
     SessionExpired,
     Set,
     Stat,
@@ -468,7 +469,7 @@ def translated(path: str, error: Exception) -> Exception:
     if not isinstance(error, kazoo.KazooException):
         return error
     kind = _ERRORS.get(type(error))
-    return kind(path) if kind else MetaError(path, f"ZooKeeper refused the request: {type(error).__name__}")
+    return kind(path) if kind else Refused(path, f"ZooKeeper refused the request: {type(error).__name__}")
 
 
 def is_at_fault(result: object) -> bool:

@@ -20,6 +20,7 @@ from kafkad.meta.store import (
     ConnectionLoss,
     MetaStore,
     Operation,
+    OutOfReach,
     Result,
     SessionExpired,
     SessionListener,
@@ -125,7 +126,7 @@ class RemoteSession(MetaStore):
 
     async def close(self) -> None:
         """Ends the connection, too. Nothing when it is lost."""
-        with contextlib.suppress(ConnectionLoss, SessionExpired):
+        with contextlib.suppress(OutOfReach):
             await self._ask("close", "/")
         self._closed = True
         for chore in self._chores:
@@ -217,7 +218,7 @@ class RemoteSession(MetaStore):
         while not self._lost:
             await asyncio.sleep(SESSION_TICK_S)
             if not self._expired:
-                with contextlib.suppress(ConnectionLoss, SessionExpired):
+                with contextlib.suppress(OutOfReach):
                     await self._ask("session", "/")
 
     def _tell(self, state: SessionState) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from kafkad.clock import Clock
-from kafkad.meta.store import ConnectionLoss, SessionExpired
+from kafkad.meta.store import OutOfReach
 from kafkad.timers import Timers, sleep
 
 log = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ async def until_answered(operation: Callable[[], Awaitable[T]], purpose: str, cl
     while True:
         try:
             return await operation()
-        except (ConnectionLoss, SessionExpired) as error:
+        except OutOfReach as error:
             if not told:
                 log.warning(
                     "cannot %s while the metadata store is out of reach; retrying each second: %s", purpose, error

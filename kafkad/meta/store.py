@@ -27,43 +27,51 @@ class MetaError(Exception):
         self.path = path
 
 
-class NoNode(MetaError):
+class OutOfReach(MetaError):
+    """The store did not answer. What it was asked to do may have been done."""
+
+
+class Refused(MetaError):
+    """The store has answered, and nothing was done."""
+
+
+class NoNode(Refused):
     """The node, or the parent of a node to be created, does not exist."""
 
 
-class NodeExists(MetaError):
+class NodeExists(Refused):
     pass
 
 
-class BadVersion(MetaError):
+class BadVersion(Refused):
     """The node was written since the version that the caller names."""
 
 
-class NotEmpty(MetaError):
+class NotEmpty(Refused):
     """A node with children cannot be deleted."""
 
 
-class NoChildrenForEphemerals(MetaError):
+class NoChildrenForEphemerals(Refused):
     pass
 
 
-class Unreadable(MetaError):
+class Unreadable(Refused):
     """The node's text is not what belongs there."""
 
 
-class SessionExpired(MetaError):
+class SessionExpired(OutOfReach):
     """This session's ephemeral nodes are gone; nothing works before `renew`."""
 
 
-class ConnectionLoss(MetaError):
+class ConnectionLoss(OutOfReach):
     """The store could not be reached or could not write."""
 
 
-class TooLarge(MetaError):
+class TooLarge(Refused):
     """The store takes no request of this size. `path` is the node that has the largest part in it."""
 
 
-class MultiFailed(MetaError):
+class MultiFailed(Refused):
     """A `multi` changed nothing, because of its operation number `index`."""
 
     def __init__(self, index: int, cause: MetaError) -> None:

@@ -20,7 +20,7 @@ from kafkad.controller.term import Term
 from kafkad.controller.topics import NewTopic
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.embedded import FILE_NAME, EmbeddedSession, EmbeddedStore
-from kafkad.meta.store import BadVersion, ConnectionLoss, MetaError, Operation, Result, Stat, Watch
+from kafkad.meta.store import BadVersion, ConnectionLoss, Operation, Refused, Result, Stat, Watch
 from kafkad.meta.znodes import (
     TOPICS,
     Broker,
@@ -654,7 +654,7 @@ async def test_a_state_that_the_store_refuses_keeps_back_no_other(cluster: Clust
 
     async def refusing(operations: Sequence[Operation]) -> list[Result]:
         if any(operation.path == Partition.path("a", 1) for operation in operations):
-            raise MetaError(Partition.path("a", 1), "ZooKeeper refused the request: NoAuthError")
+            raise Refused(Partition.path("a", 1), "ZooKeeper refused the request: NoAuthError")
         return await working(operations)
 
     session.multi = refusing  # type: ignore[method-assign]

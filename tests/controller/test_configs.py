@@ -20,7 +20,7 @@ from kafkad.controller.registration import prepare
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
 from kafkad.meta.notes import KEPT_MS
-from kafkad.meta.store import ConnectionLoss, MetaError, MultiFailed, Operation, Result, TooLarge
+from kafkad.meta.store import ConnectionLoss, MetaError, MultiFailed, Operation, Refused, Result, TooLarge
 from kafkad.meta.znodes import Config, ConfigChange, Features, ProducerIdBlock
 from kafkad.timers import Timers
 from tests.fakes import FakeClock
@@ -93,8 +93,8 @@ async def test_a_change_leaves_a_note_and_is_followed(place: Place) -> None:
     ("error", "expected"),
     [
         (ConnectionLoss("/config/topics/a", "refused"), ErrorCode.KAFKA_STORAGE_ERROR),
-        (MetaError("/config/topics/a", "refused"), ErrorCode.KAFKA_STORAGE_ERROR),
-        (MultiFailed(0, MetaError("/config/topics/a", "refused")), ErrorCode.KAFKA_STORAGE_ERROR),
+        (Refused("/config/topics/a", "refused"), ErrorCode.KAFKA_STORAGE_ERROR),
+        (MultiFailed(0, Refused("/config/topics/a", "refused")), ErrorCode.KAFKA_STORAGE_ERROR),
         (TooLarge("/config/topics/a", "refused"), ErrorCode.INVALID_CONFIG),
     ],
 )

@@ -15,7 +15,7 @@ from kafkad.controller.entities import EntityAlterer
 from kafkad.controller.registration import prepare
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
-from kafkad.meta.store import ConnectionLoss, MetaError, MultiFailed, Operation, Result
+from kafkad.meta.store import ConnectionLoss, MetaError, MultiFailed, Operation, Refused, Result
 from kafkad.meta.znodes import Config
 from kafkad.model import DEFAULT, Entity
 from kafkad.timers import Timers
@@ -99,7 +99,7 @@ async def test_a_change_is_followed(place: Place) -> None:
 
 @at_a_place
 async def test_the_store_refuses(place: Place) -> None:
-    for error in (ConnectionLoss("/config", "lost"), MultiFailed(0, MetaError("/config", "refused"))):
+    for error in (ConnectionLoss("/config", "lost"), MultiFailed(0, Refused("/config", "refused"))):
 
         async def refuse(operations: Sequence[Operation], error: MetaError = error) -> list[Result]:
             raise error

@@ -12,7 +12,7 @@ from kafkad.controller.leaders import ElectionKind
 from kafkad.controller.term import Balance
 from kafkad.controller.topics import MorePartitions
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.meta.store import ConnectionLoss, MetaError, Operation, Result, Set
+from kafkad.meta.store import ConnectionLoss, Operation, Refused, Result, Set
 from kafkad.meta.znodes import IsrChange, LogDirEvent, Partition, Reassignments, Topic
 from kafkad.model import PartitionAssignment, PartitionState, WantedIsr
 from kafkad.names import TopicPartition
@@ -246,7 +246,7 @@ def test_a_move_that_the_store_refuses_waits_and_deletes_nothing(path: str) -> N
 
         async def refusing(operations: Sequence[Operation]) -> list[Result]:
             if any(o.path == path and b'"isr":[2,3]' not in o.data for o in operations if isinstance(o, Set)):
-                raise MetaError(path, "ZooKeeper refused the request: NoAuthError")
+                raise Refused(path, "ZooKeeper refused the request: NoAuthError")
             return await working(operations)
 
         session.multi = refusing  # type: ignore[method-assign]

@@ -12,7 +12,7 @@ import pytest
 from kafkad.controller.topics import MorePartitions, NewTopic
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.embedded import EmbeddedSession
-from kafkad.meta.store import ConnectionLoss, MetaError, Operation, Result, TooLarge
+from kafkad.meta.store import ConnectionLoss, MetaError, Operation, Refused, Result, TooLarge
 from kafkad.meta.znodes import Config, LogDirEvent, Topic, TopicDeletion
 from kafkad.model import PartitionAssignment
 from kafkad.names import NO_TOPIC_ID, TopicPartition, id_text
@@ -177,7 +177,7 @@ class Refusing:
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (MetaError("/brokers/topics/a", "ZooKeeper refused the request: NoAuthError"), ErrorCode.KAFKA_STORAGE_ERROR),
+        (Refused("/brokers/topics/a", "ZooKeeper refused the request: NoAuthError"), ErrorCode.KAFKA_STORAGE_ERROR),
         (TooLarge("/brokers/topics/a"), ErrorCode.KAFKA_STORAGE_ERROR),
         (TooLarge("/config/topics/a"), ErrorCode.INVALID_CONFIG),
         (ConnectionLoss("/brokers/topics/a"), ErrorCode.KAFKA_STORAGE_ERROR),
@@ -210,7 +210,7 @@ async def test_a_topic_that_was_written_without_an_answer_is_told_to_all_brokers
 
 @with_brokers(1, 2)
 async def test_a_topic_of_a_tool_whose_states_the_store_refuses_keeps_no_other_back(cluster: Cluster) -> None:
-    Refusing(cluster.members[1].session, "/brokers/topics/a", MetaError("/brokers/topics/a", "refused"))
+    Refusing(cluster.members[1].session, "/brokers/topics/a", Refused("/brokers/topics/a", "refused"))
     for name in ("a", "b"):
         topic = Topic(name.encode() * 16, {0: PartitionAssignment(replicas=(2,))})
         await cluster.client.create(Topic.path(name), topic.encode())
@@ -224,7 +224,7 @@ async def test_a_topic_of_a_tool_whose_states_the_store_refuses_keeps_no_other_b
 async def test_partitions_that_the_store_refuses_do_not_keep_others_back(cluster: Cluster) -> None:
     for name in ("a", "b", "c"):
         await cluster.create(name, (1, 2))
-    Refusing(cluster.members[1].session, "/brokers/topics/b", MetaError("/brokers/topics/b", "refused"))
+    Refusing(cluster.members[1].session, "/brokers/topics/b", Refused("/brokers/topics/b", "refused"))
     more = [MorePartitions(name=name, count=2) for name in ("a", "b", "c")]
     assert await try_add(cluster, *more) == [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NONE]
     await cluster.settle()
@@ -237,7 +237,7 @@ def test_a_deletion_that_the_store_refuses_keeps_no_other_back(path: str) -> Non
     async def run(cluster: Cluster) -> None:
         for name in ("a", "b", "c"):
             await cluster.create(name, (1, 2))
-        Refusing(cluster.members[1].session, path, MetaError(path, "refused"))
+        Refusing(cluster.members[1].session, path, Refused(path, "refused"))
         results = await cluster.controller.delete_topics(["b", "a"], timeout_ms=1000)
         wished = path == "/brokers/topics/b"
         assert [code(r.error) for r in results] == [ErrorCode.NONE if wished else ErrorCode.KAFKA_STORAGE_ERROR, 0]
