@@ -27,6 +27,16 @@ second of CPU time."""
 MANIFESTS, MERGES = "sink", "sink/merging"
 """Directories in a checkpoint with the manifests of batches and of merges."""
 
+META = ("_key", "_topic", "_partition", "_offset", "_timestamp")
+"""Columns that a record has beside those of its value's schema."""
+HEADERS = "_headers"
+"""One more, where the job asks for it."""
+RAW, BAD = ("_raw_key", "_raw_value"), "_bad"
+"""Columns with what bad rows were, and why they are bad."""
+FILE, CORRUPT, END_OF_LINE = "_file", "_corrupt", "_end_of_line"
+"""The file that a row is from; a text that does not match its schema; in CSV, what follows a delimiter that is put
+behind each line."""
+
 _UNITS = {
     **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),
     **dict.fromkeys(("s", "second", "seconds"), 1_000),

@@ -133,7 +133,7 @@ def found_or_assumed() -> SparkHome:
 def sets_needed(job: Job, spark: SparkHome, environ: Mapping[str, str]) -> dict[str, str]:
     """The sets that neither the job nor Spark itself brings, each with the key that asks for it."""
     wanted = jars.sets_needed(job)
-    if S3A in wanted and (comes_with(spark.home, "hadoop-aws") or spark_adds_jars(environ)):
+    if S3A in wanted and (comes_with(spark.home, "hadoop-aws") or spark_adds_jars(environ, spark.home)):
         del wanted[S3A]
     return wanted
 
@@ -143,17 +143,16 @@ def comes_with(home: Path | None, name: str) -> bool:
     return home is not None and any((home / "jars").glob(f"*{name}*.jar"))
 
 
-def spark_adds_jars(environ: Mapping[str, str]) -> bool:
+def spark_adds_jars(environ: Mapping[str, str], home: Path | None) -> bool:
     """True if this machine's own Spark configuration adds jars."""
-    text = spark_defaults(environ)
+    text = spark_configuration(environ, home)
     return bool(environ.get("SPARK_DIST_CLASSPATH")) or any(name in text for name in BRING_JARS)
 
 
-def spark_defaults(environ: Mapping[str, str], home: Path | None = None) -> str:
-    """The text of this machine's own spark-defaults.conf; empty if it has none. With Spark's home also where Spark
-    looks by itself, and what its shell reads at start."""
-    directory = Path(environ.get("SPARK_CONF_DIR") or (home / "conf" if home else "/nonexistent"))
-    files = [directory / name for name in ("spark-defaults.conf", *(["spark-env.sh"] if home else []))]
+def spark_configuration(environ: Mapping[str, str], home: Path | None) -> str:
+    """What Spark and its shell read at start, from $SPARK_CONF_DIR or Spark's own directory; empty if there is none."""
+    directory = Path(environ.get("SPARK_CONF_DIR") or (home or Path("/nonexistent")) / "conf")
+    files = [directory / name for name in ("spark-defaults.conf", "spark-env.sh")]
     return "\n".join(file.read_text(errors="replace") for file in files if file.is_file())
 
 

@@ -37,9 +37,11 @@ def faults(
     """Errors for object stores without their jar. `words` are spark-submit options. Packages, class paths and jars
     from URLs are assumed to be sufficient."""
     asked = {scheme: key for key, path in paths_of(job) if (scheme := path.partition("://")[0]) in STORES}
-    if not asked or _may_be_brought(job, words, environ):
+    if not asked:
         return
     home = home or _home()
+    if _may_be_brought(job, words, environ, home):
+        return
     for scheme, key in asked.items():
         store = STORES[scheme]
         name = store.artifact.partition(":")[2]
@@ -55,12 +57,12 @@ def check(job: Job, words: Sequence[str] = ()) -> None:
         raise fault
 
 
-def _may_be_brought(job: Job, words: Sequence[str], environ: Mapping[str, str]) -> bool:
+def _may_be_brought(job: Job, words: Sequence[str], environ: Mapping[str, str], home: Path | None) -> bool:
     settings = any(job.spark.conf.get(name) for name in BRING_JARS) or any(
         name.startswith("spark.hadoop.fs.") and name.endswith(".impl") for name in job.spark.conf
     )
     given = any(word in text for text in words for word in _WORDS)
-    return settings or given or any("://" in jar for jar in own_jars(job)) or spark_adds_jars(environ)
+    return settings or given or any("://" in jar for jar in own_jars(job)) or spark_adds_jars(environ, home)
 
 
 def _home() -> Path | None:

@@ -20,7 +20,7 @@ from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.facts import is_of_session, is_s3_key, spark_conf
 from kafkad_etl.job import Job, Scalar
 from kafkad_etl.machine import class_archive
-from kafkad_etl.machine.environment import Environment, spark_defaults, tool_variables
+from kafkad_etl.machine.environment import Environment, spark_configuration, tool_variables
 from kafkad_etl.machine.java import quoted
 from kafkad_etl.messages import Plan
 
@@ -215,7 +215,7 @@ def java_options(
         return ""
     given = [environ.get(name, "") for name in _JAVA_OPTIONS]
     given += [*options.words, *(str(value) for plan in plans for value in plan.job.spark.conf.values())]
-    theirs = any(map(_MAY_SAY_COLLECTOR.search, [*given, spark_defaults(environ, spark_home)]))
+    theirs = any(map(_MAY_SAY_COLLECTOR.search, [*given, spark_configuration(environ, spark_home)]))
     return joined(" ", BRIEF if all(map(is_brief, plans)) else "", "" if theirs else COLLECTOR)
 
 

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 
 from kafkad_etl.driver.failures import failure_of
 from kafkad_etl.driver.sinks.topic import Records
-from kafkad_etl.driver.source.parser import BAD, Parser
+from kafkad_etl.driver.source.parser import Parser
 from kafkad_etl.driver.terms import JobFailed
+from kafkad_etl.facts import BAD
 from kafkad_etl.messages import Schema
 from kafkad_etl.registry.protobuf import compiled
 from tests.spark.driver.rows import IN_PROCESS, plan_of, records

@@ -236,6 +236,7 @@ LONGS = '{"name": "id", "type": "long"}, {"name": "%s", "type": "long"}'
         ([KEY % "id INT, ID STRING"], "key.schema", '"ID" appears twice'),
         ([FILES % ("parquet", "id INT, ID STRING")], "source.files.schema", '"ID" appears twice'),
         ([LOOKUP % ("parquet", "id INT, ID STRING")], "transform.lookups.l.schema", '"ID" appears twice'),
+        ([CSV % "id INT, _end_of_line STRING"], "value.schema", 'the name "_end_of_line" is taken'),
         ([CSV % "id INT, a ARRAY<INT>"], "value.schema", 'csv has no arrays, maps or structs, as "a" is'),
         ([CSV % "id INT, m MAP<STRING, INT>"], "value.schema", 'csv has no arrays, maps or structs, as "m" is'),
         ([FILES % ("csv", "s STRUCT<a: INT>")], "source.files.schema", "csv has no arrays, maps or structs"),

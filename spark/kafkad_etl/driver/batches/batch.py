@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from kafkad_etl.driver.batches.checks import check
-from kafkad_etl.driver.source.parser import BAD, RAW, Parser
-from kafkad_etl.driver.source.reader import FILE
+from kafkad_etl.driver.source.parser import Parser
 from kafkad_etl.driver.terms import BatchId, DataFrame, Sink, Written
+from kafkad_etl.facts import BAD, FILE, RAW
 from kafkad_etl.messages import Plan
 
 

@@ -14,9 +14,9 @@ from kafkad_etl.driver.batches.batch import BatchResult, Phases, good, write
 from kafkad_etl.driver.batches.late_rows import Group, groups_of, late_rows
 from kafkad_etl.driver.source.bad_rows import Tally
 from kafkad_etl.driver.source.json_rows import named
-from kafkad_etl.driver.source.parser import BAD, Parser
+from kafkad_etl.driver.source.parser import Parser
 from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Sink, Source, WriteLetters
-from kafkad_etl.facts import duration_ms
+from kafkad_etl.facts import BAD, duration_ms
 from kafkad_etl.messages import Failed, Plan
 
 INPUT = "input"

@@ -8,9 +8,9 @@ from kafkad_etl.driver.batches.batch import BatchResult, Phases, count_bad, good
 from kafkad_etl.driver.batches.transform import first_of_each, has_limit, result
 from kafkad_etl.driver.counting import Counted, counted
 from kafkad_etl.driver.source.bad_rows import Tally
-from kafkad_etl.driver.source.parser import BAD, Parser
+from kafkad_etl.driver.source.parser import Parser
 from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Sink, WriteLetters
-from kafkad_etl.facts import FILES, TABLES
+from kafkad_etl.facts import BAD, FILES, TABLES
 from kafkad_etl.messages import Plan
 
 

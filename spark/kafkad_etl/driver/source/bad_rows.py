@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from kafkad_etl.driver.source.parser import BAD
-from kafkad_etl.driver.source.reader import FILE
 from kafkad_etl.driver.terms import DataFrame, JobFailed
+from kafkad_etl.facts import BAD, FILE
 from kafkad_etl.job import BadRows
 from kafkad_etl.messages import Failed, Plan
 

@@ -22,6 +22,7 @@ from kafkad_etl.driver.source.json_rows import (
     required,
     type_name,
 )
+from kafkad_etl.facts import END_OF_LINE
 from kafkad_etl.job import Csv
 
 QUOTES = {"escape": '"'}
@@ -34,7 +35,7 @@ def quotes(options: Mapping[str, object]) -> dict[str, str]:
     return {"escape": quote} if quote else {}
 
 
-_END = ("_end_of_line", "STRING")
+_END = (END_OF_LINE, "STRING")
 
 
 class Lines:

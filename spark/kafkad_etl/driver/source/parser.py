@@ -14,16 +14,13 @@ from typing import Any, NamedTuple
 from kafkad_etl.driver import protobuf
 from kafkad_etl.driver.source import avro_rows, csv_rows, excess, framing, json_rows, protobuf_rows
 from kafkad_etl.driver.source.json_rows import Type, named
-from kafkad_etl.driver.source.reader import CORRUPT
 from kafkad_etl.driver.source.registry import Schemas
 from kafkad_etl.driver.terms import DataFrame, JobFailed
+from kafkad_etl.facts import BAD, CORRUPT, HEADERS, META, RAW
 from kafkad_etl.job import Format
 from kafkad_etl.messages import Failed, Plan, Schema
 from kafkad_etl.registry.protobuf import columns
 
-META = ("_key", "_topic", "_partition", "_offset", "_timestamp", "_headers")
-RAW = ("_raw_key", "_raw_value")
-BAD = "_bad"
 BROKEN = "_broken"
 
 
@@ -152,11 +149,11 @@ class Parser:
             value = Part(spark, job.value, "value", plan.value_schema, plan.value_writers)
             key = Part(spark, job.key, "key", plan.key_schema, plan.key_writers)
             self._parts = [value, key]
-            taken = [name for name in value.columns if name in (*META, *RAW, BAD)]
+            taken = [name for name in value.columns if name in (*META, HEADERS, *RAW, BAD)]
             if taken:
                 raise _refused(
                     f"the schema has a column {taken[0]}, which is a reserved name",
-                    f"rename it: {', '.join(META)} are reserved",
+                    f"rename it: {', '.join((*META, HEADERS))} are reserved",
                 )
 
         files = job.source.files

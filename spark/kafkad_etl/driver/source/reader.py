@@ -7,12 +7,11 @@ from typing import Any
 
 from kafkad_etl.driver.source.csv_rows import quotes
 from kafkad_etl.driver.terms import BatchId, DataFrame
+from kafkad_etl.facts import CORRUPT, FILE
 from kafkad_etl.job import Files, Lookup, Offsets
 from kafkad_etl.messages import Plan, Reading
 
 EARLIEST = -2
-CORRUPT, FILE = "_corrupt", "_file"
-"""Columns of lines in files: the line, if it does not match the schema, and the file it is in."""
 
 
 def offsets_text(offsets: Offsets) -> str:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from kafkad_etl.facts import BAD, CORRUPT, END_OF_LINE, FILE, HEADERS, META, RAW
 from kafkad_etl.job import Job
 from kafkad_etl.messages import Schema
 from kafkad_etl.model.effective import Effective
@@ -17,13 +18,10 @@ from kctl.errors import did_you_mean
 if TYPE_CHECKING:
     from kafkad_etl.model.sql.queries import Queries
 
-META = ("_key", "_topic", "_partition", "_offset", "_timestamp")
-_OF_BAD_ROWS = ("_raw_key", "_raw_value", "_bad")
-_OF_RECORDS = (*META, "_headers", *_OF_BAD_ROWS)
-"""Columns that rows get beside those of their schema."""
-_OF_TEXT = {"json": ("_corrupt",), "csv": ("_corrupt",)}
+_OF_TEXT = {"json": (CORRUPT,), "csv": (CORRUPT, END_OF_LINE)}
 """By format: columns that parsing needs beside those of the schema."""
-_OF_LINES = ("_file", *_OF_BAD_ROWS, "_corrupt")
+_OF_LINES = (FILE, *RAW, BAD, CORRUPT)
+"""Columns that rows of text files get beside those of their schema."""
 
 
 def findings(effective: Effective) -> list[Finding]:
@@ -71,14 +69,14 @@ def _source(effective: Effective) -> tuple[Columns, list[Finding]]:
     files = job.source.files
     if files is not None:
         columns, found = _of_ddl(files.schema, "source.files.schema")
-        own = () if files.format == "parquet" else _OF_LINES
+        own: tuple[str, ...] = () if files.format == "parquet" else _OF_LINES
         found += _impossible(job, columns, "source.files.schema", files.format, own)
         return Columns((*columns.names, *own[:1]), columns.complete), found
-    meta = (*META, "_headers") if job.source.headers else META
+    meta = (*META, HEADERS) if job.source.headers else META
     if job.value.format in ("text", "raw"):
         return Columns(("value", *meta), True), []
     values, found = _of_schema(effective.schemas.value, "value.schema")
-    own = (*_OF_RECORDS, *_OF_TEXT.get(job.value.format, ()))
+    own = (*META, HEADERS, *RAW, BAD, *_OF_TEXT.get(job.value.format, ()))
     found += _impossible(job, values, "value.schema", job.value.format, own)
     return Columns((*values.names, *meta), values.complete), found
 

@@ -11,8 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from kafkad_etl.driver.source import framing
-from kafkad_etl.driver.source.parser import BAD, Parser, Part
+from kafkad_etl.driver.source.parser import Parser, Part
 from kafkad_etl.driver.terms import JobFailed
+from kafkad_etl.facts import BAD
 from kafkad_etl.messages import Plan, Schema
 from tests.spark.driver.rows import IN_PROCESS, Bytes, plan_of, records
 from tests.spark.schema_registry import Stored, running
