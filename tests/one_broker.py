@@ -38,6 +38,7 @@ from kafkad.wire.messages.leader_and_isr import (
 )
 from kafkad.wire.records import BATCH_HEADER, Record, build_batch
 from kafkad.wire.schema import decode, encode
+from tests.fakes import FakeClock
 
 T = TypeVar("T")
 CLUSTER_ID = "fXmphK5_SnixAJrWTHuQUQ"
@@ -189,6 +190,18 @@ class OneBroker:
     def settle(self) -> None:
         """Until watches that fired have been followed."""
         self.run(_a_few_turns())
+
+    def work(self, clock: FakeClock, timers: Timers, after_ms: int) -> None:
+        """Have who goes by this clock and these timers do what there is to do after so long."""
+
+        async def expire() -> None:
+            timers.expire(clock.monotonic_ms())
+
+        clock.advance(after_ms)
+        for _ in range(20):
+            self.run(expire())
+            self.threads.submit(int).result()  # when what was given to the thread before is done
+            self.settle()
 
     def run_until(self, condition: Callable[[], bool]) -> None:
         """Let tasks of the broker run, its threads and its timers, until something holds."""

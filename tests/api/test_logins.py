@@ -477,13 +477,18 @@ def test_who_is_refused_is_told_so_also_when_the_time_to_log_in_is_over() -> Non
     at_home(scenario, "connection.failed.authentication.delay.ms=400", limits=Limits(setup_ms=200))
 
 
+async def suspects(house: House) -> tuple[list[Client], Client]:
+    """From an address where much has failed: those at the door, and one who waits."""
+    for _ in range(10):
+        house.logins.attempts.failed("127.0.0.1", None, 0)
+    idle = [await house.connect() for _ in range(10)]
+    await asyncio.sleep(0.02)
+    return idle, await house.connect()
+
+
 def test_a_suspect_address_has_few_at_the_door_at_once() -> None:
     async def scenario(house: House) -> None:
-        for _ in range(10):
-            house.logins.attempts.failed("127.0.0.1", None, 0)
-        idle = [await house.connect() for _ in range(10)]
-        await asyncio.sleep(0.02)
-        late = await house.connect()
+        idle, late = await suspects(house)
         late.send(handshake())
         await asyncio.sleep(0.1)
         assert house.router.connections[-1].muted
@@ -499,11 +504,7 @@ def test_a_suspect_address_has_few_at_the_door_at_once() -> None:
 
 def test_nothing_is_read_of_a_suspect_before_its_turn() -> None:
     async def scenario(house: House) -> None:
-        for _ in range(10):
-            house.logins.attempts.failed("127.0.0.1", None, 0)
-        idle = [await house.connect() for _ in range(10)]
-        await asyncio.sleep(0.02)
-        late = await house.connect()
+        idle, late = await suspects(house)
         late.writer.write(struct.pack(">i", -1))
         await asyncio.sleep(0.1)
         failed = house.logins.probes["SASL"].failed

@@ -83,15 +83,7 @@ class Follower:
         self._fetchers.follow(self.partitions)
 
     def work(self, after_ms: int = 0) -> None:
-        """Let it do what there is to do after so long."""
-        self.clock.advance(after_ms)
-        for _ in range(10):
-            self._broker.run(self._expire())
-            self._broker.threads.submit(int).result()  # when what was given to the thread before is done
-            self._broker.settle()
-
-    async def _expire(self) -> None:
-        self._timers.expire(self.clock.monotonic_ms())
+        self._broker.work(self.clock, self._timers, after_ms)
 
     def stop(self) -> None:
         self._broker.run(self._fetchers.stop())
