@@ -39,7 +39,10 @@ class Measured(NamedTuple):
 class Meter:
     """What the sharers of one quota have taken of late, and how long they were made to wait for it."""
 
-    __slots__ = ("_longest_ms", "_steady", "_taken", "_windows", "line", "quota", "sharers", "throttled", "value")
+    __slots__ = (
+        *("__weakref__", "_longest_ms", "_steady", "_taken", "_windows"),
+        *("_line", "quota", "sharers", "throttled", "value"),
+    )
 
     def __init__(self, quota: Quota, sharers: Sharers, windows: Windows) -> None:
         self.quota = quota
@@ -49,17 +52,24 @@ class Meter:
         self._windows = windows
         self._taken = Sampled(windows)
         self._steady = Steady(windows)
-        self.line = Line(self)
-        """Of those whose fetches were refused."""
+        self._line: Line | None = None
         self._longest_ms = windows.size_ms if quota in (Quota.REQUEST, Quota.CONNECTION) else LONGEST_MS
 
     def limit(self, value: float) -> None:
         """Another value begins anew; of what was taken before, that of the last windows counts, as with Kafka. Measured
         since the beginning, an hour at the old rate would be another hour of debt at half of it."""
         if value != self.value:
-            self.line.dissolve()
+            if self._line is not None:
+                self._line.dissolve()
             self.value = value
             self._steady = Steady(self._windows)
+
+    @property
+    def line(self) -> Line:
+        """Of those whose fetches were refused."""
+        if self._line is None:
+            self._line = Line(self)
+        return self._line
 
     def add(self, amount: float, now_ms: float) -> None:
         """It is taken, and waited for when more is."""

@@ -7,6 +7,7 @@ Here they stay taken, as a place in line. Pure: times come from outside.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from weakref import ref
 
 if TYPE_CHECKING:
     from kafkad.security.quotas.clients import Meter
@@ -28,10 +29,13 @@ class Turn:
 
 
 class Line:
-    __slots__ = ("_meter", "_now_ms", "_turns")
+    """Of one meter, to which it refers weakly: many meters are forgotten at once, and in circles they would stay until
+    all of the broker's objects are looked through."""
+
+    __slots__ = ("_now_ms", "_of", "_turns")
 
     def __init__(self, meter: Meter) -> None:
-        self._meter = meter
+        self._of = ref(meter)
         self._turns: dict[Turn, None] = {}
         """In their order."""
         self._now_ms = 0.0
@@ -39,6 +43,12 @@ class Line:
 
     def __len__(self) -> int:
         return len(self._turns)
+
+    @property
+    def _meter(self) -> Meter:
+        meter = self._of()
+        assert meter is not None, "whoever asks has it"
+        return meter
 
     def most(self, turn: Turn | None) -> int:
         """The most that may be asked for: who has a turn gets what it has waited for, and all others so much that
@@ -80,7 +90,9 @@ class Line:
     def forget(self, turn: Turn) -> None:
         if turn in self._turns:
             del self._turns[turn]
-            self._meter.give_back(turn.amount, self._now_ms)
+            meter = self._of()
+            if meter is not None:  # else it has been forgotten, and only the turn was kept
+                meter.give_back(turn.amount, self._now_ms)
 
     def dissolve(self) -> None:
         """The quota is another: all ask anew."""

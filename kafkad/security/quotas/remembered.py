@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Final, Generic, Protocol, TypeVar
 
 _MOST: Final = 10_000
-_BETWEEN: Final = 1_000
+_BETWEEN: Final = 250
 """So many more may come until room is made again: nobody waits for that each time that somebody comes."""
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from functools import partial
+from weakref import ref
 
 import pytest
 
@@ -166,6 +168,26 @@ def test_meters_of_users_are_all_kept_while_they_matter_and_room_is_made_now_and
     assert looked <= 2 * 5_000
     room.quotas.of("late", "", 3_600_000)
     assert len(list(room.quotas.meters())) < 20_000
+
+
+def test_meters_go_at_once_when_they_are_forgotten() -> None:
+    """The collector would look through all objects of the broker for them, and everybody wait."""
+    room = Room()
+    room.give(Entity(client=DEFAULT), consumer_byte_rate="1000")
+    gc.disable()
+    try:
+        fetch = room.of("u", "first").fetch
+        assert fetch is not None
+        _, turn = fetch.line.ask(9_000, 0, fetch.line.ask(9_000, 0, None)[1])
+        assert turn is not None
+        meter = ref(fetch)
+        del fetch
+        for number in range(12_000):
+            room.of("u", str(number))
+        assert meter() is None
+        turn.leave()
+    finally:
+        gc.enable()
 
 
 def test_of_a_long_client_id_a_digest_is_remembered() -> None:
