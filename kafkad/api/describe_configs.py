@@ -32,6 +32,7 @@ from kafkad.wire.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from kafkad.wire.primitives import MAX_STRING
 
 if TYPE_CHECKING:
     from kafkad.cluster.configs import Overrides
@@ -128,11 +129,23 @@ def _described(
         check_right(request, Operation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name)
         for setting in _settings(context, message, settings_of, resource):
             if not wanted or setting.name in wanted:
+                _check_sayable(setting)
                 setting.is_default = setting.is_default and request.version <= _LAST_WITH_IS_DEFAULT
                 result.configs.append(setting)
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message or ""
     return result
+
+
+def _check_sayable(setting: DescribeConfigsResourceResult) -> None:
+    """Raises INVALID_CONFIG for a value that no answer can hold, so that only what it belongs to goes without one."""
+    size = len((setting.value or "").encode())
+    if size > MAX_STRING:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"{setting.name} has {size} bytes, and clients take at most {MAX_STRING}: set it to something shorter, or "
+            "ask for other settings by name",
+        )
 
 
 def _settings(

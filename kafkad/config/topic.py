@@ -86,8 +86,8 @@ class LogConfig:
     acks_fsync: bool = False
     flush_bytes: int = LONG_MAX
     read_flushed_only: bool = False
-    leader_replication_throttled_replicas: tuple[str, ...] = ()
-    follower_replication_throttled_replicas: tuple[str, ...] = ()
+    leader_replication_throttled_replicas: frozenset[str] = frozenset()
+    follower_replication_throttled_replicas: frozenset[str] = frozenset()
 
     @property
     def flushes_within_appends(self) -> bool:
@@ -150,7 +150,7 @@ _FIELDS = {
 def _as_fields(values: dict[str, Any]) -> dict[str, Any]:
     known = {field.name for field in fields(LogConfig)}
     named = {_FIELDS.get(name, name.replace(".", "_")): value for name, value in values.items()}
-    named["cleanup_policy"] = frozenset(named["cleanup_policy"])
+    named |= {name: frozenset(value) for name, value in named.items() if isinstance(value, tuple)}
     named["retention_ms"] = max(named["retention_ms"], -1)
     # The deprecated single limit counts where the limit of that side was not set (KIP-937).
     single = named["message_timestamp_difference_max_ms"]

@@ -33,6 +33,7 @@ from kafkad.meta.store import (
 )
 from kafkad.meta.znodes import DEFAULT_ENTITY, ConfigChange
 from kafkad.meta.znodes import Config as ConfigNode
+from kafkad.wire.primitives import MAX_STRING
 
 Overrides = Mapping[str, str]
 
@@ -231,7 +232,7 @@ def _altered(kind: ResourceKind, before: Overrides, entries: Sequence[ConfigEntr
                 after.pop(entry.name, None)
             case Alteration.APPEND:
                 present = _members(kind, after, entry.name, "append")
-                after[entry.name] = ",".join(present + _without(value.split(","), present))
+                after[entry.name] = _sayable(entry.name, ",".join(present + _without(value.split(","), present)))
             case Alteration.SUBTRACT:
                 after[entry.name] = ",".join(_without(_members(kind, after, entry.name, "subtract"), value.split(",")))
     return after
@@ -246,9 +247,22 @@ def _members(kind: ResourceKind, overrides: Overrides, name: str, verb: str) -> 
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Config value {verb} is not allowed for config key: {name}")
     text = overrides.get(name)
     if text is not None:
-        return text.split(",")
+        return text.split(",") if text else []
     return [str(member) for member in setting.default] if isinstance(setting.default, tuple) else []
 
 
 def _without(members: list[str], others: list[str]) -> list[str]:
-    return [member for member in members if member not in others]
+    unwanted = set(others)
+    return [member for member in members if member not in unwanted]
+
+
+def _sayable(name: str, value: str) -> str:
+    """`value` if an answer can say it. Raises INVALID_CONFIG."""
+    size = len(value.encode())
+    if size <= MAX_STRING:
+        return value
+    raise KafkaError(
+        ErrorCode.INVALID_CONFIG,
+        f"{name} would have {size} bytes, and clients take at most {MAX_STRING}: name fewer, or all of them by * where "
+        "the setting knows that",
+    )

@@ -6,7 +6,7 @@ Pure: times come from outside.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 
 from kafkad.config import LONG_MAX
 
@@ -47,6 +47,6 @@ class ReplicationQuota:
         self._at_ms = now_ms
 
 
-def is_throttled(replicas: Sequence[str], partition: int, broker: int) -> bool:
+def is_throttled(replicas: Collection[str], partition: int, broker: int) -> bool:
     """By the topic's list of throttled replicas, as the settings of Kafka have it: `0:1,1:2`, or `*` for all."""
     return bool(replicas) and ("*" in replicas or f"{partition}:{broker}" in replicas)

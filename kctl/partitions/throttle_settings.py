@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kafkad.names import TopicPartition
+from kafkad.wire.primitives import MAX_STRING
 from kctl.errors import Exit, KctlError
 
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
@@ -59,9 +60,9 @@ def lists(transfers: Iterable[Transfer]) -> dict[Setting, str]:
     for (topic, partition), sources, targets, _ in sorted(transfers):
         for name, brokers in zip(LISTS, (sources, targets), strict=True):
             if targets:
-                listed = replicas.setdefault(Setting(TOPIC, topic, name), [])
-                listed += [f"{partition}:{broker}" for broker in sorted(brokers)]
-    return {setting: ",".join(listed) for setting, listed in replicas.items()}
+                names = replicas.setdefault(Setting(TOPIC, topic, name), [])
+                names += [f"{partition}:{broker}" for broker in sorted(brokers)]
+    return {setting: _listed(names) for setting, names in replicas.items()}
 
 
 def united(before: str | None, ours: str) -> str:
@@ -70,7 +71,13 @@ def united(before: str | None, ours: str) -> str:
         return ours
     if EVERY_REPLICA in (before.strip(), ours):
         return EVERY_REPLICA
-    return ",".join(dict.fromkeys([*before.split(","), *ours.split(",")]))
+    return _listed(dict.fromkeys([*before.split(","), *ours.split(",")]))
+
+
+def _listed(replicas: Iterable[str]) -> str:
+    """All replicas where no request could name so many: of those, only what is copied is throttled either way."""
+    text = ",".join(replicas)
+    return text if len(text) <= MAX_STRING else EVERY_REPLICA
 
 
 def left_over(values: Values, transfers: Iterable[Transfer]) -> dict[Setting, str]:

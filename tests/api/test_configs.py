@@ -10,8 +10,8 @@ import pytest
 
 from kafkad.config import Source
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.meta.store import ConnectionLoss
-from kafkad.meta.znodes import Config
+from kafkad.meta.store import ConnectionLoss, Create, Set
+from kafkad.meta.znodes import Config, ConfigChange
 from kafkad.wire.messages import alter_configs as whole
 from kafkad.wire.messages import incremental_alter_configs as single
 from kafkad.wire.messages.describe_configs import (
@@ -32,6 +32,7 @@ TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 INVALID_CONFIG, INVALID_REQUEST = ErrorCode.INVALID_CONFIG, ErrorCode.INVALID_REQUEST
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+REPLICAS = "follower.replication.throttled.replicas"
 
 
 @pytest.fixture
@@ -222,6 +223,30 @@ def test_single_settings_of_a_topic_change(with_topic: OneBroker) -> None:
     assert setting(with_topic, TOPIC, "t", "cleanup.policy").value == "delete,compact"
     assert change(with_topic, TOPIC, "t", ("cleanup.policy", SUBTRACT, "delete")) == 0
     assert setting(with_topic, TOPIC, "t", "cleanup.policy").value == "compact"
+
+
+def test_a_list_does_not_outgrow_what_an_answer_can_say(with_topic: OneBroker) -> None:
+    name, pieces = REPLICAS, [",".join(f"{n}:1" for n in range(k, k + 3_000)) for k in (0, 3_000, 6_000)]
+    codes = [change(with_topic, TOPIC, "t", (name, APPEND, piece)) for piece in pieces]
+    assert codes == [0, INVALID_CONFIG, INVALID_CONFIG]
+    assert setting(with_topic, TOPIC, "t", name).value == pieces[0]
+
+
+def test_what_no_answer_can_say_leaves_only_its_topic_without_one(with_topic: OneBroker) -> None:
+    """Kafka's brokers let a list grow beyond that."""
+    with_topic.create("u")
+    too_long = ",".join(f"{n}:1" for n in range(6_000))
+    entity = Config.entity_path(Config.TOPICS, "t")
+    write = Set(Config.path(entity), Config.encode({"retention.ms": "7", REPLICAS: too_long}))
+    note = Create(ConfigChange.PREFIX, ConfigChange.encode(entity), sequential=True)
+    with_topic.run(with_topic.store.multi([write, note]))
+    with_topic.settle()
+    assert describe(with_topic, TOPIC, "t").error_code == INVALID_CONFIG
+    assert "clients take at most 32767" in describe(with_topic, TOPIC, "t").error_message
+    assert setting(with_topic, TOPIC, "t", "retention.ms").value == "7"
+    assert describe(with_topic, TOPIC, "u").error_code == 0
+    assert change(with_topic, TOPIC, "t", (REPLICAS, DELETE, None)) == 0
+    assert describe(with_topic, TOPIC, "t").error_code == 0
 
 
 def test_single_settings_that_are_only_judged(with_topic: OneBroker) -> None:

@@ -129,6 +129,8 @@ async def test_incremental(place: Place) -> None:
         ([entry("flush.ms", None, DELETE), entry("cleanup.policy", "compact", APPEND)], both),
         ([entry("cleanup.policy", "compact", APPEND)], both),
         ([entry("cleanup.policy", "delete", SUBTRACT)], {"cleanup.policy": "compact"}),
+        ([entry("cleanup.policy", "compact", SUBTRACT)], {"cleanup.policy": ""}),
+        ([entry("cleanup.policy", "delete", APPEND)], {"cleanup.policy": "delete"}),
     ]
     for entries, expected in steps:
         await place.alterer.alter(TOPIC, "a", entries)

@@ -63,6 +63,14 @@ def test_only_topics_that_copy_get_lists_of_where_from_and_where_to() -> None:
     }
 
 
+def test_more_replicas_than_a_request_can_name_are_all_of_the_topic() -> None:
+    many = [Transfer(TopicPartition("t", partition), (2,), (3,)) for partition in range(10_000)]
+    assert lists(many) == {Setting(TOPIC, "t", LEADERS): "*", Setting(TOPIC, "t", FOLLOWERS): "*"}
+    some = ",".join(f"{partition}:2" for partition in range(4_000))
+    assert lists(many[:4_000])[Setting(TOPIC, "t", LEADERS)] == some
+    assert united(some, ",".join(f"{partition}:4" for partition in range(4_000))) == "*"
+
+
 @pytest.mark.parametrize(
     ("before", "ours", "together"),
     [(None, "0:1", "0:1"), ("", "0:1", "0:1"), ("*", "0:1", "*"), ("7:2,0:1", "0:1,0:3", "7:2,0:1,0:3")],
