@@ -55,6 +55,10 @@ class Link(Protocol):
 class FrameLink(Link, Protocol):
     """One that also hands out answers as they came, for a caller that reads them in place."""
 
+    async def open(self, *, timeout_ms: int) -> None:
+        """Opens the connection for the next request unless there is one: what is asked then leaves at once. LinkError
+        when it cannot be opened."""
+
     async def exchange(self, request: Any, *, timeout_ms: int, go_on: GoOn | None = None) -> Answer:
         """As `call`. `timeout_ms` is that of each request which `go_on` adds, too."""
 
@@ -131,6 +135,9 @@ class BrokerClient:
             return read(response_class(request.__schema__.key), answer.version, frame, answer.body_at)[0]
         except MalformedError as error:
             raise self._failed(f"sent an answer that cannot be read: {error}") from error
+
+    async def open(self, *, timeout_ms: int) -> None:
+        await self._connected(self._clock.monotonic_ms() + timeout_ms)
 
     async def exchange(self, request: Any, *, timeout_ms: int, go_on: GoOn | None = None) -> Answer:
         """`timeout_ms` includes opening the connection."""

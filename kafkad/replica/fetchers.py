@@ -146,6 +146,14 @@ class Fetchers:
             self._fetched_by[followed.partition] = fetcher
         return taken
 
+    def tell_again(self, handed_over: Iterable[Followed]) -> None:
+        """A fetch is over that began before these were handed to another fetcher: if the leader has looked at it later
+        than at that one's, it takes them for further behind than they are."""
+        for followed in handed_over:
+            fetcher = self._fetched_by.get(followed.partition)
+            if fetcher is not None and followed.is_current:
+                fetcher.tell_again(followed)
+
     def resume(self, rested: Followed, at: Fetcher) -> None:
         """Fetch it again; elsewhere, if a fetch waits where it has rested."""
         fetcher = self._fetcher(rested.partition)
@@ -187,6 +195,8 @@ class Fetcher:
         """A fetch has been sent and is not answered yet."""
         self._asked: FetchRequest | FollowerFetch | None = None
         """The last fetch; None once its answer has been taken."""
+        self._handed_over: list[Followed] = []
+        """What another fetcher has taken while a fetch of it was under way here."""
         self._session = FetchSession(fetchers.replicas.broker_id)
         self._followed: dict[Key, Followed] = {}
         self._link: FrameLink | None = None
@@ -226,11 +236,16 @@ class Fetcher:
 
     def release(self) -> list[Followed]:
         """All its partitions, which it then has no more."""
-        released = list(self._followed.values())
+        released = [followed for followed in self._followed.values() if followed.is_current]
         for key in self._followed:
             self._session.forget(key)
         self._followed = {}
-        return [followed for followed in released if followed.is_current]
+        if self.is_waiting:
+            self._handed_over += released
+        return released
+
+    def tell_again(self, followed: Followed) -> None:
+        self._session.doubt(followed.key)
 
     def leader_changed(self) -> None:
         """Brokers have come or gone, or have another address, at which a request that waits is not answered."""
@@ -262,24 +277,29 @@ class Fetcher:
                 await self._rest()
 
     async def _fetch(self) -> None:
-        """Asks, as soon as there is something to ask, until there is an answer that `_go_on` leaves to this task."""
+        """Asks, as soon as there is something to ask, until there is an answer that `_go_on` leaves to this task.
+
+        What is asked is decided when it can leave: while a connection is opened, partitions come and go."""
         link = self._connected()
         while link is None or not self._session:
             await self._changed.wait()
             self._changed.clear()
             link = self._connected()
-        self._changed.clear()
+        settings = self._all.settings
+        await link.open(timeout_ms=settings.timeout_ms)
         if self._all.replicas.logs.cut:
             await self._note_cuts()
-            if link is not self._link or not self._session:
-                return
-        settings = self._all.settings
+        if link is not self._link or not self._session:
+            return
+        self._changed.clear()
         request = self._asked = self._session.request(settings.limits)
         self.is_waiting = True
         try:
             answer = await link.exchange(request, timeout_ms=settings.timeout_ms, go_on=self._go_on)
         finally:
             self.is_waiting = False
+            handed_over, self._handed_over = self._handed_over, []
+            self._all.tell_again(handed_over)
         self._take_newcomers()
         if self._asked is not None:
             await self._take(link, link.read(self._asked, answer))

@@ -107,6 +107,8 @@ class FetchSession:
         """Partitions that the leader has to be told of with the next request."""
         self._held: dict[Key, None] = {}
         """Partitions that the leader's session has."""
+        self._doubted: dict[Key, None] = {}
+        """Partitions that the leader is told of with the next request though it has been."""
 
     def __len__(self) -> int:
         return len(self._places)
@@ -127,7 +129,14 @@ class FetchSession:
         if self._places.pop(key, None) is not None:
             self._changed[key] = None
 
+    def doubt(self, key: Key) -> None:
+        """The leader may believe that this partition is at an earlier place than it was told of here."""
+        self._doubted[key] = None
+
     def request(self, limits: FetchLimits) -> FetchRequest | FollowerFetch:
+        if self._doubted:
+            self._changed.update((key, None) for key in self._doubted if key in self._places)
+            self._doubted = {}
         if self._epoch and len(self._changed) == 1:
             [key] = self._changed
             place = self._places.get(key)

@@ -167,6 +167,9 @@ class MemoryLink:
         self._check()
         return answer
 
+    async def open(self, *, timeout_ms: int) -> None:
+        pass
+
     async def exchange(self, request: Any, *, timeout_ms: int, go_on: GoOn | None = None) -> Answer:
         """Of fetches alone, which go through a connection that is kept."""
         assert timeout_ms > 0

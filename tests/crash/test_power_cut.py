@@ -70,7 +70,16 @@ class Load:
                 self._create(f"of-round-{round_ - 1}", 2)
             self._commit(round_)
             time.sleep(0.25)
+        self._write_until_it_is_compacted()
         self._asker.client.close()
+
+    def _write_until_it_is_compacted(self) -> None:
+        """Which a busy machine may not have come to yet."""
+        end = time.monotonic() + 60
+        while b".swap" not in self._events.read_bytes():
+            assert time.monotonic() < end, "nothing is compacted"
+            self._produce("compacted", 0)
+            time.sleep(0.1)
 
     def _create(self, topic: str, partitions: int, **config: str) -> None:
         configs = [{"name": name.replace("_", "."), "value": value} for name, value in config.items()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -21,7 +21,8 @@ from kafkad.replica.fetching import FetchLimits
 from kafkad.replica.following import Following
 from kafkad.replica.partition import Partition
 from kafkad.timers import Timers
-from kafkad.wire.messages.fetch import FetchRequest
+from kafkad.wire.follower_fetch import FollowerFetch
+from kafkad.wire.messages.fetch import FetchRequest, FetchResponse
 from kafkad.wire.records import Record
 from tests.fakes import FakeClock
 from tests.full_disk import FullDisk
@@ -36,9 +37,42 @@ class SilentLeader:
     def __init__(self, asked: list[tuple[int, int]]) -> None:
         self._asked = asked
 
+    async def open(self, **how: object) -> None:
+        pass
+
     async def exchange(self, request: FetchRequest, **how: object) -> Any:
         self._asked += [(p.partition, p.fetch_offset) for topic in request.topics for p in topic.partitions]
         return await asyncio.get_running_loop().create_future()
+
+    def close(self) -> None:
+        pass
+
+
+class SlowLeader:
+    """Opens a connection and answers when it is told to; notes what each request asks for, partition and offset."""
+
+    def __init__(self) -> None:
+        self.opened = asyncio.Event()
+        self.asked: list[list[tuple[int, int]]] = []
+        self._answers: list[asyncio.Future[FetchResponse]] = []
+
+    async def open(self, **how: object) -> None:
+        await self.opened.wait()
+
+    async def exchange(self, request: FetchRequest | FollowerFetch, **how: object) -> FetchResponse:
+        if isinstance(request, FollowerFetch):
+            self.asked.append([(request.partition, request.offset)])
+        else:
+            self.asked.append([(p.partition, p.fetch_offset) for topic in request.topics for p in topic.partitions])
+        self._answers.append(asyncio.get_running_loop().create_future())
+        return await self._answers[-1]
+
+    def answer_with_nothing(self) -> None:
+        """In a session of its own for each connection."""
+        self._answers.pop().set_result(FetchResponse(session_id=1 + id(self) % 1_000))
+
+    def read(self, request: object, answer: FetchResponse) -> FetchResponse:
+        return answer
 
     def close(self) -> None:
         pass
@@ -63,24 +97,23 @@ class Follower:
         for partition in self.partitions:
             self._broker.lead(*partition.tp, leader=LEADER)
         self.asked: list[tuple[int, int]] = []
+        self.connect: Callable[[], SilentLeader | SlowLeader] = lambda: SilentLeader(self.asked)
         self._fetchers = self._broker.run(self._made())
 
     async def _made(self) -> Fetchers:
         settings = FetcherSettings(limits=FetchLimits())
-        return Fetchers(
-            self.replicas, lambda leader: cast(Any, SilentLeader(self.asked)), settings, self.clock, self._timers
-        )
+        return Fetchers(self.replicas, lambda leader: cast(Any, self.connect()), settings, self.clock, self._timers)
 
     def write_recovery_points(self) -> None:
         for write in self.replicas.logs.collect_recovery_points():
             write.write()
 
-    def follow(self) -> None:
-        self._broker.run(self._follow())
+    def follow(self, *partitions: Partition) -> None:
+        self._broker.run(self._follow(partitions or self.partitions))
         self.work()
 
-    async def _follow(self) -> None:
-        self._fetchers.follow(self.partitions)
+    async def _follow(self, partitions: Iterable[Partition]) -> None:
+        self._fetchers.follow(partitions)
 
     def work(self, after_ms: int = 0) -> None:
         self._broker.work(self.clock, self._timers, after_ms)
@@ -163,6 +196,44 @@ def test_a_partition_whose_first_cut_fails_is_not_fetched_before_it_was_made(
     assert (follower.asked, refusals) == ([(1, 5)], [])
     follower.work(after_ms=20)
     assert follower.asked == [(1, 5), (0, 2)]
+
+
+def two_leaders(follower: Follower) -> tuple[SlowLeader, SlowLeader]:
+    """The same one over two connections: what comes while a fetch waits has one of its own."""
+    links = SlowLeader(), SlowLeader()
+    follower.connect = iter(links).__next__
+    return links
+
+
+def test_what_was_handed_over_while_a_connection_was_opened_is_not_asked_for_there(follower: Follower) -> None:
+    """The leader would take the later of two fetches for the truth, and the follower for further behind than it is."""
+    usual, newcomers = two_leaders(follower)
+    usual.opened.set()
+    first, second = follower.partitions
+    follower.follow(first)
+    follower.follow(second)
+    usual.answer_with_nothing()
+    follower.work()
+    newcomers.opened.set()
+    follower.work()
+    assert (usual.asked, newcomers.asked) == ([[(0, 5)], [(1, 5)]], [])
+
+
+def test_the_leader_is_told_again_of_what_was_handed_over_while_it_was_fetched(follower: Follower) -> None:
+    usual, newcomers = two_leaders(follower)
+    usual.opened.set()
+    newcomers.opened.set()
+    first, second = follower.partitions
+    follower.follow(first)
+    follower.follow(second)
+    assert (usual.asked, newcomers.asked) == ([[(0, 5)]], [[(1, 5)]])
+    usual.answer_with_nothing()
+    follower.work()
+    newcomers.answer_with_nothing()
+    follower.work()
+    usual.answer_with_nothing()
+    follower.work()
+    assert (usual.asked, newcomers.asked) == ([[(0, 5)], [(1, 5)], [(1, 5)]], [[(1, 5)]])
 
 
 def test_it_rests_a_little_at_first_for_its_leader_may_hear_of_the_epoch_later() -> None:
