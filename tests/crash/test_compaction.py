@@ -106,15 +106,15 @@ def test_kills_while_compaction_runs(tmp_path: Path, kills: int) -> None:
     print(f"seed {seed}")
     chance = random.Random(seed)
     partitions = 3
-    kafkad = KafkadProcess(tmp_path, SETTINGS).start()
-    create_topic(kafkad, partitions, CONFIG)
-    with KeyedWriter(kafkad.port, TOPIC, partitions, seed) as writer:
-        for number in range(kills):
-            if not number % 3:
-                await_pass(kafkad)  # on a busy machine none might end between two kills
-            time.sleep(chance.uniform(0.2, 1.2))
-            kafkad.kill()
-            kafkad.start()
-    assert kafkad.stop() == 0
+    with KafkadProcess(tmp_path, SETTINGS) as kafkad:
+        create_topic(kafkad, partitions, CONFIG)
+        with KeyedWriter(kafkad.port, TOPIC, partitions, seed) as writer:
+            for number in range(kills):
+                if not number % 3:
+                    await_pass(kafkad)  # on a busy machine none might end between two kills
+                time.sleep(chance.uniform(0.2, 1.2))
+                kafkad.kill()
+                kafkad.start()
+        assert kafkad.stop() == 0
     total = sum(compare(kafkad.log_directory() / f"{TOPIC}-{n}", n, writer) for n in range(partitions))
     assert total < len(writer.acknowledged) // 3
