@@ -38,6 +38,7 @@ from kafkad.group.events import (
 from kafkad.group.generation import Generation
 from kafkad.group.members import Member
 from kafkad.group.records import GroupWritten
+from kafkad.group.subscriptions import Subscriptions
 
 PREVIOUS: Mapping[State, frozenset[State]] = {
     State.EMPTY: frozenset({State.PREPARING}),
@@ -118,7 +119,7 @@ class Group:
         group.recorded = self.recorded
         group._current.protocol_type = self.protocol_type
         group._current.number = self.generation
-        group._current.subscribed = self.subscribed_topics
+        group._current.subscriptions = self.subscriptions
         return group
 
     @property
@@ -142,13 +143,9 @@ class Group:
         return self._current.is_consumer
 
     @property
-    def subscribed_topics(self) -> frozenset[str] | None:
-        """The topics that this generation consumes (KIP-211); None when that cannot be known."""
-        return self._current.subscribed
-
-    def subscribes_to(self, topic: str) -> bool:
-        subscribed = self._current.subscribed
-        return subscribed is None or topic in subscribed
+    def subscriptions(self) -> Subscriptions:
+        """What this generation consumes (KIP-211); the next one has others."""
+        return self._current.subscriptions
 
     def describe(self) -> Description:
         stable = self.state is State.STABLE

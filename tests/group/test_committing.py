@@ -12,6 +12,7 @@ from kafkad.group.committing import Fetched
 from kafkad.group.committing import OffsetToCommit as Offset
 from kafkad.group.events import State
 from kafkad.group.records import GroupForgotten, OffsetCommitted, OffsetForgotten
+from kafkad.turns import at_once
 from tests.group.committing import Offsets
 
 NONE = ErrorCode.NONE
@@ -240,6 +241,17 @@ def test_members_keep_the_offsets_of_what_they_read(world: Offsets) -> None:
     assert world.delete_offsets(A) == [NONE]
 
 
+def test_members_that_come_while_subscriptions_are_read_count(world: Offsets) -> None:
+    [member] = world.stable(protocols=SUBSCRIBED_TO_A, session_timeout_ms=1_000_000)
+    world.commit_offsets(Offset("b", 0, 5), member_id=member, generation=world.generation())
+    deletion = world.committer.delete("g", [("b", 0)])
+    next(deletion)
+    world.join(protocols=(("range", b"\0\0\0\0\0\1\0\1b\xff\xff\xff\xff"),))
+    world.join(member, protocols=SUBSCRIBED_TO_A)
+    assert world.generation() == 2
+    assert world.run(at_once(deletion)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
+
+
 def test_nobody_knows_what_members_read_that_are_no_consumers(world: Offsets) -> None:
     [member] = world.stable(protocol_type="connect")
     world.commit_offsets(Offset("a", 0, 5), member_id=member, generation=world.generation())
@@ -257,7 +269,7 @@ def test_a_deletion_waits_for_its_write(world: Offsets) -> None:
     world.hold = True
 
     async def delete() -> object:
-        task = asyncio.ensure_future(world.committer.delete("g", [A]))
+        task = asyncio.ensure_future(at_once(world.committer.delete("g", [A])))
         for _ in range(3):
             await asyncio.sleep(0)
         assert not task.done()

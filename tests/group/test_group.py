@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.events import State
 from kafkad.group.group import PREVIOUS
 from kafkad.group.records import GroupForgotten, GroupWritten, MemberWritten, OffsetCommitted, OffsetForgotten
+from kafkad.turns import at_once
 from tests.group.life import G, Life
 
 OK = ErrorCode.NONE
@@ -185,25 +188,46 @@ def test_a_fenced_instance_cannot_commit(life: Life) -> None:
 SUBSCRIPTION = b"\x00\x03" + b"\x00\x00\x00\x02" + b"\x00\x01a" + b"\x00\x01b" + b"\xff\xff\xff\xff" + b"newer"
 
 
+def subscribes_to(life: Life, topic: str) -> bool:
+    subscriptions = life.machine.groups[G].subscriptions
+    at_once(subscriptions.read())
+    return subscriptions.include(topic)
+
+
 def test_a_group_of_consumers_knows_its_topics(life: Life) -> None:
     [member] = life.stable(protocols=(("range", SUBSCRIPTION),))
     for _ in range(2):
-        group = life.machine.groups[G]
-        assert [group.subscribes_to(topic) for topic in "abc"] == [True, True, False]
+        assert [subscribes_to(life, topic) for topic in "abc"] == [True, True, False]
         life.restart()
     life.leave(member)
-    assert not life.machine.groups[G].subscribes_to("a")
+    assert not subscribes_to(life, "a")
 
 
 @pytest.mark.parametrize("subscription", [b"", b"\x00", b"\xff\xff" + SUBSCRIPTION[2:], SUBSCRIPTION[:8]])
 def test_a_subscription_that_cannot_be_read_may_be_to_anything(life: Life, subscription: bytes) -> None:
     life.stable(protocols=(("range", subscription),))
-    assert life.machine.groups[G].subscribes_to("z")
+    assert subscribes_to(life, "z")
 
 
 def test_of_other_kinds_of_groups_nothing_is_known(life: Life) -> None:
     life.stable(protocol_type="connect", protocols=(("range", SUBSCRIPTION),))
-    assert life.machine.groups[G].subscribes_to("z")
+    assert subscribes_to(life, "z")
+
+
+def test_no_subscription_is_read_before_somebody_asks_and_then_in_pieces_and_once(life: Life) -> None:
+    def subscription(member: int) -> bytes:
+        names = [f"topic-{member}-{number}".encode() for number in range(1000)]
+        return struct.pack(">hi", 0, len(names)) + b"".join(struct.pack(">h", len(name)) + name for name in names)
+
+    protocols = [(("range", subscription(member) + b"\xff\xff\xff\xff"),) for member in range(3)]
+    for one in protocols:
+        life.join(protocols=one)
+    life.advance(6000)
+    subscriptions = life.machine.groups[G].subscriptions
+    assert subscriptions.are_unread
+    assert sum(1 for _ in subscriptions.read()) > 3 * len(protocols)
+    assert not list(subscriptions.read())
+    assert subscriptions.topics == {f"topic-{member}-{number}" for member in range(3) for number in range(1000)}
 
 
 def test_the_table_of_transitions_is_kafkas() -> None:
