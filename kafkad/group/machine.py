@@ -74,6 +74,9 @@ class GroupMachine:
     def encode(self, record: GroupRecord) -> tuple[bytes, bytes | None]:
         return records.encode(record)
 
+    def least_size(self, record: GroupRecord) -> int:
+        return records.least_size(record)
+
     def decode(self, key: bytes, value: bytes | None) -> GroupRecord | None:
         return records.decode(key, value)
 
