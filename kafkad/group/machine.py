@@ -44,7 +44,8 @@ _AS_GROUPS_SEE_IT = {
 
 
 class GroupMachine:
-    """A `shard.Machine`. `soon` runs something in the next turn of the event loop."""
+    """A `shard.Machine`. `soon` runs something in the next turn of the event loop; `most_bytes` are those of a batch
+    that can be written."""
 
     def __init__(
         self,
@@ -53,6 +54,7 @@ class GroupMachine:
         clock: Clock,
         timers: Timers,
         soon: Callable[[Callable[[], None]], object],
+        most_bytes: Callable[[], int],
         settings: GroupSettings,
     ) -> None:
         self.groups: dict[str, Group] = {}
@@ -63,6 +65,7 @@ class GroupMachine:
         self._clock = clock
         self._timers = timers
         self._soon = soon
+        self._most_bytes = most_bytes
         self._settings = settings
         self._alarms: dict[str, Timer] = {}
         self._answers: deque[Answer] = deque()
@@ -136,11 +139,15 @@ class GroupMachine:
         return counts
 
     def join(self, name: str, join: Join) -> None:
-        """A group is created for its first member, which has no id yet."""
+        """A group is created for its first member, which has no id yet. One that could never be written with its group
+        gets the error that Kafka has for all its members then."""
         settings = self._settings
         group = self.groups.get(name)
         if not settings.min_session_timeout_ms <= join.session_timeout_ms <= settings.max_session_timeout_ms:
             self._answer(Answer(join.asker, Joined(ErrorCode.INVALID_SESSION_TIMEOUT, join.member_id)))
+        elif (size := join.least_metadata) > self._most_bytes():
+            log.info("group %s: a member is refused, for no record could hold its %d bytes of metadata", name, size)
+            self._answer(Answer(join.asker, Joined(ErrorCode.UNKNOWN_SERVER_ERROR, join.member_id)))
         elif group is None and join.member_id:
             self._answer(Answer(join.asker, Joined(ErrorCode.UNKNOWN_MEMBER_ID, join.member_id)))
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -91,6 +92,12 @@ class Shard(Generic[M]):
     def commits_at_once(self) -> bool:
         """True if a write is committed before it returns."""
         return self.partition.commits_at_once and not self._waiting and self._serving
+
+    @property
+    def most_bytes(self) -> int:
+        """No batch of more bytes is taken. What is going to be compressed may be of any size before."""
+        config = self.partition.log.config
+        return sys.maxsize if self._parts.codec else min(config.max_message_bytes, config.segment_bytes)
 
     def write(
         self,

@@ -107,6 +107,11 @@ def test_a_member_joins(broker: OneBroker, version: int) -> None:
     ]
 
 
+def test_metadata_that_no_record_could_hold_is_refused(broker: OneBroker) -> None:
+    large = [JoinGroupRequestProtocol(name="range", metadata=bytes(1_100_000))]
+    assert broker.ask(join("large", 3, protocols=large), 3).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 @pytest.mark.parametrize(("version", "timeout_ms"), [(0, 10_000), (1, 20_000)])
 def test_the_first_version_has_no_rebalance_timeout_but_its_session(
     broker: OneBroker, version: int, timeout_ms: int

@@ -64,6 +64,8 @@ class Life:
         """The number of records in each write."""
         self.hold = False
         self.failure: ErrorCode | None = None
+        self.most_bytes = 1_000_000
+        """Of a batch."""
         self.refused = False
         self._held: deque[tuple[Sequence[GroupRecord], OnEnd]] = deque()
         self._soon: deque[Callable[[], None]] = deque()
@@ -73,7 +75,12 @@ class Life:
 
     def _machine(self) -> GroupMachine:
         return GroupMachine(
-            self.write, clock=self.clock, timers=self.timers, soon=self._soon.append, settings=self.settings
+            self.write,
+            clock=self.clock,
+            timers=self.timers,
+            soon=self._soon.append,
+            most_bytes=lambda: self.most_bytes,
+            settings=self.settings,
         )
 
     def write(self, records: Sequence[GroupRecord], on_end: OnEnd) -> None:
