@@ -300,6 +300,13 @@ def test_groups_are_listed(broker: OneBroker, version: int) -> None:
     assert listed[group].group_type == ("classic" if version >= 5 else "")
 
 
+def test_many_groups_are_listed_in_pieces(broker: OneBroker) -> None:
+    machine = broker.context.group_coordination.shard("many").machine
+    for number in range(300):
+        machine.begin(f"many-{number}")
+    assert broker.pieces(ListGroupsRequest(), 4) > 5
+
+
 def test_lists_are_filtered(broker: OneBroker) -> None:
     stable(broker, "filtered")
 
