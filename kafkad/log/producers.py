@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from enum import Enum
-from itertools import islice
+from itertools import islice, starmap
 from typing import NamedTuple
 
 from kafkad.errors import ErrorCode, KafkaError
@@ -420,8 +420,9 @@ class ProducerStates:
         producer_id = next(iter(self._ongoing.values()), None)
         return None if producer_id is None else self._producers[producer_id].timestamp
 
-    def describe(self) -> list[ProducerDescription]:
-        return [_description(producer_id, producer) for producer_id, producer in self._producers.items()]
+    def describe(self) -> Iterator[ProducerDescription]:
+        """One after the other: those that there are now, each as it is when its turn comes."""
+        return starmap(_description, list(self._producers.items()))
 
     # --- loading, snapshots, expiry
 
