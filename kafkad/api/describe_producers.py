@@ -21,13 +21,18 @@ _AT_ONCE = 100
 
 
 def handle(context: Context, request: Request, message: DescribeProducersRequest) -> Pieces[DescribeProducersResponse]:
-    topics = []
+    """A partition that is named twice is answered once: its producers may be many times what the request is."""
+    asked: dict[str, dict[int, None]] = {}
     for topic in message.topics:
+        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+        yield
+    topics = []
+    for name, indexes in asked.items():
         partitions = []
-        for index in topic.partition_indexes:
-            answer = yield from _describe(context, request, topic.name, index)
+        for index in indexes:
+            answer = yield from _describe(context, request, name, index)
             partitions.append(answer)
-        topics.append(TopicResponse(name=topic.name, partitions=partitions))
+        topics.append(TopicResponse(name=name, partitions=partitions))
     return DescribeProducersResponse(topics=topics)
 
 

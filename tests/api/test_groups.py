@@ -282,6 +282,12 @@ def test_groups_are_described(broker: OneBroker, version: int) -> None:
         assert absent.error_code == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else OK)
 
 
+def test_a_group_that_is_named_twice_is_described_once(broker: OneBroker) -> None:
+    stable(broker, "repeated")
+    found = broker.ask(DescribeGroupsRequest(groups=["repeated", "nowhere", "repeated"]), 5).groups
+    assert [group.group_id for group in found] == ["repeated", "nowhere"]
+
+
 def test_only_a_stable_group_shows_what_was_assigned(broker: OneBroker) -> None:
     joined(broker, "unassigned")
     [found] = broker.ask(DescribeGroupsRequest(groups=["unassigned"]), 5).groups
