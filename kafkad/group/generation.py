@@ -34,6 +34,7 @@ class Generation:
             self.members.add(Member.restored(written, record.protocol or "", record.protocol_type))
         if record.leader is not None and record.leader in self.members:
             self.members.leader = record.leader
+        self.note_subscriptions()
 
     @property
     def is_consumer(self) -> bool:

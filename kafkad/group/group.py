@@ -195,12 +195,12 @@ class Group:
     # What happens to it
 
     def start(self, now: Moment) -> list[Effect]:
-        """Restored members have a whole session to be heard of."""
+        """Restored members have a whole session to be heard of. Some may have sent something already, or be new."""
         for member in self._members:
-            self._heard(member, now.ms)
-        self._current.note_subscriptions()
+            if member.deadline_ms == inf:
+                self._heard(member, now.ms)
         if self.size > self._settings.max_size:
-            self._rebalance(f"it has more than {self._settings.max_size} members after a start", now)
+            self._rebalance_if_may(f"it has more than {self._settings.max_size} members after a start", now)
         return self._decided()
 
     def join(self, join: Join, now: Moment) -> list[Effect]:

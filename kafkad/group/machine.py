@@ -34,6 +34,7 @@ WriteRecords = Callable[[Sequence[GroupRecord], OnEnd], None]
 
 _ANSWERS_A_TURN = 32
 """Members of a large generation are answered so many in a turn, so that others get their turn in between."""
+_GROUPS_AT_ONCE = 50
 _TOMBSTONES_A_BATCH = 1000
 
 _AS_GROUPS_SEE_IT = {
@@ -44,8 +45,8 @@ _AS_GROUPS_SEE_IT = {
 
 
 class GroupMachine:
-    """A `shard.Machine`. `soon` runs something in the next turn of the event loop; `most_bytes` are those of a batch
-    that can be written."""
+    """A `shard.Machine`. `soon` runs something in the next turn of the event loop, `later` when it is its turn
+    among work that may wait; `most_bytes` are those of a batch that can be written."""
 
     def __init__(
         self,
@@ -54,6 +55,7 @@ class GroupMachine:
         clock: Clock,
         timers: Timers,
         soon: Callable[[Callable[[], None]], object],
+        later: Callable[[Callable[[], None]], object],
         most_bytes: Callable[[], int],
         settings: GroupSettings,
     ) -> None:
@@ -65,6 +67,7 @@ class GroupMachine:
         self._clock = clock
         self._timers = timers
         self._soon = soon
+        self._later = later
         self._most_bytes = most_bytes
         self._settings = settings
         self._alarms: dict[str, Timer] = {}
@@ -102,16 +105,34 @@ class GroupMachine:
 
     def loaded(self) -> None:
         self._live = True
-        now = self._now()
-        for group in list(self.groups.values()):
-            self._perform(group, group.start(now))
+        self._start(deque(self.groups.values()))
 
     def unloaded(self) -> None:
         self._live = False
-        for group in list(self.groups.values()):
-            self._perform(group, group.unload())
+        for alarm in self._alarms.values():
+            alarm.cancel()
+        self._alarms.clear()
+        groups = deque(self.groups.values())
         self.groups.clear()
         self.offsets = Offsets()
+        self._unload(groups)
+
+    def _start(self, groups: deque[Group]) -> None:
+        """Start the first of these, and later the others, if they are still there. Requests do not wait for that."""
+        now = self._now()
+        for _ in range(min(_GROUPS_AT_ONCE, len(groups))):
+            group = groups.popleft()
+            if self.groups.get(group.name) is group:
+                self._perform(group, group.start(now))
+        if groups:
+            self._later(partial(self._start, groups))
+
+    def _unload(self, groups: deque[Group]) -> None:
+        for _ in range(min(_GROUPS_AT_ONCE, len(groups))):
+            group = groups.popleft()
+            self._perform(group, group.unload())
+        if groups:
+            self._later(partial(self._unload, groups))
 
     # What is asked
 

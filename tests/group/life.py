@@ -69,6 +69,9 @@ class Life:
         self.refused = False
         self._held: deque[tuple[Sequence[GroupRecord], OnEnd]] = deque()
         self._soon: deque[Callable[[], None]] = deque()
+        self._later: deque[Callable[[], None]] = deque()
+        self.busy = False
+        """True: what may come later does not come yet."""
         self._ids = 0
         self.machine = self._machine()
         self.machine.loaded()
@@ -79,6 +82,7 @@ class Life:
             clock=self.clock,
             timers=self.timers,
             soon=self._soon.append,
+            later=self._later.append,
             most_bytes=lambda: self.most_bytes,
             settings=self.settings,
         )
@@ -123,10 +127,11 @@ class Life:
         for record in self.log:
             self.machine.apply(record)
         self.machine.loaded()
+        self.turn()
 
     def turn(self) -> None:
-        while self._soon:
-            self._soon.popleft()()
+        while self._soon or (self._later and not self.busy):
+            (self._soon or self._later).popleft()()
 
     def advance(self, ms: float) -> None:
         """Time passes; what is due rings when it is due."""

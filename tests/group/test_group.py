@@ -182,6 +182,68 @@ def test_a_fenced_instance_cannot_commit(life: Life) -> None:
     assert commits(life, new, 1, "a") == OK
 
 
+# Many groups
+
+
+def loaded_with(life: Life, groups: int) -> list[str]:
+    """Each has one member, m. They have just been loaded; the last is not started as long as the life is busy."""
+    names = [f"group-{number}" for number in range(groups)]
+    member = MemberWritten("m", None, "c", "/127.0.0.1", 60_000, 10_000, b"r", b"")
+    life.log += [GroupWritten(name, "consumer", 1, "range", "m", 0, (member,)) for name in names]
+    life.busy = True
+    life.restart()
+    return names
+
+
+def go_on(life: Life) -> None:
+    life.busy = False
+    life.turn()
+
+
+def test_many_groups_are_started_some_at_a_time(life: Life) -> None:
+    names = loaded_with(life, 300)
+    assert 0 < len(life.timers) < len(names) / 2
+    go_on(life)
+    assert len(life.timers) == len(names)
+    life.advance(9_999)
+    assert {life.state(name) for name in names} == {State.STABLE}
+    life.advance(1)
+    assert {life.state(name) for name in names} == {State.EMPTY}
+
+
+def test_a_group_serves_its_members_before_it_is_started(life: Life) -> None:
+    last = loaded_with(life, 300)[-1]
+    assert life.machine.heartbeat(last, "m", None, 1) == OK
+    life.clock.advance(8_000)
+    waits = life.join(group=last, session_timeout_ms=6_000)
+    go_on(life)
+    life.advance(1_999)
+    assert life.join("m", group=last).error == OK
+    assert waits.error == OK
+
+
+def test_a_group_that_is_gone_before_it_is_started_is_left_alone(life: Life) -> None:
+    last = loaded_with(life, 300)[-1]
+    life.leave("m", group=last)
+    life.delete(last)
+    go_on(life)
+    assert last not in life.machine.groups
+    assert len(life.timers) == 299
+
+
+def test_many_groups_are_unloaded_some_at_a_time_and_none_does_anything_meanwhile(life: Life) -> None:
+    names = loaded_with(life, 300)
+    go_on(life)
+    waiting = [life.join(group=name) for name in names]
+    life.busy = True
+    life.machine.unloaded()
+    assert not life.machine.groups
+    assert not life.timers
+    assert 0 < sum(one.answered for one in waiting) < len(names) / 2
+    go_on(life)
+    assert all(one.error == ErrorCode.NOT_COORDINATOR for one in waiting)
+
+
 # What a group consumes
 
 

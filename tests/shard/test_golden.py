@@ -88,6 +88,7 @@ def test_what_kafka_wrote_is_loaded(tmp_path: Path, number: int) -> None:
         clock=FakeClock(),
         timers=Timers(),
         soon=lambda call: None,
+        later=lambda call: None,
         most_bytes=lambda: 1_000_000,
         settings=SETTINGS,
     )
