@@ -172,7 +172,7 @@ class OffsetCommitter:
         """The committed offsets of these partitions, or of all that the group committed to."""
         offsets = self._coordination.shard(group).machine.offsets
         if positions is None:
-            committed: Iterable[tuple[Position, Committed | None]] = list(offsets.of_group(group).items())
+            committed: Iterable[tuple[Position, Committed | None]] = offsets.of_group(group)
         else:
             committed = ((position, offsets.committed(group, *position)) for position in dict.fromkeys(positions))
         unstable = offsets.pending(group).union(self.waiting.get(group, ())) if require_stable else ()

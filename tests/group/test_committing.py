@@ -8,9 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from kafkad.errors import ErrorCode
+from kafkad.group import offsets
 from kafkad.group.committing import Fetched
 from kafkad.group.committing import OffsetToCommit as Offset
 from kafkad.group.events import State
+from kafkad.group.offsets import Committed
 from kafkad.group.records import GroupForgotten, OffsetCommitted, OffsetForgotten
 from kafkad.turns import at_once
 from tests.group.committing import Offsets
@@ -229,6 +231,25 @@ def test_a_group_that_was_never_written_needs_no_tombstone(world: Offsets) -> No
 
 
 SUBSCRIBED_TO_A = (("range", b"\0\0\0\0\0\1\0\1a\xff\xff\xff\xff"),)
+
+
+def test_all_offsets_of_a_group_are_looked_at_one_after_the_other_as_they_were_at_first(
+    world: Offsets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at = []
+
+    def unpack(value: bytes) -> Committed:
+        looked_at.append(value)
+        return unpacked(value)
+
+    unpacked = offsets._unpack
+    monkeypatch.setattr(offsets, "_unpack", unpack)
+    world.commit_offsets(*(Offset("a", partition, 5) for partition in range(100)))
+    fetching = world.committer.fetch("g", None, False)
+    next(fetching)
+    assert len(looked_at) == 1
+    world.commit_offsets(Offset("a", 99, 6), Offset("b", 0, 6))
+    assert at_once(fetching) == [Fetched(("a", partition), 5) for partition in range(100)]
 
 
 def test_members_keep_the_offsets_of_what_they_read(world: Offsets) -> None:

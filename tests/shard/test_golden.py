@@ -105,7 +105,7 @@ def test_what_kafka_wrote_is_loaded(tmp_path: Path, number: int) -> None:
             "commitTimestamp": committed.commit_timestamp,
         }
         for group in machine.offsets.groups()
-        for position, committed in machine.offsets.of_group(group).items()
+        for position, committed in machine.offsets.of_group(group)
     }
     assert found == offsets
     assert {
