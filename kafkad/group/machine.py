@@ -64,7 +64,8 @@ class GroupMachine:
         self._timers = timers
         self._soon = soon
         self._settings = settings
-        self._alarms: dict[str, Timer] = {}
+        self._alarms: dict[Group, Timer] = {}
+        """Of a group, not of its name: after a deletion another one may have that."""
         self._answers: deque[Answer] = deque()
         self._answering = False
         self._live = False
@@ -82,11 +83,11 @@ class GroupMachine:
         if isinstance(record, (OffsetCommitted, OffsetForgotten)):
             self.offsets.apply(record, producer_id)
         elif isinstance(record, GroupForgotten):
-            self._discard(record.group)
-        elif self._live and record.group in self.groups:
-            self.groups[record.group].apply(record)
-        else:
+            self.groups.pop(record.group, None)
+        elif not self._live:
             self.groups[record.group] = Group.restored(record, self._settings)
+        elif (group := self.groups.get(record.group)) is not None:
+            group.apply(record)
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         self.offsets.end_transaction(producer_id, committed)
@@ -174,6 +175,7 @@ class GroupMachine:
         if group.state is not State.EMPTY:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {name} has members")
         group.die()
+        self._set_alarm(group)
         self.groups[name] = group
         tombstones: list[GroupRecord] = [OffsetForgotten(name, *position) for position in self.offsets.positions(name)]
         if group.recorded:
@@ -237,26 +239,19 @@ class GroupMachine:
 
     def _set_alarm(self, group: Group) -> None:
         """Set the group's timer to its next deadline, unless it goes off earlier anyway."""
-        name = group.name
         deadline_ms = group.deadline_ms
-        alarm = self._alarms.get(name)
+        alarm = self._alarms.get(group)
         if alarm is not None:
             if alarm.deadline_ms <= deadline_ms < inf:
                 return
             alarm.cancel()
-            del self._alarms[name]
+            del self._alarms[group]
         if deadline_ms < inf:
-            self._alarms[name] = self._timers.at(deadline_ms, partial(self._ring, group))
+            self._alarms[group] = self._timers.at(deadline_ms, partial(self._ring, group))
 
     def _ring(self, group: Group) -> None:
-        del self._alarms[group.name]
+        del self._alarms[group]
         self._perform(group, group.expire(self._now()))
-
-    def _discard(self, name: str) -> None:
-        self.groups.pop(name, None)
-        alarm = self._alarms.pop(name, None)
-        if alarm is not None:
-            alarm.cancel()
 
     def _write_in_batches(self, tombstones: Sequence[GroupRecord], on_end: OnEnd) -> None:
         """A group may have more offsets than one batch can hold. The group itself is deleted with the last of them."""
@@ -277,7 +272,7 @@ class GroupMachine:
     def _deleted(self, group: Group, on_end: OnEnd, error: KafkaError | None) -> None:
         if self.groups.get(group.name) is group:
             if error is None:
-                self._discard(group.name)
+                del self.groups[group.name]
             else:
                 self.groups[group.name] = group.undeleted()
         on_end(error)
