@@ -61,12 +61,13 @@ class CoordinatorParts:
 
 
 class Shard(Generic[M]):
-    __slots__ = ("_parts", "_serving", "_waiting", "index", "machine", "partition")
+    __slots__ = ("_leader_epoch", "_parts", "_serving", "_waiting", "index", "machine", "partition")
 
     def __init__(self, partition: Partition, parts: CoordinatorParts, make_machine: Callable[[Shard[M]], M]) -> None:
         self.index = partition.tp.partition
         self.partition = partition
         self._parts = parts
+        self._leader_epoch = partition.leader_epoch
         self._serving = False
         self._waiting: deque[_Write] = deque()
         self.machine = make_machine(self)
@@ -75,6 +76,11 @@ class Shard(Generic[M]):
         """Loaded: writes are taken from now on."""
         self._serving = True
         self.machine.loaded()
+
+    def goes_on_in(self, leader_epoch: int) -> bool:
+        """This broker leads in that epoch. False if another one may have led since it was told of its last one."""
+        before, self._leader_epoch = self._leader_epoch, leader_epoch
+        return leader_epoch <= before + 1
 
     def end(self) -> None:
         """No longer led here: fail the waiting writes, which another leader may still commit."""
