@@ -34,7 +34,6 @@ WriteRecords = Callable[[Sequence[GroupRecord], OnEnd], None]
 
 _ANSWERS_A_TURN = 32
 """Members of a large generation are answered so many in a turn, so that others get their turn in between."""
-_TOMBSTONES_A_BATCH = 1000
 
 _AS_GROUPS_SEE_IT = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -44,11 +43,13 @@ _AS_GROUPS_SEE_IT = {
 
 
 class GroupMachine:
-    """A `shard.Machine`. `soon` runs something in the next turn of the event loop."""
+    """A `shard.Machine`. `write` and `write_all` are those of its shard; `soon` runs something in the next turn of the
+    event loop."""
 
     def __init__(
         self,
         write: WriteRecords,
+        write_all: WriteRecords,
         *,
         clock: Clock,
         timers: Timers,
@@ -60,6 +61,7 @@ class GroupMachine:
         self.generations = 0
         """The number of generations that became stable since the partition was loaded."""
         self._write = write
+        self._write_all = write_all
         self._clock = clock
         self._timers = timers
         self._soon = soon
@@ -180,7 +182,7 @@ class GroupMachine:
         tombstones: list[GroupRecord] = [OffsetForgotten(name, *position) for position in self.offsets.positions(name)]
         if group.recorded:
             tombstones.append(GroupForgotten(name))
-        self._write_in_batches(tombstones, partial(self._deleted, group, on_end))
+        self._write_all(tombstones, partial(self._deleted, group, on_end))
 
     def forget_offsets(self, name: str, positions: set[Position], on_end: OnEnd) -> None:
         """A group without members is deleted with its last offset."""
@@ -190,7 +192,7 @@ class GroupMachine:
         if group is not None and group.state is State.EMPTY and gone == there:
             self.delete(name, on_end)
         else:
-            self._write_in_batches([OffsetForgotten(name, *position) for position in gone], on_end)
+            self._write_all([OffsetForgotten(name, *position) for position in gone], on_end)
 
     # Carrying out
 
@@ -252,22 +254,6 @@ class GroupMachine:
     def _ring(self, group: Group) -> None:
         del self._alarms[group]
         self._perform(group, group.expire(self._now()))
-
-    def _write_in_batches(self, tombstones: Sequence[GroupRecord], on_end: OnEnd) -> None:
-        """A group may have more offsets than one batch can hold. The group itself is deleted with the last of them."""
-        step = _TOMBSTONES_A_BATCH
-        batches = [tombstones[at : at + step] for at in range(0, len(tombstones), step)]
-        ends: list[KafkaError | None] = []
-
-        def ended(error: KafkaError | None) -> None:
-            ends.append(error)
-            if len(ends) == len(batches):
-                on_end(next(filter(None, ends), None))
-
-        for batch in batches:
-            self._write(batch, ended)
-        if not batches:
-            on_end(None)
 
     def _deleted(self, group: Group, on_end: OnEnd, error: KafkaError | None) -> None:
         if self.groups.get(group.name) is group:

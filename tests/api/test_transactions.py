@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -316,6 +317,19 @@ def test_ids_that_nobody_uses_are_forgotten(txns: Transactions) -> None:
     assert txns.describe("idle").error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     assert txns.describe("busy").transaction_state == "Ongoing"
     assert txns.add(idle, ("t", 0)) == {("t", 0): ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+
+
+def test_ids_with_long_names_do_not_keep_others_from_being_forgotten(txns: Transactions) -> None:
+    """All their tombstones together are more than a batch may have."""
+    names = [str(number) + "x" * 3_000 for number in range(10)]
+    coordination = txns.broker.context.transactions().coordination
+    for shard in coordination.shards():
+        shard.partition.update_config(replace(shard.partition.log.config, max_message_bytes=10_000))
+    for name in [*names, "short"]:
+        txns.new(name)
+    for shard in coordination.shards():
+        txns.broker.run(_exhausted(shard.machine.forget_expired(-1)))
+    assert not any(shard.machine.transactions for shard in coordination.shards())
 
 
 async def _exhausted(pieces: Iterable[None]) -> None:

@@ -84,7 +84,12 @@ def test_what_kafka_wrote_is_loaded(tmp_path: Path, number: int) -> None:
         clean=False,
     )
     machine = GroupMachine(
-        lambda records, on_end: None, clock=FakeClock(), timers=Timers(), soon=lambda call: None, settings=SETTINGS
+        lambda records, on_end: None,
+        lambda records, on_end: None,
+        clock=FakeClock(),
+        timers=Timers(),
+        soon=lambda call: None,
+        settings=SETTINGS,
     )
     loader = Loader(log, machine, lambda: True)
     asyncio.run(loader.run())
