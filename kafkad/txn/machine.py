@@ -490,7 +490,9 @@ class TransactionMachine:
             self.ask(name, TimeOut(), partial(self._timed_out, name))
 
     def _timed_out(self, name: str, answer: Answer) -> None:
-        if answer.error and self._live and name not in self._alarms:
+        """It is open still where that could not be written, or the time of day was set back meanwhile."""
+        known = self.transactions.get(name)
+        if self._live and known is not None and known.state is ONGOING and name not in self._alarms:
             due_ms = self._clock.monotonic_ms() + _PAUSE_MS
             self._alarms[name] = self._timers.at(due_ms, partial(self._ring, name))
 

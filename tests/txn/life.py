@@ -61,6 +61,9 @@ class Life:
         self.timers = Timers()
         self.level = level
         self.disk = disk or Disk()
+        self.hold_later = False
+        """What is to be done later waits for `turn`."""
+        self._laters: list[Callable[[], None]] = []
         self.hold = False
         """Writes wait for `commit`."""
         self.refuse: ErrorCode | None = None
@@ -98,7 +101,7 @@ class Life:
             level=lambda: self.level,
             clock=self.clock,
             timers=self.timers,
-            later=lambda action: action(),
+            later=self._later,
             write_timeout_ms=WRITE_TIMEOUT_MS,
             probe=self.probe,
         )
@@ -118,6 +121,18 @@ class Life:
             self.clock.advance(max(int(due_ms - self.clock.monotonic_ms()), 0))
             self.timers.expire(self.clock.monotonic_ms())
         self.clock.advance(int(end_ms - self.clock.monotonic_ms()))
+
+    def _later(self, action: Callable[[], None]) -> None:
+        if self.hold_later:
+            self._laters.append(action)
+        else:
+            action()
+
+    def turn(self) -> None:
+        """A later turn of the event loop."""
+        laters, self._laters = self._laters, []
+        for action in laters:
+            action()
 
     # The log and the partitions
 
