@@ -6,6 +6,7 @@ Below `api/` a refusal is raised as `KafkaError(code, message)`; `api/` turns it
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Self
 
 
 class ErrorCode(IntEnum):
@@ -144,6 +145,15 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
+
+    @classmethod
+    def of(cls, code: int) -> Self:
+        """The code in another broker's answer; UNKNOWN_SERVER_ERROR for one that this version does not know, as in
+        Kafka."""
+        try:
+            return cls(code)
+        except ValueError:
+            return cls(cls.UNKNOWN_SERVER_ERROR)
 
     @property
     def retriable(self) -> bool:

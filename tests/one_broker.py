@@ -174,14 +174,14 @@ class OneBroker:
         )
         assert result.error is None
 
-    def lead(self, topic: str, index: int, leader: int, isr: Sequence[int] = ()) -> None:
-        """The controller says who leads a partition that is here, in the next leader epoch."""
+    def lead(self, topic: str, index: int, leader: int, isr: Sequence[int] = (), epochs: int = 1) -> None:
+        """The controller says who leads a partition that is here, in the next leader epoch or so many later."""
         role, topic_id = self.replicas.get(topic, index).role, self.replicas.metadata.topic(topic).id
         state = LeaderAndIsrPartitionState(
             partition_index=index,
             controller_epoch=1,
             leader=leader,
-            leader_epoch=role.leader_epoch + 1,
+            leader_epoch=role.leader_epoch + epochs,
             isr=list(isr) or [leader],
             partition_epoch=role.partition_epoch + 1,
             replicas=sorted({1, leader, *isr}),

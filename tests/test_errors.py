@@ -7,6 +7,11 @@ from kafkad.wire.messages.create_partitions import CreatePartitionsResponse, Cre
 from kafkad.wire.schema import encode
 
 
+def test_a_code_of_a_later_version_is_taken_as_an_unknown_error() -> None:
+    assert ErrorCode.of(999) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert ErrorCode.of(ErrorCode.NOT_COORDINATOR) is ErrorCode.NOT_COORDINATOR
+
+
 def test_a_message_about_thousands_of_things_fits_into_an_answer() -> None:
     error = KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"Unknown broker(s): {', '.join(map(str, range(20_000)))}")
     result = CreatePartitionsTopicResult(name="t", error_code=error.code, error_message=error.message)

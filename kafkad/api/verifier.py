@@ -141,10 +141,10 @@ class Verifier:
         except LinkError:
             verdict: Verdict = dict.fromkeys(claim.partitions, ErrorCode.NETWORK_EXCEPTION)
         else:
-            whole = ErrorCode(answer.error_code)
+            whole = ErrorCode.of(answer.error_code)
             verdict = dict.fromkeys(claim.partitions, whole or ErrorCode.UNKNOWN_SERVER_ERROR)
             verdict |= {
-                TopicPartition(topic.name, one.partition_index): ErrorCode(one.partition_error_code)
+                TopicPartition(topic.name, one.partition_index): ErrorCode.of(one.partition_error_code)
                 for transaction in answer.results_by_transaction
                 for topic in transaction.topic_results
                 for one in topic.results_by_partition

@@ -139,6 +139,7 @@ class Coordinators:
     def _make_group_machine(self, shard: Shard[GroupMachine]) -> GroupMachine:
         return GroupMachine(
             shard.write,
+            shard.write_all,
             clock=self._clock,
             timers=self._timers,
             soon=asyncio.get_running_loop().call_soon,

@@ -50,6 +50,7 @@ def make_transactions(
     def make_machine(shard: Shard[TransactionMachine]) -> TransactionMachine:
         return TransactionMachine(
             shard.write,
+            shard.write_all,
             queues,
             writes_at_once=lambda: shard.commits_at_once,
             coordinator_epoch=lambda: shard.partition.leader_epoch,

@@ -105,7 +105,7 @@ class RemoteController(ClosableLink):
 
 def _raise(code: int) -> None:
     if code:
-        raise KafkaError(ErrorCode(code))
+        raise KafkaError(ErrorCode.of(code))
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:
@@ -123,7 +123,7 @@ def _creatable(topic: NewTopic) -> CreatableTopic:
 
 def _topic_result(result: CreatableTopicResult) -> TopicResult:
     if result.error_code:
-        error = KafkaError(ErrorCode(result.error_code), result.error_message or "")
+        error = KafkaError(ErrorCode.of(result.error_code), result.error_message or "")
         return TopicResult(name=result.name, error=error)
     return TopicResult(
         name=result.name,
@@ -145,7 +145,7 @@ def _wanted(index: int, isr: WantedIsr) -> RequestPartitionData:
 
 def _isr_outcome(partition: ResponsePartitionData) -> IsrResult:
     if partition.error_code:
-        return KafkaError(ErrorCode(partition.error_code))
+        return KafkaError(ErrorCode.of(partition.error_code))
     return PartitionState(
         leader=partition.leader_id,
         leader_epoch=partition.leader_epoch,

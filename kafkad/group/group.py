@@ -69,7 +69,7 @@ class GroupSettings:
 class Group:
     """Everything that happens to a group goes through here; what it decides is returned, never done.
 
-    `recorded`: the log has something of this group, which a deletion has to take back.
+    `recorded`: the log has something of this group, or will have once a write ends: a deletion has to take it back.
     """
 
     __slots__ = (
@@ -253,8 +253,7 @@ class Group:
         return self._decided()
 
     def apply(self, record: GroupWritten) -> None:
-        """The log has it now. Of a generation that is already over, only that is to be remembered."""
-        self.recorded = True
+        """The log has it now. Nothing is to be done about a generation that is already over."""
         if record.generation != self.generation:
             return
         for written in record.members:
@@ -372,7 +371,7 @@ class Group:
         self._note(f"{replaced.was} is replaced by {member.id} as {join.instance_id}, {_said(join.reason)}")
         if self.state is State.STABLE and self._members.select_protocol() == self.protocol:
             assignments = {one.id: one.assignment for one in self._members}
-            self._effects.append(Write(self._record(assignments), replaced))
+            self._write(assignments, replaced)
         else:
             self._rebalance_if_may(f"{join.instance_id} came back, {_said(join.reason)}", now)
 
@@ -506,7 +505,7 @@ class Group:
         self._deadlines.sessions = min(self._pending.values(), default=inf)
         self._enter(State.EMPTY, now.wall_ms)
         self._note(f"is empty in generation {self.generation}")
-        self._effects.append(Write(self._record({})))
+        self._write({})
 
     # Assigning
 
@@ -526,7 +525,7 @@ class Group:
         left_out = [member for member in self._members if member.id not in assignments]
         if left_out:
             self._note(f"the leader of generation {self.generation} assigned nothing to {_some(left_out)}")
-        self._effects.append(Write(self._record(assignments)))
+        self._write(assignments)
 
     def _end_assignment(self, error: ErrorCode | None, now: Moment) -> None:
         if error is not None:
@@ -569,8 +568,10 @@ class Group:
 
     # Small parts
 
-    def _record(self, assignments: Mapping[str, bytes]) -> GroupWritten:
-        return self._current.record(self.name, self.state_timestamp, assignments)
+    def _write(self, assignments: Mapping[str, bytes], replaced: Replaced | None = None) -> None:
+        self.recorded = True
+        record = self._current.record(self.name, self.state_timestamp, assignments)
+        self._effects.append(Write(record, replaced))
 
     def _enter(self, state: State, wall_ms: int) -> None:
         if self.state not in PREVIOUS[state]:

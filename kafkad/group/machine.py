@@ -35,7 +35,6 @@ WriteRecords = Callable[[Sequence[GroupRecord], OnEnd], None]
 _ANSWERS_A_TURN = 32
 """Members of a large generation are answered so many in a turn, so that others get their turn in between."""
 _GROUPS_AT_ONCE = 50
-_TOMBSTONES_A_BATCH = 1000
 
 _AS_GROUPS_SEE_IT = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -45,12 +44,13 @@ _AS_GROUPS_SEE_IT = {
 
 
 class GroupMachine:
-    """A `shard.Machine`. `soon` runs something in the next turn of the event loop, `later` when it is its turn
-    among work that may wait; `most_bytes` are those of a batch that can be written."""
+    """A `shard.Machine`. `write` and `write_all` are those of its shard, which writes batches of `most_bytes`; `soon`
+    runs something in the next turn of the event loop, `later` when it is its turn among work that may wait."""
 
     def __init__(
         self,
         write: WriteRecords,
+        write_all: WriteRecords,
         *,
         clock: Clock,
         timers: Timers,
@@ -64,13 +64,15 @@ class GroupMachine:
         self.generations = 0
         """The number of generations that became stable since the partition was loaded."""
         self._write = write
+        self._write_all = write_all
         self._clock = clock
         self._timers = timers
         self._soon = soon
         self._later = later
         self._most_bytes = most_bytes
         self._settings = settings
-        self._alarms: dict[str, Timer] = {}
+        self._alarms: dict[Group, Timer] = {}
+        """Of a group, not of its name: after a deletion another one may have that."""
         self._answers: deque[Answer] = deque()
         self._answering = False
         self._live = False
@@ -91,11 +93,11 @@ class GroupMachine:
         if isinstance(record, (OffsetCommitted, OffsetForgotten)):
             self.offsets.apply(record, producer_id)
         elif isinstance(record, GroupForgotten):
-            self._discard(record.group)
-        elif self._live and record.group in self.groups:
-            self.groups[record.group].apply(record)
-        else:
+            self.groups.pop(record.group, None)
+        elif not self._live:
             self.groups[record.group] = Group.restored(record, self._settings)
+        elif (group := self.groups.get(record.group)) is not None:
+            group.apply(record)
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         self.offsets.end_transaction(producer_id, committed)
@@ -205,11 +207,12 @@ class GroupMachine:
         if group.state is not State.EMPTY:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {name} has members")
         group.die()
+        self._set_alarm(group)
         self.groups[name] = group
         tombstones: list[GroupRecord] = [OffsetForgotten(name, *position) for position in self.offsets.positions(name)]
         if group.recorded:
             tombstones.append(GroupForgotten(name))
-        self._write_in_batches(tombstones, partial(self._deleted, group, on_end))
+        self._write_all(tombstones, partial(self._deleted, group, on_end))
 
     def forget_offsets(self, name: str, positions: set[Position], on_end: OnEnd) -> None:
         """A group without members is deleted with its last offset."""
@@ -219,7 +222,7 @@ class GroupMachine:
         if group is not None and group.state is State.EMPTY and gone == there:
             self.delete(name, on_end)
         else:
-            self._write_in_batches([OffsetForgotten(name, *position) for position in gone], on_end)
+            self._write_all([OffsetForgotten(name, *position) for position in gone], on_end)
 
     # Carrying out
 
@@ -268,47 +271,24 @@ class GroupMachine:
 
     def _set_alarm(self, group: Group) -> None:
         """Set the group's timer to its next deadline, unless it goes off earlier anyway."""
-        name = group.name
         deadline_ms = group.deadline_ms
-        alarm = self._alarms.get(name)
+        alarm = self._alarms.get(group)
         if alarm is not None:
             if alarm.deadline_ms <= deadline_ms < inf:
                 return
             alarm.cancel()
-            del self._alarms[name]
+            del self._alarms[group]
         if deadline_ms < inf:
-            self._alarms[name] = self._timers.at(deadline_ms, partial(self._ring, group))
+            self._alarms[group] = self._timers.at(deadline_ms, partial(self._ring, group))
 
     def _ring(self, group: Group) -> None:
-        del self._alarms[group.name]
+        del self._alarms[group]
         self._perform(group, group.expire(self._now()))
-
-    def _discard(self, name: str) -> None:
-        self.groups.pop(name, None)
-        alarm = self._alarms.pop(name, None)
-        if alarm is not None:
-            alarm.cancel()
-
-    def _write_in_batches(self, tombstones: Sequence[GroupRecord], on_end: OnEnd) -> None:
-        """A group may have more offsets than one batch can hold. The group itself is deleted with the last of them."""
-        step = _TOMBSTONES_A_BATCH
-        batches = [tombstones[at : at + step] for at in range(0, len(tombstones), step)]
-        ends: list[KafkaError | None] = []
-
-        def ended(error: KafkaError | None) -> None:
-            ends.append(error)
-            if len(ends) == len(batches):
-                on_end(next(filter(None, ends), None))
-
-        for batch in batches:
-            self._write(batch, ended)
-        if not batches:
-            on_end(None)
 
     def _deleted(self, group: Group, on_end: OnEnd, error: KafkaError | None) -> None:
         if self.groups.get(group.name) is group:
             if error is None:
-                self._discard(group.name)
+                del self.groups[group.name]
             else:
                 self.groups[group.name] = group.undeleted()
         on_end(error)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple, TypeVar
 
 from kafkad.wire.compression import compress
 from kafkad.wire.crc import crc32c
@@ -27,6 +27,10 @@ _LEAST_LENGTH = HEADER_SIZE - PREFIX_SIZE
 _VARINTS = tuple(map(write_varint, range(512)))
 _NULL = write_varint(-1)
 _NO_HEADERS = b"\0"
+_MOST_AROUND = 32
+"""Bytes of a record beside its key and value."""
+
+R = TypeVar("R")
 
 
 class TransactionalProducer(NamedTuple):
@@ -76,6 +80,22 @@ def build(
         count,
     )
     return bytearray(_FRONT.pack(0, length, -1, 2, crc) + back), header
+
+
+def cut(records: Sequence[R], encode: Callable[[R], tuple[bytes, bytes | None]], most: int) -> Iterator[list[R]]:
+    """The records in their order, for batches of at most so many bytes uncompressed; one that is larger is alone."""
+    batch: list[R] = []
+    size = HEADER_SIZE
+    for record in records:
+        key, value = encode(record)
+        needed = len(key) + len(value or b"") + _MOST_AROUND
+        if batch and size + needed > most:
+            yield batch
+            batch, size = [], HEADER_SIZE
+        batch.append(record)
+        size += needed
+    if batch:
+        yield batch
 
 
 class Repeating:

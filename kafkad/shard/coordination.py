@@ -65,7 +65,7 @@ class Coordination(Generic[M]):
         self._count: int | None = None
         self._shards: dict[int, Shard[M]] = {}
         self._by_key: dict[str, Shard[M]] = {}
-        self._loading: dict[int, Partition] = {}
+        self._loading: dict[int, Shard[M]] = {}
         self._failed: set[int] = set()
         self._loader: asyncio.Task[None] | None = None
         self._stopped = False
@@ -172,16 +172,20 @@ class Coordination(Generic[M]):
     # -- leadership ------------------------------------------------------------------------------------------------
 
     def _role_changed(self, partition: Partition) -> None:
-        """A partition of the topic was given a role, taken away, or lost its disk."""
+        """A partition of the topic was given a role, taken away, or lost its disk.
+
+        In a leader epoch that this broker was not told of another one may have coordinated, and partitions may have
+        markers of its: what is here is loaded anew then, and transactions are ended in the new epoch. A leader that
+        keeps its role in the next epoch goes on.
+        """
         index = partition.tp.partition
-        shard = self._shards.get(index)
-        held = shard.partition if shard is not None else self._loading.get(index)
         leads = partition.is_leader and partition.failure is None
-        if held is partition and leads:
+        shard = self._shards.get(index) or self._loading.get(index)
+        if leads and shard is not None and shard.partition is partition and shard.goes_on_in(partition.leader_epoch):
             return
         self._end(index)
         if leads:
-            self._loading[index] = partition
+            self._loading[index] = Shard(partition, self._parts, self._make_machine)
             if self._loader is None:
                 self._loader = asyncio.ensure_future(self._load_all())
 
@@ -197,26 +201,25 @@ class Coordination(Generic[M]):
         """One after the other, the small ones first: a large one keeps only its own groups waiting."""
         try:
             while self._loading:
-                index, partition = min(self._loading.items(), key=lambda each: each[1].log.size)
+                index, shard = min(self._loading.items(), key=lambda each: each[1].partition.log.size)
                 try:
-                    await self._load(index, partition)
+                    await self._load(index, shard)
                 except Abandoned:
                     continue
                 except StorageError as error:
                     self._replicas.directory_failed(error)
                     self._loading.pop(index, None)
                 except Exception:
-                    log.exception("internal error while loading %s; it stays unavailable", partition.tp)
+                    log.exception("internal error while loading %s; it stays unavailable", shard.partition.tp)
                     self._loading.pop(index, None)
                     self._failed.add(index)
         finally:
             self._loader = None
 
-    async def _load(self, index: int, partition: Partition) -> None:
+    async def _load(self, index: int, shard: Shard[M]) -> None:
         clock = self._parts.clock
         begun_ms = clock.monotonic_ms()
-        shard = Shard(partition, self._parts, self._make_machine)
-        loader = Loader(partition.log, shard.machine, lambda: self._loading.get(index) is partition)
+        loader = Loader(shard.partition.log, shard.machine, lambda: self._loading.get(index) is shard)
         await loader.run()
         shard.begin()
         del self._loading[index]
@@ -224,4 +227,4 @@ class Coordination(Generic[M]):
         ms = clock.monotonic_ms() - begun_ms
         self.load_times.add(ms)
         if loader.records:
-            log.info("loaded %s: %d records in %.0f ms", partition.tp, loader.records, ms)
+            log.info("loaded %s: %d records in %.0f ms", shard.partition.tp, loader.records, ms)

@@ -13,13 +13,15 @@ from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.producers import COORDINATOR
 from kafkad.replica.markers import Marker, MarkerBatch
 from kafkad.replica.partition import Partition
-from kafkad.shard.batch import NO_PRODUCER, Repeating, TransactionalProducer, build
+from kafkad.shard.batch import NO_PRODUCER, Repeating, TransactionalProducer, build, cut
 from kafkad.wire.records import LENGTH, PREFIX_SIZE
 
 R = TypeVar("R")
 OnEnd = Callable[[KafkaError | None], None]
 
 NO_SEQUENCE = -1
+_ROOM_FOR_COMPRESSION = 2
+"""What cannot be compressed becomes longer by it, but never so many times."""
 
 
 class Machine(Protocol[R]):
@@ -65,12 +67,13 @@ class CoordinatorParts:
 
 
 class Shard(Generic[M]):
-    __slots__ = ("_parts", "_serving", "_waiting", "index", "machine", "partition")
+    __slots__ = ("_leader_epoch", "_parts", "_serving", "_waiting", "index", "machine", "partition")
 
     def __init__(self, partition: Partition, parts: CoordinatorParts, make_machine: Callable[[Shard[M]], M]) -> None:
         self.index = partition.tp.partition
         self.partition = partition
         self._parts = parts
+        self._leader_epoch = partition.leader_epoch
         self._serving = False
         self._waiting: deque[_Write] = deque()
         self.machine = make_machine(self)
@@ -79,6 +82,11 @@ class Shard(Generic[M]):
         """Loaded: writes are taken from now on."""
         self._serving = True
         self.machine.loaded()
+
+    def goes_on_in(self, leader_epoch: int) -> bool:
+        """This broker leads in that epoch. False if another one may have led since it was told of its last one."""
+        before, self._leader_epoch = self._leader_epoch, leader_epoch
+        return leader_epoch <= before + 1
 
     def end(self) -> None:
         """No longer led here: fail the waiting writes, which another leader may still commit."""
@@ -122,6 +130,27 @@ class Shard(Generic[M]):
             on_end(None)
         else:
             self._wait(_Write(partial(self._apply, records, producer.id), on_end))
+
+    def write_all(self, records: Sequence[Any], on_end: OnEnd) -> None:
+        """Append the records in their order, as one batch, or as more where one would be larger than the topic takes.
+        Each is applied when it is committed, also if another is refused.
+
+        `on_end` is called once, when all of them have ended, with what went wrong first.
+        """
+        config = self.partition.log.config
+        most = min(config.max_message_bytes, config.segment_bytes) // _ROOM_FOR_COMPRESSION
+        batches = list(cut(records, self.machine.encode, most))
+        ends: list[KafkaError | None] = []
+
+        def ended(error: KafkaError | None) -> None:
+            ends.append(error)
+            if len(ends) == len(batches):
+                on_end(next(filter(None, ends), None))
+
+        for batch in batches:
+            self.write(batch, ended)
+        if not batches:
+            on_end(None)
 
     def end_transaction(self, marker: Marker, on_end: OnEnd) -> None:
         """Append the marker and, when it is committed, let what the transaction wrote here take effect or be dropped.

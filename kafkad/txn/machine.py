@@ -51,7 +51,7 @@ ANSWERED_AFTER_MS = 20
 """How long the answer to EndTxn waits for markers; the end is decided, and comes without the client."""
 _PAUSE_MS = 1_000
 """Before something that must happen in the end is tried again."""
-_TOMBSTONES_A_BATCH = 100
+_FORGOTTEN_A_TURN = 100
 
 _NOT_ASKED_FOR = (Cause.TIMED_OUT, Cause.FENCED)
 _CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
@@ -110,6 +110,7 @@ class TransactionMachine:
     def __init__(
         self,
         write: WriteRecords,
+        write_all: WriteRecords,
         queues: MarkerQueues,
         *,
         writes_at_once: Callable[[], bool],
@@ -122,14 +123,16 @@ class TransactionMachine:
         write_timeout_ms: int,
         probe: TransactionProbe,
     ) -> None:
-        """`writes_at_once` tells whether a write is committed before it returns; `level` is the cluster's transaction
-        version; `later` does what thousands of ids may need in one moment."""
+        """`write` and `write_all` are those of its shard; `writes_at_once` tells whether a write is committed before it
+        returns; `level` is the cluster's transaction version; `later` does what thousands of ids may need in one
+        moment."""
         self.transactions: dict[str, Transaction] = {}
         self.damaged: dict[str, str] = {}
         """Ids of which it is not known what was recorded last, and why."""
         self.waits_to_complete = 0
         """Transactions whose last record is to be written again."""
         self._write = write
+        self._write_all = write_all
         self._queues = queues
         self._writes_at_once = writes_at_once
         self._coordinator_epoch = coordinator_epoch
@@ -282,7 +285,7 @@ class TransactionMachine:
             if is_forgettable(known, now_ms, expiration_ms) and name not in self._busy and self._live:
                 self._busy.add(name)
                 expired.append(name)
-            if len(expired) >= _TOMBSTONES_A_BATCH:
+            if len(expired) >= _FORGOTTEN_A_TURN:
                 self._forget(expired)
                 expired = []
                 yield
@@ -490,7 +493,9 @@ class TransactionMachine:
             self.ask(name, TimeOut(), partial(self._timed_out, name))
 
     def _timed_out(self, name: str, answer: Answer) -> None:
-        if answer.error and self._live and name not in self._alarms:
+        """It is open still where that could not be written, or the time of day was set back meanwhile."""
+        known = self.transactions.get(name)
+        if self._live and known is not None and known.state is ONGOING and name not in self._alarms:
             due_ms = self._clock.monotonic_ms() + _PAUSE_MS
             self._alarms[name] = self._timers.at(due_ms, partial(self._ring, name))
 
@@ -509,7 +514,7 @@ class TransactionMachine:
         )
 
     def _forget(self, names: Sequence[str]) -> None:
-        self._write([Forgotten(name) for name in names], partial(self._forgotten, names))
+        self._write_all([Forgotten(name) for name in names], partial(self._forgotten, names))
 
     def _forgotten(self, names: Sequence[str], error: KafkaError | None) -> None:
         gone = [name for name in names if name not in self.transactions]

@@ -328,7 +328,7 @@ def _request(queued: Iterable[_Queued]) -> WriteTxnMarkersRequest:
 def _codes(answer: WriteTxnMarkersResponse) -> dict[tuple[int, str, int], ErrorCode]:
     """An id has one transaction at a time, and a producer id one transactional id."""
     return {
-        (marker.producer_id, topic.name, partition.partition_index): ErrorCode(partition.error_code)
+        (marker.producer_id, topic.name, partition.partition_index): ErrorCode.of(partition.error_code)
         for marker in answer.markers
         for topic in marker.topics
         for partition in topic.partitions

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,11 @@ from kafkad.wire.messages.heartbeat import HeartbeatRequest
 from kafkad.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kafkad.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from kafkad.wire.messages.list_groups import ListGroupsRequest
+from kafkad.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from kafkad.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from kafkad.wire.records import BATCH_HEADER, HEADER_SIZE, parse_records
 from tests.one_broker import OneBroker
@@ -342,6 +348,23 @@ def test_groups_are_deleted(broker: OneBroker, version: int) -> None:
         ("nowhere", ErrorCode.GROUP_ID_NOT_FOUND),
         ("", ErrorCode.GROUP_ID_NOT_FOUND),
     ]
+
+
+def test_a_group_with_a_long_name_and_many_offsets_is_deleted(broker: OneBroker) -> None:
+    """All its tombstones together are more than a batch may have."""
+    broker.create("many", 10)
+    group = "g" * 3_000
+    home = broker.context.group_coordination.shard(group).partition
+    home.update_config(replace(home.log.config, max_message_bytes=20_000))
+    for at in (0, 5):
+        partitions = [OffsetCommitRequestPartition(partition_index=at + each, committed_offset=1) for each in range(5)]
+        topics = [OffsetCommitRequestTopic(name="many", partitions=partitions)]
+        [answer] = broker.ask(OffsetCommitRequest(group_id=group, topics=topics), 5).topics
+        assert not any(one.error_code for one in answer.partitions)
+    [deleted] = broker.ask(DeleteGroupsRequest(groups_names=[group]), 2).results
+    assert deleted.error_code == OK
+    [described] = broker.ask(DescribeGroupsRequest(groups=[group]), 5).groups
+    assert described.group_state == "Dead"
 
 
 def test_while_groups_are_loaded(broker: OneBroker, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,8 @@ import pytest
 
 from kafkad.api import offset_commit
 from kafkad.errors import ErrorCode
+from kafkad.group.coordinator import group_settings
+from kafkad.group.group import Group
 from kafkad.group.records import GroupWritten, MemberWritten, decode
 from kafkad.wire.messages.delete_topics import DeleteTopicsRequest
 from kafkad.wire.messages.offset_commit import (
@@ -154,12 +156,12 @@ def test_a_group_that_gets_members(frames: Frames) -> None:
         assert codes(frames.ask(commit(frames, 8, "members", 1), 8)) == [0]
     machine = frames.broker.context.group_coordination.shard("members").machine
     member = MemberWritten("m", None, "c", "/127.0.0.1", 60_000, 45_000, b"", b"")
-    machine.apply(GroupWritten("members", "consumer", 3, "range", "m", 0, (member,)))
+    stable = GroupWritten("members", "consumer", 3, "range", "m", 0, (member,))
+    machine.groups["members"] = Group.restored(stable, group_settings(frames.broker.config))
     assert codes(frames.ask(commit(frames, 8, "members", 2), 8)) == [ErrorCode.UNKNOWN_MEMBER_ID]
     for generation, code in ((3, 0), (3, 0), (2, ErrorCode.ILLEGAL_GENERATION), (3, 0)):
         more = {"generation_id_or_member_epoch": generation, "member_id": "m"}
         assert codes(frames.ask(commit(frames, 8, "members", 2, **more), 8)) == [code]
-    machine.apply(GroupWritten("members", "consumer", 4, None, None, 0, ()))
 
 
 def test_a_coordinator_that_goes(frames: Frames, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from kafkad.wire.messages.end_txn import EndTxnRequest
 from kafkad.wire.messages.find_coordinator import FindCoordinatorRequest
 from kafkad.wire.messages.init_producer_id import InitProducerIdRequest
 from kafkad.wire.messages.list_transactions import ListTransactionsRequest
+from kafkad.wire.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from kafkad.wire.records import Record
 from tests.one_broker import OneBroker
 
@@ -98,13 +100,19 @@ class Transactions:
         return ErrorCode(self.broker.ask(request, version).error_code)
 
     def end(self, producer: Producer, commit: bool, version: int = 3) -> Any:
-        request = EndTxnRequest(
-            transactional_id=producer.name,
+        return self.broker.ask(end_request(producer, commit), version)
+
+    def mark(self, producer: Producer, partition: int, coordinator_epoch: int) -> ErrorCode:
+        """The marker of a commit, from a coordinator of that epoch."""
+        marker = WritableTxnMarker(
             producer_id=producer.id,
             producer_epoch=producer.epoch,
-            committed=commit,
+            transaction_result=True,
+            coordinator_epoch=coordinator_epoch,
+            topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[partition])],
         )
-        return self.broker.ask(request, version)
+        answer = self.broker.ask(WriteTxnMarkersRequest(markers=[marker]), 1)
+        return ErrorCode(answer.markers[0].topics[0].partitions[0].error_code)
 
     def describe(self, name: str) -> Any:
         return self.broker.ask(DescribeTransactionsRequest(transactional_ids=[name]), 0).transaction_states[0]
@@ -120,6 +128,15 @@ class Transactions:
         """Last stable offset and log end."""
         found = self.broker.replicas.get("t", partition)
         return found.last_stable_offset, found.log.end_offset
+
+
+def end_request(producer: Producer, commit: bool) -> EndTxnRequest:
+    return EndTxnRequest(
+        transactional_id=producer.name,
+        producer_id=producer.id,
+        producer_epoch=producer.epoch,
+        committed=commit,
+    )
 
 
 def _topics(partitions: Iterable[tuple[str, int]]) -> list[AddPartitionsToTxnTopic]:
@@ -217,6 +234,28 @@ def test_a_transaction_is_aborted_when_its_time_is_over(txns: Transactions) -> N
     assert (again.error_code, again.producer_epoch) == (0, 1), "its producer can go on"
 
 
+def test_a_coordinator_ends_what_another_one_has_begun_to_end_in_an_epoch_that_it_was_not_told_of(
+    txns: Transactions,
+) -> None:
+    broker = txns.broker
+    producer = txns.new("a")
+    txns.add(producer, ("t", 0), ("t", 1))
+    txns.write(producer, 0)
+    txns.write(producer, 1)
+    partitions = broker.replicas.metadata.topic("t").partitions
+    partitions[0].leader = partitions[1].leader = -1
+    [answer] = broker.ask_together((end_request(producer, commit=True), 3))
+    assert answer.error_code == 0
+    home = broker.context.transactions().coordination.partition_for("a")
+    other = broker.replicas.get(TRANSACTIONS_TOPIC, home).leader_epoch + 1
+    assert txns.mark(producer, 0, coordinator_epoch=other) == NONE
+    broker.lead(TRANSACTIONS_TOPIC, home, leader=1, epochs=2)
+    partitions[0].leader = partitions[1].leader = 1
+    broker.run_until(lambda: txns.describe("a").transaction_state == "CompleteCommit")
+    assert txns.offsets(1) == (2, 2)
+    txns.new("a")
+
+
 def test_partitions_that_are_not_there_add_none(txns: Transactions) -> None:
     producer = txns.new("a")
     unknown, left = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
@@ -278,6 +317,19 @@ def test_ids_that_nobody_uses_are_forgotten(txns: Transactions) -> None:
     assert txns.describe("idle").error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     assert txns.describe("busy").transaction_state == "Ongoing"
     assert txns.add(idle, ("t", 0)) == {("t", 0): ErrorCode.INVALID_PRODUCER_ID_MAPPING}
+
+
+def test_ids_with_long_names_do_not_keep_others_from_being_forgotten(txns: Transactions) -> None:
+    """All their tombstones together are more than a batch may have."""
+    names = [str(number) + "x" * 3_000 for number in range(10)]
+    coordination = txns.broker.context.transactions().coordination
+    for shard in coordination.shards():
+        shard.partition.update_config(replace(shard.partition.log.config, max_message_bytes=10_000))
+    for name in [*names, "short"]:
+        txns.new(name)
+    for shard in coordination.shards():
+        txns.broker.run(_exhausted(shard.machine.forget_expired(-1)))
+    assert not any(shard.machine.transactions for shard in coordination.shards())
 
 
 async def _exhausted(pieces: Iterable[None]) -> None:

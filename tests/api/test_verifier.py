@@ -10,6 +10,13 @@ from kafkad.errors import ErrorCode
 from kafkad.model import BrokerInfo, Endpoint
 from kafkad.names import TopicPartition
 from kafkad.net.client import LinkError
+from kafkad.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
 from tests.fakes import FakeClock
 
 T0 = TopicPartition("t", 0)
@@ -32,6 +39,22 @@ class Unanswered:
         self._closed.set()
 
 
+class Answers:
+    """A link to a broker that gives each partition this code."""
+
+    def __init__(self, code: int) -> None:
+        self._code = code
+
+    async def call(self, request: AddPartitionsToTxnRequest, *, timeout_ms: int) -> AddPartitionsToTxnResponse:
+        result = AddPartitionsToTxnPartitionResult(partition_index=0, partition_error_code=self._code)
+        topic = AddPartitionsToTxnTopicResult(name="t", results_by_partition=[result])
+        transaction = AddPartitionsToTxnResult(transactional_id="a", topic_results=[topic])
+        return AddPartitionsToTxnResponse(results_by_transaction=[transaction])
+
+    def close(self) -> None:
+        pass
+
+
 class Elsewhere:
     """Transactions that another broker coordinates."""
 
@@ -42,6 +65,18 @@ class Elsewhere:
         raise AssertionError
 
     lets_in = add_partitions
+
+
+def test_a_code_that_is_not_known_here_is_an_unknown_error() -> None:
+    async def ask() -> list[Verdict]:
+        verifier = Verifier(Elsewhere, 1, lambda broker: Answers(999), FakeClock(), lambda: 60_000)  # type: ignore[arg-type]
+        told: list[Verdict] = []
+        verifier.ask(Claim("a", 7, 0, [T0], adds=True, knows_abortable=True), told.append)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        return told
+
+    assert asyncio.run(ask()) == [{T0: ErrorCode.UNKNOWN_SERVER_ERROR}]
 
 
 def test_nobody_waits_for_a_coordinator_that_is_gone() -> None:

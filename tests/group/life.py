@@ -60,8 +60,6 @@ class Life:
         self.clock = FakeClock()
         self.timers = Timers()
         self.log: list[GroupRecord] = []
-        self.batches: list[int] = []
-        """The number of records in each write."""
         self.hold = False
         self.failure: ErrorCode | None = None
         self.most_bytes = 1_000_000
@@ -79,6 +77,7 @@ class Life:
     def _machine(self) -> GroupMachine:
         return GroupMachine(
             self.write,
+            self.write,
             clock=self.clock,
             timers=self.timers,
             soon=self._soon.append,
@@ -88,7 +87,6 @@ class Life:
         )
 
     def write(self, records: Sequence[GroupRecord], on_end: OnEnd) -> None:
-        self.batches.append(len(records))
         if self.failure is not None:
             on_end(KafkaError(self.failure))
         elif self.hold:

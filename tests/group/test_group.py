@@ -70,11 +70,9 @@ def test_a_group_is_deleted_with_its_offsets(life: Life) -> None:
     assert refused.value.code == ErrorCode.NON_EMPTY_GROUP
     life.leave(member)
     life.log.clear()
-    life.batches.clear()
     assert life.delete().answer is None
     assert life.log[-1] == GroupForgotten(G)
     assert sorted(life.log[:-1]) == [OffsetForgotten(G, "t", partition) for partition in range(2500)]
-    assert life.batches == [1000, 1000, 501]  # all of them might be more than a batch may hold
     assert not life.machine.names()
     with pytest.raises(KafkaError) as gone:
         life.delete()
@@ -102,6 +100,57 @@ def test_while_a_group_is_being_deleted_nobody_gets_in(life: Life) -> None:
     assert life.generation() == 2
     assert life.delete().answer is None
     assert not life.machine.groups
+
+
+def test_a_group_that_is_deleted_while_its_first_record_is_on_its_way_stays_deleted(life: Life) -> None:
+    life.hold = True
+    joins = life.join()
+    life.advance(3000)
+    member = joins.answer.member_id
+    life.sync(member, 1, {member: b"all"})
+    life.leave(member)
+    life.advance(60_000)
+    assert life.state() is State.EMPTY
+    assert not life.log
+    deletion = life.delete()
+    assert not deletion.answered
+    life.commit()
+    assert deletion.answer is None
+    assert life.log[-1] == GroupForgotten(G)
+    assert not life.machine.names()
+    life.restart()
+    assert not life.machine.names()
+
+
+def test_a_late_record_of_a_group_does_not_take_the_timer_of_the_next_one(life: Life) -> None:
+    life.hold = True
+    life.join()
+    [member] = life.machine.groups[G].describe().members
+    life.leave(member.member_id)
+    life.advance(3000)
+    assert life.state() is State.EMPTY
+    life.failure = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert life.delete().answer is not None
+    life.failure = None
+    joins = life.join()
+    life.commit()
+    life.advance(3000)
+    assert joins.error == OK
+
+
+def test_a_deletion_that_could_not_be_written_leaves_no_timer(life: Life) -> None:
+    """An id was given out and may still be used: that is over with the deletion, and nothing rings for it."""
+    [member] = life.stable()
+    life.leave(member)
+    life.join(needs_id=True, session_timeout_ms=10_000)
+    life.failure = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert life.delete().answer is not None
+    life.failure = None
+    assert len(life.timers) == 0
+    life.advance(8000)
+    joins = life.join()
+    life.advance(3000)
+    assert joins.error == OK
 
 
 def test_ten_thousand_groups_come_and_go_without_a_trace(life: Life, caplog: pytest.LogCaptureFixture) -> None:

@@ -64,6 +64,8 @@ class Model:
         ]
         self.asked: list[Asked] = []
         self.outstanding: list[Asked] = []
+        self.deletions: list[Asked] = []
+        """Those that are not in the log yet."""
         self.era = 0
         self.term = 0
         self.newest = 0
@@ -192,9 +194,11 @@ class Model:
     def release(self, number: int) -> None:
         self.life.hold = False
         self.life.commit()
+        self.note_deletions()
 
     def refuse(self, number: int) -> None:
         self.life.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)
+        self.note_deletions()
 
     def restart(self, number: int) -> None:
         group = self.life.machine.groups.get(G)
@@ -202,6 +206,7 @@ class Model:
         nothing_hangs = not self.life.hold
         self.life.hold = False
         self.life.restart()
+        self.deletions.clear()
         self.term += 1
         group = self.life.machine.groups.get(G)
         self.restored = self.newest = group.generation if group is not None else 0
@@ -215,15 +220,19 @@ class Model:
                 self.holder[client.instance_id] = client
 
     def delete(self, number: int) -> None:
-        if self.life.hold:
-            return
         try:
-            self.life.delete()
+            self.deletions.append(self.life.delete())
         except KafkaError:
             return
-        assert G not in self.life.machine.groups
-        self.era += 1
-        self.newest = 0
+        self.note_deletions()
+
+    def note_deletions(self) -> None:
+        for asked in [asked for asked in self.deletions if asked.answered]:
+            self.deletions.remove(asked)
+            if asked.answer is None:
+                assert G not in self.life.machine.groups
+                self.era += 1
+                self.newest = 0
 
     # What clients make of answers
 

@@ -43,7 +43,6 @@ class Coordinator:
     def _make_machine(self, shard: Shard[Pairs]) -> Pairs:
         machine = Pairs(shard)
         self.machines.append(machine)
-        self.clock.advance(len(self.machines))
         return machine
 
     async def _create(self) -> None:
@@ -117,7 +116,11 @@ def test_keys_go_to_the_partitions_that_java_sends_them_to() -> None:
     assert {home_partition(f"group-{number}", 50) for number in range(1_000)} == set(range(50))
 
 
-def test_a_partition_that_is_loading_says_so_and_then_serves(broker: OneBroker, coordinator: Coordinator) -> None:
+def test_a_partition_that_is_loading_says_so_and_then_serves(
+    broker: OneBroker, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    takes_ms = iter(range(1, PARTITIONS + 1))
+    monkeypatch.setattr(Pairs, "loaded", lambda machine: coordinator.clock.advance(next(takes_ms)))
     broker.create(TOPIC, PARTITIONS)
 
     async def start() -> None:
@@ -188,6 +191,23 @@ def test_partitions_that_are_added_take_no_keys_from_the_others(broker: OneBroke
     more = MorePartitions(name=TOPIC, count=PARTITIONS + 3)
     broker.run(broker.controller.create_partitions([more], timeout_ms=5_000))
     assert [coordinator.coordination.partition_for(key) for key in keys] == before
+
+
+def test_a_leader_goes_on_in_the_next_epoch_and_loads_anew_when_it_was_not_told_of_one(
+    broker: OneBroker, coordinator: Coordinator
+) -> None:
+    """Another broker may have coordinated meanwhile."""
+    broker.create(TOPIC, 1)
+    broker.run(coordinator.start())
+    broker.run_until(lambda: not coordinator.coordination.loading)
+    coordinator.put("a", "1")
+    for _ in range(3):
+        broker.lead(TOPIC, 0, leader=1)
+    assert [machine.state for machine in coordinator.machines] == ["loaded"]
+    broker.lead(TOPIC, 0, leader=1, epochs=2)
+    broker.run_until(lambda: not coordinator.coordination.loading)
+    assert [machine.state for machine in coordinator.machines] == ["unloaded", "loaded"]
+    assert coordinator.coordination.shard("a").machine.pairs == {"a": "1"}
 
 
 def test_a_disk_that_is_lost_takes_its_shards_with_it(broker: OneBroker, coordinator: Coordinator) -> None:
@@ -274,6 +294,29 @@ def test_a_partition_that_goes_while_it_is_loaded_is_let_go(
     broker.create(TOPIC, 1)
     broker.run_until(lambda: not coordinator.coordination.loading)
     coordinator.put("a", "1")
+
+
+def test_a_partition_that_comes_back_while_it_is_loaded_is_loaded_from_the_start(
+    broker: OneBroker, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has been read of it may have been cut off while another broker led."""
+    coordinator.fill(1_000)
+
+    async def begin() -> _Held:
+        turns = _Held()
+        monkeypatch.setattr(loading, "Turns", lambda: turns)
+        coordinator.coordination.start()
+        await asyncio.sleep(0)
+        return turns
+
+    turns = broker.run(begin())
+    broker.lead(TOPIC, 0, leader=2)
+    broker.lead(TOPIC, 0, leader=1)
+    turns.may_end.set()
+    broker.run_until(lambda: not coordinator.coordination.loading)
+    assert [machine.state for machine in coordinator.machines] == ["new", "loaded"]
+    assert not coordinator.machines[0].applied
+    assert len(coordinator.coordination.shard("a").machine.pairs) == 1_000
 
 
 def test_the_topic_is_made_when_somebody_looks_for_a_coordinator(broker: OneBroker, coordinator: Coordinator) -> None:

@@ -85,6 +85,7 @@ def test_what_kafka_wrote_is_loaded(tmp_path: Path, number: int) -> None:
     )
     machine = GroupMachine(
         lambda records, on_end: None,
+        lambda records, on_end: None,
         clock=FakeClock(),
         timers=Timers(),
         soon=lambda call: None,

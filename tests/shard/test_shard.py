@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -55,10 +56,13 @@ class Made:
         self.shard.begin()
 
     def write(self, name: str, *pairs: Pair) -> None:
-        def end(error: KafkaError | None) -> None:
-            self.ends.append((name, error and error.code))
+        self.shard.write(pairs or [Pair(name, "v")], partial(self._end, name))
 
-        self.shard.write(pairs or [Pair(name, "v")], end)
+    def write_all(self, name: str, *pairs: Pair) -> None:
+        self.shard.write_all(pairs, partial(self._end, name))
+
+    def _end(self, name: str, error: KafkaError | None) -> None:
+        self.ends.append((name, error and error.code))
 
 
 @pytest.fixture
@@ -94,6 +98,31 @@ def test_what_is_written_are_batches_without_a_producer(made: Made) -> None:
         (0, 4, -1, -1, 0, now, [(b"a", b"1"), (b"b", None)]),
         (2, 4, 0, -1, 0, now, [(b"c", b"3")]),
     ]
+
+
+def test_what_is_too_much_for_one_batch_is_written_as_several_and_ended_once(tmp_path: Path) -> None:
+    made = Made(tmp_path, max_message_bytes=1_000)
+    made.lead(WITH_FOLLOWER)
+    pairs = [Pair(f"{number}" * 100, None) for number in range(10)]
+    made.write_all("all", *pairs)
+    made.write_all("nothing")
+    assert made.ends == [("nothing", None)]
+    assert made.log.end_offset == 10
+    made.partition.become(replace(ALONE, replicas=(ME, OTHER)))
+    assert made.ends == [("nothing", None), ("all", None)]
+    assert made.machine.applied == pairs
+    view = memoryview(Path(made.log.segments[0].path(".log")).read_bytes())
+    assert 1 < len(list(iter_batches(view))) < 10
+    made.log.close()
+
+
+def test_a_record_that_no_batch_can_have_is_told_and_keeps_no_other_back(tmp_path: Path) -> None:
+    made = Made(tmp_path, max_message_bytes=1_000)
+    made.lead()
+    made.write_all("all", Pair("a", "1"), Pair("b", "2" * 1_000), Pair("c", "3"))
+    assert made.ends == [("all", ErrorCode.MESSAGE_TOO_LARGE)]
+    assert made.machine.pairs == {"a": "1", "c": "3"}
+    made.log.close()
 
 
 def test_nothing_is_applied_before_the_high_watermark_is_there(made: Made) -> None:

@@ -94,6 +94,7 @@ class Life:
         self.probe = TransactionProbe()
         self.machine = TransactionMachine(
             self._write,
+            self._write,
             self.queues,
             writes_at_once=lambda: not self.hold,
             coordinator_epoch=lambda: self.coordinator_epoch,

@@ -377,6 +377,23 @@ async def test_a_time_of_day_that_was_behind_for_a_while_costs_one_time_out() ->
 
 
 @scenario
+async def test_a_time_of_day_that_was_ahead_when_the_time_out_was_due_costs_one_time_out() -> None:
+    life = Life()
+    producer = await life.new(timeout_ms=60_000)
+    life.add(producer, 0)
+    life.hold_later = True
+    life.clock.jump(1_000)
+    life.advance(60_000)
+    life.advance(1)
+    life.clock.jump(-2_000)
+    life.turn()
+    assert life.known().state is State.ONGOING
+    life.advance(60_001)
+    life.turn()
+    assert life.known().state is State.COMPLETE_ABORT
+
+
+@scenario
 async def test_each_transaction_has_its_own_time() -> None:
     life = Life()
     producer = await life.new(timeout_ms=1000)

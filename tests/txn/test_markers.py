@@ -114,7 +114,7 @@ class OtherBroker:
         for _, answer in self.asked:
             answer.set_exception(LinkError("is not asked any more"))
 
-    async def answer(self, code: ErrorCode | None) -> WriteTxnMarkersRequest:
+    async def answer(self, code: int | None) -> WriteTxnMarkersRequest:
         """The oldest request; None: the connection breaks."""
         await turns()
         request, answer = self.asked.pop(0)
@@ -126,7 +126,7 @@ class OtherBroker:
         return request
 
 
-def _answer(request: WriteTxnMarkersRequest, code: ErrorCode) -> WriteTxnMarkersResponse:
+def _answer(request: WriteTxnMarkersRequest, code: int) -> WriteTxnMarkersResponse:
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(
@@ -202,6 +202,16 @@ async def test_a_broker_that_is_gone_is_waited_for_and_its_partitions_followed()
     life.advance(100)
     assert life.known().state is State.COMPLETE_COMMIT
     assert [marker.partitions for marker in life.markers] == [[T0]]
+
+
+@scenario
+async def test_a_code_that_is_not_known_here_means_that_the_leader_is_asked_again() -> None:
+    life, other = await committed_elsewhere()
+    await other.answer(999)
+    assert life.known().state is State.PREPARE_COMMIT
+    life.advance(100)
+    await other.answer(NONE)
+    assert life.known().state is State.COMPLETE_COMMIT
 
 
 @scenario
