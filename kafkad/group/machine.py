@@ -35,6 +35,7 @@ WriteRecords = Callable[[Sequence[GroupRecord], OnEnd], None]
 _ANSWERS_A_TURN = 32
 """Members of a large generation are answered so many in a turn, so that others get their turn in between."""
 _GROUPS_AT_ONCE = 50
+_TOMBSTONES_AT_ONCE = 500
 
 _AS_GROUPS_SEE_IT = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -209,10 +210,24 @@ class GroupMachine:
         group.die()
         self._set_alarm(group)
         self.groups[name] = group
-        tombstones: list[GroupRecord] = [OffsetForgotten(name, *position) for position in self.offsets.positions(name)]
-        if group.recorded:
-            tombstones.append(GroupForgotten(name))
-        self._write_all(tombstones, partial(self._deleted, group, on_end))
+        self._bury(group, deque(self.offsets.positions(name)), partial(self._deleted, group, on_end))
+
+    def _bury(self, group: Group, positions: deque[Position], on_end: OnEnd, failed: KafkaError | None = None) -> None:
+        """Write some of its tombstones, and later the others: nobody commits to a group that is dead. Its own is the
+        last. `on_end` is told what went wrong first; `failed` has already."""
+        count = min(_TOMBSTONES_AT_ONCE, len(positions))
+        tombstones: list[GroupRecord] = [OffsetForgotten(group.name, *positions.popleft()) for _ in range(count)]
+        if not positions and group.recorded:
+            tombstones.append(GroupForgotten(group.name))
+
+        def ended(error: KafkaError | None) -> None:
+            first = failed or error
+            if positions:
+                self._later(partial(self._bury, group, positions, on_end, first))
+            else:
+                on_end(first)
+
+        self._write_all(tombstones, ended)
 
     def forget_offsets(self, name: str, positions: set[Position], on_end: OnEnd) -> None:
         """A group without members is deleted with its last offset."""

@@ -196,6 +196,7 @@ class Life:
         """Answered with an error or None."""
         asked = Asked()
         self.machine.delete(group, asked)  # type: ignore[arg-type]
+        self.turn()
         return asked
 
     def state(self, group: str = G) -> State:

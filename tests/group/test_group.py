@@ -79,6 +79,34 @@ def test_a_group_is_deleted_with_its_offsets(life: Life) -> None:
     assert gone.value.code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
+def test_a_group_with_many_offsets_is_deleted_some_at_a_time(life: Life) -> None:
+    for partition in range(2500):
+        life.write([OffsetCommitted(G, "t", partition, 1, -1, "", 0)], lambda error: None)
+    life.log.clear()
+    life.busy = True
+    asked = life.delete()
+    assert not asked.answered
+    assert 0 < len(life.log) < 1000
+    assert life.join().error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    go_on(life)
+    assert asked.answer is None
+    assert len(life.log) == 2500
+    assert not life.machine.names()
+
+
+def test_a_deletion_says_what_went_wrong_first_and_forgets_what_it_can(life: Life) -> None:
+    for partition in range(2500):
+        life.write([OffsetCommitted(G, "t", partition, 1, -1, "", 0)], lambda error: None)
+    life.busy = True
+    life.failure = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    asked = life.delete()
+    life.failure = None
+    go_on(life)
+    assert asked.answer.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert 0 < len(life.machine.offsets.positions(G)) < 1000
+    assert life.state() is State.EMPTY
+
+
 def test_while_a_group_is_being_deleted_nobody_gets_in(life: Life) -> None:
     [member] = life.stable()
     life.leave(member)
