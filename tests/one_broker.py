@@ -153,6 +153,15 @@ class OneBroker:
 
         return self.run(answers())
 
+    def pieces(self, message: Any, version: int) -> int:
+        """In how many pieces the handler does its work."""
+
+        async def count() -> int:
+            answered = _Handler(self.context, message, version, self.connection)()
+            return sum(1 for _ in answered) if isinstance(answered, Generator) else 1
+
+        return self.run(count())
+
     async def answer(self, message: Any, version: int) -> Any:
         return await handled(self.context, message, version, self.connection)
 
@@ -236,24 +245,34 @@ class OneBroker:
 
 async def handled(context: Context, message: Any, version: int, connection: object) -> Any:
     """The handler's answer."""
-    key = message.__schema__.key
-    request = decode(type(message), version, encode(message, version))
-    route = BY_KEY.get(key) or next(route for route in context.between_brokers if route.key == key)
-    assert route.first <= version <= route.last, f"{route.name} {version} is not served"
-    path, _, name = route.handler.partition(":")
-    module = import_module(path)
-    header = RequestHeader(key, version, 1, "test")
-    asked = Request(header, cast(Connection, connection), memoryview(b""))
+    handler = _Handler(context, message, version, connection)
     try:
-        response = getattr(module, name)(context, asked, request)
+        response = handler()
         while isinstance(response, Generator | Coroutine | asyncio.Future):
             response = at_once(response) if isinstance(response, Generator) else await response
     except KafkaError as error:
-        if not hasattr(module, "refused"):
+        if not hasattr(handler.module, "refused"):
             raise
-        response = module.refused(asked, request, error)
-    context.audit.note(asked, request, response)
+        response = handler.module.refused(handler.asked, handler.request, error)
+    context.audit.note(handler.asked, handler.request, response)
     return decode(type(response), version, encode(response, version))
+
+
+class _Handler:
+    """A handler with a request for it."""
+
+    def __init__(self, context: Context, message: Any, version: int, connection: object) -> None:
+        key = message.__schema__.key
+        self.request = decode(type(message), version, encode(message, version))
+        route = BY_KEY.get(key) or next(route for route in context.between_brokers if route.key == key)
+        assert route.first <= version <= route.last, f"{route.name} {version} is not served"
+        path, _, self._name = route.handler.partition(":")
+        self.module = import_module(path)
+        self.asked = Request(RequestHeader(key, version, 1, "test"), cast(Connection, connection), memoryview(b""))
+        self._context = context
+
+    def __call__(self) -> Any:
+        return getattr(self.module, self._name)(self._context, self.asked, self.request)
 
 
 async def _a_few_turns() -> None:

@@ -19,8 +19,10 @@ _FIRST_WITH_NOT_FOUND = 6
 
 
 def handle(context: Context, request: Request, message: DescribeGroupsRequest) -> Pieces[DescribeGroupsResponse]:
+    """A group that is named twice is answered once: its members may be many times what the request is."""
     wants_operations = message.include_authorized_operations
-    groups = yield from each(lambda group: _describe(context, request, group, wants_operations), message.groups)
+    names = dict.fromkeys(message.groups)
+    groups = yield from each(lambda group: _describe(context, request, group, wants_operations), names)
     return DescribeGroupsResponse(groups=groups)
 
 

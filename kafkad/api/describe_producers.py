@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from kafkad.api.context import Context, Request
 from kafkad.controller.topics import check_name
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.producers import ProducerDescription
 from kafkad.security.authorizer import Operation, ResourceType
-from kafkad.turns import Pieces, each
+from kafkad.turns import Pieces
 from kafkad.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
@@ -19,16 +17,27 @@ from kafkad.wire.messages.describe_producers import (
     TopicResponse,
 )
 
+_AT_ONCE = 100
+
 
 def handle(context: Context, request: Request, message: DescribeProducersRequest) -> Pieces[DescribeProducersResponse]:
-    topics = []
+    """A partition that is named twice is answered once: its producers may be many times what the request is."""
+    asked: dict[str, dict[int, None]] = {}
     for topic in message.topics:
-        partitions = yield from each(partial(_describe, context, request, topic.name), topic.partition_indexes)
-        topics.append(TopicResponse(name=topic.name, partitions=partitions))
+        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+        yield
+    topics = []
+    for name, indexes in asked.items():
+        partitions = []
+        for index in indexes:
+            answer = yield from _describe(context, request, name, index)
+            partitions.append(answer)
+        topics.append(TopicResponse(name=name, partitions=partitions))
     return DescribeProducersResponse(topics=topics)
 
 
-def _describe(context: Context, request: Request, topic: str, index: int) -> PartitionResponse:
+def _describe(context: Context, request: Request, topic: str, index: int) -> Pieces[PartitionResponse]:
+    yield
     try:
         request.check(Operation.READ, ResourceType.TOPIC, topic)
         check_name(topic)
@@ -38,7 +47,12 @@ def _describe(context: Context, request: Request, topic: str, index: int) -> Par
         if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
             said = None  # as Kafka: its clients say in their own words that the broker has no replica
         return PartitionResponse(partition_index=index, error_code=error.code, error_message=said)
-    return PartitionResponse(partition_index=index, active_producers=[_state(row) for row in log.producers.describe()])
+    producers: list[ProducerState] = []
+    for number, row in enumerate(log.producers.describe()):
+        if not number % _AT_ONCE:
+            yield
+        producers.append(_state(row))
+    return PartitionResponse(partition_index=index, active_producers=producers)
 
 
 def _state(row: ProducerDescription) -> ProducerState:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Coroutine
+
 from kafkad.api.context import Context, Request
 from kafkad.errors import ErrorCode
+from kafkad.group.committing import Codes
 from kafkad.group.offsets import Position
 from kafkad.security.authorizer import Operation, ResourceType
+from kafkad.turns import Pieces
 from kafkad.wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -14,11 +18,21 @@ from kafkad.wire.messages.offset_delete import (
 )
 
 
-async def handle(context: Context, request: Request, message: OffsetDeleteRequest) -> OffsetDeleteResponse:
+def handle(
+    context: Context, request: Request, message: OffsetDeleteRequest
+) -> Pieces[Coroutine[None, None, OffsetDeleteResponse]]:
     """Asks the group even when there is nothing to delete: whether it exists is an answer too."""
     answers, of_group = _sorted_out(context, request, message)
-    codes = await context.offsets.delete(message.group_id, list(of_group))
-    for answer, code in zip(of_group.values(), codes, strict=True):
+    deletion = yield from context.offsets.delete(message.group_id, list(of_group))
+    return _answered(deletion, answers, of_group)
+
+
+async def _answered(
+    deletion: Awaitable[Codes],
+    answers: dict[str, list[OffsetDeleteResponsePartition]],
+    of_group: dict[Position, OffsetDeleteResponsePartition],
+) -> OffsetDeleteResponse:
+    for answer, code in zip(of_group.values(), await deletion, strict=True):
         answer.error_code = code
     return OffsetDeleteResponse(
         topics=[OffsetDeleteResponseTopic(name=name, partitions=partitions) for name, partitions in answers.items()]

@@ -36,8 +36,9 @@ def handle(
     version = request.version
     if version >= _MANY_GROUPS:
         groups = []
-        for group in message.groups:
-            answer = yield from _group(context, request, group, message.require_stable, version >= _BY_ID)
+        asked = yield from _merged(message.groups)
+        for group, topics in asked.items():
+            answer = yield from _group(context, request, group, topics, message.require_stable, version >= _BY_ID)
             groups.append(answer)
         return OffsetFetchResponse(groups=groups)
     positions = None
@@ -55,6 +56,24 @@ def handle(
             return OffsetFetchResponse(error_code=error.code)
         found = [Fetched(position, error=error.code) for position in positions or ()]
     return (yield from _of_one_group(found))
+
+
+Topics = list[OffsetFetchRequestTopics] | None
+"""None is all that the group committed to."""
+
+
+def _merged(groups: Iterable[OffsetFetchRequestGroup]) -> Pieces[dict[str, Topics]]:
+    """The topics asked for by group. One that is named twice is answered once, for all that it is named with: its
+    offsets and their metadata may be many times what the request is."""
+    merged: dict[str, Topics] = {}
+    for group in groups:
+        before = merged.setdefault(group.group_id, [])
+        if group.topics is None:
+            merged[group.group_id] = None
+        elif before is not None:
+            before += group.topics
+        yield
+    return merged
 
 
 Sees = Callable[[str], bool]
@@ -122,23 +141,23 @@ async def _from_store(context: Context, group: str, positions: Sequence[Position
 
 
 def _group(
-    context: Context, request: Request, asked: OffsetFetchRequestGroup, require_stable: bool, by_id: bool
+    context: Context, request: Request, group: str, topics: Topics, require_stable: bool, by_id: bool
 ) -> Pieces[OffsetFetchResponseGroup]:
-    response = OffsetFetchResponseGroup(group_id=asked.group_id)
-    positions, unknown = yield from _positions(context, asked.topics, by_id)
+    response = OffsetFetchResponseGroup(group_id=group)
+    positions, unknown = yield from _positions(context, topics, by_id)
     try:
         may = _may_see(request, positions)
-        found = yield from _fetched(context, request, asked.group_id, positions, require_stable, may)
+        found = yield from _fetched(context, request, group, positions, require_stable, may)
     except KafkaError as error:
         response.error_code = error.code
         return response
-    topics = yield from _topics(context, found, by_id)
-    response.topics = topics + unknown
+    answers = yield from _topics(context, found, by_id)
+    response.topics = answers + unknown
     return response
 
 
 def _positions(
-    context: Context, topics: Sequence[OffsetFetchRequestTopics] | None, by_id: bool
+    context: Context, topics: Topics, by_id: bool
 ) -> Pieces[tuple[list[Position] | None, list[OffsetFetchResponseTopics]]]:
     """The partitions to look up, None for all, and the answers for ids that no topic has."""
     if topics is None:

@@ -143,6 +143,8 @@ class Coordinators:
             clock=self._clock,
             timers=self._timers,
             soon=asyncio.get_running_loop().call_soon,
+            later=Backlog(self._lane).add,
+            most_bytes=lambda: shard.most_bytes,
             settings=group_settings(self._config()),
         )
 

@@ -44,6 +44,7 @@ def make_transactions(
         timeout_ms=config.int("request.timeout.ms"),
         clock=clock,
         timers=timers,
+        later=later,
     )
 
     def make_machine(shard: Shard[TransactionMachine]) -> TransactionMachine:

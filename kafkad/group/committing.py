@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from kafkad.clock import Clock
 from kafkad.config import Config
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.events import State
+from kafkad.group.group import Group
 from kafkad.group.machine import GroupMachine
 from kafkad.group.offsets import Committed, Position, pack
 from kafkad.group.records import NO_TIMESTAMP, OffsetCommitted, offset_key, offset_value
@@ -171,7 +172,7 @@ class OffsetCommitter:
         """The committed offsets of these partitions, or of all that the group committed to."""
         offsets = self._coordination.shard(group).machine.offsets
         if positions is None:
-            committed: Iterable[tuple[Position, Committed | None]] = list(offsets.of_group(group).items())
+            committed: Iterable[tuple[Position, Committed | None]] = offsets.of_group(group)
         else:
             committed = ((position, offsets.committed(group, *position)) for position in dict.fromkeys(positions))
         unstable = offsets.pending(group).union(self.waiting.get(group, ())) if require_stable else ()
@@ -186,8 +187,25 @@ class OffsetCommitter:
             yield
         return found
 
-    async def delete(self, group: str, positions: Sequence[Position]) -> Codes:
-        """The result for each offset; KafkaError when none may be deleted. An empty group ends with its last offset."""
+    def delete(self, group: str, positions: Sequence[Position]) -> Pieces[Coroutine[None, None, Codes]]:
+        """The result for each offset, when they are deleted; KafkaError when none may be. An empty group ends with its
+        last offset."""
+        machine, known = self._to_delete_from(group)
+        while known.subscriptions.are_unread:
+            yield from known.subscriptions.read()
+            machine, known = self._to_delete_from(group)  # it may have another generation by now
+        in_use = [known.state is not State.EMPTY and known.subscriptions.include(topic) for topic, _ in positions]
+        codes = [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if used else ErrorCode.NONE for used in in_use]
+        free = {position for position, used in zip(positions, in_use, strict=True) if not used}
+        there = len(free & machine.offsets.positions(group))
+        writing = Writing()
+        if free:
+            machine.forget_offsets(group, free, writing.end)
+        else:
+            writing.end(None)
+        return self._deleted(writing, there, codes)
+
+    def _to_delete_from(self, group: str) -> tuple[GroupMachine, Group]:
         if not group:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group has a name")
         machine = self._coordination.shard(group).machine
@@ -196,20 +214,14 @@ class OffsetCommitter:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {group}")
         if known.state is not State.EMPTY and not known.is_consumer:
             raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {group} has members, which may use any of its offsets")
-        in_use = [known.state is not State.EMPTY and known.subscribes_to(topic) for topic, _ in positions]
-        free = {position for position, used in zip(positions, in_use, strict=True) if not used}
-        if free:
-            await self._delete(machine, group, free)
-        return [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if used else ErrorCode.NONE for used in in_use]
+        return machine, known
 
-    async def _delete(self, machine: GroupMachine, group: str, positions: set[Position]) -> None:
-        there = len(positions & machine.offsets.positions(group))
-        writing = Writing()
-        machine.forget_offsets(group, positions, writing.end)
+    async def _deleted(self, writing: Writing, there: int, codes: Codes) -> Codes:
         await writing.wait()
         if writing.error is not None:
             raise KafkaError(_refusal(writing.error), writing.error.message or "")
         self.probe.deleted += there
+        return codes
 
     def collect(self) -> Iterator[Family]:
         """Under the names that JMX exporters give Kafka's metrics."""

@@ -78,8 +78,9 @@ class GroupCoordinator:
         """True while a partition is loading: a list of groups may be incomplete."""
         return self._coordination.loading
 
-    def groups(self, states: Collection[str], types: Collection[str]) -> Iterator[Listed]:
-        """Those in one of the states and of one of the types, in letters of any size; no filter is every group."""
+    def groups(self, states: Collection[str], types: Collection[str]) -> Iterator[Listed | None]:
+        """Those in one of the states and of one of the types, in letters of any size; no filter is every group. None
+        for one that is not among them, or gone since."""
         wanted = {state.lower() for state in states}
         if types and CLASSIC not in {kind.lower() for kind in types}:
             return
@@ -87,7 +88,9 @@ class GroupCoordinator:
             for name in machine.names():
                 group = machine.groups.get(name)
                 state = State.EMPTY if group is None else group.state
-                if not wanted or state.value.lower() in wanted:
+                if (group is None and name not in machine.offsets) or (wanted and state.value.lower() not in wanted):
+                    yield None
+                else:
                     yield Listed(name, (group and group.protocol_type) or "", state)
 
     def collect(self) -> Iterator[Family]:

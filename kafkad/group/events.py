@@ -50,6 +50,11 @@ class Join(NamedTuple):
     may_skip: bool = False
     reason: str | None = None
 
+    @property
+    def least_metadata(self) -> int:
+        """The bytes that go into the group's record at least, whichever protocol is chosen."""
+        return min((len(metadata) for _, metadata in self.protocols), default=0)
+
 
 class JoinedMember(NamedTuple):
     member_id: str

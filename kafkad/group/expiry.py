@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 
 from kafkad.clock import Clock
 from kafkad.group.committing import OffsetCommitter, Writing
@@ -15,12 +15,12 @@ from kafkad.group.offsets import Committed, Position
 from kafkad.group.records import NO_TIMESTAMP
 from kafkad.shard import Coordination
 from kafkad.timers import Timer, Timers
-from kafkad.turns import Turns
+from kafkad.turns import Turns, in_turns
 
 _MOST_AT_ONCE = 500
 """Number of a group's offsets that are looked at before others get their turn."""
 
-Choose = Callable[[GroupMachine, str, Sequence[Position]], set[Position]]
+Choose = Callable[[GroupMachine, str, Sequence[Position]], Awaitable[set[Position]]]
 """Chooses those of a group's offsets that are to be removed."""
 
 log = logging.getLogger(__name__)
@@ -39,8 +39,8 @@ def expired(
     if group is not None and group.protocol_type is not None:
         if group.state is State.EMPTY:
             since = None if group.state_timestamp == NO_TIMESTAMP else group.state_timestamp
-        elif group.state is State.STABLE and group.is_consumer and group.subscribed_topics is not None:
-            in_use = group.subscribed_topics
+        elif group.state is State.STABLE and group.is_consumer and group.subscriptions.topics is not None:
+            in_use = group.subscriptions.topics
         else:
             return set()
     return {
@@ -91,7 +91,10 @@ class OffsetExpiry:
         """Not of groups that are just committing, and not where a transaction is about to commit another."""
         settings, probe = self._committer.settings, self._committer.probe
 
-        def choose(machine: GroupMachine, name: str, positions: Sequence[Position]) -> set[Position]:
+        async def choose(machine: GroupMachine, name: str, positions: Sequence[Position]) -> set[Position]:
+            group = machine.groups.get(name)
+            if group is not None and group.state is State.STABLE:
+                await in_turns(group.subscriptions.read())
             if name in self._committer.waiting:
                 return set()
             pending = machine.offsets.pending(name)
@@ -109,7 +112,7 @@ class OffsetExpiry:
         """Not what is committed from now on: a topic may be made anew before all groups have been looked at."""
         deleted_ms = self._clock.now_ms()
 
-        def choose(machine: GroupMachine, name: str, positions: Sequence[Position]) -> set[Position]:
+        async def choose(machine: GroupMachine, name: str, positions: Sequence[Position]) -> set[Position]:
             of_topics = {position for position in positions if position[0] in topics}
             found = {position: machine.offsets.committed(name, *position) for position in of_topics}
             return {position for position, one in found.items() if one is None or one.commit_timestamp <= deleted_ms}
@@ -127,7 +130,7 @@ class OffsetExpiry:
             for name in machine.names():
                 positions = list(machine.offsets.positions(name))
                 for at in range(0, len(positions), _MOST_AT_ONCE):
-                    chosen = choose(machine, name, positions[at : at + _MOST_AT_ONCE])
+                    chosen = await choose(machine, name, positions[at : at + _MOST_AT_ONCE])
                     if chosen:
                         removed += await self._written(machine, name, chosen)
                     await turns.give_way()

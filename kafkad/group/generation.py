@@ -11,22 +11,20 @@ from kafkad.errors import ErrorCode
 from kafkad.group.events import DescribedMember, Joined, JoinedMember, Synced
 from kafkad.group.members import Member, Members
 from kafkad.group.records import GroupWritten, MemberWritten
-from kafkad.group.subscriptions import topics_of
+from kafkad.group.subscriptions import Subscriptions
 
 CONSUMER = "consumer"
 
 
 class Generation:
-    """`subscribed`: the topics that its members consume (KIP-211); None when that cannot be known."""
-
-    __slots__ = ("members", "number", "protocol", "protocol_type", "subscribed")
+    __slots__ = ("members", "number", "protocol", "protocol_type", "subscriptions")
 
     def __init__(self) -> None:
         self.number = 0
         self.protocol_type: str | None = None
         self.protocol: str | None = None
         self.members = Members()
-        self.subscribed: frozenset[str] | None = None
+        self.subscriptions = Subscriptions(None)
 
     def restore(self, record: GroupWritten) -> None:
         self.number = record.generation
@@ -36,6 +34,7 @@ class Generation:
             self.members.add(Member.restored(written, record.protocol or "", record.protocol_type))
         if record.leader is not None and record.leader in self.members:
             self.members.leader = record.leader
+        self.note_subscriptions()
 
     @property
     def is_consumer(self) -> bool:
@@ -50,8 +49,8 @@ class Generation:
     def note_subscriptions(self) -> None:
         """An empty group of consumers subscribes to nothing; of any other kind of group nothing is known."""
         protocol = self.protocol or ""
-        metadata = {member.metadata(protocol) for member in self.members} if self.is_consumer else None
-        self.subscribed = None if metadata is None else topics_of(metadata)
+        metadata = (member.metadata(protocol) for member in self.members)
+        self.subscriptions = Subscriptions(metadata if self.is_consumer else None)
 
     def joined(self, member: Member) -> Joined:
         """The answer to a member's join; only the leader is told the members."""

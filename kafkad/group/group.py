@@ -38,6 +38,7 @@ from kafkad.group.events import (
 from kafkad.group.generation import Generation
 from kafkad.group.members import Member
 from kafkad.group.records import GroupWritten
+from kafkad.group.subscriptions import Subscriptions
 
 PREVIOUS: Mapping[State, frozenset[State]] = {
     State.EMPTY: frozenset({State.PREPARING}),
@@ -118,7 +119,7 @@ class Group:
         group.recorded = self.recorded
         group._current.protocol_type = self.protocol_type
         group._current.number = self.generation
-        group._current.subscribed = self.subscribed_topics
+        group._current.subscriptions = self.subscriptions
         return group
 
     @property
@@ -142,13 +143,9 @@ class Group:
         return self._current.is_consumer
 
     @property
-    def subscribed_topics(self) -> frozenset[str] | None:
-        """The topics that this generation consumes (KIP-211); None when that cannot be known."""
-        return self._current.subscribed
-
-    def subscribes_to(self, topic: str) -> bool:
-        subscribed = self._current.subscribed
-        return subscribed is None or topic in subscribed
+    def subscriptions(self) -> Subscriptions:
+        """What this generation consumes (KIP-211); the next one has others."""
+        return self._current.subscriptions
 
     def describe(self) -> Description:
         stable = self.state is State.STABLE
@@ -198,12 +195,12 @@ class Group:
     # What happens to it
 
     def start(self, now: Moment) -> list[Effect]:
-        """Restored members have a whole session to be heard of."""
+        """Restored members have a whole session to be heard of. Some may have sent something already, or be new."""
         for member in self._members:
-            self._heard(member, now.ms)
-        self._current.note_subscriptions()
+            if member.deadline_ms == inf:
+                self._heard(member, now.ms)
         if self.size > self._settings.max_size:
-            self._rebalance(f"it has more than {self._settings.max_size} members after a start", now)
+            self._rebalance_if_may(f"it has more than {self._settings.max_size} members after a start", now)
         return self._decided()
 
     def join(self, join: Join, now: Moment) -> list[Effect]:

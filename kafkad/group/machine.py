@@ -34,6 +34,8 @@ WriteRecords = Callable[[Sequence[GroupRecord], OnEnd], None]
 
 _ANSWERS_A_TURN = 32
 """Members of a large generation are answered so many in a turn, so that others get their turn in between."""
+_GROUPS_AT_ONCE = 50
+_TOMBSTONES_AT_ONCE = 500
 
 _AS_GROUPS_SEE_IT = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -43,8 +45,8 @@ _AS_GROUPS_SEE_IT = {
 
 
 class GroupMachine:
-    """A `shard.Machine`. `write` and `write_all` are those of its shard; `soon` runs something in the next turn of the
-    event loop."""
+    """A `shard.Machine`. `write` and `write_all` are those of its shard, which writes batches of `most_bytes`; `soon`
+    runs something in the next turn of the event loop, `later` when it is its turn among work that may wait."""
 
     def __init__(
         self,
@@ -54,6 +56,8 @@ class GroupMachine:
         clock: Clock,
         timers: Timers,
         soon: Callable[[Callable[[], None]], object],
+        later: Callable[[Callable[[], None]], object],
+        most_bytes: Callable[[], int],
         settings: GroupSettings,
     ) -> None:
         self.groups: dict[str, Group] = {}
@@ -65,6 +69,8 @@ class GroupMachine:
         self._clock = clock
         self._timers = timers
         self._soon = soon
+        self._later = later
+        self._most_bytes = most_bytes
         self._settings = settings
         self._alarms: dict[Group, Timer] = {}
         """Of a group, not of its name: after a deletion another one may have that."""
@@ -76,6 +82,9 @@ class GroupMachine:
 
     def encode(self, record: GroupRecord) -> tuple[bytes, bytes | None]:
         return records.encode(record)
+
+    def least_size(self, record: GroupRecord) -> int:
+        return records.least_size(record)
 
     def decode(self, key: bytes, value: bytes | None) -> GroupRecord | None:
         return records.decode(key, value)
@@ -99,16 +108,34 @@ class GroupMachine:
 
     def loaded(self) -> None:
         self._live = True
-        now = self._now()
-        for group in list(self.groups.values()):
-            self._perform(group, group.start(now))
+        self._start(deque(self.groups.values()))
 
     def unloaded(self) -> None:
         self._live = False
-        for group in list(self.groups.values()):
-            self._perform(group, group.unload())
+        for alarm in self._alarms.values():
+            alarm.cancel()
+        self._alarms.clear()
+        groups = deque(self.groups.values())
         self.groups.clear()
         self.offsets = Offsets()
+        self._unload(groups)
+
+    def _start(self, groups: deque[Group]) -> None:
+        """Start the first of these, and later the others, if they are still there. Requests do not wait for that."""
+        now = self._now()
+        for _ in range(min(_GROUPS_AT_ONCE, len(groups))):
+            group = groups.popleft()
+            if self.groups.get(group.name) is group:
+                self._perform(group, group.start(now))
+        if groups:
+            self._later(partial(self._start, groups))
+
+    def _unload(self, groups: deque[Group]) -> None:
+        for _ in range(min(_GROUPS_AT_ONCE, len(groups))):
+            group = groups.popleft()
+            self._perform(group, group.unload())
+        if groups:
+            self._later(partial(self._unload, groups))
 
     # What is asked
 
@@ -136,11 +163,15 @@ class GroupMachine:
         return counts
 
     def join(self, name: str, join: Join) -> None:
-        """A group is created for its first member, which has no id yet."""
+        """A group is created for its first member, which has no id yet. One that could never be written with its group
+        gets the error that Kafka has for all its members then."""
         settings = self._settings
         group = self.groups.get(name)
         if not settings.min_session_timeout_ms <= join.session_timeout_ms <= settings.max_session_timeout_ms:
             self._answer(Answer(join.asker, Joined(ErrorCode.INVALID_SESSION_TIMEOUT, join.member_id)))
+        elif (size := join.least_metadata) > self._most_bytes():
+            log.info("group %s: a member is refused, for no record could hold its %d bytes of metadata", name, size)
+            self._answer(Answer(join.asker, Joined(ErrorCode.UNKNOWN_SERVER_ERROR, join.member_id)))
         elif group is None and join.member_id:
             self._answer(Answer(join.asker, Joined(ErrorCode.UNKNOWN_MEMBER_ID, join.member_id)))
         else:
@@ -179,10 +210,24 @@ class GroupMachine:
         group.die()
         self._set_alarm(group)
         self.groups[name] = group
-        tombstones: list[GroupRecord] = [OffsetForgotten(name, *position) for position in self.offsets.positions(name)]
-        if group.recorded:
-            tombstones.append(GroupForgotten(name))
-        self._write_all(tombstones, partial(self._deleted, group, on_end))
+        self._bury(group, deque(self.offsets.positions(name)), partial(self._deleted, group, on_end))
+
+    def _bury(self, group: Group, positions: deque[Position], on_end: OnEnd, failed: KafkaError | None = None) -> None:
+        """Write some of its tombstones, and later the others: nobody commits to a group that is dead. Its own is the
+        last. `on_end` is told what went wrong first; `failed` has already."""
+        count = min(_TOMBSTONES_AT_ONCE, len(positions))
+        tombstones: list[GroupRecord] = [OffsetForgotten(group.name, *positions.popleft()) for _ in range(count)]
+        if not positions and group.recorded:
+            tombstones.append(GroupForgotten(group.name))
+
+        def ended(error: KafkaError | None) -> None:
+            first = failed or error
+            if positions:
+                self._later(partial(self._bury, group, positions, on_end, first))
+            else:
+                on_end(first)
+
+        self._write_all(tombstones, ended)
 
     def forget_offsets(self, name: str, positions: set[Position], on_end: OnEnd) -> None:
         """A group without members is deleted with its last offset."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from math import inf
 
 from kafkad.errors import ErrorCode
 from kafkad.group.events import Asker, Join
@@ -14,7 +15,8 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 
 class Member:
-    """`joining` and `syncing` are its requests that wait for an answer. Until its first generation it is `new`."""
+    """`joining` and `syncing` are its requests that wait for an answer. Until its first generation it is `new`. A
+    restored one has no deadline until its group starts, or it sends something."""
 
     __slots__ = (
         "assignment",
@@ -65,6 +67,7 @@ class Member:
         member.assignment = record.assignment
         member.joining = None
         member.new = False
+        member.deadline_ms = inf
         return member
 
     def heard(self, now_ms: float) -> None:

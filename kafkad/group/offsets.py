@@ -12,6 +12,7 @@ There can be millions, so each is kept as one short bytes object, which the garb
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from sys import intern
 from typing import NamedTuple
 
@@ -68,9 +69,11 @@ class Offsets:
         value = of_group.get((topic, partition))
         return None if value is None else _unpack(value)
 
-    def of_group(self, group: str) -> dict[Position, Committed]:
-        """All committed offsets, in the order in which their partitions were first committed."""
-        return {position: _unpack(value) for position, value in self._committed.get(group, {}).items()}
+    def of_group(self, group: str) -> Iterator[tuple[Position, Committed]]:
+        """All committed offsets, in the order in which their partitions were first committed: those of the moment in
+        which the first is taken, however long it takes to go through them."""
+        for position, value in list(self._committed.get(group, {}).items()):
+            yield position, _unpack(value)
 
     def offsets(self, group: str) -> list[tuple[Position, int]]:
         """All committed offsets without what was committed with them."""

@@ -8,9 +8,11 @@ what is in the log has been accepted. A partition that never met a producer pays
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from enum import Enum
-from itertools import islice
+from itertools import islice, starmap
+from operator import itemgetter
 from typing import NamedTuple
 
 from kafkad.errors import ErrorCode, KafkaError
@@ -191,7 +193,9 @@ class ProducerStates:
         self.expiration_ms = expiration_ms
         self._producers: dict[int, Producer] = {}
         self._ongoing: dict[int, int] = {}  # first offset -> producer id, in order of offsets
-        self._undecided: dict[int, int] = {}  # first -> last offset of ended transactions above the high watermark
+        self._undecided: list[tuple[int, int]] = []
+        """First and last offset of transactions that ended at or above the high watermark, both ascending. Left out is
+        one within another, which began before and ended later: whoever may pass the other may pass it."""
         self._verifications: dict[int, Verification] = {}  # by producer id
         self._awaited: dict[int, _Awaited] = {}  # by producer id
         self._knows_all = False
@@ -342,7 +346,10 @@ class ProducerStates:
         if first < 0:
             return None  # nothing was written to this partition
         self._ongoing.pop(first, None)
-        self._undecided[first] = offset
+        undecided = self._undecided
+        while undecided and undecided[-1][0] > first:
+            undecided.pop()
+        undecided.append((first, offset))
         if marker.commit:
             return None
         return AbortedTransaction(header[PRODUCER_ID], first, offset, next(iter(self._ongoing), offset + 1))
@@ -403,8 +410,9 @@ class ProducerStates:
 
     def committed_until(self, high_watermark: int) -> None:
         """Readers may pass the transactions that have ended below."""
-        if self._undecided:
-            self._undecided = {first: last for first, last in self._undecided.items() if last >= high_watermark}
+        undecided = self._undecided
+        if undecided and undecided[0][1] < high_watermark:
+            del undecided[: bisect_left(undecided, high_watermark, key=itemgetter(1))]
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """The start of the first transaction that is open or ends at or above the high watermark."""
@@ -412,7 +420,7 @@ class ProducerStates:
             self.committed_until(high_watermark)
         elif not self._ongoing:
             return None
-        starts = [*islice(self._ongoing, 1), *self._undecided]
+        starts = [*islice(self._ongoing, 1), *[first for first, _ in self._undecided[:1]]]
         return min(starts, default=None)
 
     def oldest_transaction_ms(self) -> int | None:
@@ -420,8 +428,9 @@ class ProducerStates:
         producer_id = next(iter(self._ongoing.values()), None)
         return None if producer_id is None else self._producers[producer_id].timestamp
 
-    def describe(self) -> list[ProducerDescription]:
-        return [_description(producer_id, producer) for producer_id, producer in self._producers.items()]
+    def describe(self) -> Iterator[ProducerDescription]:
+        """One after the other: those that there are now, each as it is when its turn comes."""
+        return starmap(_description, list(self._producers.items()))
 
     # --- loading, snapshots, expiry
 
@@ -479,7 +488,7 @@ class ProducerStates:
 
     def advance_start(self, start_offset: int) -> None:
         """Records below were deleted: their producers stay known until they expire, their ended transactions do not."""
-        self._undecided = {first: last for first, last in self._undecided.items() if last >= start_offset}
+        self.committed_until(start_offset)
         if start_offset > 0:
             self._knows_all = False
 
@@ -489,7 +498,7 @@ class ProducerStates:
     def _clear(self) -> None:
         self._producers = {}
         self._ongoing = {}
-        self._undecided = {}
+        self._undecided = []
         self._verifications = {}
         self._awaited = {}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -28,6 +29,9 @@ class Machine(Protocol[R]):
 
     def encode(self, record: R) -> tuple[bytes, bytes | None]:
         """Key and value; the value None is a tombstone."""
+
+    def least_size(self, record: R) -> int:
+        """The bytes of key and value at least: what it takes no time to know without encoding them."""
 
     def decode(self, key: bytes, value: bytes | None) -> R | None:
         """None for a kind that this broker does not know, MalformedError for bytes that are no record."""
@@ -96,6 +100,12 @@ class Shard(Generic[M]):
     def commits_at_once(self) -> bool:
         """True if a write is committed before it returns."""
         return self.partition.commits_at_once and not self._waiting and self._serving
+
+    @property
+    def most_bytes(self) -> int:
+        """No batch of more bytes is taken. What is going to be compressed may be of any size before."""
+        config = self.partition.log.config
+        return sys.maxsize if self._parts.codec else min(config.max_message_bytes, config.segment_bytes)
 
     def write(
         self,
@@ -198,8 +208,10 @@ class Shard(Generic[M]):
         partition.check_leader(-1)
         if not partition.commits_at_once:
             partition.check_acks_all()
-        encode = self.machine.encode
-        parts = self._parts
+        machine, parts = self.machine, self._parts
+        if not parts.codec:
+            _check_size(partition, sum(map(machine.least_size, records)))
+        encode = machine.encode
         encoded = [encode(record) for record in records]
         batch, header = build(encoded, parts.clock.now_ms(), parts.codec, base_sequence, producer)
         _check_size(partition, header[LENGTH] + PREFIX_SIZE)

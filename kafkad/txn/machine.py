@@ -161,6 +161,9 @@ class TransactionMachine:
     def encode(self, record: Record) -> tuple[bytes, bytes | None]:
         return records.encode(record, 1 if self._level() else 0)
 
+    def least_size(self, record: Record) -> int:
+        return records.least_size(record)
+
     def decode(self, key: bytes, value: bytes | None) -> Record | None:
         return records.decode(key, value)
 

@@ -39,6 +39,7 @@ _SHORTEST_PAUSE_MS = 100
 _LONGEST_PAUSE_MS = 1_000
 _TOLD_AFTER_MS = 1_000
 _MOST_IN_A_REQUEST = 5_000
+_RESTS_AT_ONCE = 10
 _MOST_NAMED = 10
 _UNREACHED = ErrorCode.NETWORK_EXCEPTION
 
@@ -104,8 +105,10 @@ class MarkerQueues:
         timeout_ms: int,
         clock: Clock,
         timers: Timers,
+        later: Callable[[Callable[[], None]], None],
     ) -> None:
-        """`connect` is None where there can be no other broker; `timeout_ms` is that of a request."""
+        """`connect` is None where there can be no other broker; `timeout_ms` is that of a request. `later` runs
+        something when it is its turn among work that may wait."""
         self.without_leader = 0
         """Partitions whose markers wait because nobody leads them."""
         self._metadata = metadata
@@ -115,6 +118,7 @@ class MarkerQueues:
         self._timeout_ms = timeout_ms
         self._clock = clock
         self._timers = timers
+        self._later = later
         self._destinations: dict[int, _Destination] = {}
         self._resting: dict[_Rest, Timer] = {}
         metadata.on_brokers_changed.append(self._brokers_changed)
@@ -125,9 +129,18 @@ class MarkerQueues:
         for gone in [one for one in self._destinations.values() if brokers.get(one.broker.id) != one.broker]:
             del self._destinations[gone.broker.id]
             gone.close()
-        for rest, timer in list(self._resting.items()):
-            timer.cancel()
-            self._try_again(rest, 0)
+        self._try_now(deque(self._resting))
+
+    def _try_now(self, rests: deque[_Rest]) -> None:
+        """The first of these, and later the others, unless their time has come before."""
+        for _ in range(min(_RESTS_AT_ONCE, len(rests))):
+            rest = rests.popleft()
+            timer = self._resting.get(rest)
+            if timer is not None:
+                timer.cancel()
+                self._try_again(rest, 0)
+        if rests:
+            self._later(partial(self._try_now, rests))
 
     def send(self, ending: Ending) -> None:
         """HOT. It may have ended when this returns."""

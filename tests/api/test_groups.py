@@ -113,6 +113,11 @@ def test_a_member_joins(broker: OneBroker, version: int) -> None:
     ]
 
 
+def test_metadata_that_no_record_could_hold_is_refused(broker: OneBroker) -> None:
+    large = [JoinGroupRequestProtocol(name="range", metadata=bytes(1_100_000))]
+    assert broker.ask(join("large", 3, protocols=large), 3).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 @pytest.mark.parametrize(("version", "timeout_ms"), [(0, 10_000), (1, 20_000)])
 def test_the_first_version_has_no_rebalance_timeout_but_its_session(
     broker: OneBroker, version: int, timeout_ms: int
@@ -283,6 +288,12 @@ def test_groups_are_described(broker: OneBroker, version: int) -> None:
         assert absent.error_code == (ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else OK)
 
 
+def test_a_group_that_is_named_twice_is_described_once(broker: OneBroker) -> None:
+    stable(broker, "repeated")
+    found = broker.ask(DescribeGroupsRequest(groups=["repeated", "nowhere", "repeated"]), 5).groups
+    assert [group.group_id for group in found] == ["repeated", "nowhere"]
+
+
 def test_only_a_stable_group_shows_what_was_assigned(broker: OneBroker) -> None:
     joined(broker, "unassigned")
     [found] = broker.ask(DescribeGroupsRequest(groups=["unassigned"]), 5).groups
@@ -299,6 +310,13 @@ def test_groups_are_listed(broker: OneBroker, version: int) -> None:
     assert listed[group].protocol_type == "consumer"
     assert listed[group].group_state == ("Stable" if version >= 4 else "")
     assert listed[group].group_type == ("classic" if version >= 5 else "")
+
+
+def test_many_groups_are_listed_in_pieces(broker: OneBroker) -> None:
+    machine = broker.context.group_coordination.shard("many").machine
+    for number in range(300):
+        machine.begin(f"many-{number}")
+    assert broker.pieces(ListGroupsRequest(), 4) > 5
 
 
 def test_lists_are_filtered(broker: OneBroker) -> None:

@@ -72,7 +72,7 @@ def commit(
 
 def committed(frames: Frames, group: str) -> dict[Any, Any]:
     offsets = frames.broker.context.group_coordination.shard(group).machine.offsets.of_group(group)
-    return {position: one[:3] for position, one in offsets.items()}
+    return {position: one[:3] for position, one in offsets}
 
 
 def codes(answer: Any) -> list[int]:

@@ -263,6 +263,40 @@ def test_groups_that_nobody_knows_and_many_at_once(broker: OneBroker) -> None:
     ]
 
 
+@pytest.mark.parametrize("version", range(8, 11))
+def test_a_group_that_is_named_twice_is_answered_once_for_all_that_it_is_named_with(
+    broker: OneBroker, version: int
+) -> None:
+    commit(broker, 5, "repeated", ("here", 0, 3), ("here", 1, 4))
+
+    def answered(*asked: tuple[str, int | None]) -> dict[str, list[int]]:
+        """The partitions in the answer by group; None is a question for all."""
+        topic_id = topic_id_of(broker, "here")
+        groups = [
+            OffsetFetchRequestGroup(
+                group_id=group,
+                topics=None
+                if index is None
+                else [OffsetFetchRequestTopics(name="here", topic_id=topic_id, partition_indexes=[index])],
+            )
+            for group, index in asked
+        ]
+        answer = broker.ask(OffsetFetchRequest(groups=groups), version)
+        names = [group.group_id for group in answer.groups]
+        assert len(names) == len(set(names))
+        return {
+            group.group_id: [one.partition_index for topic in group.topics for one in topic.partitions]
+            for group in answer.groups
+        }
+
+    assert answered(("repeated", 1), ("nobody", 0), ("repeated", 0), ("repeated", 1)) == {
+        "repeated": [1, 0],
+        "nobody": [0],
+    }
+    assert answered(("repeated", None), ("repeated", None)) == {"repeated": [0, 1]}
+    assert answered(("repeated", 1), ("repeated", None), ("repeated", 1)) == {"repeated": [0, 1]}
+
+
 def test_what_is_coordinated_elsewhere(broker: OneBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before version 2 the error has no place but beside each partition."""
     monkeypatch.setattr(broker.coordinators.groups, "_shards", {})

@@ -100,6 +100,25 @@ def test_producers_are_described(filled: OneBroker) -> None:
     assert (transactional.producer_id, transactional.current_txn_start_offset) == (8, 7)
 
 
+def test_many_producers_of_a_partition_are_described_in_pieces(filled: OneBroker) -> None:
+    request = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0])])
+    few = filled.pieces(request, 0)
+    for producer_id in range(250):
+        filled.append("t", 0, Record(0, 300, None, b"x"), producer_id=producer_id)
+    assert filled.pieces(request, 0) > few + 1
+    assert len(producers(filled, "t").active_producers) == 250
+
+
+def test_the_producers_of_a_partition_that_is_named_twice_are_described_once(filled: OneBroker) -> None:
+    named = (("t", [0, 9, 0]), ("missing", [0]), ("t", [9]))
+    topics = [TopicRequest(name=name, partition_indexes=indexes) for name, indexes in named]
+    answer = filled.ask(DescribeProducersRequest(topics=topics), 0)
+    assert [(topic.name, [one.partition_index for one in topic.partitions]) for topic in answer.topics] == [
+        ("t", [0, 9]),
+        ("missing", [0]),
+    ]
+
+
 def test_a_follower_describes_the_producers_that_it_knows(filled: OneBroker) -> None:
     filled.append("t", 0, Record(0, 300, None, b"x"), producer_id=7)
     filled.lead("t", 0, 2)

@@ -62,16 +62,28 @@ class Life:
         self.log: list[GroupRecord] = []
         self.hold = False
         self.failure: ErrorCode | None = None
+        self.most_bytes = 1_000_000
+        """Of a batch."""
         self.refused = False
         self._held: deque[tuple[Sequence[GroupRecord], OnEnd]] = deque()
         self._soon: deque[Callable[[], None]] = deque()
+        self._later: deque[Callable[[], None]] = deque()
+        self.busy = False
+        """True: what may come later does not come yet."""
         self._ids = 0
         self.machine = self._machine()
         self.machine.loaded()
 
     def _machine(self) -> GroupMachine:
         return GroupMachine(
-            self.write, self.write, clock=self.clock, timers=self.timers, soon=self._soon.append, settings=self.settings
+            self.write,
+            self.write,
+            clock=self.clock,
+            timers=self.timers,
+            soon=self._soon.append,
+            later=self._later.append,
+            most_bytes=lambda: self.most_bytes,
+            settings=self.settings,
         )
 
     def write(self, records: Sequence[GroupRecord], on_end: OnEnd) -> None:
@@ -113,10 +125,11 @@ class Life:
         for record in self.log:
             self.machine.apply(record)
         self.machine.loaded()
+        self.turn()
 
     def turn(self) -> None:
-        while self._soon:
-            self._soon.popleft()()
+        while self._soon or (self._later and not self.busy):
+            (self._soon or self._later).popleft()()
 
     def advance(self, ms: float) -> None:
         """Time passes; what is due rings when it is due."""
@@ -183,6 +196,7 @@ class Life:
         """Answered with an error or None."""
         asked = Asked()
         self.machine.delete(group, asked)  # type: ignore[arg-type]
+        self.turn()
         return asked
 
     def state(self, group: str = G) -> State:

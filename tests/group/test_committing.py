@@ -8,10 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 from kafkad.errors import ErrorCode
+from kafkad.group import offsets
 from kafkad.group.committing import Fetched
 from kafkad.group.committing import OffsetToCommit as Offset
 from kafkad.group.events import State
+from kafkad.group.offsets import Committed
 from kafkad.group.records import GroupForgotten, OffsetCommitted, OffsetForgotten
+from kafkad.turns import at_once
 from tests.group.committing import Offsets
 
 NONE = ErrorCode.NONE
@@ -230,6 +233,25 @@ def test_a_group_that_was_never_written_needs_no_tombstone(world: Offsets) -> No
 SUBSCRIBED_TO_A = (("range", b"\0\0\0\0\0\1\0\1a\xff\xff\xff\xff"),)
 
 
+def test_all_offsets_of_a_group_are_looked_at_one_after_the_other_as_they_were_at_first(
+    world: Offsets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at = []
+
+    def unpack(value: bytes) -> Committed:
+        looked_at.append(value)
+        return unpacked(value)
+
+    unpacked = offsets._unpack
+    monkeypatch.setattr(offsets, "_unpack", unpack)
+    world.commit_offsets(*(Offset("a", partition, 5) for partition in range(100)))
+    fetching = world.committer.fetch("g", None, False)
+    next(fetching)
+    assert len(looked_at) == 1
+    world.commit_offsets(Offset("a", 99, 6), Offset("b", 0, 6))
+    assert at_once(fetching) == [Fetched(("a", partition), 5) for partition in range(100)]
+
+
 def test_members_keep_the_offsets_of_what_they_read(world: Offsets) -> None:
     [member] = world.stable(protocols=SUBSCRIBED_TO_A)
     for topic in "ab":
@@ -238,6 +260,17 @@ def test_members_keep_the_offsets_of_what_they_read(world: Offsets) -> None:
     assert world.fetch_all() == [Fetched(A, 5, -1, "")]
     world.leave(member)
     assert world.delete_offsets(A) == [NONE]
+
+
+def test_members_that_come_while_subscriptions_are_read_count(world: Offsets) -> None:
+    [member] = world.stable(protocols=SUBSCRIBED_TO_A, session_timeout_ms=1_000_000)
+    world.commit_offsets(Offset("b", 0, 5), member_id=member, generation=world.generation())
+    deletion = world.committer.delete("g", [("b", 0)])
+    next(deletion)
+    world.join(protocols=(("range", b"\0\0\0\0\0\1\0\1b\xff\xff\xff\xff"),))
+    world.join(member, protocols=SUBSCRIBED_TO_A)
+    assert world.generation() == 2
+    assert world.run(at_once(deletion)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
 
 
 def test_nobody_knows_what_members_read_that_are_no_consumers(world: Offsets) -> None:
@@ -257,7 +290,7 @@ def test_a_deletion_waits_for_its_write(world: Offsets) -> None:
     world.hold = True
 
     async def delete() -> object:
-        task = asyncio.ensure_future(world.committer.delete("g", [A]))
+        task = asyncio.ensure_future(at_once(world.committer.delete("g", [A])))
         for _ in range(3):
             await asyncio.sleep(0)
         assert not task.done()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.events import State
 from kafkad.group.group import PREVIOUS
 from kafkad.group.records import GroupForgotten, GroupWritten, MemberWritten, OffsetCommitted, OffsetForgotten
+from kafkad.turns import at_once
 from tests.group.life import G, Life
 
 OK = ErrorCode.NONE
@@ -74,6 +77,34 @@ def test_a_group_is_deleted_with_its_offsets(life: Life) -> None:
     with pytest.raises(KafkaError) as gone:
         life.delete()
     assert gone.value.code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_group_with_many_offsets_is_deleted_some_at_a_time(life: Life) -> None:
+    for partition in range(2500):
+        life.write([OffsetCommitted(G, "t", partition, 1, -1, "", 0)], lambda error: None)
+    life.log.clear()
+    life.busy = True
+    asked = life.delete()
+    assert not asked.answered
+    assert 0 < len(life.log) < 1000
+    assert life.join().error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    go_on(life)
+    assert asked.answer is None
+    assert len(life.log) == 2500
+    assert not life.machine.names()
+
+
+def test_a_deletion_says_what_went_wrong_first_and_forgets_what_it_can(life: Life) -> None:
+    for partition in range(2500):
+        life.write([OffsetCommitted(G, "t", partition, 1, -1, "", 0)], lambda error: None)
+    life.busy = True
+    life.failure = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    asked = life.delete()
+    life.failure = None
+    go_on(life)
+    assert asked.answer.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert 0 < len(life.machine.offsets.positions(G)) < 1000
+    assert life.state() is State.EMPTY
 
 
 def test_while_a_group_is_being_deleted_nobody_gets_in(life: Life) -> None:
@@ -228,31 +259,114 @@ def test_a_fenced_instance_cannot_commit(life: Life) -> None:
     assert commits(life, new, 1, "a") == OK
 
 
+# Many groups
+
+
+def loaded_with(life: Life, groups: int) -> list[str]:
+    """Each has one member, m. They have just been loaded; the last is not started as long as the life is busy."""
+    names = [f"group-{number}" for number in range(groups)]
+    member = MemberWritten("m", None, "c", "/127.0.0.1", 60_000, 10_000, b"r", b"")
+    life.log += [GroupWritten(name, "consumer", 1, "range", "m", 0, (member,)) for name in names]
+    life.busy = True
+    life.restart()
+    return names
+
+
+def go_on(life: Life) -> None:
+    life.busy = False
+    life.turn()
+
+
+def test_many_groups_are_started_some_at_a_time(life: Life) -> None:
+    names = loaded_with(life, 300)
+    assert 0 < len(life.timers) < len(names) / 2
+    go_on(life)
+    assert len(life.timers) == len(names)
+    life.advance(9_999)
+    assert {life.state(name) for name in names} == {State.STABLE}
+    life.advance(1)
+    assert {life.state(name) for name in names} == {State.EMPTY}
+
+
+def test_a_group_serves_its_members_before_it_is_started(life: Life) -> None:
+    last = loaded_with(life, 300)[-1]
+    assert life.machine.heartbeat(last, "m", None, 1) == OK
+    life.clock.advance(8_000)
+    waits = life.join(group=last, session_timeout_ms=6_000)
+    go_on(life)
+    life.advance(1_999)
+    assert life.join("m", group=last).error == OK
+    assert waits.error == OK
+
+
+def test_a_group_that_is_gone_before_it_is_started_is_left_alone(life: Life) -> None:
+    last = loaded_with(life, 300)[-1]
+    life.leave("m", group=last)
+    life.delete(last)
+    go_on(life)
+    assert last not in life.machine.groups
+    assert len(life.timers) == 299
+
+
+def test_many_groups_are_unloaded_some_at_a_time_and_none_does_anything_meanwhile(life: Life) -> None:
+    names = loaded_with(life, 300)
+    go_on(life)
+    waiting = [life.join(group=name) for name in names]
+    life.busy = True
+    life.machine.unloaded()
+    assert not life.machine.groups
+    assert not life.timers
+    assert 0 < sum(one.answered for one in waiting) < len(names) / 2
+    go_on(life)
+    assert all(one.error == ErrorCode.NOT_COORDINATOR for one in waiting)
+
+
 # What a group consumes
 
 
 SUBSCRIPTION = b"\x00\x03" + b"\x00\x00\x00\x02" + b"\x00\x01a" + b"\x00\x01b" + b"\xff\xff\xff\xff" + b"newer"
 
 
+def subscribes_to(life: Life, topic: str) -> bool:
+    subscriptions = life.machine.groups[G].subscriptions
+    at_once(subscriptions.read())
+    return subscriptions.include(topic)
+
+
 def test_a_group_of_consumers_knows_its_topics(life: Life) -> None:
     [member] = life.stable(protocols=(("range", SUBSCRIPTION),))
     for _ in range(2):
-        group = life.machine.groups[G]
-        assert [group.subscribes_to(topic) for topic in "abc"] == [True, True, False]
+        assert [subscribes_to(life, topic) for topic in "abc"] == [True, True, False]
         life.restart()
     life.leave(member)
-    assert not life.machine.groups[G].subscribes_to("a")
+    assert not subscribes_to(life, "a")
 
 
 @pytest.mark.parametrize("subscription", [b"", b"\x00", b"\xff\xff" + SUBSCRIPTION[2:], SUBSCRIPTION[:8]])
 def test_a_subscription_that_cannot_be_read_may_be_to_anything(life: Life, subscription: bytes) -> None:
     life.stable(protocols=(("range", subscription),))
-    assert life.machine.groups[G].subscribes_to("z")
+    assert subscribes_to(life, "z")
 
 
 def test_of_other_kinds_of_groups_nothing_is_known(life: Life) -> None:
     life.stable(protocol_type="connect", protocols=(("range", SUBSCRIPTION),))
-    assert life.machine.groups[G].subscribes_to("z")
+    assert subscribes_to(life, "z")
+
+
+def test_no_subscription_is_read_before_somebody_asks_and_then_in_pieces_and_once(life: Life) -> None:
+    def subscription(member: int) -> bytes:
+        names = [f"topic-{member}-{number}".encode() for number in range(1000)]
+        return struct.pack(">hi", 0, len(names)) + b"".join(struct.pack(">h", len(name)) + name for name in names)
+
+    protocols = [(("range", subscription(member) + b"\xff\xff\xff\xff"),) for member in range(3)]
+    for one in protocols:
+        life.join(protocols=one)
+    life.advance(6000)
+    subscriptions = life.machine.groups[G].subscriptions
+    assert subscriptions.are_unread
+    assert sum(1 for _ in subscriptions.read()) > 3 * len(protocols)
+    assert not list(subscriptions.read())
+    assert subscriptions.topics == {f"topic-{member}-{number}" for member in range(3) for number in range(1000)}
 
 
 def test_the_table_of_transitions_is_kafkas() -> None:

@@ -176,6 +176,19 @@ def test_session_timeouts_may_be_their_bounds(life: Life, session_timeout_ms: in
     assert asked.error == OK
 
 
+def test_a_member_that_no_record_of_its_group_could_hold_is_refused_alone(life: Life) -> None:
+    """With Kafka all members of its group would get this error, when the leader has assigned."""
+    life.most_bytes = 100
+    members = life.stable(2)
+    large = ("range", bytes(101))
+    assert life.join(protocols=(large,)).error == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert life.join(members[1], protocols=(large,)).error == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert life.join(protocols=(large,), group="new").error == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert "new" not in life.machine.groups
+    assert [life.heartbeat(member, 1) for member in members] == [OK, OK]
+    assert not life.join(protocols=(("range", bytes(100)), ("roundrobin", bytes(101)))).answered
+
+
 def test_a_member_that_nobody_knows(life: Life) -> None:
     assert life.join("stranger").error == ErrorCode.UNKNOWN_MEMBER_ID
     assert life.join("stranger", protocols=()).error == ErrorCode.UNKNOWN_MEMBER_ID

@@ -99,14 +99,14 @@ def test_order_in_the_log_decides(log: list[Event]) -> None:
         for partition in PARTITIONS:
             found = offsets.committed(group, "t", partition)
             assert (found and found.offset) == expected[partition]
-        assert {p: c.offset for (_, p), c in offsets.of_group(group).items()} == {
+        assert {p: c.offset for (_, p), c in offsets.of_group(group)} == {
             p: offset for p, offset in expected.items() if offset is not None
         }
         assert offsets.pending(group) == {("t", p) for p in PARTITIONS if pending[p]}
         positions = {("t", p) for p in PARTITIONS if expected[p] is not None or pending[p]}
         assert offsets.positions(group) == positions
         assert (group in offsets) == (group in offsets.groups()) == bool(positions)
-        there += len(offsets.of_group(group))
+        there += len(list(offsets.of_group(group)))
     assert len(offsets) == there
 
 

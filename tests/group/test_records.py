@@ -18,6 +18,7 @@ from kafkad.group.records import (
     OffsetForgotten,
     decode,
     encode,
+    least_size,
 )
 from kafkad.wire import schema
 from kafkad.wire.log_records.consumer_offsets import (
@@ -87,6 +88,18 @@ RECORDS = (
 @given(RECORDS)
 def test_any_record_comes_back(record: GroupRecord) -> None:
     assert decode(*encode(record)) == record
+
+
+@given(RECORDS)
+def test_no_record_is_smaller_than_its_least_size(record: GroupRecord) -> None:
+    key, value = encode(record)
+    assert least_size(record) <= len(key) + len(value or b"")
+
+
+def test_what_clients_send_along_counts_into_the_least_size() -> None:
+    member = MemberWritten("m", None, "c", "/127.0.0.1", 1, 1, b"s" * 1000, b"a" * 1000)
+    assert least_size(GroupWritten("g", "consumer", 1, "range", "m", 0, (member, member))) >= 4000
+    assert least_size(OffsetCommitted("g", "t", 0, 5, -1, "m" * 1000, 0)) >= 1000
 
 
 @given(OFFSETS | EXPIRING)

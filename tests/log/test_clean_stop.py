@@ -69,7 +69,7 @@ def state(log: Log) -> dict[str, object]:
         "topic id": log.topic_id,
         "cleaned": log.cleaned_until,
         "epochs": log.epochs.entries,
-        "producers": log.producers.describe(),
+        "producers": list(log.producers.describe()),
         "snapshots": list(log.producers.snapshots.offsets),
         "segments": [(segment.base, segment.size, segment.has_transactions) for segment in log.segments],
         "records": readable(log),

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -199,6 +203,54 @@ def test_a_transaction_holds_back_the_stable_offset_until_its_end_is_replicated(
     assert log.first_unstable_offset(4) == 2
     assert log.first_unstable_offset(5) is None
     append(log, batch(2), 5)
+
+
+def test_readers_wait_for_the_first_offset_of_all_transactions_that_are_open_or_not_replicated(tmp_path: Path) -> None:
+    """Whatever the order in which transactions begin and end."""
+    rest = Random(7)
+    log = states(tmp_path)
+    open_since: dict[int, int] = {}
+    ended: list[tuple[int, int]] = []
+    sequences = Counter[int]()
+    high_watermark = 0
+    for offset in range(400):
+        producer = rest.randrange(20)
+        if producer in open_since and rest.random() < 0.5:
+            append(log, end(producer=producer), offset, COMMIT)
+            ended.append((open_since.pop(producer), offset))
+        else:
+            append(log, batch(sequences[producer], transactional=True, producer=producer), offset)
+            sequences[producer] += 1
+            open_since.setdefault(producer, offset)
+        if rest.random() < 0.2:
+            high_watermark = rest.randint(high_watermark, offset + 1)
+            log.committed_until(high_watermark)
+        held = [*open_since.values(), *(first for first, last in ended if last >= high_watermark)]
+        assert log.first_unstable_offset(high_watermark) == min(held, default=None)
+
+
+def test_a_look_at_the_stable_offset_does_not_go_through_all_ended_transactions(tmp_path: Path) -> None:
+    log = states(tmp_path)
+    for producer in range(1000):
+        append(log, batch(0, transactional=True, producer=producer), producer)
+    for producer in range(1000):
+        append(log, end(producer=producer), 1000 + producer, COMMIT)
+    looked_at = 0
+
+    class Counted(list[tuple[int, int]]):
+        def __iter__(self) -> Iterator[tuple[int, int]]:
+            raise AssertionError("it goes through all of them")
+
+        def __getitem__(self, at: Any) -> Any:
+            nonlocal looked_at
+            looked_at += 1
+            return super().__getitem__(at)
+
+    log._undecided = Counted(log._undecided)
+    for committed in range(100):
+        log.committed_until(1000 + committed)
+        assert log.first_unstable_offset(1000 + committed) == committed
+    assert looked_at < 100 * 20
 
 
 def test_a_marker_may_raise_the_epoch_and_an_old_coordinator_is_fenced(tmp_path: Path) -> None:

@@ -28,6 +28,9 @@ class Pairs:
     def encode(self, record: Pair) -> tuple[bytes, bytes | None]:
         return record.key.encode(), None if record.value is None else record.value.encode()
 
+    def least_size(self, record: Pair) -> int:
+        return len(record.key) + len(record.value or "")
+
     def decode(self, key: bytes, value: bytes | None) -> Pair | None:
         if key.startswith(b"!"):
             raise MalformedError("not a pair")

@@ -89,6 +89,8 @@ def test_what_kafka_wrote_is_loaded(tmp_path: Path, number: int) -> None:
         clock=FakeClock(),
         timers=Timers(),
         soon=lambda call: None,
+        later=lambda call: None,
+        most_bytes=lambda: 1_000_000,
         settings=SETTINGS,
     )
     loader = Loader(log, machine, lambda: True)
@@ -104,7 +106,7 @@ def test_what_kafka_wrote_is_loaded(tmp_path: Path, number: int) -> None:
             "commitTimestamp": committed.commit_timestamp,
         }
         for group in machine.offsets.groups()
-        for position, committed in machine.offsets.of_group(group).items()
+        for position, committed in machine.offsets.of_group(group)
     }
     assert found == offsets
     assert {

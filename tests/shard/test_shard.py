@@ -24,6 +24,7 @@ from kafkad.replica.waits import Waits
 from kafkad.shard import Shard, TransactionalProducer
 from kafkad.shard.shard import CoordinatorParts
 from kafkad.timers import Timers
+from kafkad.wire.compression import Codec
 from kafkad.wire.records import iter_batches, iter_records
 from tests.fakes import FakeClock, FaultyFiles, HeldDisk
 from tests.shard.pairs import Pair, Pairs
@@ -35,7 +36,7 @@ TP = TopicPartition("__consumer_offsets", 7)
 
 
 class Made:
-    def __init__(self, directory: Path, **config: int | bool) -> None:
+    def __init__(self, directory: Path, codec: int = 0, **config: int | bool) -> None:
         self.clock = FakeClock()
         self.files = FaultyFiles()
         self.disk = HeldDisk()
@@ -46,7 +47,7 @@ class Made:
         waits = Waits(Timers(), self.clock, lambda call: None)
         held = ReplicaParts(broker_id=ME, clock=self.clock, waits=waits, durable=cast(Durable, self.disk))
         self.partition = Partition(TP, self.log, held, TopicProbe(), 0)
-        parts = CoordinatorParts(self.clock, self.failures.append, codec=0)
+        parts = CoordinatorParts(self.clock, self.failures.append, codec)
         self.shard: Shard[Pairs] = Shard(self.partition, parts, Pairs)
         self.machine = self.shard.machine
 
@@ -227,6 +228,27 @@ def test_a_batch_above_the_limits_of_the_topic_is_refused(tmp_path: Path, limit:
     made.write("fits", Pair("k", "v" * 25))
     made.write("does not", Pair("k", "v" * 50))
     assert made.ends == [("fits", None), ("does not", code)]
+    made.log.close()
+
+
+def test_what_can_be_seen_to_be_too_large_is_refused_before_any_of_it_is_encoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Made(tmp_path, max_message_bytes=100)
+    made.lead()
+    encoded: list[Pair] = []
+    monkeypatch.setattr(Pairs, "encode", lambda machine, record: encoded.append(record))
+    made.write("does not fit", Pair("k", "v" * 50), Pair("l", "v" * 50))
+    assert made.ends == [("does not fit", ErrorCode.MESSAGE_TOO_LARGE)]
+    assert not encoded
+    made.log.close()
+
+
+def test_what_compression_makes_small_enough_is_written(tmp_path: Path) -> None:
+    made = Made(tmp_path, codec=Codec.GZIP, max_message_bytes=200)
+    made.lead()
+    made.write("fits", Pair("k", "v" * 1000))
+    assert made.ends == [("fits", None)]
     made.log.close()
 
 

@@ -89,6 +89,7 @@ class Life:
             timeout_ms=1000,
             clock=self.clock,
             timers=self.timers,
+            later=self._later,
         )
         self.probe = TransactionProbe()
         self.machine = TransactionMachine(

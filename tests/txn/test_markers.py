@@ -247,6 +247,31 @@ def gone(life: Life) -> None:
 
 
 @scenario
+async def test_markers_that_rest_are_tried_some_at_a_time_when_brokers_come_and_go() -> None:
+    life = Life()
+    names = [f"id-{number}" for number in range(100)]
+    for name in names:
+        producer = await life.new(name)
+        life.ask(AddPartitions(*producer, [T0], 0), name)
+        life.leaders("t", [-1])
+        life.ask(End(*producer, True), name)
+        life.leaders("t", [HERE])
+    assert life.queues.without_leader == len(names)
+    life.hold_later = True
+    gone(life)
+    assert 0 < len(life.markers) < len(names) / 2
+    life.turn()
+    written = len(life.markers)
+    assert written < len(names)
+    life.advance(1_000)
+    assert len(life.markers) == len(names)
+    life.hold_later = False
+    life.turn()
+    assert len(life.markers) == len(names)
+    assert {life.known(name).state for name in names} == {State.COMPLETE_COMMIT}
+
+
+@scenario
 async def test_an_answer_to_an_attempt_that_was_given_up_changes_nothing() -> None:
     """Else it would end a later transaction of the same id (KAFKA-16352)."""
     life, other = await committed_elsewhere()

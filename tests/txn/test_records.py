@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafkad.names import TopicPartition
 from kafkad.txn import records
-from kafkad.txn.records import Damaged, Forgotten, decode, encode
+from kafkad.txn.records import Damaged, Forgotten, decode, encode, least_size
 from kafkad.txn.transaction import NO_PARTITIONS, State, Transaction
 from kafkad.wire import schema
 from kafkad.wire.log_records.transaction_state import PartitionsSchema, TransactionLogValue
@@ -101,7 +101,9 @@ TRANSACTIONS = st.builds(
 def test_whatever_is_written_is_read_again(known: Transaction) -> None:
     if known.state is State.EMPTY:
         known = known._replace(partitions=NO_PARTITIONS)
-    assert decode(*encode(known, 1)) == known
+    key, value = encode(known, 1)
+    assert decode(key, value) == known
+    assert value is not None and least_size(known) <= len(key) + len(value)
     plain = known._replace(previous_producer_id=-1, next_producer_id=-1, version=0)
     assert decode(*encode(known, 0)) == plain
 
