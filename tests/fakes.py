@@ -41,7 +41,7 @@ class FaultyFiles(Files):
 
     `fail(operation, error, after=n)` makes the operation fail from the n-th call on, once or for good; a torn write
     (to a log) puts its first bytes on the disk and then fails, a short one says how few it wrote. `count` has the
-    calls so far.
+    calls so far. An open of a file that is not there yet is a "create", too.
     """
 
     def __init__(self) -> None:
@@ -79,6 +79,8 @@ class FaultyFiles(Files):
 
     def open(self, path: str, flags: int, mode: int = 0o777) -> int:  # type: ignore[override]
         self._meet("open")
+        if flags & os.O_CREAT and not os.path.exists(path):
+            self._meet("create")
         return os.open(path, flags, mode)
 
     def pwrite(self, fd: int, data: bytes | memoryview, at: int) -> int:  # type: ignore[override]

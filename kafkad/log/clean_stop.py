@@ -76,20 +76,9 @@ def restore(
     producer_expiration_ms: int,
 ) -> Loaded | None:
     """The same as `recovery.load`; None if that is to be asked, because something has changed since the stop."""
-    _, end_offset, stopped_segments, entries, snapshots, has_producers, stamps = stopped
-    segments = []
-    try:
-        for path, stamp in zip(_WATCHED, stamps, strict=True):
-            if files.stamp(directory + path) != stamp:
-                return None
-        for base, stamp, has_transactions in stopped_segments:
-            if files.stamp(segment_path(directory, base, LOG)) != stamp:
-                return None
-            _, _, size = stamp
-            segment = Segment(files, directory, base, size, config.index_interval_bytes, now_ms)
-            segment.has_transactions = has_transactions
-            segments.append(segment)
-    except OSError:
+    _, end_offset, _, entries, snapshots, has_producers, _ = stopped
+    segments = _unchanged_segments(stopped, directory, config, files, now_ms)
+    if not segments:
         return None
     start_offset = max(start_offset, segments[0].base)
     if not start_offset <= end_offset <= recovery_point:
@@ -112,6 +101,30 @@ def restore(
         durable_until=end_offset,
         new_names=False,
     )
+
+
+def _unchanged_segments(
+    stopped: StoppedLog, directory: str, config: LogConfig, files: Files, now_ms: int
+) -> list[Segment]:
+    """The segments of a log whose files are as they were; none if one has changed.
+
+    None either if one is empty: earlier versions may have left it where the one before it goes on.
+    """
+    segments: list[Segment] = []
+    try:
+        for path, stamp in zip(_WATCHED, stopped.stamps, strict=True):
+            if files.stamp(directory + path) != stamp:
+                return []
+        for base, stamp, has_transactions in stopped.segments:
+            _, _, size = stamp
+            if files.stamp(segment_path(directory, base, LOG)) != stamp or (segments and not size):
+                return []
+            segment = Segment(files, directory, base, size, config.index_interval_bytes, now_ms)
+            segment.has_transactions = has_transactions
+            segments.append(segment)
+    except OSError:
+        return []
+    return segments
 
 
 def write(directory: str, stopped: Mapping[TopicPartition, StoppedLog], files: Files) -> None:

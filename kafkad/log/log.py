@@ -22,7 +22,7 @@ from kafkad.log.compaction import Replacement
 from kafkad.log.copied import CopiedBatch, copied_batches
 from kafkad.log.damage import UNKNOWN_END, Damage
 from kafkad.log.dirt import Dirt, assess, first_dirty
-from kafkad.log.files import Files, Slice, disk_errors, short_write, storage_error
+from kafkad.log.files import Files, Slice, as_far_as_there_is_room, disk_errors, short_write, storage_error
 from kafkad.log.flush import Flush
 from kafkad.log.indexed import LOG, Hole
 from kafkad.log.producers import DEFAULT_EXPIRATION_MS, Origin, read_marker
@@ -479,14 +479,16 @@ class Log:
             self._roll(self.end_offset)
 
     def _roll(self, base: int) -> Segment:
+        """The new files come first: a disk that refuses them leaves the log as it was."""
         base = max(base, self.end_offset)
         active = self._segments.active
         if base == active.base:
             return active
         active.seal()
-        self._take_snapshot(base)
         segment = self._new_segment(base)
         self._segments.add(segment)
+        with as_far_as_there_is_room():  # without it, a start reads more of the log
+            self._take_snapshot(base)
         return segment
 
     def _take_snapshot(self, offset: int) -> None:

@@ -91,7 +91,7 @@ def load(
         raise ValueError(f"a checkpoint says that {directory} begins with offset {start_offset}, where no log can")
     names, made = _list(files, directory)
     names = leftovers.clear(files, directory, names)
-    segments = _segments(files, directory, config, names, now_ms)
+    segments = _without_false_starts(_segments(files, directory, config, names, now_ms))
     if not segments:
         segment = Segment(files, directory, start_offset, 0, config.index_interval_bytes, now_ms)
         segment.create_files()
@@ -148,6 +148,29 @@ def _segments(files: Files, directory: str, config: LogConfig, names: list[str],
             files.unlink(f"{directory}/{name}")
     segments.sort(key=_base)
     return segments
+
+
+def _without_false_starts(segments: list[Segment]) -> list[Segment]:
+    """Drops empty segments that begin within the one before them.
+
+    A roll that a full disk refused half way used to leave such a file, and the log went on without it.
+    """
+    kept: list[Segment] = []
+    for segment in segments:
+        if not segment.size and kept and _end_as_far_as_readable(kept[-1]) > segment.base:
+            _unlink(segment)
+        else:
+            kept.append(segment)
+    return kept
+
+
+def _end_as_far_as_readable(segment: Segment) -> int:
+    """The offset after the last batch before any damage."""
+    end = segment.base
+    with contextlib.suppress(BadBatch):
+        for _, header in walk(segment.files.pread, segment.file.fd, segment.position_near_end(), segment.size):
+            end = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1
+    return end
 
 
 def _load_clean(loaded: Loaded, now_ms: int) -> bool:
@@ -215,6 +238,10 @@ def _recover(
 def _drop_empty(loaded: Loaded, segment: Segment) -> None:
     """A power cut left its name, and less of the log before it than the name says."""
     loaded.segments.remove(segment)
+    _unlink(segment)
+
+
+def _unlink(segment: Segment) -> None:
     for suffix in SUFFIXES:
         with contextlib.suppress(FileNotFoundError):
             segment.files.unlink(segment.path(suffix))

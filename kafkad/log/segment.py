@@ -7,6 +7,7 @@ when the log rolls or closes (`seal`); everything else opens its files at first 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 
@@ -109,10 +110,18 @@ class Segment(IndexedFile):
         self._transactions = None
 
     def create_files(self) -> None:
-        self._file = self.files.open_log_file(self.path(LOG), os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+        """All of them or, when the disk refuses one, none: an empty `.log` would be the end of the log at a start."""
+        try:
+            self._file = self.files.open_log_file(self.path(LOG), os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+            for suffix in (INDEX, TIME_INDEX):
+                self.files.open_log_file(self.path(suffix), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        except OSError:
+            self._file = None
+            for suffix in (LOG, INDEX, TIME_INDEX):
+                with contextlib.suppress(FileNotFoundError):
+                    self.files.unlink(self.path(suffix))
+            raise
         self.files.opened(self)
-        for suffix in (INDEX, TIME_INDEX):
-            self.files.open_log_file(self.path(suffix), os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
@@ -316,11 +325,14 @@ class Segment(IndexedFile):
         """The offset after the last batch, found from the last index entry on."""
         if not self.size:
             return self.base
-        start = 0
-        if self.size > _SMALL:
-            offsets = self.offsets
-            start = offsets.entry(len(offsets) - 1)[1] if len(offsets) else 0
         end = self.base
-        for _, header in walk(self.files.pread, self.file.fd, start, self.size):
+        for _, header in walk(self.files.pread, self.file.fd, self.position_near_end(), self.size):
             end = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1
         return end
+
+    def position_near_end(self) -> int:
+        """The position of the batch that the last index entry names; 0 if all is soon read."""
+        if self.size <= _SMALL:
+            return 0
+        offsets = self.offsets
+        return offsets.entry(len(offsets) - 1)[1] if len(offsets) else 0

@@ -98,6 +98,18 @@ def stopped(directory: Path) -> None:
     manager.close({})
 
 
+def test_a_log_that_ends_with_an_empty_segment_is_opened_from_its_files(disks: tuple[Path, Path]) -> None:
+    """Earlier versions may have left it in the middle of the segment before."""
+    manager = started(disks[0])
+    log = manager.create(T0, TOPIC_ID, CONFIG)
+    append(log, 30)
+    log.roll()
+    manager.close({})
+    files = WatchedFiles()
+    assert load(disks[0], files).logs[T0].end_offset == 30
+    assert log.directory in files.of_partitions()
+
+
 def test_after_a_clean_stop_no_file_of_an_unchanged_log_is_read(disks: tuple[Path, Path]) -> None:
     stopped(disks[0])
     (newest,) = (disks[0] / "t-0").glob(f"{35:020d}.snapshot")

@@ -610,3 +610,58 @@ def test_a_flush_after_a_cut_covers_the_cut_and_the_names_of_what_went(home: Hom
     synced = {os.path.relpath(path, home.directory) for path in home.files.synced}
     assert {f"{0:020d}.log", f"{3:020d}.log", "."} <= synced
     assert log.recovery_point == 4
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("made", [0, 1, 2])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EMFILE])
+def test_a_roll_that_is_refused_half_way_leaves_nothing(home: Home, code: int, made: int, clean: bool) -> None:
+    """The next batches fit into the old segment: they are behind the name that the new one had."""
+    log = home.open()
+    fill(log, 12)
+    end = log.end_offset
+    names = _names(home)
+    home.files.fail("create", code, after=made, once=False)
+    with pytest.raises(StorageError):
+        append(log, batch(b"." * 2000))
+    home.files.heal()
+    assert {name for name in _names(home) if not name.endswith(".snapshot")} == names
+    for i in range(3):
+        assert append(log, batch(b"small", timestamp=2000 + i)) == end + i
+    log = home.reopen(clean=clean)
+    assert append(log, batch()) == end + 3
+    assert [record.offset for record in records(log)] == list(range(end + 4))
+
+
+def _names(home: Home) -> set[str]:
+    return {path.name for path in home.directory.iterdir()}
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("followed", [True, False])
+def test_an_empty_segment_that_begins_within_the_one_before_is_no_part_of_the_log(
+    home: Home, clean: bool, followed: bool
+) -> None:
+    """Earlier versions left them when a roll was refused half way."""
+    log = home.open()
+    fill(log, 12)
+    if followed:
+        log.roll()
+        fill(log, 3)
+    log.close(clean)
+    stray = home.directory / f"{9:020d}.log"
+    stray.touch()
+    log = home.open(clean=clean)
+    assert not stray.exists()
+    assert [record.offset for record in records(log)] == list(range(12 + 3 * followed))
+    assert append(log, batch()) == 12 + 3 * followed
+
+
+def test_an_empty_segment_where_the_one_before_ends_stays_the_end_of_the_log(home: Home) -> None:
+    log = home.open()
+    fill(log, 12)
+    log.roll()
+    for clean in (True, False):
+        log = home.reopen(clean=clean)
+        assert [segment.base for segment in log.segments] == [0, 12]
+        assert log.end_offset == 12
