@@ -487,6 +487,7 @@ class Log:
         active.seal()
         segment = self._new_segment(base)
         self._segments.add(segment)
+        self.end_offset = base  # past a gap that compaction left: what the active segment holds begins there
         with as_far_as_there_is_room():  # without it, a start reads more of the log
             self._take_snapshot(base)
         return segment

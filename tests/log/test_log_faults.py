@@ -665,3 +665,22 @@ def test_an_empty_segment_where_the_one_before_ends_stays_the_end_of_the_log(hom
         log = home.reopen(clean=clean)
         assert [segment.base for segment in log.segments] == [0, 12]
         assert log.end_offset == 12
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("kept", [0, 100])
+def test_a_follower_that_rolled_for_a_batch_behind_a_gap_goes_on_behind_it(home: Home, kept: int, clean: bool) -> None:
+    """Compaction had left nothing before offset 20. The disk refuses the batch, and then the follower leads."""
+    home.was_compacted = True
+    log = home.open()
+    fill(log, 12)
+    data = batch(b"." * 2000)
+    data[:8] = (20).to_bytes(8, "big")
+    home.files.shorten_next_write(kept)
+    with pytest.raises(StorageError):
+        log.append_copied(memoryview(data))
+    home.files.heal()
+    assert log.segments[-1].base == log.end_offset == 20
+    assert append(log, batch(b"new")) == 20
+    log = home.reopen(clean=clean)
+    assert [record.offset for record in records(log)] == [*range(12), 20]
