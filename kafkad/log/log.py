@@ -749,8 +749,13 @@ class Log:
         return first_dirty(self.cleaned_until, self.start_offset, self.end_offset)
 
     def assess(self, now_ms: int, stable_offset: int) -> Dirt:
-        """The work that compaction would have to do. May read a segment's files, once."""
+        """The work that compaction would have to do. May read a segment's files, once.
+
+        StorageError also if a full disk lacks aborted transactions, which compaction reads from the files.
+        """
         with disk_errors(self.directory, "looking for dirty segments"):
+            for segment in self._segments.all:
+                segment.store_transactions()
             first = self.first_dirty
             return assess(self._segments.all, self.config, now_ms, first_dirty=first, stable_offset=stable_offset)
 

@@ -32,6 +32,7 @@ from kafkad.log.segment import SUFFIXES, Segment
 from kafkad.log.snapshots import SUFFIX as SNAPSHOT
 from kafkad.log.snapshots import Snapshots
 from kafkad.log.txnindex import SUFFIX as TXN_INDEX
+from kafkad.log.txnindex import AbortedTransaction
 from kafkad.wire.control import ControlRecord
 from kafkad.wire.records import (
     ATTRIBUTES,
@@ -263,6 +264,7 @@ class _Check:
         self._checked_from = checked_from
         self._compacted = compacted
         self.end = segments[0].base
+        self._aborted: list[AbortedTransaction] = []
         self.was_cut = False
         """The end of the log was not as it was written."""
         self._progress = progress
@@ -280,8 +282,7 @@ class _Check:
         self._begin_at(segment.base)
         limit = following.base if following else _NO_LIMIT
         size = segment.size
-        transactions = segment.transactions
-        transactions.reset()
+        self._aborted = []
         segment.start_indexes()
         position = 0
         while position < size:
@@ -300,7 +301,8 @@ class _Check:
         if following is not None and not self._compacted and self._lacks(limit):
             self._note_loss(segment, size, limit)
         segment.size = size
-        segment.has_transactions = bool(transactions.entries)
+        segment.transactions.replace(self._aborted)
+        segment.has_transactions = bool(self._aborted)
         segment.seal()
         self._report(size)
         self._done += size
@@ -338,7 +340,7 @@ class _Check:
                 marker = _marker(view, at, header, segment.size)
                 aborted = loaded.producers.update(header, header[BASE_OFFSET], marker)
                 if aborted is not None:
-                    segment.transactions.append(aborted)
+                    self._aborted.append(aborted)
             segment.note(header)
             self.end = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1
             if segment.size >= self._report_at:
@@ -485,10 +487,7 @@ def rebuild_transactions(snapshots: Snapshots, segments: Sequence[Segment], now_
             if header[PRODUCER_ID] >= 0:
                 marker = _stored_marker(segment, position, header)
                 found.append(producers.update(header, header[BASE_OFFSET], marker))
-    segment.transactions.reset()
-    for aborted in found:
-        if aborted is not None:
-            segment.transactions.append(aborted)
+    segment.transactions.replace(aborted for aborted in found if aborted is not None)
 
 
 def _find_epochs(epochs: LeaderEpochs, segments: Sequence[Segment]) -> None:

@@ -78,6 +78,15 @@ class Segment(IndexedFile):
             self.files.opened(self)
         return self._transactions
 
+    def store_indexes(self) -> None:
+        super().store_indexes()
+        self.store_transactions()
+
+    def store_transactions(self) -> None:
+        """Write the aborted transactions that a full disk had no room for."""
+        if self._transactions is not None:
+            self._transactions.store()
+
     def let_go(self) -> None:
         """Close the files if nothing is being written; they open again at the next use."""
         if not self.ready:
@@ -95,7 +104,7 @@ class Segment(IndexedFile):
     def give_up_files(self) -> None:
         """Close them until the next use, also in the middle of being written; not if the indexes cannot be stored."""
         self.complete_indexes()
-        if not isinstance(self._times, TimeIndex):
+        if not isinstance(self._times, TimeIndex) and (self._transactions is None or self._transactions.is_stored):
             self.release()
 
     def release(self) -> None:
@@ -107,7 +116,8 @@ class Segment(IndexedFile):
     def move_to(self, directory: str) -> None:
         """The directory was renamed; files that are open stay so."""
         self.directory = directory
-        self._transactions = None
+        if self._transactions is not None:
+            self._transactions.path = self.path(TXN_INDEX)
 
     def create_files(self) -> None:
         """All of them or, when the disk refuses one, none: an empty `.log` would be the end of the log at a start."""

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from operator import attrgetter
 from typing import NamedTuple
 
-from kafkad.log.files import Files, LogFile, disk_errors
+from kafkad.log.files import Files, LogFile, as_far_as_there_is_room, disk_errors
 
 SUFFIX = ".txnindex"
 
@@ -59,30 +59,76 @@ def encode(entries: Iterable[AbortedTransaction]) -> bytes:
 
 
 class TransactionIndex:
-    """One segment's. `exists` is what the caller's listing of the directory said."""
+    """One segment's. `exists` is what the caller's listing of the directory said.
 
-    __slots__ = ("_entries", "_file", "_files", "path")
+    What a full disk has no room for stays in memory, where readers find it, until `store`.
+    """
+
+    __slots__ = ("_file", "_files", "_is_stale", "_known_stored", "_unstored", "path")
 
     def __init__(self, path: str, files: Files, *, exists: bool) -> None:
         self.path = path
         self._files = files
         self._file: LogFile | None = None
-        self._entries: list[AbortedTransaction] | None = None if exists else []
+        self._known_stored: list[AbortedTransaction] | None = None if exists else []
+        self._unstored: list[AbortedTransaction] = []
+        self._is_stale = False
+        """The file has something else, and all entries are unstored."""
 
     @property
     def entries(self) -> list[AbortedTransaction]:
         """BrokenTransactionIndexError when the file makes no sense."""
-        if self._entries is None:
-            self._entries = decode(self._read())
-        return self._entries
+        return [*self._stored, *self._unstored] if self._unstored else self._stored
+
+    @property
+    def _stored(self) -> list[AbortedTransaction]:
+        if self._known_stored is None:
+            self._known_stored = decode(self._read())
+        return self._known_stored
+
+    @property
+    def is_stored(self) -> bool:
+        """True if the file has all entries and no others."""
+        return not self._unstored and not self._is_stale
 
     def append(self, entry: AbortedTransaction) -> None:
-        entries = self.entries
-        if entries and entry.last_offset <= entries[-1].last_offset:
-            raise ValueError(f"{entry} is not after {entries[-1]} in {self.path}")
+        """Take an entry that follows from what is in the log already; only a broken disk refuses it."""
+        known = self._unstored or self._known_stored
+        if known and entry.last_offset <= known[-1].last_offset:
+            raise ValueError(f"{entry} is not after {known[-1]} in {self.path}")
+        self._unstored.append(entry)
+        with as_far_as_there_is_room():
+            self.store()
+
+    def replace(self, entries: Iterable[AbortedTransaction]) -> None:
+        """Have just these entries, whatever the file has; that changes in one step."""
+        wanted = list(entries)
+        with contextlib.suppress(BrokenTransactionIndexError), as_far_as_there_is_room():
+            if self.is_stored and self._stored == wanted:
+                return
+        self._known_stored, self._unstored, self._is_stale = [], wanted, True
+        with as_far_as_there_is_room():
+            self.store()
+
+    def store(self) -> None:
+        """Write what the file lacks; StorageError.
+
+        A broken file stays as it is: whoever reads it has it made anew from the log, which has all of these entries.
+        """
+        if self.is_stored:
+            return
         with self._disk_errors("writing"):
-            self._files.write_all(self._open().fd, encode((entry,)), len(entries) * _ENTRY.size)
-        entries.append(entry)
+            if self._is_stale:
+                self._file = None
+                self._files.write_file(self.path, encode(self._unstored))
+                self._is_stale = False
+            else:
+                with contextlib.suppress(BrokenTransactionIndexError):
+                    at = len(self._stored) * _ENTRY.size
+                    self._files.write_all(self._open().fd, encode(self._unstored), at)
+        if self._known_stored is not None:
+            self._known_stored += self._unstored
+        self._unstored = []
 
     def collect(self, start: int, upto: int) -> tuple[list[AbortedTransaction], bool]:
         """The transactions with records in [start, upto), and whether later segments can have no more of them."""
@@ -97,20 +143,11 @@ class TransactionIndex:
 
     def truncate(self, offset: int) -> None:
         """Forget transactions whose marker is at or after `offset`."""
-        entries = self.entries
-        kept = bisect_left(entries, offset, key=_last_offset)
-        if kept < len(entries):
-            self._cut(kept)
-            del entries[kept:]
-
-    def reset(self) -> None:
-        """Drop the contents of the file before a rebuild."""
-        if self._entries != []:
-            self._cut(0)
-            self._entries = []
+        self.replace(entry for entry in self.entries if entry.last_offset < offset)
 
     def flush(self) -> None:
-        """Wait for the disk. Thread-safe."""
+        """Store all, and wait for the disk."""
+        self.store()
         file = self._file
         if file is not None:
             with self._disk_errors("flushing"):
@@ -123,10 +160,6 @@ class TransactionIndex:
         with self._disk_errors("reading"), contextlib.suppress(FileNotFoundError):
             return self._files.read(self.path)
         return b""
-
-    def _cut(self, kept: int) -> None:
-        with self._disk_errors("truncating"):
-            self._files.truncate(self._open().fd, kept * _ENTRY.size)
 
     def _open(self) -> LogFile:
         if self._file is None:

@@ -14,6 +14,7 @@ from kafkad.log.epochs import FILE_NAME
 from kafkad.log.log import Log
 from kafkad.wire.control import ControlRecord, build_marker
 from kafkad.wire.records import iter_batches
+from tests.fakes import FaultyFiles
 from tests.log.conftest import Home, append, batch, records
 
 
@@ -451,6 +452,143 @@ def test_a_broken_transaction_index_is_made_anew(home: Home) -> None:
     for path in list(home.directory.glob("*.snapshot"))[1::2]:
         path.unlink()
     assert home.open().aborted_transactions(0, 32) == expected
+
+
+class FullForTransactions(FaultyFiles):
+    """A disk that has no block left for an index of transactions: those of the log are reserved ahead."""
+
+    is_full = False
+
+    def open(self, path: str, flags: int, mode: int = 0o777) -> int:  # type: ignore[override]
+        if self.is_full and path.endswith((".txnindex", ".txnindex.tmp")) and flags & (os.O_RDWR | os.O_WRONLY):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().open(path, flags, mode)
+
+
+@pytest.fixture
+def full_for_transactions(home: Home) -> FullForTransactions:
+    home.files = files = FullForTransactions()
+    return files
+
+
+@pytest.mark.parametrize("before", [0, 2])
+@pytest.mark.parametrize("copied", [False, True])
+def test_an_aborted_transaction_that_a_full_disk_does_not_note_is_known(
+    home: Home, full_for_transactions: FullForTransactions, before: int, copied: bool
+) -> None:
+    log = home.open(segment_bytes=1 << 20)
+    for producer_id in range(before):
+        aborted(log, producer_id)
+    log = home.reopen()  # what the file has is not in memory any more
+    expected = [(producer_id, producer_id * 4) for producer_id in range(before + 2)]
+    full_for_transactions.is_full = True
+    for producer_id in range(before, before + 2):
+        if copied:
+            _copy_aborted(log, producer_id)
+        else:
+            aborted(log, producer_id)
+    assert log.aborted_transactions(0, log.end_offset) == expected
+    log.segments[-1].give_up_files()
+    assert log.aborted_transactions(0, log.end_offset) == expected
+    with pytest.raises(StorageError):
+        log.flush()
+    assert log.recovery_point == before * 4
+    with pytest.raises(StorageError):
+        log.assess(0, log.end_offset)  # compaction would read the file
+    full_for_transactions.is_full = False
+    for clean in (True, False):
+        log = home.reopen(clean=clean)
+        assert log.aborted_transactions(0, log.end_offset) == expected
+
+
+def _copy_aborted(log: Log, producer_id: int) -> None:
+    kind = {"producer_id": producer_id, "producer_epoch": 0}
+    parts = [batch(b"t" * 300, base_sequence=i, transactional=True, **kind) for i in range(3)]
+    parts.append(bytearray(build_marker(ControlRecord(False, 0), timestamp=1000, **kind)))
+    for offset, part in enumerate(parts, start=log.end_offset):
+        part[:8] = offset.to_bytes(8, "big")
+    log.append_copied(memoryview(b"".join(parts)))
+
+
+def test_a_segment_that_was_rolled_before_its_transactions_were_noted_has_them_noted_by_the_next_flush(
+    home: Home, full_for_transactions: FullForTransactions
+) -> None:
+    log = home.open()
+    full_for_transactions.is_full = True
+    aborted(log, 5)
+    log.roll()
+    fill(log, 3)
+    full_for_transactions.is_full = False
+    log.flush()
+    assert log.recovery_point == log.end_offset
+    log = home.reopen(clean=False)
+    assert log.aborted_transactions(0, log.end_offset) == [(5, 0)]
+
+
+def test_a_transaction_that_was_not_noted_is_noted_under_the_new_name_of_the_directory(
+    home: Home, full_for_transactions: FullForTransactions
+) -> None:
+    log = home.open()
+    full_for_transactions.is_full = True
+    aborted(log, 5)
+    home.directory = home.directory.with_name("t-1")
+    log.rename(str(home.directory))
+    full_for_transactions.is_full = False
+    log = home.reopen()
+    assert log.aborted_transactions(0, log.end_offset) == [(5, 0)]
+
+
+def test_a_transaction_is_aborted_though_the_index_of_those_before_is_broken(home: Home) -> None:
+    log = home.open(segment_bytes=1 << 20)
+    aborted(log, 0)
+    log.close()
+    (path,) = home.directory.glob("*.txnindex")
+    path.write_bytes(path.read_bytes()[:-1])
+    log = home.open()
+    aborted(log, 1)
+    assert log.end_offset == 8
+    for _ in range(2):
+        assert log.aborted_transactions(0, 8) == [(0, 0), (1, 4)]
+        log = home.reopen()
+
+
+def test_a_full_disk_does_not_leave_half_of_a_transaction_index_that_is_made_anew(
+    home: Home, full_for_transactions: FullForTransactions
+) -> None:
+    log = home.open(segment_bytes=1 << 20)
+    for producer_id in range(4):
+        aborted(log, producer_id)
+    expected = log.aborted_transactions(0, log.end_offset)
+    log.close()
+    (path,) = home.directory.glob("*.txnindex")
+    broken = path.read_bytes()[:-1]
+    path.write_bytes(broken)
+    log = home.open()
+    full_for_transactions.is_full = True
+    assert log.aborted_transactions(0, log.end_offset) == expected
+    assert path.read_bytes() == broken
+    full_for_transactions.is_full = False
+    log = home.reopen()
+    assert log.aborted_transactions(0, log.end_offset) == expected
+    assert path.read_bytes() != broken
+
+
+def test_a_start_on_a_full_disk_knows_the_transactions_whose_index_it_cannot_write(
+    home: Home, full_for_transactions: FullForTransactions
+) -> None:
+    log = home.open(segment_bytes=2000)
+    for producer_id in range(8):
+        aborted(log, producer_id)
+    expected = log.aborted_transactions(0, log.end_offset)
+    log.close(clean=False)
+    for path in home.directory.glob("*.txnindex"):
+        path.unlink()
+    full_for_transactions.is_full = True
+    log = home.open(clean=False)
+    assert log.aborted_transactions(0, log.end_offset) == expected
+    full_for_transactions.is_full = False
+    log = home.reopen()
+    assert log.aborted_transactions(0, log.end_offset) == expected
 
 
 def test_a_log_whose_data_is_gone_goes_on_where_its_start_is(home: Home) -> None:

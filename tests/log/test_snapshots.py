@@ -133,7 +133,7 @@ def test_what_a_reader_must_skip_is_collected_until_no_later_entry_can_matter(tm
     assert index.entries == entries[:1]
     index.append(entries[2])
     assert TransactionIndex(path, Files(), exists=True).entries == [entries[0], entries[2]]
-    index.reset()
+    index.replace([])
     assert Path(path).read_bytes() == b""
     index.flush()
 
