@@ -233,12 +233,27 @@ def disk_errors(directory: str, doing: str) -> Iterator[None]:
         raise storage_error(directory, doing, error) from error
 
 
+@contextlib.contextmanager
+def final_disk_errors(directory: str, doing: str) -> Iterator[None]:
+    """As `disk_errors` behind the first step that cannot be taken back: no error of these passes (see `may_pass`)."""
+    try:
+        with disk_errors(directory, doing):
+            yield
+    except StorageError as error:
+        raise StorageError(error.directory, str(error)) from None
+
+
 def storage_error(directory: str, doing: str, error: OSError) -> StorageError:
     return StorageError(os.path.dirname(directory), f"{doing} in {directory}: {error.strerror or error}")
 
 
 def may_pass(error: StorageError) -> bool:
     """A full disk or too many open files: appends are refused as long as it lasts, and what is there stays readable.
+
+    Only what leaves the log as it was may be refused so. An operation of several steps first does those that need room
+    or open files, which can be taken back. Behind the first step that cannot, errors are final (`final_disk_errors`):
+    the directory goes offline, and the next start finds or completes what was begun. What can be rebuilt from the log
+    (indexes, epochs, snapshots) refuses nothing: `as_far_as_there_is_room`.
 
     A full disk that shows at an fsync is no such case: see `sync_records`.
     """

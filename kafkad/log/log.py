@@ -22,7 +22,15 @@ from kafkad.log.compaction import Replacement
 from kafkad.log.copied import CopiedBatch, copied_batches
 from kafkad.log.damage import UNKNOWN_END, Damage
 from kafkad.log.dirt import Dirt, assess, first_dirty
-from kafkad.log.files import Files, Slice, as_far_as_there_is_room, disk_errors, short_write, storage_error
+from kafkad.log.files import (
+    Files,
+    Slice,
+    as_far_as_there_is_room,
+    disk_errors,
+    final_disk_errors,
+    short_write,
+    storage_error,
+)
 from kafkad.log.flush import Flush
 from kafkad.log.indexed import LOG, Hole
 from kafkad.log.producers import DEFAULT_EXPIRATION_MS, Origin, read_marker
@@ -700,8 +708,8 @@ class Log:
     def delete_old_segments(self, now_ms: int, upto: int | None = None) -> int:
         """Delete the segments that retention no longer keeps, oldest first; return their number.
 
-        Nothing at or past `upto`, the high watermark, is deleted. When everything is too old, the log rolls first: the
-        last segment stays, and is empty.
+        Nothing at or past `upto`, the high watermark, is deleted. When everything is too old, the log rolls, and the
+        last segment stays, empty; those before it go first, to make room for that.
         """
         with disk_errors(self.directory, "deleting old segments"):
             count = deletable(
@@ -712,14 +720,25 @@ class Log:
                 end_offset=self.end_offset,
                 upto=self.end_offset if upto is None else upto,
             )
-            if count == len(self._segments):
+            closed = min(count, len(self._segments) - 1)
+            dropped = self._drop_oldest(closed)
+            if count > closed:
                 self._roll(self.end_offset)
-                count = min(count, len(self._segments) - 1)
-            if count:
-                self._remove(self._segments.all[:count])
-                self._segments = Segments(self._segments.all[count:])
+                dropped += self._drop_oldest(1)
+        return dropped
+
+    def _drop_oldest(self, count: int) -> int:
+        """Remove this many closed segments; those that went before the disk refused one are gone."""
+        dropped = 0
+        try:
+            for segment in self._segments.all[:count]:
+                self._remove([segment])
+                dropped += 1
+        finally:
+            if dropped:
+                self._segments = Segments(self._segments.all[dropped:])
                 self.increment_start_offset(self._segments.first_base)
-        return count
+        return dropped
 
     def outlives_retention(self, now_ms: int) -> bool:
         """True if retention would delete some of its records at once."""
@@ -729,14 +748,18 @@ class Log:
     def _remove(self, segments: Iterable[Segment], *, replaced_by: int | None = None) -> None:
         """Give the files of segments their `.deleted` name; they are unlinked after `file.delete.delay.ms`.
 
-        The producer snapshot of a segment goes with it, unless its replacement has the same base.
+        The producer snapshot of a segment goes with it, unless its replacement has the same base. A segment without its
+        `.log` is gone: from there on errors are final.
         """
         due_ms = self._clock.now_ms() + self.config.file_delete_delay_ms
         for segment in segments:
-            self._doomed.rename(self._files, [segment.path(suffix) for suffix in SUFFIXES], due_ms)
-            segment.release()
-            if segment.base != replaced_by:
-                self.producers.snapshots.delete(segment.base)
+            log, *others = [segment.path(suffix) for suffix in SUFFIXES]
+            self._doomed.rename(self._files, [log], due_ms)
+            with final_disk_errors(self.directory, "removing a segment"):
+                self._doomed.rename(self._files, others, due_ms)
+                segment.release()
+                if segment.base != replaced_by:
+                    self.producers.snapshots.delete(segment.base)
 
     def take_doomed(self, now_ms: int) -> list[str]:
         """Paths of removed files that are due. The caller unlinks them in a thread: freeing a large file takes long."""
@@ -767,8 +790,7 @@ class Log:
         """Put a compacted segment into the place of those it was made from; False when they are not here any more.
 
         Readers of the old ones are not disturbed. The new names are on the disk with the next fsync of the directory; a
-        crash before that leads to the old segments or to the new one. When the disk fails half way, the log directory
-        goes offline (StorageError without a cause that may pass): the next start completes what was begun.
+        crash before that leads to the old segments or to the new one.
         """
         place = self._segments.closed_run(new.old)
         if place is None or new.base != new.old[0]:
@@ -777,11 +799,9 @@ class Log:
         with disk_errors(self.directory, "offering a compacted segment"):
             swap.offer(self._files, self.directory, new.base)
         segments = list(self._segments.all)
-        try:
+        with final_disk_errors(self.directory, "replacing compacted segments"):
             self._remove(segments[place], replaced_by=new.base)
             has_transactions = swap.settle(self._files, self.directory, new.base)
-        except OSError as error:
-            raise storage_error(self.directory, "replacing compacted segments", error) from None
         interval = self.config.index_interval_bytes
         segment = Segment(self._files, self.directory, new.base, new.size, interval, self._clock.now_ms())
         segment.has_transactions = has_transactions

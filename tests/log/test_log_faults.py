@@ -11,6 +11,7 @@ import pytest
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.check import check
 from kafkad.log.epochs import FILE_NAME
+from kafkad.log.files import may_pass
 from kafkad.log.log import Log
 from kafkad.wire.control import ControlRecord, build_marker
 from kafkad.wire.records import iter_batches
@@ -769,6 +770,47 @@ def test_a_roll_that_is_refused_half_way_leaves_nothing(home: Home, code: int, m
     log = home.reopen(clean=clean)
     assert append(log, batch()) == end + 3
     assert [record.offset for record in records(log)] == list(range(end + 4))
+
+
+@pytest.mark.parametrize("operation", ["pwrite", "create"])
+def test_retention_deletes_on_a_full_disk_what_was_closed_before_it_needs_room_itself(
+    home: Home, operation: str
+) -> None:
+    """Everything is too old; the last segment can only go when another one can be made."""
+    log = home.open(retention_ms=1000)
+    append(log, batch(producer_id=5, producer_epoch=0, base_sequence=0, timestamp=1000))
+    fill(log, 60)
+    last = log.segments[-1].base
+    home.files.fail(operation, errno.ENOSPC, once=False)
+    if operation == "create":
+        with pytest.raises(StorageError) as refused:
+            log.delete_old_segments(home.clock.now_ms())
+        assert may_pass(refused.value)
+        assert (log.start_offset, [segment.base for segment in log.segments]) == (last, [last])
+        home.files.heal()
+        assert log.delete_old_segments(home.clock.now_ms()) == 1
+    else:
+        assert log.delete_old_segments(home.clock.now_ms()) == len(list(home.directory.glob("*.log.deleted")))
+    assert (log.start_offset, log.end_offset, log.size) == (61, 61, 0)
+
+
+@pytest.mark.parametrize("renamed", range(9))
+def test_a_segment_that_retention_does_not_get_rid_of_is_readable_or_its_directory_offline(
+    home: Home, renamed: int
+) -> None:
+    log = home.open(retention_ms=1000)
+    fill(log, 60)
+    log.let_go_of_files()
+    home.files.fail("rename", errno.ENOSPC, after=renamed)
+    with pytest.raises(StorageError) as refused:
+        log.delete_old_segments(home.clock.now_ms(), log.segments[-1].base)
+    whole = may_pass(refused.value)
+    assert whole is (renamed % 4 == 0)  # the fourth is that of `.txnindex`, which is not there
+    if not whole:
+        log.close(clean=False)
+        log = home.open(clean=False, start_offset=0, recovery_point=0)
+    assert log.start_offset == log.segments[0].base
+    assert [record.offset for record in records(log)] == list(range(log.start_offset, 60))
 
 
 def _names(home: Home) -> set[str]:
