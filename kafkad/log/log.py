@@ -33,7 +33,7 @@ from kafkad.log.files import (
 )
 from kafkad.log.flush import Flush
 from kafkad.log.indexed import LOG, Hole
-from kafkad.log.producers import DEFAULT_EXPIRATION_MS, Origin, read_marker
+from kafkad.log.producers import DEFAULT_EXPIRATION_MS, Origin, ProducerStates, read_marker
 from kafkad.log.recovery import Loaded
 from kafkad.log.removal import DoomedFiles
 from kafkad.log.retention import deletable
@@ -652,28 +652,48 @@ class Log:
             self._segments.active.seal()
             segment, *after = self._segments.starting_at(offset)
             try:
-                end = segment.truncate(offset)
+                position, end = segment.place_of_cut(offset)
+                segment.open_for_cut()
             except BadBatch as error:
                 raise self._damaged(error, segment) from None
-            self._remove(after)
-            if segment.has_transactions:
-                transactions = self._transactions_of(segment)
+            if end > self.start_offset:
+                left = self._segments.all[: len(self._segments) - len(after)]
+                producers = self._producers_as_of(end, left)
+                transactions = self._transactions_of(segment) if segment.has_transactions else None
+        if end <= self.start_offset:
+            self.truncate_fully_at(end)  # only records that had been deleted are left
+            return
+        with final_disk_errors(self.directory, "truncating"):
+            self._remove(reversed(after))  # a crash leaves a log without gaps
+            segment.cut(position, end)
+            if transactions is not None:
                 transactions.truncate(end)
                 segment.has_transactions = bool(transactions.entries)
-            start = self.start_offset
-            left = self._segments.all[: len(self._segments) - len(after)]
-            self._truncated(left, min(start, end), end)
-            recovery.reload_producers(self.producers, left, self.start_offset, end, self._clock.now_ms())
-        if end <= start:
-            self.truncate_fully_at(end)  # only records that had been deleted are left
+            self._truncated(left, self.start_offset, end)
+            self.producers.become(producers)
 
     def truncate_fully_at(self, offset: int) -> None:
         """Drop everything and start an empty log at `offset`."""
         with disk_errors(self.directory, "truncating"):
             self._segments.active.seal()
-            self._remove(self._segments.all)
-            self._truncated([self._new_segment(offset)], offset, offset)
+            same = next((segment for segment in self._segments.all if segment.base == offset), None)
+            if same is not None:
+                same.open_for_cut()
+            first = same or self._new_segment(offset)
+        with final_disk_errors(self.directory, "truncating"):
+            self._remove(segment for segment in reversed(self._segments.all) if segment is not first)
+            if same is not None:
+                same.cut(0, offset)
+                same.transactions.replace([])
+                same.has_transactions = False
+                same.created_ms = self._clock.now_ms()
+            self._truncated([first], offset, offset)
             self.producers.reset(offset)
+
+    def _producers_as_of(self, end: int, segments: list[Segment]) -> ProducerStates:
+        producers = ProducerStates(self.producers.snapshots, expiration_ms=self.producers.expiration_ms)
+        recovery.reload_producers(producers, segments, self.start_offset, end, self._clock.now_ms())
+        return producers
 
     def _truncated(self, segments: list[Segment], start: int, end: int) -> None:
         self._truncations += 1

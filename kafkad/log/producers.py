@@ -437,7 +437,7 @@ class ProducerStates:
     def reload(self, start_offset: int, end_offset: int, now_ms: int) -> int:
         """Forget everything and load the newest usable snapshot at or below `end_offset`.
 
-        Returns the offset from which the log must be fed to `update`; call it on open and after every truncation.
+        Returns the offset from which the log must be fed to `update`; call it on open and for every truncation.
         Snapshots outside the log are deleted, as are broken ones: the log can rebuild them.
         """
         self._clear()
@@ -450,6 +450,14 @@ class ProducerStates:
         self._load(entry for entry in entries if not self._expired(entry.txn_start, entry.timestamp, now_ms))
         self._knows_all = False
         return max(offset, start_offset)
+
+    def become(self, other: ProducerStates) -> None:
+        """Take over what `other` has read from the log; what coordinators were asked, and who is awaited, is void."""
+        self._clear()
+        self._producers = other._producers
+        self._ongoing = other._ongoing
+        self._undecided = other._undecided
+        self._knows_all = other._knows_all
 
     def reset(self, offset: int) -> None:
         """Forget all producers: the log was emptied and starts again at `offset`."""

@@ -13,7 +13,7 @@ import struct
 
 from kafkad.config import LogConfig
 from kafkad.log.batches import BadBatch, read_header, walk
-from kafkad.log.files import Files
+from kafkad.log.files import Files, as_far_as_there_is_room
 from kafkad.log.index import OFFSET_ENTRY_SIZE, TIME_ENTRY_SIZE, OffsetIndex, TimeIndex
 from kafkad.log.indexed import (
     ASK_FIRST,
@@ -210,26 +210,28 @@ class Segment(IndexedFile):
         self.limit = self.roll_after = ASK_FIRST
         self.fd = _NOT_OPEN
 
-    def truncate(self, offset: int) -> int:
-        """Cut off the batch that holds `offset` and all after it; returns the end offset that is left.
+    def place_of_cut(self, offset: int) -> tuple[int, int]:
+        """The position of the batch that holds `offset`, and the end offset that is left when it goes and all after it.
 
         Damage that should have held it goes as a whole. BadBatch when other damage is in the way.
         """
         for hole in self.holes:
             if hole.first <= offset < hole.next:
-                self.cut(hole.start, hole.first)
-                return hole.first
+                return hole.start, hole.first
         position = self.locate(offset)
         end = offset
         if position < self.size:
             _, header = next(walk(self.files.pread, self.file.fd, position, self.size))
             end = min(offset, header[BASE_OFFSET])
-        self.cut(position, end)
-        return end
+        return position, end
+
+    def open_for_cut(self) -> None:
+        """Open the files that `cut` needs: it cannot be taken back if one is refused then."""
+        self._load_indexes()
+        _ = self.file
 
     def cut(self, position: int, offset: int) -> None:
         """Drop the bytes from `position` on, which begin with `offset`, and what the indexes say about them."""
-        self._load_indexes()
         assert isinstance(self._offsets, OffsetIndex) and isinstance(self._times, TimeIndex)
         self._offsets.truncate(offset - self.base)
         self._times.truncate(offset - self.base)
@@ -240,7 +242,8 @@ class Segment(IndexedFile):
         self.first_timestamp = UNKNOWN
         self.last_base = NOWHERE
         self._find_max_timestamp()
-        self.store_indexes()
+        with as_far_as_there_is_room():
+            self.store_indexes()
         self.limit = self.roll_after = ASK_FIRST
         self.fd = _NOT_OPEN
 

@@ -120,17 +120,15 @@ class Snapshots:
         """Also called with the base offset of each segment that is deleted: its snapshot is of no more use."""
         at = bisect_left(self._offsets, offset)
         if self._offsets[at : at + 1] == [offset]:
-            del self._offsets[at]
             self._unlink(offset)
+            del self._offsets[at]
 
     def keep_within(self, start_offset: int, end_offset: int) -> None:
         """Delete those at or below the start of the log and past its end."""
         first = bisect_right(self._offsets, start_offset)
         after = max(bisect_right(self._offsets, end_offset), first)
-        outside = self._offsets[:first] + self._offsets[after:]
-        self._offsets = self._offsets[first:after]
-        for offset in outside:
-            self._unlink(offset)
+        for offset in self._offsets[:first] + self._offsets[after:]:
+            self.delete(offset)
 
     def doubt(self, offset: int) -> None:
         """Do not believe those past `offset`, nor delete them yet: most will be written again as they are.

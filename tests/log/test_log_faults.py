@@ -864,3 +864,57 @@ def test_a_follower_that_rolled_for_a_batch_behind_a_gap_goes_on_behind_it(home:
     assert append(log, batch(b"new")) == 20
     log = home.reopen(clean=clean)
     assert [record.offset for record in records(log)] == [*range(12), 20]
+
+
+@pytest.mark.parametrize("target", [0, 17])
+@pytest.mark.parametrize(("operation", "code"), [("open", errno.EMFILE), ("create", errno.ENOSPC)])
+@pytest.mark.parametrize("after", [0, 1, 2, 3, 5, 7])
+@pytest.mark.parametrize("fully", [True, False])
+def test_a_truncation_that_lacks_room_or_open_files_is_done_whole_or_not_begun(
+    home: Home, operation: str, code: int, target: int, after: int, fully: bool
+) -> None:
+    log = home.open()
+    for sequence in range(40):
+        append(log, batch(b"." * 250, producer_id=5, producer_epoch=0, base_sequence=sequence))
+    files = _names(home)
+    log.let_go_of_files()
+    home.files.fail(operation, code, after=after, once=False)
+    try:
+        if fully:
+            log.truncate_fully_at(target)
+        else:
+            log.truncate_to(target)
+    except StorageError as error:
+        assert may_pass(error)
+        assert {name for name in _names(home) if not name.endswith(".snapshot")} <= files
+        end, start = 40, 0
+    else:
+        end, start = target, target if fully else 0
+    home.files.heal()
+    assert log.end_offset == end
+    known = end == 40 or (end > 0 and not fully)
+    assert append(log, batch(b"new", producer_id=5, producer_epoch=0, base_sequence=end if known else 0)) == end
+    log = home.reopen(clean=after % 2 == 0)
+    assert [record.offset for record in records(log)] == list(range(start, end + 1))
+
+
+@pytest.mark.parametrize("renamed", range(6))
+@pytest.mark.parametrize("fully", [True, False])
+def test_a_truncation_that_the_disk_breaks_off_is_final_and_leaves_a_log_without_gaps(
+    home: Home, renamed: int, fully: bool
+) -> None:
+    log = home.open()
+    fill(log, 40)
+    ends = {*(segment.base for segment in log.segments), 40}
+    home.files.fail("rename", errno.ENOSPC, after=renamed)
+    with pytest.raises(StorageError) as refused:
+        if fully:
+            log.truncate_fully_at(100)
+        else:
+            log.truncate_to(3)
+    assert not may_pass(refused.value)
+    log.close(clean=False)
+    log = home.open(clean=False, recovery_point=0, start_offset=0)
+    assert not log.damage
+    assert [record.offset for record in records(log)] == list(range(log.end_offset))
+    assert log.end_offset in ends
