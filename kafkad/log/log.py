@@ -254,12 +254,12 @@ class Log:
             if self._pwrite(segment.file.fd, view, hole.start) != len(records):
                 raise short_write()
             segment.files.sync(segment.file.fd)
-        if any(batch.header[ATTRIBUTES] & TRANSACTIONAL for batch in copied_batches(view, hole.first, None)):
-            return False
-        segment.holes = tuple(other for other in segment.holes if other != hole)
-        segment.rebuild_indexes()
-        segment.seal()  # its indexes are in their files now: the next append takes them up again
-        self._segments = Segments(self._segments.all)
+            if any(batch.header[ATTRIBUTES] & TRANSACTIONAL for batch in copied_batches(view, hole.first, None)):
+                return False
+            segment.holes = tuple(other for other in segment.holes if other != hole)
+            self._segments = Segments(self._segments.all)
+            segment.rebuild_indexes()
+            segment.seal()  # its indexes are in their files now: the next append takes them up again
         return True
 
     def verify(self, offset: int) -> None:
@@ -596,7 +596,8 @@ class Log:
         for segment in self._segments.starting_at(start):
             if segment.has_transactions:
                 if read is not None:
-                    upto, read = min(upto, self._offset_behind(read, start)), None
+                    with disk_errors(self.directory, "looking for the end of a read"):
+                        upto, read = min(upto, self._offset_behind(read, start)), None
                 some, complete = self._transactions_of(segment).collect(start, upto)
                 aborted += some
                 if complete:
@@ -763,7 +764,8 @@ class Log:
     def outlives_retention(self, now_ms: int) -> bool:
         """True if retention would delete some of its records at once."""
         segments, end = self._segments.starting_at(self.start_offset), self.end_offset
-        return deletable(segments, self.config, now_ms, start_offset=0, end_offset=end, upto=end) > 0
+        with disk_errors(self.directory, "looking for old segments"):
+            return deletable(segments, self.config, now_ms, start_offset=0, end_offset=end, upto=end) > 0
 
     def _remove(self, segments: Iterable[Segment], *, replaced_by: int | None = None) -> None:
         """Give the files of segments their `.deleted` name; they are unlinked after `file.delete.delay.ms`.

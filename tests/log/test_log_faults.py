@@ -918,3 +918,38 @@ def test_a_truncation_that_the_disk_breaks_off_is_final_and_leaves_a_log_without
     assert not log.damage
     assert [record.offset for record in records(log)] == list(range(log.end_offset))
     assert log.end_offset in ends
+
+
+@pytest.mark.parametrize("read", [True, False])
+def test_a_read_error_beside_the_index_of_transactions_is_one_of_the_log_directory(home: Home, read: bool) -> None:
+    log = home.open()
+    aborted(log, 5)
+    fill(log, 2)
+    part = log.read(0, 300, log.end_offset)
+    if not read:
+        part = None
+        log = home.reopen()
+    home.files.fail("pread", once=False)
+    with pytest.raises(StorageError):
+        log.aborted_transactions(0, log.end_offset, part)
+
+
+def test_a_read_error_while_old_records_are_looked_for_is_one_of_the_log_directory(home: Home) -> None:
+    log = home.open()
+    fill(log, 2)
+    log = home.reopen()
+    home.files.fail("open", once=False)
+    with pytest.raises(StorageError):
+        log.outlives_retention(0)
+
+
+def test_a_read_error_behind_a_hole_that_was_filled_is_one_of_the_log_directory(home: Home) -> None:
+    log = home.open(segment_bytes=1 << 20, index_interval_bytes=500)
+    fill(log, 20)
+    whole = path_of(log, ".log").read_bytes()
+    flip_a_bit(log, 4)
+    log.verify(4)
+    [(segment, hole)] = log.damage
+    home.files.fail("pread")
+    with pytest.raises(StorageError):
+        log.mend(segment, hole, whole[hole.start : hole.end])
