@@ -155,18 +155,20 @@ class IndexedFile:
         """Have the indexes in memory."""
         if not isinstance(self._offsets, OffsetIndex):
             self._open_indexes()
-            self._offsets = OffsetIndex(whole_entries(self.files.read(self.path(INDEX)), OFFSET_ENTRY_SIZE))
-            self._times = TimeIndex(whole_entries(self.files.read(self.path(TIME_INDEX)), TIME_ENTRY_SIZE))
+        if not isinstance(self._offsets, OffsetIndex):  # a full disk has no room for what had to be rebuilt
+            offsets = OffsetIndex(whole_entries(self.files.read(self.path(INDEX)), OFFSET_ENTRY_SIZE))
+            times = TimeIndex(whole_entries(self.files.read(self.path(TIME_INDEX)), TIME_ENTRY_SIZE))
+            self._offsets, self._times = offsets, times
 
     def rebuild_indexes(self) -> None:
         """Rebuild both indexes from the headers of the batches, as Kafka does, and store them."""
+        fd, size = self.file.fd, self.size  # one file too many is refused before anything is forgotten
         self._rebuilt = True
         self.start_indexes()
-        size = self.size
         try:
             for start, end in self.sound_stretches():
                 self.size = start
-                for position, header in walk(self.files.pread, self.file.fd, start, end):
+                for position, header in walk(self.files.pread, fd, start, end):
                     if not self.may_hold(header):
                         raise BadBatch(position, f"a batch with offset {header[BASE_OFFSET]} in segment {self.base}")
                     self.note(header)

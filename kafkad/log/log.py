@@ -935,9 +935,12 @@ class Log:
 
     def rename(self, directory: str) -> None:
         """Move the whole directory on its disk: to Kafka's `-delete` name, or from `-future` to the current one."""
-        with disk_errors(self.directory, f"renaming to {os.path.basename(directory)}"):
+        doing = f"renaming to {os.path.basename(directory)}"
+        with disk_errors(self.directory, doing):
+            parent = self._files.open_log_file(os.path.dirname(directory), os.O_RDONLY | os.O_DIRECTORY)
             self._files.rename(self.directory, directory)
-            self._files.sync_directory(os.path.dirname(directory))
+        with final_disk_errors(self.directory, doing):
+            self._files.sync(parent.fd)
         self._doomed.move_to(directory)
         self.directory = self.epochs.directory = self.producers.snapshots.directory = directory
         for segment in self._segments.all:

@@ -203,12 +203,12 @@ class Segment(IndexedFile):
 
     def seal(self) -> None:
         """Complete the files as Kafka leaves them when a segment is rolled or closed."""
+        self.limit = self.roll_after = ASK_FIRST
+        self.fd = _NOT_OPEN
         self.complete_indexes()
         if self.reserved > 0:
             self.files.truncate(self.file.fd, self.size)
         self.reserved = 0
-        self.limit = self.roll_after = ASK_FIRST
-        self.fd = _NOT_OPEN
 
     def place_of_cut(self, offset: int) -> tuple[int, int]:
         """The position of the batch that holds `offset`, and the end offset that is left when it goes and all after it.

@@ -943,6 +943,60 @@ def test_a_read_error_while_old_records_are_looked_for_is_one_of_the_log_directo
         log.outlives_retention(0)
 
 
+@pytest.mark.parametrize("after", range(4))
+def test_a_segment_that_lacks_open_files_is_made_ready_later(home: Home, after: int) -> None:
+    log = home.open(index_interval_bytes=200)
+    fill(log, 8)
+    log = home.reopen()
+    home.files.fail("open", errno.EMFILE, after=after)
+    with pytest.raises(StorageError):
+        fill(log, 1)
+    fill(log, 2)
+    assert [record.offset for record in records(log)] == list(range(10))
+    assert log.offset_for_timestamp(1007) == (1007, 7, 0)
+
+
+def test_an_index_that_a_full_disk_has_no_room_for_is_that_of_the_segment_being_written(home: Home) -> None:
+    log = home.open(index_interval_bytes=200)
+    fill(log, 8)
+    log.close()
+    path = path_of(log, ".index")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-3])
+    log = home.open()
+    home.files.fail("pwrite", errno.ENOSPC, once=False)
+    with pytest.raises(StorageError):
+        fill(log, 1)
+    home.files.heal()
+    fill(log, 1)
+    log.flush()
+    assert path.read_bytes()[: len(whole)] == whole
+
+
+def test_a_directory_is_not_renamed_when_its_new_name_could_not_be_put_on_the_disk(home: Home) -> None:
+    log = home.open()
+    fill(log, 2)
+    home.files.fail("open", errno.EMFILE)
+    with pytest.raises(StorageError) as refused:
+        log.rename(str(home.directory.with_name("t-1")))
+    assert may_pass(refused.value)
+    assert log.directory == str(home.directory)
+    log = home.reopen()
+    home.directory = home.directory.with_name("t-1")
+    log.rename(str(home.directory))
+    fill(log, 2)
+    assert [record.offset for record in records(log)] == list(range(4))
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_a_new_name_of_a_directory_that_does_not_get_to_the_disk_is_final(home: Home, code: int) -> None:
+    log = home.open()
+    home.files.fail("sync", code)
+    with pytest.raises(StorageError) as refused:
+        log.rename(str(home.directory.with_name("t-1")))
+    assert not may_pass(refused.value)
+
+
 def test_a_read_error_behind_a_hole_that_was_filled_is_one_of_the_log_directory(home: Home) -> None:
     log = home.open(segment_bytes=1 << 20, index_interval_bytes=500)
     fill(log, 20)
