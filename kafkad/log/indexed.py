@@ -235,6 +235,13 @@ class IndexedFile:
             self._store(TIME_INDEX, times.unstored(), times.stored * TIME_ENTRY_SIZE)
             times.stored = len(times)
 
+    @property
+    def indexes_are_stored(self) -> bool:
+        offsets, times = self._offsets, self._times
+        if isinstance(offsets, OffsetIndex) and isinstance(times, TimeIndex):
+            return offsets.stored == len(offsets) and times.stored == len(times)
+        return True
+
     def _store(self, suffix: str, data: bytes, at: int) -> None:
         if not at and not data and self.files.is_empty(self.path(suffix)):
             return

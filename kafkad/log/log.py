@@ -492,13 +492,20 @@ class Log:
         active = self._segments.active
         if base == active.base:
             return active
-        active.seal()
+        self._seal()
         segment = self._new_segment(base)
         self._segments.add(segment)
         self.end_offset = base  # past a gap that compaction left: what the active segment holds begins there
         with as_far_as_there_is_room():  # without it, a start reads more of the log
             self._take_snapshot(base)
         return segment
+
+    def _seal(self) -> None:
+        """Complete the active segment; the recovery point goes back to where it begins until its indexes are stored."""
+        active = self._segments.active
+        active.seal()
+        if not active.is_complete:
+            self._durable_until = min(self._durable_until, active.base)
 
     def _take_snapshot(self, offset: int) -> None:
         if offset > self.start_offset:  # an empty log has nothing to say about producers
@@ -650,7 +657,7 @@ class Log:
             self.truncate_fully_at(offset)
             return
         with disk_errors(self.directory, "truncating"):
-            self._segments.active.seal()
+            self._seal()
             segment, *after = self._segments.starting_at(offset)
             try:
                 position, end = segment.place_of_cut(offset)
@@ -676,7 +683,7 @@ class Log:
     def truncate_fully_at(self, offset: int) -> None:
         """Drop everything and start an empty log at `offset`."""
         with disk_errors(self.directory, "truncating"):
-            self._segments.active.seal()
+            self._seal()
             same = next((segment for segment in self._segments.all if segment.base == offset), None)
             if same is not None:
                 same.open_for_cut()
@@ -890,7 +897,9 @@ class Log:
         self.flushed_ms = self._clock.now_ms()
         self.placed = True
         if flush.truncations == self._truncations:
-            self._durable_until = max(self._durable_until, flush.upto)
+            closed = self._segments.starting_at(self._durable_until)[:-1]
+            waiting = (segment.base for segment in closed if not segment.is_complete)  # rolled during the flush
+            self._durable_until = max(self._durable_until, min(flush.upto, next(waiting, flush.upto)))
             self._flushed_size = max(self._flushed_size, flush.size)
         self.records_flushed(flush.upto, flush.truncations)
 
@@ -921,7 +930,7 @@ class Log:
         """Leave the files as Kafka leaves them after a clean stop; without `clean` only close them."""
         if clean:
             with disk_errors(self.directory, "closing"):
-                self._segments.active.seal()
+                self._seal()
                 self._take_snapshot(self.end_offset)
                 durable = self.placed and not self._new_names and not self.epochs.dirty
                 if not durable or self._durable_until < self.end_offset:

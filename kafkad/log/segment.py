@@ -78,6 +78,11 @@ class Segment(IndexedFile):
             self.files.opened(self)
         return self._transactions
 
+    @property
+    def is_complete(self) -> bool:
+        """True if the files of its indexes have all that is known, and nothing waits in memory for room on the disk."""
+        return self.indexes_are_stored and (self._transactions is None or self._transactions.is_stored)
+
     def store_indexes(self) -> None:
         super().store_indexes()
         self.store_transactions()
@@ -104,7 +109,7 @@ class Segment(IndexedFile):
     def give_up_files(self) -> None:
         """Close them until the next use, also in the middle of being written; not if the indexes cannot be stored."""
         self.complete_indexes()
-        if not isinstance(self._times, TimeIndex) and (self._transactions is None or self._transactions.is_stored):
+        if self.is_complete:
             self.release()
 
     def release(self) -> None:

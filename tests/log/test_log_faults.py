@@ -1007,3 +1007,30 @@ def test_a_read_error_behind_a_hole_that_was_filled_is_one_of_the_log_directory(
     home.files.fail("pread")
     with pytest.raises(StorageError):
         log.mend(segment, hole, whole[hole.start : hole.end])
+
+
+@pytest.mark.parametrize("stop", ["clean", "after a flush", "before a flush"])
+@pytest.mark.parametrize("rolled_meanwhile", [True, False])
+def test_the_recovery_point_waits_for_the_indexes_of_a_segment_that_was_rolled_on_a_full_disk(
+    home: Home, rolled_meanwhile: bool, stop: str
+) -> None:
+    """Its records had been flushed; the last entry of its time index is made when it rolls."""
+    log = home.open(index_interval_bytes=500)
+    fill(log, 8)
+    flush = log.start_flush()
+    flush.sync()
+    if not rolled_meanwhile:
+        log.end_flush(flush)
+    home.files.fail("pwrite", errno.ENOSPC, once=False)
+    log.roll()
+    home.files.heal()
+    if rolled_meanwhile:
+        log.end_flush(flush)
+    assert log.recovery_point == 0
+    append(log, batch(timestamp=5000))
+    if stop == "after a flush":
+        log.flush()
+        assert log.recovery_point == 9
+    log = home.reopen(clean=stop == "clean")
+    assert log.segments[0].max_timestamp == 1007
+    assert log.offset_for_timestamp(1007) == (1007, 7, 0)
