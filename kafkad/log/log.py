@@ -31,6 +31,7 @@ from kafkad.log.removal import DoomedFiles
 from kafkad.log.retention import deletable
 from kafkad.log.segment import NOWHERE, SUFFIXES, Segment
 from kafkad.log.segments import Segments
+from kafkad.log.timestamps import Search, TimestampedOffset, first_at_or_after, first_with_largest
 from kafkad.log.txnindex import AbortedTransaction, BrokenTransactionIndexError, TransactionIndex
 from kafkad.names import NO_TOPIC_ID, TopicPartition
 from kafkad.wire.control import ControlRecord
@@ -562,21 +563,32 @@ class Log:
             self.on_damage(self.topic_partition, Damage(path, error.position, *what))
         return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{path} is damaged: {error}")
 
-    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
+    def offset_for_timestamp(self, timestamp: int) -> Search[TimestampedOffset | None]:
         """(timestamp, offset, leader epoch) of the first record that is not older than `timestamp`."""
-        try:
-            with disk_errors(self.directory, "searching for a timestamp"):
-                return self._segments.timestamps.first_at_or_after(timestamp, self.start_offset)
-        except (BadBatch, RecordsError) as error:
-            raise self._damaged(error) from None
+        return self._search(lambda: first_at_or_after(self._searched, timestamp, self.start_offset))
 
-    def max_timestamp(self) -> tuple[int, int, int] | None:
+    def max_timestamp(self) -> Search[TimestampedOffset | None]:
         """(timestamp, offset, leader epoch) of the first record that has the largest timestamp."""
-        try:
-            with disk_errors(self.directory, "searching for a timestamp"):
-                return self._segments.timestamps.largest(self.start_offset)
-        except (BadBatch, RecordsError) as error:
-            raise self._damaged(error) from None
+        return self._search(lambda: first_with_largest(self._searched, self.start_offset))
+
+    def _search(self, begin: Callable[[], Search[TimestampedOffset | None]]) -> Search[TimestampedOffset | None]:
+        while True:
+            truncations = self._truncations
+            try:
+                with disk_errors(self.directory, "searching for a timestamp"):
+                    found = yield from begin()
+            except (BadBatch, RecordsError) as error:
+                if truncations == self._truncations:
+                    raise self._damaged(error) from None
+            else:
+                if truncations == self._truncations:
+                    return found
+
+    def _searched(self) -> Segments:
+        """The segments, while these are their files."""
+        if self.retired:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} is not at {self.directory} now")
+        return self._segments
 
     def aborted_transactions(self, start: int, upto: int, read: Slice | None = None) -> list[tuple[int, int]]:
         """(producer id, first offset) of the aborted transactions with records in [start, upto), and within what was

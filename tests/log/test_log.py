@@ -9,7 +9,7 @@ import pytest
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.log import Log
 from kafkad.wire.records import iter_batches
-from tests.log.conftest import Home, append, batch, fetch, records
+from tests.log.conftest import Home, append, batch, fetch, records, searched
 
 
 def fill(log: Log, count: int, *, size: int = 200, timestamp: int = 1000) -> None:
@@ -171,8 +171,8 @@ def test_truncation_forgets_batches_epochs_and_timestamps(home: Home) -> None:
     log.truncate_to(25)
     assert log.end_offset == 25
     assert log.epochs.entries == [(0, 0), (1, 10), (2, 20)]
-    assert log.max_timestamp() == (1024, 24, 2)
-    assert log.offset_for_timestamp(1025) is None
+    assert searched(log.max_timestamp()) == (1024, 24, 2)
+    assert searched(log.offset_for_timestamp(1025)) is None
     append(log, batch(timestamp=1), epoch=7)
     assert [record.offset for record in records(log)] == list(range(26))
     log.truncate_to(0)
@@ -260,10 +260,10 @@ def test_timestamps_are_found_where_they_first_occur(home: Home) -> None:
         append(log, batch(b"." * 100, timestamp=stamp))
     for wanted in range(0, 1001, 13):
         expected = next(((stamp, i, 0) for i, stamp in enumerate(stamps) if stamp >= wanted), None)
-        assert log.offset_for_timestamp(wanted) == expected
-    assert log.max_timestamp() == (max(stamps), stamps.index(max(stamps)), 0)
+        assert searched(log.offset_for_timestamp(wanted)) == expected
+    assert searched(log.max_timestamp()) == (max(stamps), stamps.index(max(stamps)), 0)
     log.increment_start_offset(50)
-    found = log.offset_for_timestamp(900)
+    found = searched(log.offset_for_timestamp(900))
     assert found is not None and found[1] >= 50
 
 
@@ -358,7 +358,7 @@ def test_a_look_up_costs_the_same_in_a_long_log(home: Home) -> None:
         middle = log.segments[segments // 2].base + 1
         for warm in (True, False):
             before = sum(home.files.count.values())
-            assert log.offset_for_timestamp(middle) == (middle, middle, 0)
+            assert searched(log.offset_for_timestamp(middle)) == (middle, middle, 0)
             assert log.read(middle, 1, log.end_offset) is not None
             if not warm:
                 costs.append(sum(home.files.count.values()) - before)

@@ -14,7 +14,7 @@ from kafkad.log.epochs import FILE_NAME
 from kafkad.log.log import Log
 from kafkad.wire.control import ControlRecord, build_marker
 from kafkad.wire.records import iter_batches
-from tests.log.conftest import Home, append, batch, records
+from tests.log.conftest import Home, append, batch, records, searched
 
 
 def fill(log: Log, count: int) -> None:
@@ -148,7 +148,7 @@ def test_a_failing_disk_is_reported_by_every_way_in(home: Home) -> None:
     for attempt in (
         lambda: log.read(0, 100, 40),
         lambda: log.roll(),
-        lambda: log.offset_for_timestamp(5),
+        lambda: searched(log.offset_for_timestamp(5)),
         lambda: fill(log, 1),
     ):
         with pytest.raises(StorageError):
@@ -402,7 +402,9 @@ def test_indexes_are_no_truth(home: Home, suffix: str, damage: str) -> None:
     home.expect_problems = damage == "empty"  # an empty index is a possible one, only slow
     assert [record.offset for record in records(log)] == list(range(60))
     if not home.expect_problems:
-        assert [log.offset_for_timestamp(1000 + i) for i in range(60)] == [(1000 + i, i, 0) for i in range(60)]
+        assert [searched(log.offset_for_timestamp(1000 + i)) for i in range(60)] == [
+            (1000 + i, i, 0) for i in range(60)
+        ]
 
 
 def test_leader_epochs_are_found_in_the_batches_again(home: Home) -> None:
@@ -512,7 +514,7 @@ def test_log_of_a_full_disk_opens_and_is_read(home: Home) -> None:
     log = home.open(clean=False)
     log.assign_epoch(3, 20)
     assert [record.offset for record in records(log)] == list(range(20))
-    assert log.offset_for_timestamp(1007) == (1007, 7, 0)
+    assert searched(log.offset_for_timestamp(1007)) == (1007, 7, 0)
     with pytest.raises(StorageError):
         log.flush()
     home.files.heal()
