@@ -407,6 +407,22 @@ def test_indexes_are_no_truth(home: Home, suffix: str, damage: str) -> None:
         ]
 
 
+def test_reads_behind_damage_begin_where_the_index_says(home: Home) -> None:
+    home.expect_problems = True
+    log = home.open(segment_bytes=1 << 20)
+    fill(log, 3000)
+    log.roll()
+    positions = {offset: log.segments[0].locate(offset) for offset in (99, 101, 102, 2990)}
+    flip_a_bit(log, 100)
+    log.verify(100)
+    assert [(hole.first, hole.next) for _, hole in log.damage] == [(100, 101)]
+    for offset, position in positions.items():
+        before = home.files.count["pread"]
+        read = log.read(offset, 1, log.end_offset)
+        assert read is not None and read.position == position
+        assert home.files.count["pread"] - before < 40, "of two hundred blocks"
+
+
 def test_leader_epochs_are_found_in_the_batches_again(home: Home) -> None:
     log = home.open()
     for epoch in range(5):
