@@ -664,7 +664,10 @@ class Log:
             start = self.start_offset
             left = self._segments.all[: len(self._segments) - len(after)]
             self._truncated(left, min(start, end), end)
-            recovery.reload_producers(self.producers, left, self.start_offset, end, self._clock.now_ms())
+            if self.producers.is_empty:
+                self.producers.stay_empty(self.start_offset, end)
+            else:
+                recovery.reload_producers(self.producers, left, self.start_offset, end, self._clock.now_ms())
         if end <= start:
             self.truncate_fully_at(end)  # only records that had been deleted are left
 

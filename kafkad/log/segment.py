@@ -212,6 +212,7 @@ class Segment(IndexedFile):
     def cut(self, position: int, offset: int) -> None:
         """Drop the bytes from `position` on, which begin with `offset`, and what the indexes say about them."""
         self._load_indexes()
+        self._load_max_timestamp()
         assert isinstance(self._offsets, OffsetIndex) and isinstance(self._times, TimeIndex)
         self._offsets.truncate(offset - self.base)
         self._times.truncate(offset - self.base)
@@ -221,7 +222,8 @@ class Segment(IndexedFile):
         self.since_index = self.reserved = 0
         self.first_timestamp = UNKNOWN
         self.last_base = NOWHERE
-        self._find_max_timestamp()
+        if self.newest_timestamp_offset >= offset:
+            self._find_max_timestamp()
         self.store_indexes()
         self.limit = self.roll_after = ASK_FIRST
         self.fd = _NOT_OPEN

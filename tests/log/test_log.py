@@ -179,6 +179,25 @@ def test_truncation_forgets_batches_epochs_and_timestamps(home: Home) -> None:
     assert (log.end_offset, log.epochs.entries) == (0, [])
 
 
+def test_truncation_reads_nothing_again_that_says_nothing(home: Home) -> None:
+    log = home.open(segment_bytes=1 << 20)
+    append(log, batch(timestamp=5000))
+    costs = []
+    for count in (100, 3000):
+        for _ in range(count):
+            append(log, batch(timestamp=1000))
+        append(log, batch(timestamp=1000))
+        before = home.files.count["pread"]
+        log.truncate_to(log.end_offset - 1)
+        costs.append(home.files.count["pread"] - before)
+    assert costs[1] <= costs[0] + 10, "the indexes are longer"
+    assert searched(log.max_timestamp()) == (5000, 0, 0)
+    append(log, batch(timestamp=6000))
+    assert searched(log.max_timestamp()) == (6000, 3101, 0)
+    log.truncate_to(3101)
+    assert searched(log.max_timestamp()) == (5000, 0, 0)
+
+
 def test_truncation_at_the_end_forgets_an_epoch_without_records(home: Home) -> None:
     log = home.open()
     append(log, batch(b"a"), epoch=3)
