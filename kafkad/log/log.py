@@ -710,7 +710,8 @@ class Log:
             self.on_start_moved()
 
     def delete_old_segments(self, now_ms: int, upto: int | None = None) -> int:
-        """Delete the segments that retention no longer keeps, oldest first; return their number.
+        """Delete the segments that retention no longer keeps, oldest first and `MOST_AT_ONCE` at most; return their
+        number.
 
         Nothing at or past `upto`, the high watermark, is deleted. When everything is too old, the log rolls first: the
         last segment stays, and is empty.
