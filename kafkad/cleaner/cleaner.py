@@ -386,7 +386,7 @@ def job(chosen: LogToCompact, settings: CleanerSettings, now_ms: int) -> Compact
         max_message_bytes=config.max_message_bytes,
         segment_bytes=config.segment_bytes,
         segment_index_bytes=config.segment_index_bytes,
-        index_interval_bytes=config.index_interval_bytes,
+        index_interval_bytes=config.index_interval,
         dedupe_buffer_bytes=settings.dedupe_buffer_bytes,
         load_factor=settings.load_factor,
         io_buffer_bytes=settings.io_buffer_bytes,

@@ -86,7 +86,7 @@ def restore(
             if files.stamp(segment_path(directory, base, LOG)) != stamp:
                 return None
             _, _, size = stamp
-            segment = Segment(files, directory, base, size, config.index_interval_bytes, now_ms)
+            segment = Segment(files, directory, base, size, config.index_interval, now_ms)
             segment.has_transactions = has_transactions
             segments.append(segment)
     except OSError:

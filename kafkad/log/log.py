@@ -306,7 +306,7 @@ class Log:
     def update_config(self, config: LogConfig) -> None:
         self.config = config
         for segment in self._segments.all:
-            segment.interval = config.index_interval_bytes
+            segment.interval = config.index_interval
         active = self._segments.active
         if active.ready:
             active.set_limits(config)
@@ -496,7 +496,7 @@ class Log:
 
     def _new_segment(self, base: int) -> Segment:
         now_ms = self._clock.now_ms()
-        segment = Segment(self._files, self.directory, base, 0, self.config.index_interval_bytes, now_ms)
+        segment = Segment(self._files, self.directory, base, 0, self.config.index_interval, now_ms)
         segment.create_files()
         if self.config.segment_jitter_ms > 0:
             segment.jitter_ms = random.randrange(min(self.config.segment_jitter_ms, self.config.segment_ms) or 1)
@@ -790,7 +790,7 @@ class Log:
             has_transactions = swap.settle(self._files, self.directory, new.base)
         except OSError as error:
             raise storage_error(self.directory, "replacing compacted segments", error) from None
-        interval = self.config.index_interval_bytes
+        interval = self.config.index_interval
         segment = Segment(self._files, self.directory, new.base, new.size, interval, self._clock.now_ms())
         segment.has_transactions = has_transactions
         segments[place] = [segment]

@@ -137,7 +137,7 @@ class Segment(IndexedFile):
             self.first_timestamp = UNKNOWN
 
     def set_limits(self, config: LogConfig) -> None:
-        self.interval = config.index_interval_bytes
+        self.interval = config.index_interval
         self.max_entries = config.segment_index_bytes // OFFSET_ENTRY_SIZE
         self.entries_limit = config.segment_index_bytes // TIME_ENTRY_SIZE - 1
         self.limit = config.segment_bytes if self.reserved < 0 else min(config.segment_bytes, self._reserve_limit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -284,6 +285,16 @@ def test_timestamps_are_found_where_they_first_occur(home: Home) -> None:
     log.increment_start_offset(50)
     found = searched(log.offset_for_timestamp(900))
     assert found is not None and found[1] >= 50
+
+
+def test_however_sparse_an_index_may_be_a_read_looks_at_few_batches(home: Home) -> None:
+    log = home.open(segment_bytes=1 << 30, index_interval_bytes=2**31 - 1)
+    for _ in range(40):
+        append(log, batch(b"." * 10_000))
+    log.roll()
+    assert len(log.segments[0].offsets) == 2
+    log.update_config(replace(log.config, index_interval_bytes=1 << 30))
+    assert log.segments[0].interval == 128 * 1024
 
 
 def test_a_flush_moves_the_recovery_point_only_over_what_it_synced(home: Home) -> None:
