@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from kafkad.group.coordinator import GroupCoordinator
     from kafkad.group.machine import GroupMachine
     from kafkad.group.stored import StoredOffsets
+    from kafkad.log.recompress import SlowPath
     from kafkad.net.connection import Connection
     from kafkad.replica.manager import ReplicaManager
     from kafkad.replica.markers import Markers
@@ -72,6 +73,7 @@ class Context:
     stored_offsets: StoredOffsets
     markers: Markers
     verifier: Verifier
+    slow_path: SlowPath
     transactions: Callable[[], TransactionCoordinator]
     """Made when it is asked for first."""
     audit: Audit

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from kafkad.api.context import Context, Request
 from kafkad.errors import ErrorCode, KafkaError, StorageError
-from kafkad.log.timestamps import TimestampedOffset
+from kafkad.log.recompress import SlowPath
+from kafkad.log.record_search import RecordSearch, look_through
+from kafkad.log.timestamps import Search, TimestampedOffset
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
 from kafkad.security.authorizer import Operation, ResourceType
-from kafkad.turns import Pieces, each
+from kafkad.turns import Pieces
 from kafkad.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -40,20 +45,48 @@ _ANY_REPLICA = -2
 _NOTHING: TimestampedOffset = (-1, -1, -1)
 
 
-def handle(context: Context, request: Request, message: ListOffsetsRequest) -> Pieces[ListOffsetsResponse]:
+def handle(context: Context, request: Request, message: ListOffsetsRequest) -> Pieces[Any]:
+    search = _search(context.replicas, request, message)
+    return _go_on(search, partial(next, search), context.slow_path)
+
+
+def _go_on(
+    search: Search[ListOffsetsResponse], resume: Callable[[], RecordSearch | None], slow_path: SlowPath
+) -> Pieces[Any]:
+    """The response; or what to wait for when a batch takes long to look through, and to go on with after that."""
+    try:
+        while (batch := resume()) is None:
+            yield
+            resume = partial(next, search)
+    except StopIteration as end:
+        return end.value
+    return _look_through(search, batch, slow_path)
+
+
+async def _look_through(search: Search[ListOffsetsResponse], batch: RecordSearch, slow_path: SlowPath) -> Pieces[Any]:
+    try:
+        resume = partial(search.send, await asyncio.wrap_future(slow_path.submit(look_through, batch)))
+    except KafkaError as error:
+        resume = partial(search.throw, error)
+    return _go_on(search, resume, slow_path)
+
+
+def _search(replicas: ReplicaManager, request: Request, message: ListOffsetsRequest) -> Search[ListOffsetsResponse]:
     seen: set[tuple[str, int]] = set()
     repeated: set[tuple[str, int]] = set()
     for topic in message.topics:
         for one in topic.partitions:
             key = topic.name, one.partition_index
             (repeated if key in seen else seen).add(key)
-            yield
-    answer = _Answer(context.replicas, message, request.version, repeated)
+            yield None
+    answer = _Answer(replicas, message, request.version, repeated)
     topics = []
     for topic in message.topics:
         may = request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
-        find = partial(answer.partition, topic.name) if may else _forbidden
-        partitions = yield from each(find, topic.partitions)
+        partitions = []
+        for asked in topic.partitions:
+            partitions.append((yield from answer.partition(topic.name, asked)) if may else _forbidden(asked))
+            yield None
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
     return ListOffsetsResponse(topics=topics)
 
@@ -75,11 +108,11 @@ class _Answer:
         self._version = version
         self._repeated = repeated
 
-    def partition(self, topic: str, asked: ListOffsetsPartition) -> ListOffsetsPartitionResponse:
+    def partition(self, topic: str, asked: ListOffsetsPartition) -> Search[ListOffsetsPartitionResponse]:
         code = ErrorCode.NONE
         timestamp, offset, epoch = _NOTHING
         try:
-            timestamp, offset, epoch = self._find(topic, asked)
+            timestamp, offset, epoch = yield from self._find(topic, asked)
         except StorageError as error:
             self._replicas.directory_failed(error)
             code = error.code
@@ -95,14 +128,13 @@ class _Answer:
             leader_epoch=epoch if self._version >= _FIRST_WITH_EPOCHS else -1,
         )
 
-    def _find(self, topic: str, asked: ListOffsetsPartition) -> TimestampedOffset:
+    def _find(self, topic: str, asked: ListOffsetsPartition) -> Search[TimestampedOffset]:
         if (topic, asked.partition_index) in self._repeated:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"the request names {topic}-{asked.partition_index} twice")
         if asked.timestamp < 0 and self._version < _FIRST_VERSION_OF.get(asked.timestamp, self._version + 1):
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"no offset {asked.timestamp} in version {self._version}")
         partition = self._replicas.get(topic, asked.partition_index)
-        if self._message.replica_id != _ANY_REPLICA:
-            partition.check_leader(asked.current_leader_epoch)
+        self._check_leader(partition, asked)
         end = self._end(partition)
         if asked.timestamp == LATEST:
             self._check_end(partition)
@@ -113,11 +145,19 @@ class _Answer:
             return (-1, start, -1 if epoch is None else epoch)
         if asked.timestamp in (LATEST_TIERED, EARLIEST_NOT_TIERED):
             return _NOTHING  # without tiered storage
-        found = _by_time(partition, asked.timestamp)
+        log = partition.log
+        found = yield from (
+            log.max_timestamp() if asked.timestamp == LARGEST_TIMESTAMP else log.offset_for_timestamp(asked.timestamp)
+        )
+        self._check_leader(partition, asked)  # it may have taken a while
         if found is not None and found[1] < end:
             return found
         self._check_end(partition)
         return _NOTHING
+
+    def _check_leader(self, partition: Partition, asked: ListOffsetsPartition) -> None:
+        if self._message.replica_id != _ANY_REPLICA:
+            partition.check_leader(asked.current_leader_epoch)
 
     def _end(self, partition: Partition) -> int:
         """The end of the log for this reader."""
@@ -132,8 +172,3 @@ class _Answer:
         """A consumer is not told of an end that may be before what it has read."""
         if self._message.replica_id == _CONSUMER:
             partition.check_high_watermark()
-
-
-def _by_time(partition: Partition, timestamp: int) -> TimestampedOffset | None:
-    log = partition.log
-    return log.max_timestamp() if timestamp == LARGEST_TIMESTAMP else log.offset_for_timestamp(timestamp)

@@ -366,6 +366,7 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
     )
     replicas.metadata.on_brokers_changed.append(lambda: verifier.brokers_changed(replicas.metadata.brokers))
     between_brokers = BETWEEN_BROKERS if platform.links is not None else ()
+    slow_path = SlowPath()
     context = Context(
         cluster_id=loaded.cluster_id,
         broker_id=loaded.broker_id,
@@ -396,10 +397,11 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
         stored_offsets=coordinators.stored_offsets,
         markers=coordinators.markers,
         verifier=verifier,
+        slow_path=slow_path,
         transactions=coordinators.transactions,
         audit=Audit(),
     )
-    slow_path, jobs = SlowPath(), Jobs(platform.server.lane)
+    jobs = Jobs(platform.server.lane)
     probes = {route.key: RequestProbe(route.name) for route in (*ROUTES, *between_brokers)}
     produce = ProduceApi(replicas, platform.clock, platform.timers, slow_path, probes[PRODUCE], jobs, verifier)
     produce.verifies = settings.config.bool("transaction.partition.verification.enable")

@@ -2,8 +2,8 @@
 
 As many workers as `log.cleaner.threads` says: a task here, and a process with the algorithm (`log.compact`) at its
 first job. Each takes the dirtiest log, and rests for `log.cleaner.backoff.ms` when there is none. On the event loop
-remain decisions and renames. A log that cannot be compacted is reported once and left alone until its settings change
-or the broker starts again.
+remain decisions and renames. A log that cannot be compacted is reported once and left alone until its settings change,
+its damage is mended or the broker starts again.
 """
 
 from __future__ import annotations
@@ -35,8 +35,10 @@ from kafkad.log.compaction import (
 )
 from kafkad.log.dirt import Dirt
 from kafkad.log.files import disk_errors
+from kafkad.log.indexed import LOG, Hole
 from kafkad.log.log import Log
 from kafkad.log.move import Moves
+from kafkad.log.segment import Segment
 from kafkad.names import TopicPartition
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
@@ -70,10 +72,11 @@ class CleanerProbe:
 
 
 class _Mark(NamedTuple):
-    """A log that is left alone: the reason, and the settings with which it was tried."""
+    """A log that is left alone: the reason, and the settings and the known damage with which it was tried."""
 
     log: Log
     config: LogConfig
+    damage: list[tuple[Segment, Hole]]
     reason: str
 
 
@@ -240,6 +243,7 @@ class Cleaner:
         """The result of the compaction; None when it failed or is no longer wanted."""
         result = None
         try:
+            _check_sound(chosen)
             # A `.cleaned` file of an earlier job would tell a start after a crash that a later swap is void.
             await self._in_thread(partial(swap.discard_all, self._logs.files, wanted.directory))
             result = await self._run(chosen, compactor, wanted)
@@ -344,11 +348,16 @@ class Cleaner:
             log.warning("the compaction process died while it compacted %s; it will be retried", chosen.tp)
 
     def _mark(self, chosen: LogToCompact, reason: str) -> None:
-        log.error("%s will not be compacted until its settings change or the broker restarts: %s", chosen.tp, reason)
-        self._marks[chosen.tp] = _Mark(chosen.log, chosen.log.config, reason)
+        log.error(
+            "%s will not be compacted until its settings change, damage in it is mended or the broker restarts: %s",
+            chosen.tp,
+            reason,
+        )
+        self._marks[chosen.tp] = _Mark(chosen.log, chosen.log.config, chosen.log.damage, reason)
 
     def _is_valid(self, tp: TopicPartition, mark: _Mark) -> bool:
-        return self._logs.get(tp) is mark.log and mark.log.config == mark.config
+        known = mark.log
+        return self._logs.get(tp) is known and known.config == mark.config and known.damage == mark.damage
 
     @property
     def uncleanable(self) -> dict[TopicPartition, str]:
@@ -373,6 +382,18 @@ class Cleaner:
         await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
+def _check_sound(chosen: LogToCompact) -> None:
+    """UncleanableError if damage is known in what is to be compacted.
+
+    Compaction itself cannot see that the end of a file is gone. The segment that it makes would have no damage, only
+    offsets that are missing as if they had been compacted away, and nobody would get them from another replica.
+    """
+    for segment, hole in chosen.log.damage:
+        if hole.first < chosen.dirt.upto and chosen.log.start_offset < hole.next:
+            missing = f"offsets {hole.first} to {hole.next - 1} are damaged or gone"
+            raise UncleanableError(segment.path(LOG), hole.start, missing)
+
+
 def job(chosen: LogToCompact, settings: CleanerSettings, now_ms: int) -> CompactionJob:
     found, config, dirt = chosen.log, chosen.log.config, chosen.dirt
     return CompactionJob(
@@ -386,7 +407,7 @@ def job(chosen: LogToCompact, settings: CleanerSettings, now_ms: int) -> Compact
         max_message_bytes=config.max_message_bytes,
         segment_bytes=config.segment_bytes,
         segment_index_bytes=config.segment_index_bytes,
-        index_interval_bytes=config.index_interval_bytes,
+        index_interval_bytes=config.index_interval,
         dedupe_buffer_bytes=settings.dedupe_buffer_bytes,
         load_factor=settings.load_factor,
         io_buffer_bytes=settings.io_buffer_bytes,

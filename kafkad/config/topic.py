@@ -50,6 +50,8 @@ BROKER_NAMES: dict[str, tuple[str, ...]] = {
 }
 """The broker settings that stand in for a topic setting; the first that has a value counts."""
 
+_LARGEST_INDEX_INTERVAL = 128 * 1024
+"""Bytes in which a few thousand batches may stand, whose headers take some milliseconds to read."""
 _MS_PER_UNIT = {"minutes": 60_000, "hours": 3_600_000}
 
 
@@ -124,6 +126,11 @@ class LogConfig:
     def roll_ms(self) -> int:
         """For how long a segment takes records: the active one is never compacted, so it must end in time."""
         return min(self.segment_ms, self.max_compaction_lag_ms) if self.compacted else self.segment_ms
+
+    @property
+    def index_interval(self) -> int:
+        """The bytes between two entries of an index: a search for an offset may have to look at all batches in them."""
+        return min(self.index_interval_bytes, _LARGEST_INDEX_INTERVAL)
 
     @classmethod
     def resolve(cls, overrides: Mapping[str, str], config: Config) -> LogConfig:

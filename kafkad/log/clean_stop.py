@@ -119,7 +119,7 @@ def _unchanged_segments(
             _, _, size = stamp
             if files.stamp(segment_path(directory, base, LOG)) != stamp or (segments and not size):
                 return []
-            segment = Segment(files, directory, base, size, config.index_interval_bytes, now_ms)
+            segment = Segment(files, directory, base, size, config.index_interval, now_ms)
             segment.has_transactions = has_transactions
             segments.append(segment)
     except OSError:

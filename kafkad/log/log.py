@@ -39,6 +39,7 @@ from kafkad.log.removal import DoomedFiles
 from kafkad.log.retention import deletable
 from kafkad.log.segment import NOWHERE, SUFFIXES, Segment
 from kafkad.log.segments import Segments
+from kafkad.log.timestamps import Search, TimestampedOffset, first_at_or_after, first_with_largest
 from kafkad.log.txnindex import AbortedTransaction, BrokenTransactionIndexError, TransactionIndex
 from kafkad.names import NO_TOPIC_ID, TopicPartition
 from kafkad.wire.control import ControlRecord
@@ -313,7 +314,7 @@ class Log:
     def update_config(self, config: LogConfig) -> None:
         self.config = config
         for segment in self._segments.all:
-            segment.interval = config.index_interval_bytes
+            segment.interval = config.index_interval
         active = self._segments.active
         if active.ready:
             active.set_limits(config)
@@ -513,7 +514,7 @@ class Log:
 
     def _new_segment(self, base: int) -> Segment:
         now_ms = self._clock.now_ms()
-        segment = Segment(self._files, self.directory, base, 0, self.config.index_interval_bytes, now_ms)
+        segment = Segment(self._files, self.directory, base, 0, self.config.index_interval, now_ms)
         segment.create_files()
         if self.config.segment_jitter_ms > 0:
             segment.jitter_ms = random.randrange(min(self.config.segment_jitter_ms, self.config.segment_ms) or 1)
@@ -580,21 +581,32 @@ class Log:
             self.on_damage(self.topic_partition, Damage(path, error.position, *what))
         return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{path} is damaged: {error}")
 
-    def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
+    def offset_for_timestamp(self, timestamp: int) -> Search[TimestampedOffset | None]:
         """(timestamp, offset, leader epoch) of the first record that is not older than `timestamp`."""
-        try:
-            with disk_errors(self.directory, "searching for a timestamp"):
-                return self._segments.timestamps.first_at_or_after(timestamp, self.start_offset)
-        except (BadBatch, RecordsError) as error:
-            raise self._damaged(error) from None
+        return self._search(lambda: first_at_or_after(self._searched, timestamp, self.start_offset))
 
-    def max_timestamp(self) -> tuple[int, int, int] | None:
+    def max_timestamp(self) -> Search[TimestampedOffset | None]:
         """(timestamp, offset, leader epoch) of the first record that has the largest timestamp."""
-        try:
-            with disk_errors(self.directory, "searching for a timestamp"):
-                return self._segments.timestamps.largest(self.start_offset)
-        except (BadBatch, RecordsError) as error:
-            raise self._damaged(error) from None
+        return self._search(lambda: first_with_largest(self._searched, self.start_offset))
+
+    def _search(self, begin: Callable[[], Search[TimestampedOffset | None]]) -> Search[TimestampedOffset | None]:
+        while True:
+            truncations = self._truncations
+            try:
+                with disk_errors(self.directory, "searching for a timestamp"):
+                    found = yield from begin()
+            except (BadBatch, RecordsError) as error:
+                if truncations == self._truncations:
+                    raise self._damaged(error) from None
+            else:
+                if truncations == self._truncations:
+                    return found
+
+    def _searched(self) -> Segments:
+        """The segments, while these are their files."""
+        if self.retired:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} is not at {self.directory} now")
+        return self._segments
 
     def aborted_transactions(self, start: int, upto: int, read: Slice | None = None) -> list[tuple[int, int]]:
         """(producer id, first offset) of the aborted transactions with records in [start, upto), and within what was
@@ -666,7 +678,7 @@ class Log:
                 raise self._damaged(error, segment) from None
             if end > self.start_offset:
                 left = self._segments.all[: len(self._segments) - len(after)]
-                producers = self._producers_as_of(end, left)
+                producers = None if self.producers.is_empty else self._producers_as_of(end, left)
                 transactions = self._transactions_of(segment) if segment.has_transactions else None
         if end <= self.start_offset:
             self.truncate_fully_at(end)  # only records that had been deleted are left
@@ -678,7 +690,10 @@ class Log:
                 transactions.truncate(end)
                 segment.has_transactions = bool(transactions.entries)
             self._truncated(left, self.start_offset, end)
-            self.producers.become(producers)
+            if producers is None:
+                self.producers.stay_empty(self.start_offset, end)
+            else:
+                self.producers.become(producers)
 
     def truncate_fully_at(self, offset: int) -> None:
         """Drop everything and start an empty log at `offset`."""
@@ -734,7 +749,8 @@ class Log:
             self.on_start_moved()
 
     def delete_old_segments(self, now_ms: int, upto: int | None = None) -> int:
-        """Delete the segments that retention no longer keeps, oldest first; return their number.
+        """Delete the segments that retention no longer keeps, oldest first and `MOST_AT_ONCE` at most; return their
+        number.
 
         Nothing at or past `upto`, the high watermark, is deleted. When everything is too old, the log rolls, and the
         last segment stays, empty; those before it go first, to make room for that.
@@ -831,7 +847,7 @@ class Log:
         with final_disk_errors(self.directory, "replacing compacted segments"):
             self._remove(segments[place], replaced_by=new.base)
             has_transactions = swap.settle(self._files, self.directory, new.base)
-        interval = self.config.index_interval_bytes
+        interval = self.config.index_interval
         segment = Segment(self._files, self.directory, new.base, new.size, interval, self._clock.now_ms())
         segment.has_transactions = has_transactions
         segments[place] = [segment]

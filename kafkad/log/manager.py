@@ -30,6 +30,7 @@ from kafkad.log.log import Log
 from kafkad.log.names import current_name, parse_name
 from kafkad.log.producers import DEFAULT_EXPIRATION_MS
 from kafkad.log.removal import Removal
+from kafkad.log.retention import MOST_AT_ONCE
 from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition, id_text
 
 MOST_DELETED = 10_000
@@ -414,10 +415,14 @@ class LogManager:
     # --- passes: each step does one log, so that the caller can do other things in between
 
     def retention_pass(self, high_watermark: Callable[[TopicPartition], int]) -> Iterator[int]:
-        """Delete what retention no longer keeps; yields how many segments of each log that is not being compacted."""
+        """Delete what retention no longer keeps of the logs that are not being compacted, some segments at a time;
+        yields how many."""
         for topic_partition in list(self.logs):
-            log = self.logs.get(topic_partition)
-            if log is not None and not log.compacting:
+            deleted = MOST_AT_ONCE
+            while deleted == MOST_AT_ONCE:
+                log = self.logs.get(topic_partition)
+                if log is None or log.compacting:
+                    break
                 deleted = 0
                 with self.guarded():
                     deleted = log.delete_old_segments(self.clock.now_ms(), high_watermark(topic_partition))

@@ -437,7 +437,7 @@ class ProducerStates:
     def reload(self, start_offset: int, end_offset: int, now_ms: int) -> int:
         """Forget everything and load the newest usable snapshot at or below `end_offset`.
 
-        Returns the offset from which the log must be fed to `update`; call it on open and for every truncation.
+        Returns the offset from which the log must be fed to `update`; call it on open and after a truncation.
         Snapshots outside the log are deleted, as are broken ones: the log can rebuild them.
         """
         self._clear()
@@ -458,6 +458,17 @@ class ProducerStates:
         self._ongoing = other._ongoing
         self._undecided = other._undecided
         self._knows_all = other._knows_all
+
+    @property
+    def is_empty(self) -> bool:
+        """True if no producer is known, and no end of a transaction may be taken back."""
+        return not (self._producers or self._ongoing or self._undecided)
+
+    def stay_empty(self, start_offset: int, end_offset: int) -> None:
+        """Instead of `reload` after a truncation: nobody was known before, so nobody is now, and the log need not be
+        read."""
+        self._clear()
+        self.snapshots.keep_within(start_offset, end_offset)
 
     def reset(self, offset: int) -> None:
         """Forget all producers: the log was emptied and starts again at `offset`."""

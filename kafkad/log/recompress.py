@@ -1,34 +1,40 @@
-"""Worker processes that check and rewrite batches for the leader: work per record never runs on the event loop.
+"""Worker processes that look into batches for the leader: work per record never runs on the event loop.
 
 A worker starts at the first batch that needs one.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from queue import Empty, SimpleQueue
+from typing import ParamSpec, TypeVar
 
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.recompress_worker import MODULE
-from kafkad.log.validate import Demands, RebuildResult
 from kafkad.log.worker import Worker
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _ATTEMPTS = 2
 
 
 class SlowPath:
-    """`rebuild` elsewhere. One waiting thread per worker; submit from the event loop, wrap the future there."""
+    """Calls functions elsewhere. One waiting thread per worker; submit from the event loop, wrap the future there."""
 
     def __init__(self, workers: int = 1) -> None:
         self._threads = ThreadPoolExecutor(workers, thread_name_prefix="recompress")
         self._idle: SimpleQueue[Worker] = SimpleQueue()
 
-    def submit(self, batch: bytes | bytearray, wanted: Demands) -> Future[RebuildResult]:
-        """Batches come back in any order when there are several workers: a caller that needs an order waits in between.
+    def submit(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> Future[T]:
+        """Have one of a module's functions called with plain values; it returns one and raises nothing.
 
-        A worker that dies is replaced and the batch tried once more; then the future raises KafkaError.
+        Answers come in any order when there are several workers: a caller that needs an order waits in between.
+        A worker that dies is replaced and the call tried once more; then the future raises KafkaError.
         """
-        return self._threads.submit(self._run, batch, wanted)
+        return self._threads.submit(self._run, partial(function, *arguments, **named))
 
     def close(self) -> None:
         """Finish what was submitted and end the workers. Blocks for as long."""
@@ -36,19 +42,17 @@ class SlowPath:
         while (worker := self._take_idle()) is not None:
             worker.close()
 
-    def _run(self, batch: bytes | bytearray, wanted: Demands) -> RebuildResult:
+    def _run(self, call: Callable[[], T]) -> T:
         for _ in range(_ATTEMPTS):
             worker = self._take_idle() or Worker(MODULE)
             try:
-                outcome: RebuildResult = worker.ask((batch, wanted))
+                answer: T = worker.ask(call)
             except (OSError, EOFError):
                 worker.close()
             else:
                 self._idle.put(worker)
-                return outcome
-        raise KafkaError(
-            ErrorCode.UNKNOWN_SERVER_ERROR, "the worker process that checks and compresses records keeps dying"
-        )
+                return answer
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the worker process that looks into batches keeps dying")
 
     def _take_idle(self) -> Worker | None:
         try:

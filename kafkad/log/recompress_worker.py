@@ -1,4 +1,4 @@
-"""A worker process: batches in at standard input, outcomes out at standard output, until the broker closes the pipe."""
+"""A worker process: calls in at standard input, answers out at standard output, until the broker closes the pipe."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import signal
 import sys
 
 from kafkad.log.pipes import read_frame, write_frame
-from kafkad.log.validate import rebuild
 
 MODULE = "kafkad.log.recompress_worker"
 
@@ -17,11 +16,11 @@ def main() -> None:
         signal.signal(ending, signal.SIG_IGN)
     while True:
         try:
-            batch, wanted = pickle.loads(read_frame(sys.stdin.buffer))
+            call = pickle.loads(read_frame(sys.stdin.buffer))
         except EOFError:
             return
         try:
-            write_frame(sys.stdout.buffer, pickle.dumps(rebuild(batch, wanted)))
+            write_frame(sys.stdout.buffer, pickle.dumps(call()))
         except BrokenPipeError:
             return
 

@@ -94,7 +94,7 @@ def load(
     names = leftovers.clear(files, directory, names)
     segments = _without_false_starts(_segments(files, directory, config, names, now_ms))
     if not segments:
-        segment = Segment(files, directory, start_offset, 0, config.index_interval_bytes, now_ms)
+        segment = Segment(files, directory, start_offset, 0, config.index_interval, now_ms)
         segment.create_files()
         segments.append(segment)
         made = clean = True  # there is nothing that could be damaged
@@ -140,7 +140,7 @@ def _segments(files: Files, directory: str, config: LogConfig, names: list[str],
                 continue
             stem = name.removesuffix(LOG)
             size = files.size(f"{directory}/{name}")
-            segment = Segment(files, directory, base, size, config.index_interval_bytes, now_ms)
+            segment = Segment(files, directory, base, size, config.index_interval, now_ms)
             segment.has_transactions = stem + TXN_INDEX in present
             if stem + INDEX not in present or stem + TIME_INDEX not in present:
                 segment.rebuild_indexes()
@@ -200,7 +200,7 @@ def _fit_together(loaded: Loaded, config: LogConfig, now_ms: int) -> None:
     if loaded.start_offset > loaded.end_offset:
         # The records below were deleted, and the log that should follow them was lost: it goes on after them.
         last = segments[-1]
-        segment = Segment(last.files, last.directory, loaded.start_offset, 0, config.index_interval_bytes, now_ms)
+        segment = Segment(last.files, last.directory, loaded.start_offset, 0, config.index_interval, now_ms)
         segment.create_files()
         segments.append(segment)
         loaded.end_offset = loaded.durable_until = loaded.start_offset

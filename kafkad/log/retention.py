@@ -7,11 +7,15 @@ from collections.abc import Sequence
 from kafkad.config import LogConfig
 from kafkad.log.segment import Segment
 
+MOST_AT_ONCE = 16
+"""Segments whose deletion takes a few milliseconds."""
+
 
 def deletable(
     segments: Sequence[Segment], config: LogConfig, now_ms: int, *, start_offset: int, end_offset: int, upto: int
 ) -> int:
-    """The number of segments, from the oldest on, that are too old, too much, or below the start of the log.
+    """The number of segments, from the oldest on, that are too old, too much, or below the start of the log; no more
+    than are to be deleted at once.
 
     None with offsets from `upto` on, the high watermark. The last one may be among them if it is not empty.
     """
@@ -20,7 +24,7 @@ def deletable(
     if deleting and config.retention_bytes >= 0:
         excess = sum(segment.size for segment in segments) - config.retention_bytes
     count = 0
-    for number, segment in enumerate(segments):
+    for number, segment in enumerate(segments[:MOST_AT_ONCE]):
         last = number + 1 == len(segments)
         end = end_offset if last else segments[number + 1].base
         if end > upto or (last and not segment.size):

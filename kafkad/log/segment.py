@@ -31,6 +31,7 @@ from kafkad.wire.records import BASE_OFFSET, LAST_OFFSET_DELTA, LENGTH, MAX_TIME
 SUFFIXES = (LOG, INDEX, TIME_INDEX, TXN_INDEX)
 NOWHERE = 2**63 - 1
 """An offset that no batch has."""
+_BEHIND = "an index entry that points behind its offset"
 _NOT_OPEN = -1
 _CANNOT_RESERVE = -1
 _RESERVE_FROM = 1 << 20
@@ -160,7 +161,7 @@ class Segment(IndexedFile):
             self.first_timestamp = UNKNOWN
 
     def set_limits(self, config: LogConfig) -> None:
-        self.interval = config.index_interval_bytes
+        self.interval = config.index_interval
         self.max_entries = config.segment_index_bytes // OFFSET_ENTRY_SIZE
         self.entries_limit = config.segment_index_bytes // TIME_ENTRY_SIZE - 1
         self.limit = config.segment_bytes if self.reserved < 0 else min(config.segment_bytes, self._reserve_limit)
@@ -233,6 +234,7 @@ class Segment(IndexedFile):
     def open_for_cut(self) -> None:
         """Open the files that `cut` needs: it cannot be taken back if one is refused then."""
         self._load_indexes()
+        self._load_max_timestamp()
         _ = self.file
 
     def cut(self, position: int, offset: int) -> None:
@@ -246,7 +248,8 @@ class Segment(IndexedFile):
         self.since_index = self.reserved = 0
         self.first_timestamp = UNKNOWN
         self.last_base = NOWHERE
-        self._find_max_timestamp()
+        if self.newest_timestamp_offset >= offset:
+            self._find_max_timestamp()
         with as_far_as_there_is_room():
             self.store_indexes()
         self.limit = self.roll_after = ASK_FIRST
@@ -285,15 +288,17 @@ class Segment(IndexedFile):
 
         BadBatch when damage is in the way.
         """
-        if self.holes:
-            return self._locate_between_holes(offset)
+        for hole in self.holes:
+            if hole.first <= offset < hole.next:
+                raise BadBatch(hole.start, "damage found by recovery")
+        locate = self._locate_between_holes if self.holes else self._locate_by_index
         try:
-            return self._locate_by_index(offset)
+            return locate(offset)
         except (BadBatch, struct.error):
             if self._rebuilt or isinstance(self._offsets, OffsetIndex):
                 raise
             self.rebuild_indexes()
-            return self._locate_by_index(offset)
+            return locate(offset)
 
     def _locate_by_index(self, offset: int) -> int:
         offsets = self.offsets
@@ -306,17 +311,20 @@ class Segment(IndexedFile):
         start = offsets.entry(number - 1)[1] if number else 0
         for position, header in walk(self.files.pread, self.file.fd, start, self.size):
             if position == start > 0 and header[BASE_OFFSET] > offset:
-                raise BadBatch(start, "an index entry that points behind its offset")
+                raise BadBatch(start, _BEHIND)
             if header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] >= offset:
                 return position
         return self.size
 
     def _locate_between_holes(self, offset: int) -> int:
-        for hole in self.holes:
-            if hole.first <= offset < hole.next:
-                raise BadBatch(hole.start, "damage found by recovery")
-        for start, end in self.sound_stretches():
+        offsets = self.offsets
+        number = offsets.at_or_after(offset - self.base)
+        indexed = offsets.entry(number - 1)[1] if number else 0
+        first = max(indexed, max((hole.end for hole in self.holes if hole.next <= offset), default=0))
+        for start, end in self.sound_stretches(first):
             for position, header in walk(self.files.pread, self.file.fd, start, end):
+                if position == indexed > 0 and header[BASE_OFFSET] > offset:
+                    raise BadBatch(position, _BEHIND)
                 if header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] >= offset:
                     return position
         return self.size

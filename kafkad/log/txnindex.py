@@ -21,7 +21,9 @@ SUFFIX = ".txnindex"
 
 _VERSION = 0
 _ENTRY = struct.Struct(">hqqqq")
-_last_offset = attrgetter("last_offset")
+_BLOCK = 256
+_first_offset, _last_offset = attrgetter("first_offset"), attrgetter("last_offset")
+_last_stable_offset = attrgetter("last_stable_offset")
 
 
 class AbortedTransaction(NamedTuple):
@@ -64,7 +66,7 @@ class TransactionIndex:
     What a full disk has no room for stays in memory, where readers find it, until `store`.
     """
 
-    __slots__ = ("_file", "_files", "_is_stale", "_known_stored", "_unstored", "path")
+    __slots__ = ("_blocks", "_blocks_of", "_file", "_files", "_is_stale", "_known_stored", "_unstored", "path")
 
     def __init__(self, path: str, files: Files, *, exists: bool) -> None:
         self.path = path
@@ -74,6 +76,9 @@ class TransactionIndex:
         self._unstored: list[AbortedTransaction] = []
         self._is_stale = False
         """The file has something else, and all entries are unstored."""
+        self._blocks: list[tuple[int, int]] = []
+        """The least first offset and the largest last stable offset of each `_BLOCK` entries of `_blocks_of`."""
+        self._blocks_of: list[AbortedTransaction] = []
 
     @property
     def entries(self) -> list[AbortedTransaction]:
@@ -133,13 +138,32 @@ class TransactionIndex:
     def collect(self, start: int, upto: int) -> tuple[list[AbortedTransaction], bool]:
         """The transactions with records in [start, upto), and whether later segments can have no more of them."""
         entries = self.entries
+        blocks = self._summarised(entries)
         found = []
-        for entry in entries[bisect_left(entries, start, key=_last_offset) :]:
-            if entry.first_offset < upto:
-                found.append(entry)
-            if entry.last_stable_offset >= upto:
-                return found, True
+        number = bisect_left(entries, start, key=_last_offset)
+        while number < len(entries):
+            block = number // _BLOCK
+            following = (block + 1) * _BLOCK
+            if block < len(blocks) and blocks[block][0] >= upto > blocks[block][1]:
+                number = following  # a long transaction holds back the stable offset, and these are behind the reader
+                continue
+            for entry in entries[number:following]:
+                if entry.first_offset < upto:
+                    found.append(entry)
+                if entry.last_stable_offset >= upto:
+                    return found, True
+            number = following
         return found, False
+
+    def _summarised(self, entries: list[AbortedTransaction]) -> list[tuple[int, int]]:
+        """The blocks of a list that only ever grows."""
+        if self._blocks_of is not entries:
+            self._blocks_of, self._blocks = entries, []
+        blocks = self._blocks
+        for first in range(len(blocks) * _BLOCK, len(entries) - _BLOCK + 1, _BLOCK):
+            some = entries[first : first + _BLOCK]
+            blocks.append((min(map(_first_offset, some)), max(map(_last_stable_offset, some))))
+        return blocks
 
     def truncate(self, offset: int) -> None:
         """Forget transactions whose marker is at or after `offset`."""

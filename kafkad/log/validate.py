@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 QUICK_BYTES = 128 * 1024
 QUICK_RECORDS = 1000
 """The most that the event loop looks through itself: about a millisecond."""
-_QUICK_PLAIN_BYTES = 4 * QUICK_BYTES
+QUICK_PLAIN_BYTES = 4 * QUICK_BYTES
 """The largest size that a compressed batch may reach on the event loop."""
 _LEAST_LENGTH = 14
 _GROWTH = 100
@@ -154,7 +154,7 @@ def is_truth(view: memoryview, at: int, end: int, header: Header) -> bool:
     if header[ATTRIBUTES] & LOG_APPEND_TIME or header[LENGTH] > QUICK_BYTES or header[RECORD_COUNT] > QUICK_RECORDS:
         return False
     try:
-        body = decompress(codec, view[at + HEADER_SIZE : end], _QUICK_PLAIN_BYTES)
+        body = decompress(codec, view[at + HEADER_SIZE : end], QUICK_PLAIN_BYTES)
         latest = header[BASE_TIMESTAMP] + latest_delta(body, 0, len(body), header[RECORD_COUNT])
     except (CompressionError, RecordsError):
         return False
@@ -288,7 +288,7 @@ def demands(config: LogConfig, partition: TopicPartition, now_ms: int) -> Demand
 def rebuild_quickly(batch: memoryview, wanted: Demands) -> RebuildResult | None:
     """The result of `rebuild`; None when it turns out to take long."""
     try:
-        return _rebuild(batch, wanted._replace(limit=min(wanted.limit, _QUICK_PLAIN_BYTES)))
+        return _rebuild(batch, wanted._replace(limit=min(wanted.limit, QUICK_PLAIN_BYTES)))
     except TooLargeError:
         return None
 

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import Future
+
 import pytest
 
-from kafkad.errors import ErrorCode
+from kafkad.errors import ErrorCode, KafkaError
+from kafkad.log.record_search import RecordSearch, SearchResult
 from kafkad.replica.partition import Role
 from kafkad.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -137,3 +141,64 @@ def test_a_partition_is_named_once(filled: OneBroker) -> None:
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=twice)])
     answers = filled.ask(request, 7).topics[0].partitions
     assert [answer.error_code for answer in answers] == [ErrorCode.INVALID_REQUEST] * 2
+
+
+def ask_many(broker: OneBroker, *asked: ListOffsetsPartition) -> list[tuple[int, int]]:
+    """(error code, offset) of each"""
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=list(asked))])
+    return [(answer.error_code, answer.offset) for answer in broker.ask(request, 7).topics[0].partitions]
+
+
+def fill_largely(broker: OneBroker) -> None:
+    """Two partitions, each with a batch that takes long to look through."""
+    broker.create("t", 2)
+    for partition in range(2):
+        broker.append("t", partition, *[Record(n, 100 + n, None, b"") for n in range(2000)])
+
+
+def test_batches_of_many_records_are_looked_through_in_a_worker(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_largely(broker)
+    searches: list[RecordSearch] = []
+
+    def submit(function: Callable[[RecordSearch], SearchResult], search: RecordSearch) -> Future[SearchResult]:
+        searches.append(search)
+        answered: Future[SearchResult] = Future()
+        answered.set_result(function(search))
+        return answered
+
+    monkeypatch.setattr(broker.context.slow_path, "submit", submit)
+    asked = [ListOffsetsPartition(partition_index=p, timestamp=at) for p, at in ((0, 1500), (1, LARGEST))]
+    assert ask_many(broker, *asked) == [(0, 1400), (0, 1999)]
+    assert [search.timestamp for search in searches] == [1500, 2099]
+
+
+def test_a_worker_that_dies_costs_one_partition_its_answer(broker: OneBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill_largely(broker)
+
+    def submit(function: object, search: RecordSearch) -> Future[SearchResult]:
+        answered: Future[SearchResult] = Future()
+        answered.set_exception(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "it died"))
+        return answered
+
+    monkeypatch.setattr(broker.context.slow_path, "submit", submit)
+    asked = [ListOffsetsPartition(partition_index=p, timestamp=at) for p, at in ((0, 1500), (1, LATEST))]
+    assert ask_many(broker, *asked) == [(ErrorCode.UNKNOWN_SERVER_ERROR, -1), (0, 2000)]
+
+
+def test_a_leader_that_is_deposed_during_a_search_says_nothing(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill_largely(broker)
+    partition = broker.replicas.leader("t", 0)
+
+    def submit(function: Callable[[RecordSearch], SearchResult], search: RecordSearch) -> Future[SearchResult]:
+        partition.become(Role(leader=2, leader_epoch=1, isr=(2,), replicas=(broker.replicas.broker_id, 2)))
+        answered: Future[SearchResult] = Future()
+        answered.set_result(function(search))
+        return answered
+
+    monkeypatch.setattr(broker.context.slow_path, "submit", submit)
+    asked = ListOffsetsPartition(partition_index=0, timestamp=1500)
+    assert ask_many(broker, asked) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]

@@ -20,8 +20,10 @@ from kafkad.log.compaction import (
     Poison,
     UncleanableError,
 )
+from kafkad.log.indexed import Hole
 from kafkad.log.log import Log
 from kafkad.log.move import Moves
+from kafkad.log.segments import Segments
 from kafkad.names import TopicPartition
 from kafkad.wire.records import Record
 from tests.cleaner.cleaner import clean
@@ -308,12 +310,35 @@ def test_what_cannot_be_compacted_is_reported_once_and_left_alone(
     scene.look()
     assert list(scene.cleaner.uncleanable) == [A0]
     assert [r.message for r in caplog.records].count(
-        f"a-0 will not be compacted until its settings change or the broker restarts: {scene.log().directory} at "
-        "position 17: a batch that fails its checksum"
+        f"a-0 will not be compacted until its settings change, damage in it is mended or the broker restarts: "
+        f"{scene.log().directory} at position 17: a batch that fails its checksum"
     ) == 1
     scene.configure("a", segment_bytes="1001")
     assert not scene.cleaner.uncleanable
     scene.until_job()
+
+
+def test_a_log_that_lost_the_end_of_a_file_is_left_alone_until_that_is_mended(scene: Scene) -> None:
+    """The new segment would have none of its marks, and nobody would look for what is lost at another replica."""
+    scene.broker.create("a", configs={**COMPACTED, "cleanup.policy": "delete"})
+    scene.fill("a")
+    log = scene.log()
+    first, second = log.segments[:2]
+    damage(log, Hole(first.size, first.size, second.base, second.base + 1, lost=True))
+    scene.configure("a")
+    scene.until(lambda: scene.cleaner.uncleanable)
+    scene.look()
+    assert f"offsets {second.base} to {second.base} are damaged or gone" in scene.cleaner.uncleanable[A0]
+    assert not any(worker.job for worker in scene.compactors)
+    damage(log)
+    assert not scene.cleaner.uncleanable
+    scene.until_job()
+
+
+def damage(log: Log, *holes: Hole) -> None:
+    """As recovery finds it in the first segment."""
+    log.segments[0].holes = holes
+    log._segments = Segments(log._segments.all)
 
 
 def test_a_batch_that_cannot_be_read_is_named_once(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:

@@ -20,6 +20,7 @@ from kafkad.names import TopicPartition
 from kafkad.wire.records import Record, RecordsError, build_batch, crc_matches, iter_batches, read_header
 from tests.fakes import FakeClock, read_slice
 from tests.fuzz.damage import spoiled
+from tests.log.conftest import searched
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "logs"
 CONFIG = LogConfig(segment_bytes=8192, index_interval_bytes=512, segment_index_bytes=1 << 16)
@@ -228,9 +229,9 @@ def use(log: Log, dice: random.Random, *, whole: bool) -> None:
         ask(log, offset, dice)
     for timestamp in (-1, 0, 1_700_000_000_000, LAST_OFFSET):
         with suppress(KafkaError):
-            log.offset_for_timestamp(timestamp)
+            searched(log.offset_for_timestamp(timestamp))
     with suppress(KafkaError):
-        log.max_timestamp()
+        searched(log.max_timestamp())
     base = log.end_offset
     batch = memoryview(build_batch([Record(0, 1_700_000_000_000, b"key", b"value")]))
     assert log.append(batch, 0, len(batch), read_header(batch, 0), 1 << 20) == base

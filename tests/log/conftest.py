@@ -6,16 +6,20 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from kafkad.config import LogConfig
 from kafkad.log.check import check
 from kafkad.log.log import Log
+from kafkad.log.record_search import look_through
+from kafkad.log.timestamps import Search
 from kafkad.names import TopicPartition
 from kafkad.wire.records import Record, build_batch, iter_batches, iter_records, read_header
 from tests.fakes import FakeClock, FaultyFiles, read_slice
+
+T = TypeVar("T")
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "logs"
 SMALL = LogConfig(segment_bytes=4096, index_interval_bytes=512, segment_index_bytes=1 << 16)
@@ -91,6 +95,18 @@ def records(log: Log, offset: int | None = None, *, max_bytes: int = 1 << 20) ->
             last = header.last_offset
         offset = last + 1
     return found
+
+
+def searched(search: Search[T]) -> T:
+    """What a search by time finds, which nobody else has to wait for."""
+    answer = None
+    try:
+        while True:
+            batch = search.send(answer)
+            answer = None if batch is None else look_through(batch)
+    except StopIteration as end:
+        result: T = end.value
+        return result
 
 
 def fetch(log: Log, offset: int, max_bytes: int = 1 << 20, upto: int | None = None) -> bytes | None:

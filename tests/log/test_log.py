@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.log import Log
 from kafkad.wire.records import iter_batches
-from tests.log.conftest import Home, append, batch, fetch, records
+from tests.log.conftest import Home, append, batch, fetch, records, searched
 
 
 def fill(log: Log, count: int, *, size: int = 200, timestamp: int = 1000) -> None:
@@ -171,12 +172,31 @@ def test_truncation_forgets_batches_epochs_and_timestamps(home: Home) -> None:
     log.truncate_to(25)
     assert log.end_offset == 25
     assert log.epochs.entries == [(0, 0), (1, 10), (2, 20)]
-    assert log.max_timestamp() == (1024, 24, 2)
-    assert log.offset_for_timestamp(1025) is None
+    assert searched(log.max_timestamp()) == (1024, 24, 2)
+    assert searched(log.offset_for_timestamp(1025)) is None
     append(log, batch(timestamp=1), epoch=7)
     assert [record.offset for record in records(log)] == list(range(26))
     log.truncate_to(0)
     assert (log.end_offset, log.epochs.entries) == (0, [])
+
+
+def test_truncation_reads_nothing_again_that_says_nothing(home: Home) -> None:
+    log = home.open(segment_bytes=1 << 20)
+    append(log, batch(timestamp=5000))
+    costs = []
+    for count in (100, 3000):
+        for _ in range(count):
+            append(log, batch(timestamp=1000))
+        append(log, batch(timestamp=1000))
+        before = home.files.count["pread"]
+        log.truncate_to(log.end_offset - 1)
+        costs.append(home.files.count["pread"] - before)
+    assert costs[1] <= costs[0] + 10, "the indexes are longer"
+    assert searched(log.max_timestamp()) == (5000, 0, 0)
+    append(log, batch(timestamp=6000))
+    assert searched(log.max_timestamp()) == (6000, 3101, 0)
+    log.truncate_to(3101)
+    assert searched(log.max_timestamp()) == (5000, 0, 0)
 
 
 def test_truncation_at_the_end_forgets_an_epoch_without_records(home: Home) -> None:
@@ -260,11 +280,21 @@ def test_timestamps_are_found_where_they_first_occur(home: Home) -> None:
         append(log, batch(b"." * 100, timestamp=stamp))
     for wanted in range(0, 1001, 13):
         expected = next(((stamp, i, 0) for i, stamp in enumerate(stamps) if stamp >= wanted), None)
-        assert log.offset_for_timestamp(wanted) == expected
-    assert log.max_timestamp() == (max(stamps), stamps.index(max(stamps)), 0)
+        assert searched(log.offset_for_timestamp(wanted)) == expected
+    assert searched(log.max_timestamp()) == (max(stamps), stamps.index(max(stamps)), 0)
     log.increment_start_offset(50)
-    found = log.offset_for_timestamp(900)
+    found = searched(log.offset_for_timestamp(900))
     assert found is not None and found[1] >= 50
+
+
+def test_however_sparse_an_index_may_be_a_read_looks_at_few_batches(home: Home) -> None:
+    log = home.open(segment_bytes=1 << 30, index_interval_bytes=2**31 - 1)
+    for _ in range(40):
+        append(log, batch(b"." * 10_000))
+    log.roll()
+    assert len(log.segments[0].offsets) == 2
+    log.update_config(replace(log.config, index_interval_bytes=1 << 30))
+    assert log.segments[0].interval == 128 * 1024
 
 
 def test_a_flush_moves_the_recovery_point_only_over_what_it_synced(home: Home) -> None:
@@ -358,7 +388,7 @@ def test_a_look_up_costs_the_same_in_a_long_log(home: Home) -> None:
         middle = log.segments[segments // 2].base + 1
         for warm in (True, False):
             before = sum(home.files.count.values())
-            assert log.offset_for_timestamp(middle) == (middle, middle, 0)
+            assert searched(log.offset_for_timestamp(middle)) == (middle, middle, 0)
             assert log.read(middle, 1, log.end_offset) is not None
             if not warm:
                 costs.append(sum(home.files.count.values()) - before)

@@ -16,7 +16,7 @@ from kafkad.log.log import Log
 from kafkad.wire.control import ControlRecord, build_marker
 from kafkad.wire.records import iter_batches
 from tests.fakes import FaultyFiles
-from tests.log.conftest import Home, append, batch, records
+from tests.log.conftest import Home, append, batch, records, searched
 
 
 def fill(log: Log, count: int) -> None:
@@ -150,7 +150,7 @@ def test_a_failing_disk_is_reported_by_every_way_in(home: Home) -> None:
     for attempt in (
         lambda: log.read(0, 100, 40),
         lambda: log.roll(),
-        lambda: log.offset_for_timestamp(5),
+        lambda: searched(log.offset_for_timestamp(5)),
         lambda: fill(log, 1),
     ):
         with pytest.raises(StorageError):
@@ -404,7 +404,25 @@ def test_indexes_are_no_truth(home: Home, suffix: str, damage: str) -> None:
     home.expect_problems = damage == "empty"  # an empty index is a possible one, only slow
     assert [record.offset for record in records(log)] == list(range(60))
     if not home.expect_problems:
-        assert [log.offset_for_timestamp(1000 + i) for i in range(60)] == [(1000 + i, i, 0) for i in range(60)]
+        assert [searched(log.offset_for_timestamp(1000 + i)) for i in range(60)] == [
+            (1000 + i, i, 0) for i in range(60)
+        ]
+
+
+def test_reads_behind_damage_begin_where_the_index_says(home: Home) -> None:
+    home.expect_problems = True
+    log = home.open(segment_bytes=1 << 20)
+    fill(log, 3000)
+    log.roll()
+    positions = {offset: log.segments[0].locate(offset) for offset in (99, 101, 102, 2990)}
+    flip_a_bit(log, 100)
+    log.verify(100)
+    assert [(hole.first, hole.next) for _, hole in log.damage] == [(100, 101)]
+    for offset, position in positions.items():
+        before = home.files.count["pread"]
+        read = log.read(offset, 1, log.end_offset)
+        assert read is not None and read.position == position
+        assert home.files.count["pread"] - before < 40, "of two hundred blocks"
 
 
 def test_leader_epochs_are_found_in_the_batches_again(home: Home) -> None:
@@ -651,7 +669,7 @@ def test_log_of_a_full_disk_opens_and_is_read(home: Home) -> None:
     log = home.open(clean=False)
     log.assign_epoch(3, 20)
     assert [record.offset for record in records(log)] == list(range(20))
-    assert log.offset_for_timestamp(1007) == (1007, 7, 0)
+    assert searched(log.offset_for_timestamp(1007)) == (1007, 7, 0)
     with pytest.raises(StorageError):
         log.flush()
     home.files.heal()
@@ -953,7 +971,7 @@ def test_a_segment_that_lacks_open_files_is_made_ready_later(home: Home, after: 
         fill(log, 1)
     fill(log, 2)
     assert [record.offset for record in records(log)] == list(range(10))
-    assert log.offset_for_timestamp(1007) == (1007, 7, 0)
+    assert searched(log.offset_for_timestamp(1007)) == (1007, 7, 0)
 
 
 def test_an_index_that_a_full_disk_has_no_room_for_is_that_of_the_segment_being_written(home: Home) -> None:
@@ -1033,4 +1051,4 @@ def test_the_recovery_point_waits_for_the_indexes_of_a_segment_that_was_rolled_o
         assert log.recovery_point == 9
     log = home.reopen(clean=stop == "clean")
     assert log.segments[0].max_timestamp == 1007
-    assert log.offset_for_timestamp(1007) == (1007, 7, 0)
+    assert searched(log.offset_for_timestamp(1007)) == (1007, 7, 0)

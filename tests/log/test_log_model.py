@@ -14,7 +14,7 @@ from kafkad.log.log import Log
 from kafkad.wire.records import Record, build_batch
 from tests.cleaner.cleaner import batches_of, clean
 from tests.fakes import Died, MortalFiles
-from tests.log.conftest import Home, append, records
+from tests.log.conftest import Home, append, records, searched
 
 KEYS = (b"a", b"b", b"c", b"d", b"e", b"f")
 
@@ -115,11 +115,11 @@ class Work:
             offset = self.random.randint(model.start, model.end)
             assert records(log, offset, max_bytes=700)[:1] == [r for r in expected if r.offset >= offset][:1]
             timestamp = self.random.randrange(4000)
-            found = log.offset_for_timestamp(timestamp)
+            found = searched(log.offset_for_timestamp(timestamp))
             assert (found[:2] if found else None) == model.offset_for(timestamp)
         newest = max((r.timestamp for r in expected), default=None)
         if newest is not None:
-            found = log.max_timestamp()
+            found = searched(log.max_timestamp())
             assert found is not None and found[:2] == model.offset_for(newest)
         for epoch in range(self.epoch + 1):
             end = model.epoch_end(epoch, model.start)

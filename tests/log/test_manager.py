@@ -168,6 +168,18 @@ def test_what_was_compacted_is_remembered_until_it_is_cut_off_or_deleted(disks: 
     assert (disks[0] / "cleaner-offset-checkpoint").read_text() == "0\n1\nt 0 20\n"
 
 
+def test_retention_deletes_many_segments_in_several_steps(disks: tuple[Path, Path]) -> None:
+    manager = started(disks[0])
+    log = manager.create(T0, TOPIC_ID, LogConfig(segment_bytes=300, retention_bytes=0))
+    append(log, 50)
+    many = len(log.segments)
+    steps = list(manager.retention_pass(lambda tp: 50))
+    assert sum(steps) == many == 50
+    assert max(steps) <= 16
+    assert (log.start_offset, len(log.segments)) == (50, 1)
+    manager.close()
+
+
 def test_retention_leaves_alone_what_is_being_compacted(disks: tuple[Path, Path]) -> None:
     manager = started(disks[0])
     log = manager.create(T0, TOPIC_ID, LogConfig(segment_bytes=1024, retention_bytes=1024))

@@ -18,6 +18,7 @@ from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.recompress import SlowPath
 from kafkad.log.recompress_worker import MODULE
+from kafkad.log.record_search import RecordSearch, SearchResult, look_through
 from kafkad.log.validate import Demands, demands, rebuild
 from kafkad.names import TopicPartition
 from kafkad.wire.records import Record, build_batch
@@ -50,38 +51,43 @@ def children() -> list[int]:
 
 def test_a_worker_answers_as_the_function_does(slow_path: SlowPath) -> None:
     assert children() == []
-    assert slow_path.submit(BATCH, wanted()).result() == rebuild(BATCH, wanted())
+    assert slow_path.submit(rebuild, BATCH, wanted()).result() == rebuild(BATCH, wanted())
+
+
+def test_a_worker_looks_through_a_batch_as_the_function_does(slow_path: SlowPath) -> None:
+    search = RecordSearch(bytes(BATCH), 70, NOW_MS)
+    assert slow_path.submit(look_through, search).result() == look_through(search) == SearchResult((NOW_MS, 70))
 
 
 def test_refusals_come_back_whole(slow_path: SlowPath) -> None:
     batch = build_batch([Record(0, NOW_MS, None, b"v")])
-    outcome = slow_path.submit(batch, wanted()).result()
+    outcome = slow_path.submit(rebuild, batch, wanted()).result()
     assert outcome == rebuild(batch, wanted())
     assert [error.batch_index for error in outcome.record_errors] == [0]
 
 
 def test_workers_are_kept_and_shared() -> None:
     slow = SlowPath(workers=2)
-    wait([slow.submit(BATCH, wanted()) for _ in range(20)])
+    wait([slow.submit(rebuild, BATCH, wanted()) for _ in range(20)])
     assert 1 <= len(children()) <= 2
     slow.close()
     assert children() == []
 
 
 def test_a_killed_worker_is_replaced(slow_path: SlowPath) -> None:
-    slow_path.submit(BATCH, wanted()).result()
+    slow_path.submit(rebuild, BATCH, wanted()).result()
     (pid,) = children()
     os.kill(pid, signal.SIGKILL)
-    assert slow_path.submit(BATCH, wanted()).result().batch is not None
+    assert slow_path.submit(rebuild, BATCH, wanted()).result().batch is not None
     assert children() != [pid]
 
 
 def test_a_worker_killed_at_work_is_replaced(slow_path: SlowPath) -> None:
     large = build_batch([Record(n, NOW_MS, b"%d" % n, os.urandom(500)) for n in range(5000)])
-    slow_path.submit(BATCH, wanted()).result()
+    slow_path.submit(rebuild, BATCH, wanted()).result()
     (pid,) = children()
     config = replace(LogConfig(), compression_type="zstd", compression_zstd_level=19, max_message_bytes=1 << 30)
-    future = slow_path.submit(large, demands(config, TopicPartition("t", 0), NOW_MS))
+    future = slow_path.submit(rebuild, large, demands(config, TopicPartition("t", 0), NOW_MS))
     os.kill(pid, signal.SIGKILL)
     assert future.result().batch is not None
     assert children() != [pid]
@@ -90,23 +96,23 @@ def test_a_worker_killed_at_work_is_replaced(slow_path: SlowPath) -> None:
 def test_workers_that_keep_dying_are_given_up(slow_path: SlowPath) -> None:
     broken = wanted()._replace(limit="no number")  # type: ignore[arg-type]
     with pytest.raises(KafkaError) as caught:
-        slow_path.submit(BATCH, broken).result()
+        slow_path.submit(rebuild, BATCH, broken).result()
     assert caught.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
-    assert slow_path.submit(BATCH, wanted()).result().batch is not None
+    assert slow_path.submit(rebuild, BATCH, wanted()).result().batch is not None
 
 
 def test_signals_for_the_broker_do_not_end_a_worker(slow_path: SlowPath) -> None:
-    slow_path.submit(BATCH, wanted()).result()
+    slow_path.submit(rebuild, BATCH, wanted()).result()
     before = children()
     for pid in before:
         os.kill(pid, signal.SIGTERM)
         os.kill(pid, signal.SIGINT)
-    slow_path.submit(BATCH, wanted()).result()
+    slow_path.submit(rebuild, BATCH, wanted()).result()
     assert children() == before
 
 
 def test_a_worker_holds_nothing_of_the_broker() -> None:
-    code = f"import sys, {MODULE}; print(*sys.modules)"
+    code = f"import sys, {MODULE}, kafkad.log.validate, kafkad.log.record_search; print(*sys.modules)"
     modules = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True, check=True).stdout.split()
     heavy = {"asyncio", "multiprocessing", "yaml", "kazoo", "socket", "lz4", "zstandard", "snappy", "kafkad.config"}
     assert heavy.isdisjoint(modules)

@@ -6,9 +6,11 @@ import contextlib
 import os
 import re
 from pathlib import Path
+from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kafkad.errors import StorageError
 from kafkad.log import snapshots, txnindex
@@ -136,6 +138,66 @@ def test_what_a_reader_must_skip_is_collected_until_no_later_entry_can_matter(tm
     index.replace([])
     assert Path(path).read_bytes() == b""
     index.flush()
+
+
+class Counted(AbortedTransaction):
+    """Counts how often a reader looks at one."""
+
+    looks = 0
+
+    @property
+    def first_offset(self) -> int:
+        Counted.looks += 1
+        return self[1]
+
+
+def test_of_many_transactions_behind_a_long_one_a_reader_looks_at_few(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "0.txnindex"
+    entries = [aborted(10 + n * 2, 11 + n * 2, 5) for n in range(5000)]
+    path.write_bytes(txnindex.encode(entries))
+    monkeypatch.setattr(txnindex, "AbortedTransaction", Counted)
+    index = TransactionIndex(str(path), Files(), exists=True)
+    index.collect(0, 0)
+    Counted.looks = 0
+    assert index.collect(100, 120) == (entries[45:55], False)
+    assert Counted.looks < 600
+    index.append(aborted(110, 10_010, 5))
+    assert index.collect(100, 120) == ([*entries[45:55], aborted(110, 10_010, 5)], False)
+
+
+class OneFile(Files):
+    def __init__(self, content: bytes) -> None:
+        self.read = lambda path: content  # type: ignore[method-assign]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.randoms(use_true_random=False))
+def test_what_is_collected_is_what_a_look_at_every_transaction_finds(random: Random) -> None:
+    entries = []
+    last = stable = 0
+    for _ in range(random.randrange(1200)):
+        last += random.randint(1, 3)
+        first = max(last - random.choice((0, 1, 5, 3000)), 0)
+        stable = max(stable, random.randint(0, last + 1)) if random.random() < 0.01 else stable
+        entries.append(aborted(first, last, stable))
+    index = TransactionIndex("t-0/0.txnindex", OneFile(txnindex.encode(entries)), exists=True)
+    for _ in range(20):
+        start = random.randint(0, last + 5)
+        upto = start + random.choice((1, 10, 1000))
+        assert index.collect(start, upto) == looked_for(entries, start, upto)
+
+
+def looked_for(entries: list[AbortedTransaction], start: int, upto: int) -> tuple[list[AbortedTransaction], bool]:
+    found = []
+    for entry in entries:
+        if entry.last_offset >= start:
+            if entry.first_offset < upto:
+                found.append(entry)
+            if entry.last_stable_offset >= upto:
+                return found, True
+    return found, False
 
 
 def test_a_broken_transaction_index_is_told() -> None:
