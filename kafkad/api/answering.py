@@ -26,10 +26,14 @@ def or_close(connection: Connection, name: str, reply: Callable[[], None]) -> No
     except asyncio.CancelledError:
         connection.close()
     except MalformedError as error:
-        log.warning("closing %s: its %s cannot be read: %s", connection.address, name, error)
-        connection.close()
+        close_for_malformed(connection, name, error)
     except Exception:
         close_for_internal_error(connection, name)
+
+
+def close_for_malformed(connection: Connection, name: str, error: MalformedError) -> None:
+    log.warning("closing %s: its %s cannot be read: %s", connection.address, name, error)
+    connection.close()
 
 
 def close_for_internal_error(connection: Connection, name: str) -> None:

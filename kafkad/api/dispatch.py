@@ -122,7 +122,7 @@ class Dispatcher:
             if not peer.authenticated and key != API_VERSIONS:
                 raise MalformedError(f"{route.name} comes before its sender has authenticated itself")
             if key == PRODUCE and version >= route.first:
-                reply = self._produce.serve(connection, view[at:end], version, correlation_id)
+                reply = self._produce.serve(connection, view[at:end], version)
             elif not route.first <= version <= route.last:
                 reply = self._refuse_version(route, version, correlation_id)
             elif key == FETCH:

@@ -45,6 +45,7 @@ from kafkad.wire.fetch import (
 )
 from kafkad.wire.frames import read_request_header
 from kafkad.wire.leaders import CurrentLeader, pack_endpoints
+from kafkad.wire.primitives import or_malformed
 
 _PIECE = 63
 """A bit mask: large fetches are worked on in pieces of so many partitions and one."""
@@ -161,7 +162,7 @@ class FetchApi:
     ) -> Pieces[Reply | Pending]:
         _, body_at = read_request_header(request)
         peer: Peer = connection.peer
-        frame = _admitted(peer, (yield from read_fetch_in_pieces(request, body_at, version)))
+        frame = _admitted(peer, (yield from or_malformed(read_fetch_in_pieces(request, body_at, version))))
         if throttle is not None:
             frame, throttle = _held(frame, throttle)
         by_id = version >= FIRST_WITH_TOPIC_IDS

@@ -17,7 +17,7 @@ import struct
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Final
 
-from kafkad.api.answering import close_for_internal_error, reply_later
+from kafkad.api.answering import close_for_internal_error, close_for_malformed
 from kafkad.api.commits import Commit, Commits
 from kafkad.api.peer import Peer
 from kafkad.api.produce_repeat import LONGEST_KNOWN, RepeatedProduce
@@ -50,7 +50,8 @@ from kafkad.replica.partition import Partition
 from kafkad.security.authorizer import REFUSALS, Operation, ResourceType
 from kafkad.timers import Timers
 from kafkad.turns import Jobs, Pieces, at_once
-from kafkad.wire.frames import read_request_header
+from kafkad.wire.frames import RequestHeader, read_request_header
+from kafkad.wire.primitives import MalformedError, or_malformed
 from kafkad.wire.produce import (
     Answer,
     PartitionData,
@@ -59,7 +60,7 @@ from kafkad.wire.produce import (
     TopicData,
     pack_response,
     pack_response_with_leaders,
-    read_produce,
+    read_produce_in_pieces,
 )
 from kafkad.wire.records import (
     ATTRIBUTES,
@@ -83,10 +84,8 @@ IsTrue = Callable[[memoryview, int, int, Header], bool]
 _TOPIC, _TRANSACTION = ResourceType.TOPIC, ResourceType.TRANSACTIONAL_ID
 _I32 = struct.Struct(">i")
 _BASE_OFFSET = struct.Struct(">q")
-_LARGE_REQUEST: Final = 4 * 1024
-_MANY_PARTITIONS: Final = 500
 _PIECE: Final = 50
-"""Requests for more partitions than many are worked on in pieces of so many."""
+"""Requests that are too long to be read at once are worked on in pieces of so many partitions."""
 _FLAGS_AT: Final = ATTRIBUTES_AT + 1
 _ACKS_ALL, _ACKS_NONE = -1, 0
 _VALID_ACKS = (0, 1, -1)
@@ -178,36 +177,29 @@ class ProduceApi:
         name = request.transactional_id
         return None if name is None else RepeatedTransaction(name, version, self._verifier)
 
-    def serve(
-        self, connection: Connection, frame: memoryview, version: int, correlation_id: int
-    ) -> Reply | DeferredReply | Pending | None:
+    def serve(self, connection: Connection, frame: memoryview, version: int) -> Reply | DeferredReply | Pending | None:
         header, body_at = read_request_header(frame, 0)
-        request = read_produce(frame, body_at, version)
-        work = Work(request, version, correlation_id, allow_internal=header.client_id == _ADMIN_CLIENT)
-        peer: Peer = connection.peer
-        if peer.identity.restricted:
-            work.sender = peer
-            _check_transaction(work, frame)
-        if request.transactional_id is not None and work.error is None:
-            work.transaction = Transaction(request.transactional_id, version)
-            if _is_long(request, frame):
-                self._begin(asyncio.ensure_future(self._long_in_transaction(connection, work, connection.own(frame))))
-                return PENDING
+        try:
+            next(reading := read_produce_in_pieces(frame, body_at, version))
+        except StopIteration as end:
+            request: ProduceFrame = end.value
+        else:
+            reading.close()  # it reads what may be received over
+            self._begin(asyncio.ensure_future(self._long(connection, connection.own(frame), header, body_at)))
+            return PENDING
+        work = _work(connection, header, request, frame)
+        if work.transaction is not None:
             at_once(self._meet(work, work.transaction, frame))
             asked = None if work.transaction.let_in(self._verifier) else self._verify(work.transaction)
             if asked is not None:
                 self._begin(asyncio.ensure_future(self._when_verified(connection, work, connection.own(frame), asked)))
                 return PENDING
-        elif request.transactional_id is None and _lacks_transactional_id(request, frame):
-            work.error = _without_id()
         return self._append_all(connection, work, frame)
 
     def _append_all(
         self, connection: Connection, work: Work, frame: memoryview
     ) -> Reply | DeferredReply | Pending | None:
         request = work.request
-        if _is_long(request, frame):
-            return self._in_pieces(connection, work, connection.own(frame))
         for topic in request.topics:
             self._append_topic(work, topic, frame)
         if work.waiting:
@@ -256,14 +248,18 @@ class ProduceApi:
             answered = asyncio.get_running_loop().create_future()
         return answered
 
-    async def _long_in_transaction(self, connection: Connection, work: Work, frame: memoryview) -> None:
-        transaction = work.transaction
-        assert transaction is not None
+    async def _long(self, connection: Connection, frame: memoryview, header: RequestHeader, body_at: int) -> None:
+        """A request for many partitions: read, and worked on, in pieces."""
+        asked = None
         try:
-            await self._jobs.do(self._meet(work, transaction, frame), alone=False)
-            if work.sender is not None:
+            reading = or_malformed(read_produce_in_pieces(frame, body_at, header.api_version))
+            work = _work(connection, header, await self._jobs.do(reading, alone=False), frame)
+            if work.transaction is not None:
+                await self._jobs.do(self._meet(work, work.transaction, frame), alone=False)
                 _check_transaction(work, frame)
-            asked = None if work.error is not None else self._verify(transaction)
+                asked = None if work.error is not None else self._verify(work.transaction)
+        except MalformedError as error:
+            close_for_malformed(connection, "Produce", error)
         except Exception:
             close_for_internal_error(connection, "Produce")
         else:
@@ -283,15 +279,6 @@ class ProduceApi:
     def _begin(self, task: asyncio.Future[None]) -> None:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    def _in_pieces(self, connection: Connection, work: Work, frame: memoryview) -> Pending:
-        def finish(_: None) -> None:
-            self._begin(asyncio.ensure_future(self._finish(connection, work)))
-
-        job = self._jobs.do(self._append_in_pieces(work, frame), alone=False)
-        self._begin(job)
-        reply_later(connection, "Produce", job, finish)
-        return PENDING
 
     def _append_in_pieces(self, work: Work, frame: memoryview) -> Pieces[None]:
         transactional = work.sender is not None and _has_transactional(work.request, frame)
@@ -540,6 +527,22 @@ class ProduceApi:
                 peer.prepare(PRODUCE, repeated, name)
 
 
+def _work(connection: Connection, header: RequestHeader, request: ProduceFrame, frame: memoryview) -> Work:
+    """A request that has been read, and its refusal as a whole if that is certain already."""
+    version = header.api_version
+    work = Work(request, version, header.correlation_id, allow_internal=header.client_id == _ADMIN_CLIENT)
+    peer: Peer = connection.peer
+    if peer.identity.restricted:
+        work.sender = peer
+        _check_transaction(work, frame)
+    if request.transactional_id is None:
+        if _lacks_transactional_id(request, frame):
+            work.error = _without_id()
+    elif work.error is None:
+        work.transaction = Transaction(request.transactional_id, version)
+    return work
+
+
 def _check_transaction(work: Work, frame: memoryview) -> None:
     """Refuses all of a request, or what is left of it, that has batches of a transaction which its sender may not write
     in."""
@@ -576,11 +579,6 @@ def _may_repeat(work: Work) -> bool:
     """True if batches of a transaction may follow that is named: there may have been none, so that nobody asked."""
     name = work.request.transactional_id
     return work.sender is None or name is None or work.sender.identity.allows(Operation.WRITE, _TRANSACTION, name)
-
-
-def _is_long(request: ProduceFrame, frame: memoryview) -> bool:
-    """True for what is worked on in pieces."""
-    return len(frame) > _LARGE_REQUEST and sum(len(topic.partitions) for topic in request.topics) > _MANY_PARTITIONS
 
 
 def _lacks_transactional_id(request: ProduceFrame, frame: memoryview) -> bool:

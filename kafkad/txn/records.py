@@ -14,6 +14,7 @@ from typing import NamedTuple
 from kafkad.names import TopicPartition
 from kafkad.txn.transaction import EMPTY, NO_PARTITIONS, NONE, State, Transaction
 from kafkad.wire.primitives import (
+    MAX_TAGS,
     EncodeError,
     MalformedError,
     array_reader,
@@ -235,7 +236,7 @@ def _read_partitions(value: bytes, at: int, version: int) -> tuple[frozenset[Top
         if topic is None or indexes is None:
             raise MalformedError(f"null before {at}, where it is not allowed")
         if version:
-            at = skip_tags(value, at)
+            at, _ = skip_tags(value, at)
         found += [TopicPartition(topic, index) for index in indexes]
     return frozenset(found) if found else NO_PARTITIONS, at
 
@@ -243,7 +244,7 @@ def _read_partitions(value: bytes, at: int, version: int) -> tuple[frozenset[Top
 def _read_tags(value: bytes, at: int) -> Sequence[int]:
     """The previous producer id, the next one, and the client's transaction version; others are passed over."""
     found = list(_NO_TAGS)
-    count, at = get_tag_count(value, at)
+    count, at, _ = get_tag_count(value, at, MAX_TAGS)
     for _ in range(count):
         tag, at = get_uvarint(value, at)
         size, at = get_uvarint(value, at)

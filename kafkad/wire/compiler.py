@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Any
 
 from kafkad.wire import primitives
-from kafkad.wire.primitives import ArrayPackers, EncodeError, MalformedError, array_reader
+from kafkad.wire.primitives import MAX_TAGS, ArrayPackers, EncodeError, MalformedError, array_reader
 from kafkad.wire.schema import (
     Decoder,
     DecoderInPieces,
@@ -359,6 +359,8 @@ class _Decoder(_Compiler):
         self.source.names |= {"new": object.__new__, "MalformedError": MalformedError}
         with self.source.block("def read(data, at, most):" if self.in_pieces else "def read(data, at):"):
             self.begin()
+            if self.flexible:
+                self.source.line(f"tags = {MAX_TAGS}")
             self._struct(self.cls, "m")
             self.source.line("return m, at")
         return self.source.compile("read", self.origin("decoder"))
@@ -383,12 +385,12 @@ class _Decoder(_Compiler):
         line, block = self.source.line, self.source.block
         line("if not data[at]: at += 1")
         if not tagged:
-            line(f"else: at = {self.source.primitive('skip_tags')}(data, at)")
+            line(f"else: at, tags = {self.source.primitive('skip_tags')}(data, at, tags)")
             return
         get, count = self.source.primitive("get_uvarint"), self.source.variable("count")
         tag, end = self.source.variable("tag"), self.source.variable("end")
         with block("else:"):
-            line(f"{count}, at = {self.source.primitive('get_tag_count')}(data, at)")
+            line(f"{count}, at, tags = {self.source.primitive('get_tag_count')}(data, at, tags)")
             with block(f"for _ in range({count}):"):
                 line(f"{tag}, at = {get}(data, at)")
                 line(f"{end}, at = {get}(data, at)")

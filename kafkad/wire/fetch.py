@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from kafkad.turns import Pieces, at_once
 from kafkad.wire.leaders import CurrentLeader, pack_leader
-from kafkad.wire.primitives import MalformedError, get_tag_count, get_uvarint, skip_tags
+from kafkad.wire.primitives import MAX_TAGS, MalformedError, get_tag_count, get_uvarint, skip_tags
 from kafkad.wire.produce import read_count, read_text, uvarint
 
 FIRST_FLEXIBLE: Final = 12
@@ -153,7 +153,7 @@ def _read_topics(
     count, at = read_count(frame, at, flexible)
     topics: list[WantedTopic] = []
     first_at = 0
-    left = MOST_PARTITIONS - count
+    left, tags = MOST_PARTITIONS - count, MAX_TAGS
     for _ in range(count):
         if not len(topics) & _PIECE:
             yield
@@ -170,9 +170,12 @@ def _read_topics(
             partitions.append(_wanted(unpack(frame, at), version))
             at += size
             if flexible:
-                at = at + 1 if frame[at] == 0 else skip_tags(frame, at)
+                if frame[at] == 0:
+                    at += 1
+                else:
+                    at, tags = skip_tags(frame, at, tags)
         if flexible:
-            at = skip_tags(frame, at)
+            at, tags = skip_tags(frame, at, tags)
         topics.append(WantedTopic(key, partitions))
     return topics, at, first_at
 
@@ -195,7 +198,7 @@ def _read_forgotten(
 ) -> Pieces[tuple[list[tuple[str | bytes, list[int]]], int]]:
     count, at = read_count(frame, at, flexible)
     forgotten = []
-    left = MOST_PARTITIONS - count
+    left, tags = MOST_PARTITIONS - count, MAX_TAGS
     for _ in range(count):
         yield
         key, at = _read_key(frame, at, version, flexible)
@@ -206,13 +209,13 @@ def _read_forgotten(
         forgotten.append((key, list(struct.unpack_from(f">{indexes}i", frame, at))))
         at += 4 * indexes
         if flexible:
-            at = skip_tags(frame, at)
+            at, tags = skip_tags(frame, at, tags)
     return forgotten, at
 
 
 def _read_replica_state(frame: memoryview, at: int, replica_id: int) -> int:
     """The replica id. From version 15 on a follower sends it in tagged field 1."""
-    count, at = get_tag_count(frame, at)
+    count, at, _ = get_tag_count(frame, at, MAX_TAGS)
     for _ in range(count):
         tag, at = get_uvarint(frame, at)
         size, at = get_uvarint(frame, at)

@@ -44,7 +44,7 @@ def read_request_header(data: Buffer, at: int = 0) -> tuple[RequestHeader, int]:
             return RequestHeader(key, version, correlation_id), at
         client_id, at = get_nullable_string(data, at)
         if is_flexible(key, version):
-            at = skip_tags(data, at)
+            at, _ = skip_tags(data, at)
     except (IndexError, UnicodeDecodeError, error) as cause:
         raise MalformedError(f"no request header: {cause}") from cause
     return RequestHeader(key, version, correlation_id, client_id), at
@@ -73,7 +73,7 @@ def read_response_header(key: int, version: int, data: Buffer, at: int = 0) -> t
         (correlation_id,) = _CORRELATION.unpack_from(data, at)
         at += _CORRELATION.size
         if key != API_VERSIONS and is_flexible(key, version):
-            at = skip_tags(data, at)
+            at, _ = skip_tags(data, at)
     except (IndexError, error) as cause:
         raise MalformedError(f"no response header: {cause}") from cause
     return correlation_id, at

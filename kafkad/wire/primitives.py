@@ -9,15 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from struct import Struct
-from typing import Any
+from struct import Struct, error
+from typing import Any, TypeVar
+
+from kafkad.turns import Pieces
 
 Buffer = bytes | bytearray | memoryview
 Reader = Callable[[Buffer, int], tuple[Any, int]]
 Writer = Callable[[bytearray, Any], None]
+T = TypeVar("T")
 
 MAX_STRING = 0x7FFF
 MAX_TAGS = 1000
+"""The most tagged fields of one message. Those of sections with few of them are not counted: newer clients may have one
+or two for each partition."""
+_FEW_TAGS = 4
 _KEPT_SIZES = 128
 _QUICK_SIZES = 9
 
@@ -51,26 +57,37 @@ def get_uvarint(data: Buffer, at: int) -> tuple[int, int]:
     raise MalformedError(f"a number of more than five bytes before {at}")
 
 
-def get_tag_count(data: Buffer, at: int) -> tuple[int, int]:
-    """The number of tagged fields that follow. Messages have a handful; a million of them would only cost time."""
+def get_tag_count(data: Buffer, at: int, left: int) -> tuple[int, int, int]:
+    """The number of tagged fields that follow, where they start, and how many may follow those: of `left`, which is
+    MAX_TAGS at the start of a message. A million of them would only cost time."""
     count, at = get_uvarint(data, at)
-    if count > MAX_TAGS:
-        raise MalformedError(f"{count} tagged fields before {at}")
-    return count, at
+    if count > _FEW_TAGS:
+        left -= count
+        if left < 0:
+            raise MalformedError(f"more than {MAX_TAGS} tagged fields before {at}")
+    return count, at, left
 
 
-def skip_tags(data: Buffer, at: int) -> int:
-    """HOT. Past a tagged-field section of which nothing is wanted."""
+def skip_tags(data: Buffer, at: int, left: int = MAX_TAGS) -> tuple[int, int]:
+    """Past a tagged-field section of which nothing is wanted; and how many may follow, as `get_tag_count` says it."""
     if data[at] == 0:
-        return at + 1
-    count, at = get_tag_count(data, at)
+        return at + 1, left
+    count, at, left = get_tag_count(data, at, left)
     for _ in range(count):
         _, at = get_uvarint(data, at)
         size, at = get_uvarint(data, at)
         at += size
         if at > len(data):
             raise MalformedError("a tagged field runs past the end")
-    return at
+    return at, left
+
+
+def or_malformed(reading: Pieces[T]) -> Pieces[T]:
+    """The same, with MalformedError where the data end before what is read."""
+    try:
+        return (yield from reading)
+    except (IndexError, UnicodeDecodeError, error) as cause:
+        raise MalformedError(f"it ends too soon, or is no text: {cause}") from cause
 
 
 # Strings and bytes. Plain: a fixed-size length, -1 for null. Compact: an unsigned varint of length + 1, 0 for null.

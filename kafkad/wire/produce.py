@@ -11,8 +11,10 @@ import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from kafkad.turns import Pieces, at_once
 from kafkad.wire.leaders import CurrentLeader, NodeEndpoint, pack_endpoints, pack_leader
 from kafkad.wire.primitives import (
+    MAX_TAGS,
     MalformedError,
     get_compact_count,
     get_count,
@@ -26,6 +28,8 @@ from kafkad.wire.primitives import (
 FIRST_FLEXIBLE: Final = 9
 MOST_PARTITIONS: Final = 20_000
 """The limit for one request."""
+PIECE: Final = 500
+"""Requests are read in pieces of so many topics and partitions."""
 FIRST_WITH_TOPIC_IDS: Final = 13
 FIRST_WITH_LEADERS: Final = 10
 
@@ -86,6 +90,11 @@ def uvarint(value: int) -> bytes:
 
 def read_produce(frame: memoryview, at: int, version: int) -> ProduceFrame:
     """The body of a Produce request, versions 3 to 13; `at` is where it starts, after the request header."""
+    return at_once(read_produce_in_pieces(frame, at, version))
+
+
+def read_produce_in_pieces(frame: memoryview, at: int, version: int) -> Pieces[ProduceFrame]:
+    """HOT. The same; it stops only in requests that have more than `PIECE` topics or partitions."""
     flexible = version >= FIRST_FLEXIBLE
     transactional_id, at = get_nullable_compact_string(frame, at) if flexible else get_nullable_string(frame, at)
     acks, timeout_ms = _ACKS.unpack_from(frame, at)
@@ -96,19 +105,37 @@ def read_produce(frame: memoryview, at: int, version: int) -> ProduceFrame:
     echo = bytes(frame[topics_at:at])
     topics = []
     repeats = 0
+    read = _read_flexible if flexible else _read_plain
+    piece, tags = PIECE, MAX_TAGS
     for _ in range(count):
-        topic, at, first_index_end = _read_topic(frame, at, version, flexible, left)
-        left -= len(topic.partitions)
+        if not piece:
+            piece = PIECE
+            yield
+        topic, partitions_count, at = _read_topic(frame, at, version, flexible)
+        left -= partitions_count
+        if left < 0:
+            raise MalformedError(f"it names more than {MOST_PARTITIONS} topics and partitions")
         topics.append(topic)
-        repeats = first_index_end
-    if flexible:
-        skip_tags(frame, at)
+        repeats = at + 4
+        piece -= 1
+        while partitions_count > piece:
+            at, tags = read(frame, at, piece, topic.partitions, tags)
+            partitions_count -= piece
+            piece = PIECE
+            yield
+        at, tags = read(frame, at, partitions_count, topic.partitions, tags)
+        piece -= partitions_count
+        if flexible:
+            at, tags = (at + 1, tags) if frame[at] == 0 else skip_tags(frame, at, tags)
+    if flexible and frame[at]:
+        skip_tags(frame, at, tags)
     if count != 1 or len(topics[0].partitions) != 1:
         repeats = 0
     return ProduceFrame(transactional_id, acks, timeout_ms, echo, topics, repeats)
 
 
-def _read_topic(frame: memoryview, at: int, version: int, flexible: bool, most: int) -> tuple[TopicData, int, int]:
+def _read_topic(frame: memoryview, at: int, version: int, flexible: bool) -> tuple[TopicData, int, int]:
+    """A topic whose partitions are still to be read, how many there are, and where they start."""
     start = at
     name = topic_id = None
     if version >= FIRST_WITH_TOPIC_IDS:
@@ -117,19 +144,11 @@ def _read_topic(frame: memoryview, at: int, version: int, flexible: bool, most: 
     else:
         name, at = read_text(frame, at, flexible)
     count, at = read_count(frame, at, flexible)
-    if count > most:
-        raise MalformedError(f"it names more than {MOST_PARTITIONS} topics and partitions")
-    echo = bytes(frame[start:at])
-    index_end = at + 4
-    partitions, at = (_read_flexible if flexible else _read_plain)(frame, at, count)
-    if flexible:
-        at = skip_tags(frame, at)
-    return TopicData(echo, name, topic_id, partitions), at, index_end
+    return TopicData(bytes(frame[start:at]), name, topic_id, []), count, at
 
 
-def _read_plain(frame: memoryview, at: int, count: int) -> tuple[list[PartitionData], int]:
+def _read_plain(frame: memoryview, at: int, count: int, partitions: list[PartitionData], tags: int) -> tuple[int, int]:
     """HOT."""
-    partitions = []
     for _ in range(count):
         index, length = _INDEX_AND_LENGTH.unpack_from(frame, at)
         at += 8
@@ -138,21 +157,28 @@ def _read_plain(frame: memoryview, at: int, count: int) -> tuple[list[PartitionD
             raise _cut_off(at, length)
         partitions.append((index, at, end))
         at = end
-    return partitions, at
+    return at, tags
 
 
-def _read_flexible(frame: memoryview, at: int, count: int) -> tuple[list[PartitionData], int]:
+def _read_flexible(
+    frame: memoryview, at: int, count: int, partitions: list[PartitionData], tags: int
+) -> tuple[int, int]:
     """HOT."""
-    partitions = []
     for _ in range(count):
         (index,) = _I32.unpack_from(frame, at)
-        length, at = get_uvarint(frame, at + 4)
+        length = frame[at + 4]
+        at += 5
+        if length > 0x7F:
+            length, at = get_uvarint(frame, at - 1)
         end = at + length - 1 if length else at
         if end > len(frame):
             raise _cut_off(at, length - 1)
         partitions.append((index, at, end))
-        at = end + 1 if frame[end] == 0 else skip_tags(frame, end)
-    return partitions, at
+        if frame[end] == 0:
+            at = end + 1
+        else:
+            at, tags = skip_tags(frame, end, tags)
+    return at, tags
 
 
 def _cut_off(at: int, length: int) -> MalformedError:

@@ -29,6 +29,7 @@ from kafkad.wire.messages.incremental_alter_configs import (
 from kafkad.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kafkad.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kafkad.wire.records import BATCH_HEADER, Record, build_batch, iter_batches, iter_records
+from kafkad.wire.schema import encode
 from tests.api.frames import Frames
 from tests.one_broker import OneBroker
 
@@ -430,3 +431,13 @@ def test_a_session_tells_a_follower_each_time_that_its_history_differs(frames: F
     for session_epoch in (2, 3):
         [answer] = fetch(frames, 12, {0: 6}, last_fetched_epoch=7, session_epoch=session_epoch, **session)
         assert (answer.diverging_epoch.epoch, answer.diverging_epoch.end_offset) == (5, 6)
+
+
+def test_a_large_request_that_ends_too_soon_closes_the_connection(
+    frames: Frames, caplog: pytest.LogCaptureFixture
+) -> None:
+    frames.broker.create("t", 1)
+    end = encode(request(frames, 12, {599: 0}), 12)[-9:]
+    assert frames.begin(request(frames, 12, dict.fromkeys(range(600), 0)), 12, damage=(end, b"")) is None
+    frames.broker.run_until(lambda: frames.connection.closed)
+    assert "its Fetch cannot be read" in caplog.text

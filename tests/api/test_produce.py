@@ -424,3 +424,16 @@ def test_a_topic_made_anew_is_not_confused_with_the_one_before(frames: Frames) -
     assert produce(frames, batch()).base_offset == 0
     assert produce(frames, batch()).base_offset == 3
     assert len(stored(frames)) == 6
+
+
+def test_a_request_for_many_partitions_that_ends_too_soon_closes_the_connection(
+    frames: Frames, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is read in pieces, so that nobody waits for that."""
+    frames.broker.create("t", 1)
+    last = (599).to_bytes(4) + bytes(4)
+    asked = request(frames, 9, {**dict.fromkeys(range(599), batch()), 599: None})
+    assert frames.begin(asked, 9, damage=(last, b"")) is None
+    frames.broker.run_until(lambda: frames.connection.closed)
+    assert "its Produce cannot be read" in caplog.text
+    assert stored(frames) == [], "nothing was written"

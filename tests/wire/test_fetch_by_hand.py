@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkad.wire import fetch as by_hand
 from kafkad.wire.messages import fetch as declared
+from kafkad.wire.primitives import MalformedError, put_uvarint
 from kafkad.wire.schema import decode, encode
 
 VERSIONS = range(4, 19)
@@ -124,3 +127,28 @@ def test_a_prepared_head_is_what_is_packed_without_it(version: int, read_committ
         packed += by_hand.pack_partition(version, 3, 0, 9, 8, 7, [] if read_committed else None, 300)
         size = (len(packed) + 300 + len(head.end)).to_bytes(4, "big")
         assert head.pack(5, 9, 8, 7, 300, throttle_ms) == size + packed
+
+
+def with_tags(topics: int, forgotten: int, tags: int) -> bytes:
+    """A request of version 12 with so many tagged fields for each topic."""
+    fields = bytearray()
+    put_uvarint(fields, tags)
+    fields += b"\x05\x01." * tags
+    body = bytearray(struct.pack(">iiiibii", -1, 0, 1, 1000, 0, 0, 0))
+    put_uvarint(body, topics + 1)
+    body += (b"\x02t\x02" + struct.pack(">iiqiqi", 0, -1, 0, -1, -1, 1000) + b"\x00" + fields) * topics
+    put_uvarint(body, forgotten + 1)
+    body += (b"\x02t\x02" + struct.pack(">i", 0) + fields) * forgotten
+    return bytes(body) + b"\x01\x00"
+
+
+def test_a_few_tagged_fields_for_each_topic_are_passed_over() -> None:
+    frame = by_hand.read_fetch(memoryview(with_tags(1000, 1000, 2)), 0, 12)
+    assert (len(frame.topics), len(frame.forgotten)) == (1000, 1000)
+
+
+@pytest.mark.parametrize(("topics", "forgotten"), [(3, 0), (0, 3)])
+def test_tagged_fields_without_end_are_refused_before_they_are_read(topics: int, forgotten: int) -> None:
+    assert len(by_hand.read_fetch(memoryview(with_tags(2, 2, 500)), 0, 12).topics) == 2
+    with pytest.raises(MalformedError, match="tagged fields"):
+        by_hand.read_fetch(memoryview(with_tags(topics, forgotten, 500)), 0, 12)

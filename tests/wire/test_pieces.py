@@ -106,3 +106,23 @@ def test_a_million_tagged_fields_are_refused() -> None:
     put_uvarint(data, MAX_TAGS + 1)
     with pytest.raises(MalformedError, match="tagged fields"):
         decode(MetadataRequest, 9, bytes(data) + bytes(10_000))
+
+
+def topics_with_tags(topics: int, tags: int) -> bytes:
+    """A Metadata request with so many tagged fields for each topic."""
+    data = bytearray()
+    put_uvarint(data, topics + 1)
+    for _ in range(topics):
+        data += b"\x02t"
+        put_uvarint(data, tags)
+        data += b"\x05\x01." * tags
+    return bytes(data) + bytes(4)
+
+
+def test_tagged_fields_are_counted_over_all_of_a_message_where_they_are_more_than_a_few() -> None:
+    few, many, too_many = topics_with_tags(1000, 2), topics_with_tags(2, 500), topics_with_tags(3, 500)
+    assert len(decode(MetadataRequest, 9, few).topics or ()) == 1000
+    assert len(decode(MetadataRequest, 9, many).topics or ()) == 2
+    for read in (decode, lambda cls, version, data: at_once(decode_in_pieces(cls, version, data, 1000))):
+        with pytest.raises(MalformedError, match="tagged fields"):
+            read(MetadataRequest, 9, too_many)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +15,7 @@ from kafkad.wire.messages.produce import (
     ProduceRequest,
     ProduceResponse,
 )
-from kafkad.wire.primitives import MalformedError
+from kafkad.wire.primitives import MalformedError, put_uvarint
 from kafkad.wire.produce import (
     Answer,
     Success,
@@ -22,6 +24,7 @@ from kafkad.wire.produce import (
     pack_response,
     pack_response_with_leaders,
     read_produce,
+    read_produce_in_pieces,
 )
 from kafkad.wire.schema import decode, encode
 
@@ -137,8 +140,6 @@ def test_only_a_single_partition_repeats(version: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_request_cut_anywhere_is_malformed(version: int) -> None:
-    import struct
-
     body = request(version, [("topic", b"t" * 16, [(0, b"records"), (1, None)])], None)
     for end in range(len(body)):
         with pytest.raises((MalformedError, struct.error, IndexError)):
@@ -148,3 +149,42 @@ def test_a_request_cut_anywhere_is_malformed(version: int) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_success_is_packed_like_any_answer(version: int) -> None:
     assert Success(version).pack(3, 2**40, 17) == pack_answer(Answer(3, 0, 2**40, -1, 17), version)
+
+
+SHAPES = [(1, 499, 0), (1, 500, 1), (1, 1500, 3), (250, 1, 0), (251, 1, 1), (1500, 0, 2), (3, 700, 4)]
+
+
+@pytest.mark.parametrize(("topics", "partitions", "stops"), SHAPES)
+@pytest.mark.parametrize("version", [8, 9, 13])
+def test_a_request_for_many_partitions_is_read_in_pieces(
+    version: int, topics: int, partitions: int, stops: int
+) -> None:
+    asked = [(f"t{i}", i.to_bytes(16), [(index, b"r") for index in range(partitions)]) for i in range(topics)]
+    body = memoryview(request(version, asked, None))
+    assert sum(1 for _ in read_produce_in_pieces(body, 0, version)) == stops
+    frame = read_produce(body, 0, version)
+    read = [[(index, body[at:end]) for index, at, end in t.partitions] for t in frame.topics]
+    assert read == [rows for _, _, rows in asked]
+
+
+def with_tags(partitions: int, tags: int) -> bytes:
+    """A request of version 9 with so many tagged fields for each partition."""
+    fields = bytearray()
+    put_uvarint(fields, tags)
+    fields += b"\x05\x01." * tags
+    body = bytearray(b"\x00" + struct.pack(">hi", 1, 1000) + b"\x02\x02x")
+    put_uvarint(body, partitions + 1)
+    for index in range(partitions):
+        body += struct.pack(">i", index) + b"\x02r" + fields
+    return bytes(body) + b"\x00\x00"
+
+
+def test_a_few_tagged_fields_for_each_partition_are_passed_over() -> None:
+    [topic] = read_produce(memoryview(with_tags(1000, 2)), 0, 9).topics
+    assert len(topic.partitions) == 1000
+
+
+def test_tagged_fields_without_end_are_refused_before_they_are_read() -> None:
+    assert len(read_produce(memoryview(with_tags(2, 500)), 0, 9).topics[0].partitions) == 2
+    with pytest.raises(MalformedError, match="tagged fields"):
+        read_produce(memoryview(with_tags(3, 500)), 0, 9)
