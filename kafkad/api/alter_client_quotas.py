@@ -34,7 +34,7 @@ async def handle(context: Context, request: Request, message: AlterClientQuotasR
             request.check(Operation.ALTER_CONFIGS, ResourceType.CLUSTER, CLUSTER_NAME)
             await _alter(context, entry, message.validate_only)
         except KafkaError as refusal:
-            error = refusal
+            error = refusal.with_traceback(None)
         results[parts_named(entry)] = results.get(parts_named(entry)) or error
     await context.configs.catch_up_if_possible()
     return _response(results)

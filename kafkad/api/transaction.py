@@ -121,7 +121,7 @@ class Transaction:
         try:
             self._check(producers, header)
         except KafkaError as error:
-            self._refused[partition.tp] = error
+            self._refused[partition.tp] = error.with_traceback(None)
         else:
             self._begins.append((partition, header))
 

@@ -494,7 +494,7 @@ def _admitted(term: Term, found: DeletedTopic, admit: Admit) -> DeletedTopic:
         try:
             admit(found.name, len(term.state.topics[found.name].partitions))
         except KafkaError as error:
-            return found._replace(error=error)
+            return found._replace(error=error.with_traceback(None))
     return found
 
 

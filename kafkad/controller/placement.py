@@ -61,7 +61,7 @@ def place(
     first_partition: int = 0,
 ) -> dict[int, tuple[int, ...]]:
     """Replicas of `partitions` partitions from `first_partition` on. The first replica is the preferred leader."""
-    _check(candidates, partitions, replication_factor)
+    check_placement(candidates, partitions, replication_factor)
     racks = {c.broker: c.rack for c in candidates}
     brokers = _in_order(candidates)
     number_of_racks = len(set(racks.values()))
@@ -87,7 +87,8 @@ def layout_for_more(candidates: Sequence[Candidate], first_leader: int) -> Layou
     return Layout(start, start)
 
 
-def _check(candidates: Sequence[Candidate], partitions: int, replication_factor: int) -> None:
+def check_placement(candidates: Sequence[Candidate], partitions: int, replication_factor: int) -> None:
+    """Raises KafkaError where `place` would."""
     if partitions <= 0:
         raise KafkaError(ErrorCode.INVALID_PARTITIONS, "Number of partitions must be larger than 0.")
     if replication_factor <= 0:

@@ -58,7 +58,7 @@ class Reassignments:
             except KafkaError as e:
                 if e.code == ErrorCode.NOT_CONTROLLER:
                     raise
-                outcomes[tp] = e
+                outcomes[tp] = e.with_traceback(None)
             except Refused as e:
                 outcomes[tp] = storage_refused(e)
         return outcomes

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from kafkad.controller.election import first_leader
 from kafkad.controller.leadership import Answers, Leadership, storage_refused
-from kafkad.controller.placement import Layout, fixed_layout, layout_for_more, place, random_layout
+from kafkad.controller.placement import Layout, check_placement, fixed_layout, layout_for_more, place, random_layout
 from kafkad.controller.requests import RequestBatch
 from kafkad.controller.state import PartitionEntry, TopicEntry
 from kafkad.errors import ErrorCode, KafkaError
@@ -118,7 +118,7 @@ class Topics:
                 assignment = self._validated(topic, planned)
                 planned.add(topic.name, assignment)
             except KafkaError as e:
-                results.append(TopicResult(name=topic.name, error=e))
+                results.append(_refused(topic.name, e))
                 continue
             results.append(
                 TopicResult(name=topic.name, partitions=len(assignment), replication_factor=len(assignment[0]))
@@ -150,7 +150,7 @@ class Topics:
         try:
             admit(name, len(assignment))
         except KafkaError as e:
-            return TopicResult(name=name, error=e)
+            return _refused(name, e)
         topic = TopicEntry(name, os.urandom(16))
         for partition, replicas in sorted(assignment.items()):
             topic.partitions[partition] = self._entry(replicas)
@@ -238,13 +238,19 @@ class Topics:
         empty = [name for name, value in topic.configs.items() if value is None]
         if empty:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"A topic setting needs a value: {', '.join(empty)} has none")
+        defaults = self._defaults()
+        partitions = defaults.partitions if topic.partitions == -1 else topic.partitions
+        factor = defaults.replication_factor if topic.replication_factor == -1 else topic.replication_factor
         if topic.assignment and (topic.partitions != -1 or topic.replication_factor != -1):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
                 "Both numPartitions or replicationFactor and replicasAssignments were set. "
                 "Both cannot be used at the same time.",
             )
-        assignment = topic.assignment or self._placed(topic, others.partitions)
+        candidates = self._state.candidates
+        if not topic.assignment:
+            _check_count(partitions + others.partitions)
+            check_placement(candidates, partitions, factor)
         check_name(topic.name)
         if topic.name in self._state.deleting:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"The topic {topic.name!r} is still being deleted")
@@ -252,15 +258,7 @@ class Topics:
         if topic.assignment:
             self._check_assignment(topic.assignment)
         self._check_config({name: value for name, value in topic.configs.items() if value is not None})
-        return assignment
-
-    def _placed(self, topic: NewTopic, others: int) -> Assignment:
-        defaults = self._defaults()
-        partitions = defaults.partitions if topic.partitions == -1 else topic.partitions
-        factor = defaults.replication_factor if topic.replication_factor == -1 else topic.replication_factor
-        _check_count(partitions + others)
-        candidates = self._state.candidates
-        return place(candidates, partitions, factor, self._layout(len(candidates)))
+        return topic.assignment or place(candidates, partitions, factor, self._layout(len(candidates)))
 
     def _layout(self, brokers: int) -> Layout:
         start = self._defaults().placement_start
@@ -326,6 +324,11 @@ class Topics:
                     f"Partition {partition} has {len(replicas)} replicas, those of the topic have {factor}"
                 )
         return given
+
+
+def _refused(name: str, error: KafkaError) -> TopicResult:
+    """Without the traceback, which would hold what its frames held until the request is answered."""
+    return TopicResult(name=name, error=error.with_traceback(None))
 
 
 def check_name(name: str) -> None:

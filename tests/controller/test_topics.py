@@ -131,6 +131,29 @@ async def test_one_bad_topic_does_not_keep_the_others_back(cluster: Cluster) -> 
     assert await cluster.client.children("/brokers/topics") == ["a", "x.y"]
 
 
+REFUSED_AFTER_ITS_SIZE = [
+    NewTopic(name="bad name", partitions=10_000),
+    NewTopic(name="there_is", partitions=10_000),
+    NewTopic(name="a", partitions=10_000, configs={"no.such": "1"}),
+]
+
+
+def test_a_refused_topic_is_not_placed_and_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request may have thousands of them."""
+    placed = []
+    monkeypatch.setattr("kafkad.controller.topics.place", lambda *what: placed.append(what) or {0: (1,)})
+
+    @with_brokers(1)
+    async def run(cluster: Cluster) -> None:
+        await cluster.create("there.is", (1,))
+        results = await cluster.controller.create_topics(REFUSED_AFTER_ITS_SIZE, timeout_ms=1000)
+        assert not placed
+        assert [result.error and result.error.__traceback__ for result in results] == [None] * 3
+        assert all(result.error for result in results)
+
+    run()
+
+
 @with_brokers(1)
 async def test_validate_only_changes_nothing(cluster: Cluster) -> None:
     requests = len(cluster[1].requests)
