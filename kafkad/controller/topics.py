@@ -201,11 +201,15 @@ class Topics:
         times = Counter(request.name for request in requests)
         batch = self._lead.batch()
         results = []
+        others = 0
+        turns = Turns()
         for request in requests:
+            await turns.give_way()
             try:
                 if times[request.name] > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
-                added = self._validated_more(request)
+                added = self._validated_more(request, others)
+                others += len(added)
                 if not validate_only:
                     admit(request.name, len(added))
                     await self._add(request.name, added, batch)
@@ -215,7 +219,7 @@ class Topics:
             except KafkaError as e:
                 if e.code == ErrorCode.NOT_CONTROLLER:
                     raise
-                results.append(TopicResult(name=request.name, error=e))
+                results.append(_refused(request.name, e))
         return results, self._lead.send(batch)
 
     async def _add(self, name: str, added: Assignment, batch: RequestBatch) -> None:
@@ -280,8 +284,8 @@ class Topics:
         if unknown:
             raise _bad_assignment(f"Unknown broker(s) in replica assignment: {', '.join(map(str, sorted(unknown)))}.")
 
-    def _validated_more(self, request: MorePartitions) -> Assignment:
-        """The replicas of the partitions to add."""
+    def _validated_more(self, request: MorePartitions, others: int) -> Assignment:
+        """The replicas of the partitions to add, beside `others` of the same request."""
         topic = self._state.topics.get(request.name)
         if topic is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{request.name}' does not exist.")
@@ -299,7 +303,7 @@ class Topics:
                 else f"Topic currently has {existing} partitions, which is higher than the requested {request.count}."
             )
             raise KafkaError(ErrorCode.INVALID_PARTITIONS, found)
-        _check_count(increment)
+        _check_count(increment + others)
         first = topic.partitions[min(topic.partitions)].assignment.replicas
         if request.assignment is None:
             candidates = self._state.candidates

@@ -412,6 +412,30 @@ async def test_refused_partitions(cluster: Cluster) -> None:
 
 
 @with_brokers(1)
+async def test_one_request_adds_only_so_many_partitions_to_all_its_topics(cluster: Cluster) -> None:
+    for name in ("a", "b", "c"):
+        await cluster.create(name, (1,))
+    asked = [MorePartitions(name=name, count=count) for name, count in (("a", 6_001), ("b", 6_001), ("c", 4_001))]
+    expected = [ErrorCode.NONE, ErrorCode.POLICY_VIOLATION, ErrorCode.NONE]
+    assert await try_add(cluster, *asked, validate_only=True) == expected
+
+
+def test_partitions_for_many_topics_leave_turns_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkad.turns.TURN_S", 0.0)
+
+    @with_brokers(1)
+    async def run(cluster: Cluster) -> None:
+        adding = asyncio.ensure_future(try_add(cluster, *[MorePartitions(name=f"no-{n}", count=2) for n in range(50)]))
+        turns = 0
+        while not adding.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert turns > 50
+
+    run()
+
+
+@with_brokers(1)
 async def test_left_over_settings_of_a_topic_are_replaced(cluster: Cluster) -> None:
     await cluster.client.create("/config/topics/a", Config.encode({"retention.ms": "1"}))
     await cluster.create("a", (1,))
