@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 
 from kafkad.clock import Clock
@@ -10,11 +10,9 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.replica.partition import OnCommitted, Partition
 from kafkad.timers import Timers
 
-Failures = Mapping[int, KafkaError]
-"""Errors by the partition's place in the request."""
-
 _SWEEP_MS = 500
-_NO_FAILURES: Failures = {}
+_NO_FAILURES: dict[int, KafkaError] = {}
+"""What all requests share in which nothing has failed."""
 
 
 class Commit:
@@ -27,6 +25,7 @@ class Commit:
         self.waiting: dict[int, tuple[Partition, OnCommitted]] = {}
         self.deadline_ms = deadline_ms
         self.failures = _NO_FAILURES
+        """By the partition's place in the request."""
         self._on_end: Callable[[], None] | None = None
 
     def wait_for(self, place: int, partition: Partition, end: int) -> None:
@@ -49,8 +48,8 @@ class Commit:
 
     def expire(self) -> None:
         late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "not committed in time")
-        self.failures = {**self.failures, **dict.fromkeys(self.waiting, late)}
         for place in list(self.waiting):
+            self._fail(place, late)
             self.forget(place)
         self._end()
 
@@ -58,9 +57,14 @@ class Commit:
         if self.waiting.pop(place, None) is None:
             return  # too late: the request has been answered
         if error is not None:
-            self.failures = {**self.failures, place: error}
+            self._fail(place, error)
         if not self.waiting:
             self._end()
+
+    def _fail(self, place: int, error: KafkaError) -> None:
+        if self.failures is _NO_FAILURES:
+            self.failures = {}
+        self.failures[place] = error
 
     def _end(self) -> None:
         if self._on_end is not None:

@@ -78,6 +78,22 @@ def test_what_is_committed_already_needs_no_wait_and_what_failed_at_once_is_not_
     assert (made.ends, len(made.commits), len(made.timers)) == (0, 0, 0)
 
 
+def test_each_further_failure_is_noted_without_those_before_it() -> None:
+    """Thousands of partitions of a request may fail, one by one."""
+    made, partitions = Made(), [Waited() for _ in range(4)]
+    commit = made.begin(*partitions)
+    assert made.commits.park(commit, made.end)
+    partitions[0].committed(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    failures = commit.failures
+    partitions[1].committed(KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    made.advance(1000)
+    assert commit.failures is failures
+    assert codes(commit) == dict.fromkeys((0, 1), ErrorCode.NOT_LEADER_OR_FOLLOWER) | dict.fromkeys(
+        (2, 3), ErrorCode.REQUEST_TIMED_OUT
+    )
+    assert made.begin(Waited()).failures == {}
+
+
 def test_what_is_answered_otherwise_is_waited_for_no_more() -> None:
     made, a, b = Made(), Waited(), Waited(at_once=True)
     commit = made.begin(a, b)
