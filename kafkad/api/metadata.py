@@ -17,7 +17,7 @@ from kafkad.controller.topics import NewTopic, TopicResult, check_name
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.names import INTERNAL_TOPICS, NO_TOPIC_ID
 from kafkad.security.authorizer import Operation, ResourceType
-from kafkad.turns import Pieces, at_once, each
+from kafkad.turns import Pieces, each
 from kafkad.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -34,16 +34,21 @@ _PATIENCE_MS = 10_000
 """The longest wait for the controller's first word after a start; then the answer is what there is, as Kafka's."""
 _CREATION_ERRORS = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_REPLICATION_FACTOR})
 
-Answer = MetadataResponse | Coroutine[Any, Any, MetadataResponse]
+_MOST_CREATED = 2_000
+"""Topics that one request creates. Clients ask again for the others, which are not available yet."""
+
+Answer = MetadataResponse | Coroutine[Any, Any, Pieces[MetadataResponse]]
 
 
-def handle(context: Context, request: Request, message: MetadataRequest) -> Pieces[Answer]:
+def handle(
+    context: Context, request: Request, message: MetadataRequest
+) -> Pieces[Answer | Coroutine[Any, Any, Pieces[Answer]]]:
     if not context.replicas.metadata.is_here.is_set():
         return _when_metadata_is_here(context, request, message)
     return (yield from _answer(context, request, message))
 
 
-async def _when_metadata_is_here(context: Context, request: Request, message: MetadataRequest) -> MetadataResponse:
+async def _when_metadata_is_here(context: Context, request: Request, message: MetadataRequest) -> Pieces[Answer]:
     is_here = context.replicas.metadata.is_here
     waiting = asyncio.create_task(is_here.wait())
 
@@ -56,8 +61,7 @@ async def _when_metadata_is_here(context: Context, request: Request, message: Me
     finally:
         late.cancel()
         waiting.cancel()
-    answer = at_once(_answer(context, request, message))
-    return answer if isinstance(answer, MetadataResponse) else await answer
+    return _answer(context, request, message)
 
 
 def _answer(context: Context, request: Request, message: MetadataRequest) -> Pieces[Answer]:
@@ -84,12 +88,11 @@ def _answer(context: Context, request: Request, message: MetadataRequest) -> Pie
     missing = [name for name in names if name not in context.replicas.metadata.topics]
     yield
     if missing and _creates(context, request, message):
-        may = {name: may_create_topic(request, name) for name in missing}
-        answer.hide(_hidden(name) for name in missing if not may[name])
-        missing = [name for name in missing if may[name]]
-        if missing:
-            return _create(context, answer, names, missing)
-    unknown = yield from each(_unknown, missing)
+        creatable, unknown = yield from _creatable(answer, missing)
+        if creatable:
+            return _create(context, answer, names, creatable, unknown)
+    else:
+        unknown = yield from each(_unknown, missing)
     return (yield from answer.whole(_known(context, names), unknown))
 
 
@@ -112,26 +115,18 @@ def _refused(topics: list[MetadataRequestTopic]) -> MetadataResponse:
 def _by_id(context: Context, answer: _Answer, topics: list[MetadataRequestTopic]) -> Pieces[MetadataResponse]:
     """Once there is an id in a request, names in it count for nothing, as in Kafka."""
     metadata = context.replicas.metadata
-    ids = dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != NO_TOPIC_ID)
-    names = {topic_id: metadata.name_of(topic_id) for topic_id in ids}
-    if answer.request.restricted:
-        hidden = [
-            topic_id
-            for topic_id, name in names.items()
-            if name is not None and not answer.request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, name)
-        ]
-        answer.hide(
-            MetadataResponseTopic(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=None, topic_id=topic_id)
-            for topic_id in hidden
-        )
-        for topic_id in hidden:
-            del names[topic_id]
-    missing = [
-        MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
-        for topic_id, name in names.items()
-        if name is None
-    ]
-    known = _known(context, [name for name in names.values() if name is not None])
+    request = answer.request
+    known, missing = [], []
+    for topic_id in dict.fromkeys(topic.topic_id for topic in topics if topic.topic_id != NO_TOPIC_ID):
+        yield
+        name = metadata.name_of(topic_id)
+        if name is None:
+            missing.append(MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id))
+        elif request.restricted and not request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            answer.hide([MetadataResponseTopic(error_code=refused, name=None, topic_id=topic_id)])
+        else:
+            known += _known(context, [name])
     return (yield from answer.whole(known, missing))
 
 
@@ -163,12 +158,33 @@ def _creates(context: Context, request: Request, message: MetadataRequest) -> bo
     return asked and context.config.bool("auto.create.topics.enable")
 
 
-async def _create(context: Context, answer: _Answer, names: list[str], missing: list[str]) -> MetadataResponse:
+def _creatable(answer: _Answer, missing: list[str]) -> Pieces[tuple[list[str], list[MetadataResponseTopic]]]:
+    """Those of the topics that are to be created, and what is said of the others."""
+    creatable: list[str] = []
+    others: list[MetadataResponseTopic] = []
+    for name in missing:
+        yield
+        if not may_create_topic(answer.request, name):
+            answer.hide([_hidden(name)])
+            continue
+        unknown = _unknown(name)
+        if unknown.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            if len(creatable) < _MOST_CREATED:
+                creatable.append(name)
+                continue
+            unknown.error_code = ErrorCode.LEADER_NOT_AVAILABLE
+        others.append(unknown)
+    return creatable, others
+
+
+async def _create(
+    context: Context, answer: _Answer, names: list[str], creatable: list[str], others: list[MetadataResponseTopic]
+) -> Pieces[MetadataResponse]:
     """Unlike Kafka, which answers at once, this waits for the controller: the client need not ask again."""
     brokers = len(context.replicas.metadata.brokers)
     wanted = [
         internal_topic(name, context.config, brokers) if name in INTERNAL_TOPICS else NewTopic(name=name)
-        for name in missing
+        for name in creatable
     ]
     try:
         results = await context.controller_link.create_topics(wanted, timeout_ms=_CREATION_TIMEOUT_MS)
@@ -177,7 +193,7 @@ async def _create(context: Context, answer: _Answer, names: list[str], missing: 
     context.audit.created_on_demand(answer.request, [result.name for result in results if result.error is None])
     there = context.replicas.metadata.topics
     failed = [_not_created(result) for result in results if result.name not in there]
-    return at_once(answer.whole(_known(context, names), failed))
+    return answer.whole(_known(context, names), failed + others)
 
 
 def _not_created(result: TopicResult) -> MetadataResponseTopic:
@@ -217,6 +233,7 @@ class _Answer:
 
     def whole(self, found: list[TopicMetadata], failed: list[MetadataResponseTopic]) -> Pieces[MetadataResponse]:
         for topic in failed:
+            yield
             if topic.name is not None:
                 topic.topic_authorized_operations = self._operations(topic.name)
         topics = yield from each(self._topic, found)

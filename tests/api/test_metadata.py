@@ -65,6 +65,33 @@ def test_what_an_answer_in_pieces_saw_of_a_deleted_topic_is_not_kept_for_the_nex
     assert [partition.partition_index for partition in topic.partitions] == [0, 1]
 
 
+@pytest.mark.parametrize(
+    "topics",
+    [
+        [MetadataRequestTopic(name=None, topic_id=number.to_bytes(16)) for number in range(1, 101)],
+        [MetadataRequestTopic(name=f"bad name {number}") for number in range(100)],
+    ],
+    ids=["ids", "names"],
+)
+def test_thousands_of_topics_that_are_not_there_are_looked_for_in_pieces(
+    broker: OneBroker, topics: list[MetadataRequestTopic]
+) -> None:
+    header = RequestHeader(MetadataRequest.__schema__.key, 12, 1, "test")
+    asked = Request(header, cast(Connection, broker.connection), memoryview(b""))
+    assert sum(1 for _ in handle(broker.context, asked, MetadataRequest(topics=topics))) > 200
+
+
+def test_topics_beyond_those_that_one_request_creates_are_not_available_yet(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kafkad.api.metadata._MOST_CREATED", 2)
+    names = ["a", "bad name", "b", "c"]
+    codes = {topic.name: topic.error_code for topic in ask(broker, 9, *names).topics}
+    bad = ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert codes == {"a": 0, "bad name": bad, "b": 0, "c": ErrorCode.LEADER_NOT_AVAILABLE}
+    assert {topic.name: topic.error_code for topic in ask(broker, 9, *names).topics} == codes | {"c": 0}
+
+
 def test_nothing_is_created_for_who_does_not_want_it(broker: OneBroker) -> None:
     [topic] = ask(broker, 4, "new", create=False).topics
     assert topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
