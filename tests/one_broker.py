@@ -165,6 +165,24 @@ class OneBroker:
     async def answer(self, message: Any, version: int) -> Any:
         return await handled(self.context, message, version, self.connection)
 
+    def stops(self, message: Any, version: int) -> int:
+        """How often the handler stops for others until it has its answer, or waits for somebody else's."""
+        route = BY_KEY[message.__schema__.key]
+        asked = Request(
+            RequestHeader(route.key, version, 1, "test"), cast(Connection, self.connection), memoryview(b"")
+        )
+        path, _, name = route.handler.partition(":")
+        working = getattr(import_module(path), name)(self.context, asked, message)
+        stops = 0
+        while True:
+            try:
+                next(working)
+            except StopIteration as end:
+                if isinstance(end.value, Coroutine):
+                    end.value.close()
+                return stops
+            stops += 1
+
     def create(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
         [result] = self.run(
             self.controller.create_topics(

@@ -7,8 +7,9 @@ from itertools import groupby
 
 from kafkad.api.context import Context, Request
 from kafkad.errors import ErrorCode
-from kafkad.log.describe import DirectoryDescription, describe
+from kafkad.log.describe import DirectoryDescription, ReplicaDescription, describe
 from kafkad.names import TopicPartition
+from kafkad.turns import Pieces, each
 from kafkad.wire.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsPartition,
@@ -19,15 +20,18 @@ from kafkad.wire.messages.describe_log_dirs import (
 )
 
 
-def handle(context: Context, request: Request, message: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
+def handle(context: Context, request: Request, message: DescribeLogDirsRequest) -> Pieces[DescribeLogDirsResponse]:
     replicas = context.replicas
 
     def high_watermark(tp: TopicPartition) -> int:
         partition = replicas.find(tp.topic, tp.partition)
         return partition.high_watermark if partition is not None else -1
 
-    directories = describe(replicas.logs, high_watermark, _wanted(message.topics))
-    return DescribeLogDirsResponse(results=[_directory(directory) for directory in directories])
+    results = []
+    for directory in (yield from describe(replicas.logs, high_watermark, _wanted(message.topics))):
+        result = yield from _directory(directory)
+        results.append(result)
+    return DescribeLogDirsResponse(results=results)
 
 
 def _wanted(topics: list[DescribableLogDirTopic] | None) -> Callable[[TopicPartition], bool]:
@@ -37,27 +41,25 @@ def _wanted(topics: list[DescribableLogDirTopic] | None) -> Callable[[TopicParti
     return {TopicPartition(topic.topic, index) for topic in topics for index in topic.partitions}.__contains__
 
 
-def _directory(directory: DirectoryDescription) -> DescribeLogDirsResult:
+def _directory(directory: DirectoryDescription) -> Pieces[DescribeLogDirsResult]:
     if directory.failure is not None:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path)
     replicas = sorted(directory.replicas, key=lambda replica: replica.topic_partition)
+    topics = []
+    for topic, rows in groupby(replicas, key=lambda replica: replica.topic_partition.topic):
+        topics.append(DescribeLogDirsTopic(name=topic, partitions=(yield from each(_partition, rows))))
     return DescribeLogDirsResult(
         log_dir=directory.path,
-        topics=[
-            DescribeLogDirsTopic(
-                name=topic,
-                partitions=[
-                    DescribeLogDirsPartition(
-                        partition_index=replica.topic_partition.partition,
-                        partition_size=replica.size,
-                        offset_lag=replica.offset_lag,
-                        is_future_key=replica.is_future,
-                    )
-                    for replica in rows
-                ],
-            )
-            for topic, rows in groupby(replicas, key=lambda replica: replica.topic_partition.topic)
-        ],
+        topics=topics,
         total_bytes=directory.total_bytes,
         usable_bytes=directory.usable_bytes,
+    )
+
+
+def _partition(replica: ReplicaDescription) -> DescribeLogDirsPartition:
+    return DescribeLogDirsPartition(
+        partition_index=replica.topic_partition.partition,
+        partition_size=replica.size,
+        offset_lag=replica.offset_lag,
+        is_future_key=replica.is_future,
     )

@@ -10,6 +10,7 @@ from kafkad.controller.topics import check_name
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.names import INTERNAL_TOPICS
 from kafkad.security.authorizer import Operation, ResourceType
+from kafkad.turns import Pieces
 from kafkad.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
@@ -21,7 +22,7 @@ from kafkad.wire.messages.describe_topic_partitions import (
 
 def handle(
     context: Context, request: Request, message: DescribeTopicPartitionsRequest
-) -> DescribeTopicPartitionsResponse:
+) -> Pieces[DescribeTopicPartitionsResponse]:
     """Topics come in the order of their names; without topics in the request, all of them."""
     start = message.cursor or Cursor(topic_name="", partition_index=0)
     if start.partition_index < 0:
@@ -33,8 +34,9 @@ def handle(
     response = DescribeTopicPartitionsResponse()
     hidden = []
     for name in sorted(name for name in wanted if name >= start.topic_name):
+        yield
         if wanted is topics:
-            if not request.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            if name not in topics or not request.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
                 continue
         elif not request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, name):
             hidden.append(_hidden(name))

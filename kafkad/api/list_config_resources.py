@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from kafkad.api.config_resources import ResourceType
 from kafkad.api.context import Context, Request
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.turns import Pieces, each
 from kafkad.wire.messages.list_config_resources import (
     ConfigResource,
     ListConfigResourcesRequest,
@@ -14,7 +17,9 @@ from kafkad.wire.messages.list_config_resources import (
 _ONLY_CLIENT_METRICS = 0
 
 
-def handle(context: Context, request: Request, message: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
+def handle(
+    context: Context, request: Request, message: ListConfigResourcesRequest
+) -> Pieces[ListConfigResourcesResponse]:
     """Without types all of them are listed."""
     types = message.resource_types or list(ResourceType)
     if request.version == _ONLY_CLIENT_METRICS:
@@ -31,10 +36,11 @@ def handle(context: Context, request: Request, message: ListConfigResourcesReque
     unknown = [kind for kind in types if kind not in names]
     if unknown:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"there is no resource type {unknown[0]}")
-    return ListConfigResourcesResponse(
-        config_resources=[
-            ConfigResource(resource_name=name, resource_type=kind)
-            for kind in dict.fromkeys(types)
-            for name in names[kind]
-        ]
-    )
+    resources = []
+    for kind in dict.fromkeys(types):
+        resources += yield from each(partial(_resource, kind), names[kind])
+    return ListConfigResourcesResponse(config_resources=resources)
+
+
+def _resource(kind: int, name: str) -> ConfigResource:
+    return ConfigResource(resource_name=name, resource_type=kind)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from kafkad.log.directories import LogDirectory
 from kafkad.log.manager import LogManager
 from kafkad.names import TopicPartition
+from kafkad.turns import Pieces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +36,13 @@ def describe(
     manager: LogManager,
     high_watermark: Callable[[TopicPartition], int],
     wanted: Callable[[TopicPartition], bool] = lambda topic_partition: True,
-) -> list[DirectoryDescription]:
-    return [_describe(manager, directory, high_watermark, wanted) for directory in manager.directories]
+) -> Pieces[list[DirectoryDescription]]:
+    """Replicas that are removed meanwhile may still be in it."""
+    found = []
+    for directory in manager.directories:
+        described = yield from _describe(manager, directory, high_watermark, wanted)
+        found.append(described)
+    return found
 
 
 def _describe(
@@ -44,18 +50,18 @@ def _describe(
     directory: LogDirectory,
     high_watermark: Callable[[TopicPartition], int],
     wanted: Callable[[TopicPartition], bool],
-) -> DirectoryDescription:
-    replicas = [
-        ReplicaDescription(
-            topic_partition=topic_partition,
-            size=log.size,
-            offset_lag=max(high_watermark(topic_partition) - log.end_offset, 0),
-            is_future=False,
-        )
-        for topic_partition, log in directory.logs.items()
-        if wanted(topic_partition)
-    ]
-    for topic_partition, log in directory.futures.items():
+) -> Pieces[DirectoryDescription]:
+    replicas = []
+    for topic_partition, log in list(directory.logs.items()):
+        yield
+        if wanted(topic_partition):
+            lag = max(high_watermark(topic_partition) - log.end_offset, 0)
+            replica = ReplicaDescription(
+                topic_partition=topic_partition, size=log.size, offset_lag=lag, is_future=False
+            )
+            replicas.append(replica)
+    for topic_partition, log in list(directory.futures.items()):
+        yield
         current = manager.get(topic_partition)
         if wanted(topic_partition):
             lag = 0 if current is None else max(current.end_offset - log.end_offset, 0)

@@ -111,3 +111,8 @@ def test_a_cursor_may_be_at_a_topic_that_went(filled: OneBroker) -> None:
 def test_a_cursor_before_the_first_partition_is_refused(filled: OneBroker) -> None:
     [topic] = describe(filled, "a", cursor=("a", -1)).topics
     assert (topic.error_code, topic.partitions) == (ErrorCode.INVALID_REQUEST, [])
+
+
+def test_many_topics_are_described_in_pieces(broker: OneBroker) -> None:
+    topics = [TopicRequest(name=f"t{number}") for number in range(50)]
+    assert broker.stops(DescribeTopicPartitionsRequest(topics=topics, cursor=None), 0) >= 50

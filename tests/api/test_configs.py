@@ -386,3 +386,9 @@ def test_settings_of_a_topic_elsewhere_are_not_made_up_while_the_store_is_away(
     assert "metadata store" in far.error_message
     assert broker.error_code == ErrorCode.NONE
     assert broker.configs
+
+
+def test_many_topics_are_listed_in_pieces(broker: OneBroker) -> None:
+    for number in range(5):
+        broker.create(f"t{number}")
+    assert broker.stops(ListConfigResourcesRequest(resource_types=[2]), 1) >= 5

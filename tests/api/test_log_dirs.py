@@ -72,6 +72,11 @@ def test_only_what_is_asked_for_is_described(broker: OneBroker) -> None:
     assert found == [1]
 
 
+def test_many_replicas_are_described_in_pieces(broker: OneBroker) -> None:
+    broker.create("t", partitions=20)
+    assert broker.stops(DescribeLogDirsRequest(topics=None), 4) >= 40
+
+
 @pytest.mark.parametrize("version", range(3))
 def test_a_replica_moves_with_its_records(broker: OneBroker, version: int) -> None:
     broker.create("t")

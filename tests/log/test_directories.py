@@ -17,6 +17,7 @@ from kafkad.log.directories import DirectoryLockedError, ForeignDirectoryError
 from kafkad.log.files import Files
 from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.names import TopicPartition
+from kafkad.turns import at_once
 from tests.fakes import FakeClock, FaultyFiles
 from tests.log.managers import CONFIG, T0, TOPIC_ID, append, config_for, started
 
@@ -85,7 +86,7 @@ def test_a_failing_disk_costs_its_directory_and_no_other(disks: tuple[Path, Path
     assert lost == [T0]
     assert list(manager.logs) == [TopicPartition("t", 1)]
     append(manager.logs[TopicPartition("t", 1)])
-    offline, online = describe(manager, lambda tp: 1)
+    offline, online = at_once(describe(manager, lambda tp: 1))
     assert (offline.failure, offline.replicas, offline.total_bytes) == ("the disk is gone", (), -1)
     assert [(r.topic_partition.partition, r.size > 0, r.offset_lag) for r in online.replicas] == [(1, True, 0)]
     assert online.total_bytes >= online.usable_bytes > 0

@@ -18,6 +18,7 @@ from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
 from kafkad.log.move import Moves
 from kafkad.names import TopicPartition
+from kafkad.turns import at_once
 from tests.fakes import FakeClock
 from tests.full_disk import FullDisk
 from tests.log.conftest import append, batch, records
@@ -71,7 +72,7 @@ def test_a_replica_moves_while_it_is_written_to(tmp_path: Path) -> None:
     assert not moves.start(T0, str(tmp_path / "b"))
     assert moves.step(T0, 1000).copied > 0
     assert list(moves.under_way()) == [T0]
-    current, future = (d.replicas[0] for d in describe(manager, lambda tp: log.end_offset))
+    current, future = (d.replicas[0] for d in at_once(describe(manager, lambda tp: log.end_offset)))
     assert (current.is_future, future.is_future) == (False, True)
     assert future.offset_lag > 0 == current.offset_lag
     copy_all(moves)
