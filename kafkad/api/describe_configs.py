@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -45,6 +45,9 @@ _UNREAD = "the metadata store cannot be reached, and this broker holds no replic
 SettingsOf = Callable[[str], "Overrides"]
 """What a topic overrides. Raises KafkaError where that cannot be known."""
 Answer = Pieces[DescribeConfigsResponse]
+Settings = list[DescribeConfigsResourceResult]
+Alike = tuple[frozenset[str], frozenset[tuple[str, str]]]
+"""The keys that are asked for, and what a topic overrides."""
 
 
 def handle(
@@ -111,7 +114,7 @@ def _all_described(
     resources: Collection[DescribeConfigsResource],
     settings_of: SettingsOf,
 ) -> Answer:
-    describe = partial(_described, context, request, message, settings_of)
+    describe = partial(_described, context, request, message, settings_of, {})
     return DescribeConfigsResponse(results=(yield from each(describe, resources)))
 
 
@@ -120,21 +123,36 @@ def _described(
     request: Request,
     message: DescribeConfigsRequest,
     settings_of: SettingsOf,
+    alike: dict[Alike, Settings],
     resource: DescribeConfigsResource,
 ) -> DescribeConfigsResult:
-    """No keys, or an empty list of them, means all; keys that are no settings are left out."""
-    result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
+    """Thousands of topics override the same: `alike` has their settings once for all of them."""
+    kind, name = resource.resource_type, resource.resource_name
+    result = DescribeConfigsResult(resource_type=kind, resource_name=name)
     wanted = frozenset(resource.configuration_keys or ())
     try:
-        check_right(request, Operation.DESCRIBE_CONFIGS, resource.resource_type, resource.resource_name)
-        for setting in _settings(context, message, settings_of, resource):
-            if not wanted or setting.name in wanted:
-                _check_sayable(setting)
-                setting.is_default = setting.is_default and request.version <= _LAST_WITH_IS_DEFAULT
-                result.configs.append(setting)
+        check_right(request, Operation.DESCRIBE_CONFIGS, kind, name)
+        if kind == ResourceType.TOPIC:
+            overrides = _overrides(context, settings_of, name)
+            key = wanted, frozenset(overrides.items())
+            if key not in alike:
+                rows = describe_topic(context.config, overrides)
+                alike[key] = _chosen(request, wanted, _worded(message, rows))
+            result.configs = alike[key]
+        else:
+            result.configs = _chosen(request, wanted, _settings(context, message, resource))
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message or ""
     return result
+
+
+def _chosen(request: Request, wanted: frozenset[str], settings: Iterable[DescribeConfigsResourceResult]) -> Settings:
+    """No keys, or an empty list of them, means all; keys that are no settings are left out."""
+    chosen = [setting for setting in settings if not wanted or setting.name in wanted]
+    for setting in chosen:
+        _check_sayable(setting)
+        setting.is_default = setting.is_default and request.version <= _LAST_WITH_IS_DEFAULT
+    return chosen
 
 
 def _check_sayable(setting: DescribeConfigsResourceResult) -> None:
@@ -149,8 +167,9 @@ def _check_sayable(setting: DescribeConfigsResourceResult) -> None:
 
 
 def _settings(
-    context: Context, message: DescribeConfigsRequest, settings_of: SettingsOf, resource: DescribeConfigsResource
+    context: Context, message: DescribeConfigsRequest, resource: DescribeConfigsResource
 ) -> Iterator[DescribeConfigsResourceResult]:
+    """Those of anything but a topic."""
     kind, name = resource.resource_type, resource.resource_name
     if kind == ResourceType.BROKER_LOGGER:
         check_own_broker(context.broker_id, name)
@@ -162,19 +181,25 @@ def _settings(
                 documentation=None,
             )
     else:
-        rows = _rows(context, settings_of, kind, name)
+        rows = _rows(context, kind, name)
         if kind == ResourceType.BROKER and name:
             rows += describe_state(_state(context), resource.configuration_keys or ())
-        for row in rows:
-            yield _setting(row, message.include_synonyms, message.include_documentation)
+        yield from _worded(message, rows)
 
 
-def _rows(context: Context, settings_of: SettingsOf, kind: int, name: str) -> list[ConfigRow]:
-    if kind == ResourceType.TOPIC:
-        check_name(name)
-        if name not in context.replicas.metadata.topics:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return describe_topic(context.config, settings_of(name))
+def _worded(message: DescribeConfigsRequest, rows: Iterable[ConfigRow]) -> Iterator[DescribeConfigsResourceResult]:
+    for row in rows:
+        yield _setting(row, message.include_synonyms, message.include_documentation)
+
+
+def _overrides(context: Context, settings_of: SettingsOf, topic: str) -> Overrides:
+    check_name(topic)
+    if topic not in context.replicas.metadata.topics:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return settings_of(topic)
+
+
+def _rows(context: Context, kind: int, name: str) -> list[ConfigRow]:
     if kind == ResourceType.BROKER:
         if not name:
             return describe_cluster_default(context.config)

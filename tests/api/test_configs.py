@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
+from kafkad.api import describe_configs
+from kafkad.config import Config as Settings
 from kafkad.config import Source
+from kafkad.config.describe import ConfigRow, describe_topic
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.store import ConnectionLoss, Create, Set
 from kafkad.meta.znodes import Config, ConfigChange
@@ -95,6 +98,29 @@ def test_no_keys_and_an_empty_list_mean_all(with_topic: OneBroker) -> None:
     empty = DescribeConfigsResource(resource_type=TOPIC, resource_name="t", configuration_keys=[])
     [result] = with_topic.ask(DescribeConfigsRequest(resources=[empty]), 4).results
     assert len(result.configs) == len(everything.configs)
+
+
+def test_topics_that_override_the_same_are_described_once(
+    with_topic: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_topic.create("u", configs={"retention.ms": "7200000"})
+    with_topic.create("v", configs={"retention.ms": "1"})
+    described = []
+
+    def counted(settings: Settings, overrides: Mapping[str, str]) -> list[ConfigRow]:
+        described.append(overrides["retention.ms"])
+        return describe_topic(settings, overrides)
+
+    monkeypatch.setattr(describe_configs, "describe_topic", counted)
+    keys = ["retention.ms"]
+    asked = [
+        DescribeConfigsResource(resource_type=TOPIC, resource_name=name, configuration_keys=keys) for name in "tuv"
+    ]
+    asked.append(DescribeConfigsResource(resource_type=TOPIC, resource_name="w", configuration_keys=keys))
+    results = with_topic.ask(DescribeConfigsRequest(resources=asked), 4).results
+    assert [[config.value for config in result.configs] for result in results] == [["7200000"]] * 2 + [["1"], []]
+    assert [result.error_code for result in results] == [0, 0, 0, UNKNOWN]
+    assert described == ["7200000", "1"]
 
 
 def test_keys_that_are_no_settings_are_left_out(with_topic: OneBroker) -> None:
