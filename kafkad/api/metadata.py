@@ -221,7 +221,7 @@ class _Answer:
         self._context = context
         self.request = request
         self._reachable = Reachable(context.replicas.metadata, request.listener)
-        self._made: dict[str, list[MetadataResponsePartition]]
+        self._made: dict[str, MetadataResponseTopic]
         self._made = context.replicas.metadata.derived(f"metadata of {request.listener}")
         self._hidden: list[MetadataResponseTopic] = []
         self._wants_topic_operations = message.include_topic_authorized_operations
@@ -254,27 +254,32 @@ class _Answer:
         return authorized_operations(self.request, ResourceType.TOPIC, name)
 
     def _topic(self, topic: TopicMetadata) -> MetadataResponseTopic:
-        return MetadataResponseTopic(
-            name=topic.name,
-            topic_id=topic.id,
-            is_internal=topic.name in INTERNAL_TOPICS,
-            partitions=self._partitions(topic),
-            topic_authorized_operations=self._operations(topic.name),
-        )
-
-    def _partitions(self, topic: TopicMetadata) -> list[MetadataResponsePartition]:
-        """Kept from one answer to the next: with ten thousand partitions this is most of the work.
+        """Kept from one answer to the next: with ten thousand partitions this is most of the work, and hundreds of
+        answers under way together would be millions of objects.
 
         An answer in pieces may come to a topic after it was deleted, and another was made under its name.
         """
         if self.request.version == 0:
-            return self._live_partitions(topic)
+            return self._described(topic, self._live_partitions(topic), NOT_ASKED_FOR)
         made = self._made.get(topic.name)
         if made is None:
-            made = self._all_partitions(topic)
+            made = self._described(topic, self._all_partitions(topic), NOT_ASKED_FOR)
             if self._context.replicas.metadata.topics.get(topic.name) is topic:
                 self._made[topic.name] = made
-        return made
+        if not self._wants_topic_operations:
+            return made
+        return self._described(topic, made.partitions, self._operations(topic.name))
+
+    def _described(
+        self, topic: TopicMetadata, partitions: list[MetadataResponsePartition], operations: int
+    ) -> MetadataResponseTopic:
+        return MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.id,
+            is_internal=topic.name in INTERNAL_TOPICS,
+            partitions=partitions,
+            topic_authorized_operations=operations,
+        )
 
     def _all_partitions(self, topic: TopicMetadata) -> list[MetadataResponsePartition]:
         leader_of = self._reachable.leader

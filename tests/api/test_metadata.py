@@ -11,7 +11,12 @@ from kafkad.errors import ErrorCode
 from kafkad.net.connection import Connection
 from kafkad.turns import at_once
 from kafkad.wire.frames import RequestHeader
-from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kafkad.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
 from tests.one_broker import CLUSTER_ID, OneBroker
 
 UNKNOWN_ID = b"0123456789abcdef"
@@ -88,6 +93,24 @@ def test_topics_beyond_those_that_one_request_creates_are_not_available_yet(
     bad = ErrorCode.INVALID_TOPIC_EXCEPTION
     assert codes == {"a": 0, "bad name": bad, "b": 0, "c": ErrorCode.LEADER_NOT_AVAILABLE}
     assert {topic.name: topic.error_code for topic in ask(broker, 9, *names).topics} == codes | {"c": 0}
+
+
+def test_answers_share_what_is_said_of_a_topic_until_it_changes(broker: OneBroker) -> None:
+    """Hundreds of them at once are not hundreds times all topics."""
+
+    def said() -> MetadataResponseTopic:
+        header = RequestHeader(MetadataRequest.__schema__.key, 12, 1, "test")
+        asked = Request(header, cast(Connection, broker.connection), memoryview(b""))
+        answer = at_once(handle(broker.context, asked, MetadataRequest(topics=None)))
+        assert isinstance(answer, MetadataResponse)
+        [topic] = answer.topics
+        return topic
+
+    broker.create("t")
+    first = said()
+    assert said() is first
+    broker.run(broker.controller.create_partitions([MorePartitions(name="t", count=2)], timeout_ms=5_000))
+    assert len(said().partitions) == 2
 
 
 def test_nothing_is_created_for_who_does_not_want_it(broker: OneBroker) -> None:
