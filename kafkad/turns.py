@@ -153,7 +153,7 @@ class Backlog:
 
 class Jobs:
     """Large work in the lane. What takes little memory goes on side by side; of the rest one is done after the other,
-    so that what it holds is gone before the next begins."""
+    so that what it holds is gone before the next begins, or grows on."""
 
     __slots__ = ("_alone", "_lane")
 
@@ -161,23 +161,29 @@ class Jobs:
         self._lane = lane
         self._alone: deque[Callable[[float], bool]] = deque()
 
-    def do(self, pieces: Pieces[T], *, alone: bool) -> asyncio.Future[T]:
-        """Its result, which is there at once if the work is short."""
+    def do(self, pieces: Pieces[T], *, alone: bool, has_grown: Callable[[], bool] = lambda: False) -> asyncio.Future[T]:
+        """Its result, which is there at once if the work is short. What goes on side by side is done alone from the
+        moment that it `has_grown`, which is asked between its turns."""
         end: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         work = partial(_work, pieces, end, self._lane.clock)
         if not (alone and self._alone) and work(self._lane.clock() + self._lane.at_once(), _LEAST_PIECES):
             return end
         if not alone:
-            self._lane.add(partial(self._side_by_side, work))
-            return end
+            self._lane.add(partial(self._side_by_side, work, has_grown))
+        else:
+            self._queue(work)
+        return end
+
+    def _side_by_side(self, work: Callable[[float], bool], has_grown: Callable[[], bool], until: float) -> None:
+        if has_grown():
+            self._queue(work)
+        elif not work(until):
+            self._lane.add(partial(self._side_by_side, work, has_grown))
+
+    def _queue(self, work: Callable[[float], bool]) -> None:
         self._alone.append(work)
         if len(self._alone) == 1:
             self._lane.add(self._one_by_one)
-        return end
-
-    def _side_by_side(self, work: Callable[[float], bool], until: float) -> None:
-        if not work(until):
-            self._lane.add(partial(self._side_by_side, work))
 
     def _one_by_one(self, until: float) -> None:
         if self._alone[0](until):

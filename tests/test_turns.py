@@ -108,6 +108,27 @@ def test_large_jobs_that_begin_in_one_turn_share_it_and_a_small_one_is_done_all_
     asyncio.run(scenario())
 
 
+def test_jobs_that_have_grown_are_done_one_after_the_other() -> None:
+    async def scenario() -> None:
+        loop = Loop()
+        jobs = Jobs(loop.lane)
+        sizes = dict.fromkeys(range(4), 0)
+
+        def growing(number: int) -> Pieces[None]:
+            for _ in range(100):
+                loop.now += 0.001
+                sizes[number] += 1
+                yield
+
+        begun = [jobs.do(growing(n), alone=False, has_grown=lambda n=n: sizes[n] >= 20) for n in sizes]  # type: ignore[misc]
+        while not loop.idle:
+            loop.turn()
+            assert sum(30 < size < 100 for size in sizes.values()) <= 1
+        assert all(job.done() for job in begun)
+
+    asyncio.run(scenario())
+
+
 def test_a_backlog_is_worked_off_in_its_order_a_turn_at_a_time() -> None:
     loop = Loop()
     backlog, done = Backlog(loop.lane), list[int]()

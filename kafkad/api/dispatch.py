@@ -46,6 +46,8 @@ _LARGE_FRAME = 4 * 1024
 """Larger requests are read and answered in pieces."""
 _SMALL_IN_MEMORY = 64 * 1024
 """Larger ones are worked on one at a time: decoded, they take up to fifty times their size."""
+_SMALL_ANSWER = 1024 * 1024
+"""Larger ones are completed one at a time: 64 KB may ask for the documentation of all settings of 2,500 topics."""
 
 T = TypeVar("T")
 
@@ -204,7 +206,9 @@ class Dispatcher:
     def _in_pieces(self, asked: _Asked, handled: Pieces[Any]) -> Reply | Pending:
         alone = len(asked.request.frame) > _SMALL_IN_MEMORY
         answered, throttle = self._answered(asked, handled), asked.request.throttle
-        job = self._jobs.do(answered if throttle is None else throttle.timed(answered), alone=alone)
+        job = self._jobs.do(
+            answered if throttle is None else throttle.timed(answered), alone=alone, has_grown=asked.has_grown
+        )
         if not job.done():
             self._wait(job, partial(self._answer, asked))
             return PENDING
@@ -223,9 +227,8 @@ class Dispatcher:
         header, throttle = asked.request.header, asked.request.throttle
         if throttle is not None:
             throttle.answered(asked.message, response)
-        reply = yield from encode_response_in_pieces(
-            header.api_key, header.api_version, header.correlation_id, response
-        )
+        reply = asked.reply
+        yield from encode_response_in_pieces(reply, header.api_key, header.api_version, header.correlation_id, response)
         self._note(asked, response, (yield from count_errors_in_pieces(response)))
         return reply
 
@@ -280,13 +283,18 @@ class Dispatcher:
 class _Asked:
     """One request on its way through its handler."""
 
-    __slots__ = ("message", "request", "route", "started")
+    __slots__ = ("message", "reply", "request", "route", "started")
 
     def __init__(self, route: Route, request: Request, message: Any, started: int) -> None:
         self.route = route
         self.request = request
         self.message = message
         self.started = started
+        self.reply = bytearray()
+        """As far as it has been encoded, where that is done in pieces."""
+
+    def has_grown(self) -> bool:
+        return len(self.reply) > _SMALL_ANSWER
 
 
 def _told(response: T) -> Pieces[T]:

@@ -85,12 +85,12 @@ def encode_response(key: int, version: int, correlation_id: int, message: Any) -
 
 
 def encode_response_in_pieces(
-    key: int, version: int, correlation_id: int, message: Any
-) -> Generator[None, None, bytearray]:
-    out = bytearray(b"\0\0\0\0" + response_header(key, version, correlation_id))
+    out: bytearray, key: int, version: int, correlation_id: int, message: Any
+) -> Generator[None, None, None]:
+    """The same into `out`, which is empty."""
+    out += b"\0\0\0\0" + response_header(key, version, correlation_id)
     yield from write_in_pieces(out, message, version)
     _CORRELATION.pack_into(out, 0, len(out) - 4)
-    return out
 
 
 def _finish(out: bytearray, message: Any, version: int) -> bytearray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -18,6 +19,7 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.metrics import RequestProbe
 from kafkad.net.connection import Connection
 from kafkad.net.reply import PENDING
+from kafkad.turns import Jobs, Pieces
 from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
 from kafkad.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from kafkad.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -113,6 +115,30 @@ def test_each_error_within_an_answer_is_counted(monkeypatch: pytest.MonkeyPatch,
         asked = Asked(monkeypatch, answer() if later else response)
         await turns()
         assert asked.probe.errors == {"UNKNOWN_TOPIC_OR_PARTITION": 2}
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("topics", "alone"), [(5, False), (100, True)])
+def test_a_large_answer_is_completed_alone(monkeypatch: pytest.MonkeyPatch, topics: int, alone: bool) -> None:
+    monkeypatch.setattr(dispatch, "_SMALL_ANSWER", 1000)
+    grown: list[Callable[[], bool]] = []
+    do = Jobs.do
+
+    def watched(jobs: Jobs, pieces: Any, *, alone: bool, has_grown: Callable[[], bool]) -> Any:
+        grown.append(has_grown)
+        return do(jobs, pieces, alone=alone, has_grown=has_grown)
+
+    def answer() -> Pieces[DeleteTopicsResponse]:
+        yield
+        return DeleteTopicsResponse(responses=[DeletableTopicResult(name="t" * 50) for _ in range(topics)])
+
+    async def scenario() -> None:
+        monkeypatch.setattr(Jobs, "do", watched)
+        asked = Asked(monkeypatch, answer())
+        await turns()
+        assert len(asked.connection.replies or [asked.returned]) == 1
+        assert [has_grown() for has_grown in grown] == [alone]
 
     asyncio.run(scenario())
 
