@@ -271,6 +271,8 @@ class Controller:
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         async def event() -> None:
+            if done.done():
+                return  # nobody waits for it any more
             try:
                 result = await run()
             except (Exception, asyncio.CancelledError) as e:

@@ -131,6 +131,16 @@ async def test_one_bad_topic_does_not_keep_the_others_back(cluster: Cluster) -> 
     assert await cluster.client.children("/brokers/topics") == ["a", "x.y"]
 
 
+@with_brokers(1)
+async def test_what_nobody_waits_for_any_more_is_not_begun(cluster: Cluster) -> None:
+    first, second = (asyncio.ensure_future(try_create(cluster, NewTopic(name=name))) for name in "ab")
+    await asyncio.sleep(0)
+    second.cancel()
+    assert await first == [ErrorCode.NONE]
+    await cluster.settle()
+    assert await cluster.client.children("/brokers/topics") == ["a"]
+
+
 REFUSED_AFTER_ITS_SIZE = [
     NewTopic(name="bad name", partitions=10_000),
     NewTopic(name="there_is", partitions=10_000),
