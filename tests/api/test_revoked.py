@@ -471,7 +471,9 @@ def test_nothing_is_committed_once_the_topic_is_gone_while_the_request_is_sorted
 
 def grow(users: Users, count: int) -> None:
     broker = users.frames.broker
-    broker.run(broker.controller.create_partitions([MorePartitions(name="t", count=count)], timeout_ms=5_000))
+    more = MorePartitions(name="t", count=count)
+    [result] = broker.run(broker.controller.create_partitions([more], timeout_ms=60_000))
+    assert result.error is None
 
 
 def test_the_rest_of_many_records_to_delete_stays_once_the_right_is_gone(
