@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import struct
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -11,9 +13,12 @@ import pytest
 from kafkad.api.routes import ROUTES, Route
 from kafkad.wire.apis import request_class
 from kafkad.wire.frames import RequestHeader, encode_request
+from kafkad.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from kafkad.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkad.wire.schema import Field, within
 from tests.attacks.honest import TOPIC
 from tests.broker import RawClient
+from tests.clients.asker import Asker
 
 pytestmark = pytest.mark.timeout(150)
 
@@ -122,3 +127,46 @@ def test_too_large_a_request(suffer: Callable[..., None], name: str, kafka_ms: f
     depth = depth_of(request_class(route.key), route.last) - 1 - (name == "CreateTopics")
     frame = large(route, depth, 1_000_000)
     suffer(f"{name} of 1,000,000", lambda port: ask(port, frame), kafka_ms=kafka_ms)
+
+
+@pytest.mark.slow
+def test_a_produce_full_of_tagged_fields(suffer: Callable[..., None]) -> None:
+    """A thousand for each of its partitions, of which no version has any."""
+    fields = b"\xe8\x07" + b"\x05\x00" * 1000
+    partition = b"\x00\x00\x00\x00\x00" + fields
+    body = b"\x00\x00\x01\x00\x00\x75\x30\x02\x02x" + b"\xa1\x9c\x01" + partition * 20_000 + b"\x00\x00"
+    head = struct.pack(">hhih", 0, 9, 1, 1) + b"a" + b"\x00"
+    frame = struct.pack(">i", len(head) + len(body)) + head + body
+    suffer("Produce for 20,000 partitions with 1,000 tagged fields each", lambda port: ask(port, frame))
+
+
+@pytest.mark.slow
+def test_many_topics_that_are_refused(suffer: Callable[..., None]) -> None:
+    """Each asks for as many partitions as one request may create."""
+    topics = [CreatableTopic(name=f"bad name {i}", num_partitions=10_000, replication_factor=1) for i in range(FEW)]
+    message = CreateTopicsRequest(topics=topics, timeout_ms=60_000, validate_only=True)
+    frame = encode_request(RequestHeader(19, 7, 1, "attacker"), message)
+    suffer(f"CreateTopics of {FEW:,} invalid names of 10,000 partitions", lambda port: ask(port, frame))
+
+
+@pytest.mark.slow
+def test_small_requests_for_large_answers(suffer: Callable[..., None]) -> None:
+    """Thirty at once, each for all that is known of 1,500 topics."""
+    names = [f"a-topic-with-a-name-{i}" for i in range(1_500)]
+
+    def prepare(port: int) -> None:
+        asker = Asker(port)
+        for start in range(0, len(names), 500):
+            new = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in names[start : start + 500]]
+            asker.ask("CreateTopics", 4, {"topics": new, "timeout_ms": 60_000})
+        asker.client.close()
+
+    resources = [DescribeConfigsResource(resource_type=2, resource_name=name) for name in names]
+    message = DescribeConfigsRequest(resources=resources, include_synonyms=True, include_documentation=True)
+    frame = encode_request(RequestHeader(32, 4, 1, "attacker"), message)
+
+    def attack(port: int) -> None:
+        with ThreadPoolExecutor(30) as threads:
+            list(threads.map(lambda _: ask(port, frame), range(30)))
+
+    suffer(f"30 x DescribeConfigs of {len(names):,} topics in {len(frame) >> 10} KB", attack, prepare)
