@@ -16,10 +16,11 @@ from kctl.command.paths import files
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.partitions.plan_entries import DONE, ELSEWHERE, PlanEntry
-from kctl.partitions.plan_execution import PlanExecution, PlanStatus, plan_status
+from kctl.partitions.plan_execution import PlanExecution, PlanStatus, plan_status, to_elect
 from kctl.partitions.plan_throttle import PlanThrottle, StateFile
 from kctl.partitions.reassignment_json import Place, Plan, parse_plan, render_plan
 from kctl.partitions.requests import Active, active_moves, by_topic
+from kctl.partitions.throttle_settings import CHANGED
 from kctl.reach.session import Session
 from kctl.settings import Settings
 from kctl.texts.output import Column, Row, counted, note, size_text
@@ -36,7 +37,13 @@ COLUMNS = (
     Column("state", "done, moving, waiting, or moving elsewhere: to other replicas than those of the plan.", "state"),
     Column("leader", "The broker that leads it.", "number", wide=True),
     Column("log_dirs", "The log directory for each replica; any: the broker chooses.", "list", wide=True),
+    Column("new_leader", "When nothing is left to move: the replica that is elected.", "number", machine=True),
+    *(column._replace(machine=True) for column in CHANGED),
 )
+_FINISHING = tuple(
+    column._replace(wide=False, machine=False) for column in COLUMNS if column.name not in ("copy_bytes", "log_dirs")
+)
+"""Those of a run that moves nothing more."""
 
 
 class Options(NamedTuple):
@@ -113,11 +120,10 @@ def carry_out(session: Session, path: str, plan: Plan, options: Options, *, save
     seen = plan_status(session, plan.places)
     _check(session, plan, seen, options)
     plan_throttle = PlanThrottle(session, StateFile(path), options.rate)
-    rows = [row(each) for each in seen.entries]
     if not seen.missing:
         note(session.settings, "every replica is in its place already")
-        return _finish(session, PlanExecution(session, plan.places, plan_throttle), plan_throttle, path, options, [])
-    change = Change(session, COLUMNS, rows)
+        return _only_finish(session, plan, seen, plan_throttle, path, options)
+    change = Change(session, COLUMNS, [row(each) for each in seen.entries])
     size = size_text(sum(each.copy_bytes for each in seen.entries if each.state != DONE))
     if not change.confirmed(f"Move {counted(seen.missing, 'partition')}, copying {size}?"):
         return Exit.DONE
@@ -140,6 +146,23 @@ def carry_out(session: Session, path: str, plan: Plan, options: Options, *, save
     except KctlError:
         _leave_in_order(session, path, plan, plan_throttle)
         raise
+
+
+def _only_finish(
+    session: Session, plan: Plan, seen: PlanStatus, plan_throttle: PlanThrottle, path: str, options: Options
+) -> int:
+    """What is left of a plan whose replicas are all in place: a change like any other, if it is anything."""
+    leaders = to_elect(seen.entries) if options.elect else {}
+    if leaders or plan_throttle.is_set:
+        rows = [{**row(each), "new_leader": leaders.get(each.partition.name)} for each in seen.entries]
+        slowing = plan_throttle.rows()
+        change = Change(session, _FINISHING if session.settings.is_text else COLUMNS, [*rows, *slowing])
+        left = [f"elect {counted(len(leaders), 'preferred leader')}"] if leaders else []
+        left += [f"put back {counted(len(slowing), 'throttle setting')}"] if plan_throttle.is_set else []
+        if not change.confirmed(f"{' and '.join(left).capitalize()}?"):
+            return change.code
+    execution = PlanExecution(session, plan.places, plan_throttle)
+    return _finish(session, execution, plan_throttle, path, options._replace(elect=bool(leaders)), [])
 
 
 def row(each: PlanEntry) -> Row:

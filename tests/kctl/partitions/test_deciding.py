@@ -15,7 +15,8 @@ from kctl.partitions.elect import preferred, unclean
 from kctl.partitions.list import partition_health
 from kctl.partitions.partition_names import named
 from kctl.partitions.placement import Move
-from kctl.partitions.plan_entries import DONE, ELSEWHERE, MOVING, WAITING, plan_entry
+from kctl.partitions.plan_entries import DONE, ELSEWHERE, MOVING, WAITING, PlanEntry, plan_entry
+from kctl.partitions.plan_execution import to_elect
 from kctl.partitions.reassignment_json import Place
 from kctl.partitions.requests import Active, Directory
 from kctl.partitions.throttle import Throttles
@@ -120,11 +121,20 @@ def test_after_a_cancellation_only_the_throttles_of_what_was_cancelled_go_while_
     }
     busy = Throttles(values, {}, [Transfer(TopicPartition("u", 0), (1,), (2,))], [])
     assert removals(busy, [WHERE]) == {Setting(TOPIC, "t", LISTS[0]): "1:1"}
-    idle = busy._replace(transfers=[])
+    idle = busy._replace(transfers=[Transfer(WHERE, (1,), (2,))])
     assert removals(idle, [WHERE]) == {
         Setting(TOPIC, "t", LISTS[0]): None,
         Setting(BROKER, "1", RATES[0]): None,
     }
+
+
+def test_only_the_first_replica_of_what_is_in_place_is_elected() -> None:
+    def entry(number: int, state: str, leader: int) -> PlanEntry:
+        partition = Partition("t", number, (2, 1), leader)
+        return PlanEntry(partition, Place((2, 1)), state, None, {}, {})
+
+    entries = [entry(0, DONE, 1), entry(1, DONE, 2), entry(2, MOVING, 1)]
+    assert to_elect(entries) == {TopicPartition("t", 0): 2}
 
 
 def test_partitions_by_topic_number_and_file(tmp_path: Path) -> None:
