@@ -182,6 +182,29 @@ class Writer:
 
     def write(self, rows: Iterable[Row], errors: Sequence[KctlError] = ()) -> None:
         rows = self._limited(rows)
+        if self.settings.is_text:
+            self._page(self._table(rows))
+        else:
+            self._write(rows, errors)
+
+    def write_parts(self, parts: Iterable[Sequence[Row]]) -> None:
+        """Rows of a stream, in its order: those of a part are out before the next part is asked for, which may never
+        come. A table is as wide as its first part."""
+        parts = iter(parts)
+        first = next((part for part in parts if part), ())
+
+        def rows() -> Iterator[Row]:
+            for part in chain((first,), parts):
+                yield from part
+                sys.stdout.flush()
+
+        if self.settings.is_text:
+            print_lines(self._table(rows(), min(len(first), _MEASURED)))
+        else:
+            self._write(rows())
+        sys.stdout.flush()
+
+    def _write(self, rows: Iterable[Row], errors: Sequence[KctlError] = ()) -> None:
         match self.settings.output:
             case "json":
                 self._json(rows, errors)
@@ -192,8 +215,6 @@ class Writer:
             case "name":
                 first = self.columns[0]
                 print_lines(str(row.get(first.name)) for row in rows)
-            case _:
-                self._page(self._table(rows))
 
     def print_text(self, lines: Iterable[str]) -> None:
         """Lines made for people by the command itself."""
@@ -268,10 +289,10 @@ class Writer:
 
     # --- for people
 
-    def _table(self, rows: Iterable[Row]) -> Iterator[str]:
+    def _table(self, rows: Iterable[Row], measured_rows: int = _MEASURED) -> Iterator[str]:
         """HOT: a segment has a million records."""
         cells = self._cells(rows)
-        first = list(islice(cells, _MEASURED))
+        first = list(islice(cells, measured_rows))
         titles = [column.title for column in self.columns]
         measured = first if self.settings.no_headers else [titles, *first]
         widths = [max((fitting.places(line[at]) for line in measured), default=0) for at in range(len(titles))]
