@@ -39,6 +39,10 @@ class KctlError(Exception):
         self.code = code
         self.hints = tuple(hints)
 
+    def with_hint(self, hint: str) -> KctlError:
+        """The same, which says one thing more."""
+        return KctlError(self.what, exit_code=self.exit_code, code=self.code, hints=(*self.hints, hint))
+
 
 def did_you_mean(word: str, known: Sequence[str]) -> tuple[str, ...]:
     """A hint when `word` is close to something known."""

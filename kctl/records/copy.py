@@ -48,7 +48,13 @@ from kctl.texts.output import note
 )
 @click.option("--grep", metavar="RE", help="Only records whose value or key contains this regular expression.")
 @click.option("--filter", "expression", metavar="EXPR", help="Only records for which this holds: see kctl consume.")
-@click.option("--committed", is_flag=True, help="Read only committed records (read_committed).")
+@click.option(
+    "--committed/--uncommitted",
+    default=True,
+    help="Copy only committed records, up to the first open transaction; or those of all transactions, as if they were "
+    "committed.",
+    show_default=True,
+)
 @click.option("--keep-partition", is_flag=True, help="Copy each record to the partition of the same number.")
 @click.option(
     "--partitioner", metavar="HOW", default="sticky", help="sticky, round-robin, or module:callable.", show_default=True
@@ -83,14 +89,24 @@ def copy(session: Session, /, source: str, target: str, **options: Any) -> int:
         interrupts = stack.enter_context(Interrupts())
         delivery = stack.enter_context(Delivery(there, target, _wishes(options), interrupts, "offset"))
         count = options["count"] or settings.limit
-        search = Search(session, test, committed=limits.committed, count=count, asked_to_stop=lambda: interrupts.asked)
+        search = Search(
+            session,
+            test,
+            committed=limits.committed,
+            count=count,
+            asked_to_stop=lambda: interrupts.asked,
+            follow=limits.follow,
+        )
         found, search.failed = spans(session, partitions, limits)
         follows = limits.follow and not options["partitions"]
         added = Additions(session, Growth(session, chosen, topics), limits, partitions) if follows else dict
         errors = _copy(delivery, search.forward(found, added), flush=limits.follow)
         if test is not None:
             note(settings, search.told())
-        return delivery.report([*errors, *search.failed.values()])
+        if search.failed:
+            delivery.finish(commit=False)  # of a transaction, not a part either
+            errors += [error.with_hint(delivery.told()) for error in search.failed.values()]
+        return delivery.report(errors)
 
 
 def _copy(delivery: Delivery, chunks: Iterable[Chunk], *, flush: bool) -> list[KctlError]:
@@ -104,7 +120,7 @@ def _copy(delivery: Delivery, chunks: Iterable[Chunk], *, flush: bool) -> list[K
                 break
     except KctlError as error:
         delivery.finish(commit=False)
-        return [KctlError(error.what, code=error.code, hints=(*error.hints, delivery.told()))]
+        return [error.with_hint(delivery.told())]
     return []
 
 
