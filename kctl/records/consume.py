@@ -116,15 +116,18 @@ def consume(session: Session, /, chosen: Choice, **options: Any) -> int:
     topics, errors = chosen_topics(session, chosen)
     if not topics:
         raise errors[0]
+    if settings.sort and (options["follow"] or options["group"]):
+        raise KctlError("--sort needs all records first: leave out --follow and --group", exit_code=Exit.USAGE)
     count = options["count"] or settings.limit
     plain = test is None and not (options["group"] or options["last"])
     plain = plain and prints_values(settings, options["line_format"])
-    search = Search(session, test, committed=limits.committed, count=count, values_only=plain)
+    search = Search(session, test, committed=limits.committed, count=count, values_only=plain, follow=limits.follow)
     try:
         with closing(_chunks(session, search, Growth(session, chosen, topics), limits, options)) as chunks:
             print_records(settings, COLUMNS, options["line_format"], chunks)
     except KeyboardInterrupt:
         print(f"interrupted: {search.told()}", file=sys.stderr)
+        render_errors([*errors, *search.failed.values()], settings)
         return Exit.INTERRUPTED
     except KctlError as failed:
         errors.append(failed)
@@ -186,4 +189,7 @@ def _read(
         return search.last(last, known)
     found, failed = spans(session, partitions, limits)
     search.failed |= failed
+    if limits.follow:
+        for error in failed.values():
+            search.tell(f"not followed: {error.what}")
     return search.forward(found, added)

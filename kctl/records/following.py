@@ -89,9 +89,9 @@ class Additions:
         if not self._growth.look():
             return {}
         wanted = set(partitions_to_read(self._growth.topics, None, self._key)) - self._known
-        self._known |= wanted
         new = {where: Span(0, FOR_EVER) for where in wanted if self._growth.is_new(where)}
         if moved := wanted - new.keys():  # the key belongs to another partition now
             found, _ = spans(self._session, moved, self._limits)
             new |= found
+        self._known |= new.keys()
         return new
