@@ -108,7 +108,7 @@ def test_raw_changes_nothing_that_is_protected(
     [
         ("kctl.command.changes.confirm", "nothing was changed"),
         (
-            "kctl.topics.delete.request",
+            "kctl.topics.delete.delete_topics",
             "the change was started and may be complete or partly done: check before you repeat it",
         ),
         ("kctl.reach.session.Session.wait_until", "the change was made, but not verified"),
