@@ -52,7 +52,7 @@ def stuck(facts: Facts) -> Iterator[Finding]:
                 who = f"{names[member.id]} ({member.host}) of group {name}"
                 summary = (
                     f"{who} has committed nothing for {SILENT_MS // 60_000} minutes or longer, with "
-                    f"{counted(total(late).lag or 0, 'record')} to read"
+                    f"{counted(total(late).at_least, 'record')} to read"
                 )
                 fix = f"kctl groups describe {name}; kctl groups rebalance {name} --member {member.id}"
                 items = tuple(str(lag.where) for lag in late)
@@ -130,7 +130,7 @@ def deserted(facts: Facts) -> Iterator[Finding]:
     names = tuple(
         name
         for name, group_lag in facts.groups.items()
-        if group_lag.group.state == EMPTY and (total(group_lag.lags).lag or 0) > 0
+        if group_lag.group.state == EMPTY and total(group_lag.lags).at_least > 0
     )
     if names:
         summary = f"{counted(len(names), 'group')} with lag and no members"

@@ -10,7 +10,7 @@ from kafkad.names import TopicPartition
 from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session
 from kctl.records.assignors import ASSIGNORS, assignor
-from kctl.records.bounds import FIRST, Span
+from kctl.records.bounds import FIRST, LAST, Span
 from kctl.records.following import Growth
 from kctl.records.membership import Evicted, Member
 from kctl.records.offset_ranges import Range, spans
@@ -116,6 +116,11 @@ class _Share:
         found |= from_beginning
         self._search.failed |= failed | unknown
         commits = self._member.committed(added)
+        if self._limits.stop == LAST and not self._limits.follow:
+            for where, span in found.items():
+                if commits.get(where, 0) > span.end:
+                    what = f"{where}: the group has committed {commits[where]}, beyond the end {span.end}"
+                    self._search.tell(f"{what}; kctl groups reset-offsets moves it")
         return {where: Span(commits.get(where, span.start), span.end) for where, span in found.items()}
 
     def _commit(self) -> None:
