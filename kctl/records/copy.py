@@ -27,7 +27,7 @@ from kctl.records.searching import Chunk, Search
 from kctl.texts.output import note
 
 
-@click.command("copy", cls=KctlCommand, columns=COLUMNS)
+@click.command("copy", cls=KctlCommand, columns=COLUMNS, may_be_empty=("key", "value"))
 @click.argument("source", shell_complete=topic_names)
 @click.argument("target", shell_complete=topic_names)
 @click.option("--to-context", metavar="NAME", help="Copy to the cluster of this context.")

@@ -52,7 +52,7 @@ class BadLine(Exception):
         self.why = why
 
 
-@click.command("produce", cls=KctlCommand, columns=COLUMNS)
+@click.command("produce", cls=KctlCommand, columns=COLUMNS, may_be_empty=("key", "value"))
 @click.argument("topic", shell_complete=topic_names)
 @click.option("--value", metavar="TEXT", help="Send one record with this value instead of reading standard input.")
 @click.option(
