@@ -83,6 +83,14 @@ def test_what_is_refused(
     assert error.value.exit_code is Exit.REFUSED
 
 
+def test_no_part_of_a_change_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(monkeypatch, answer=True)
+    asked.settings.limit = 1
+    with pytest.raises(KctlError, match="--limit would show a part"):
+        asked.confirmed()
+    assert asked.questions == []
+
+
 def test_what_only_adds_is_not_asked_but_for_a_protected_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked(monkeypatch)
     assert asked.confirmed(only_adds=True)
