@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from kafkad.names import TopicPartition
+from kctl.command.changes import confirm_typed
 from kctl.command.choosing import Choice, choosing
 from kctl.command.chosen import chosen_topics
 from kctl.command.cluster_names import group_names, topic_names
@@ -37,7 +38,7 @@ COLUMNS = (
 )
 
 
-@click.command("consume", cls=KctlCommand, columns=COLUMNS)
+@click.command("consume", cls=KctlCommand, columns=COLUMNS, may_be_empty=("key", "value"))
 @choosing("topic", complete=topic_names, required=True)
 @click.option(
     "--from",
@@ -118,6 +119,8 @@ def consume(session: Session, /, chosen: Choice, **options: Any) -> int:
         raise errors[0]
     if settings.sort and (options["follow"] or options["group"]):
         raise KctlError("--sort needs all records first: leave out --follow and --group", exit_code=Exit.USAGE)
+    if options["group"]:
+        _may_commit(session, options["group"])
     count = options["count"] or settings.limit
     plain = test is None and not (options["group"] or options["last"])
     plain = plain and prints_values(settings, options["line_format"])
@@ -140,6 +143,16 @@ def consume(session: Session, /, chosen: Choice, **options: Any) -> int:
             note(settings, f"{search.matched:,} records were printed")
         return exit_code(errors)
     return Exit.NOT_FOUND if options["fail_empty"] and not search.matched else Exit.DONE
+
+
+def _may_commit(session: Session, group: str) -> None:
+    """A member changes its group: it joins, and commits."""
+    if session.settings.dry_run:
+        what = "--dry-run changes nothing, and a member of a group commits: leave out --group"
+        raise KctlError(what, exit_code=Exit.USAGE)
+    if session.access.protected:
+        label = session.access.label
+        confirm_typed(f"Group {group} will commit offsets on {label}, which is protected.", label)
 
 
 def _chunks(

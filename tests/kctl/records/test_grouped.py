@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from kctl.errors import Exit
 from kctl.records.assignors import ASSIGNORS
 from kctl.records.subscriptions import read_assignment, read_subscription, write_assignment, write_subscription
 from tests.broker import KafkadProcess
@@ -49,6 +51,25 @@ def test_only_what_was_printed_is_committed(on_broker: Kctl, name: str, new_name
     got = [on_broker("consume", name, "--group", group, "-n", "7").out.split() for _ in range(6)]
     assert [len(some) for some in got] == [7, 7, 7, 7, 7, 5]
     assert sorted(int(number) for some in got for number in some) == list(range(40))
+
+
+def test_a_group_is_not_changed_by_a_rehearsal_nor_unasked(
+    on_broker: Kctl, broker: KafkadProcess, name: str, new_name: Callable[[], str]
+) -> None:
+    group = new_name()
+    assert on_broker("consume", name, "--group", group, "--dry-run").code == Exit.USAGE
+    assert on_broker("contexts", "set", "guarded", f"bootstrap={broker.bootstrap}", "protected=true").code == 0
+    assert on_broker("-c", "guarded", "consume", name, "--group", group).code == Exit.REFUSED
+    assert on_broker("groups", "export", group).code == Exit.NOT_FOUND
+
+
+def test_a_commit_beyond_the_end_is_told(on_broker: Kctl, name: str, new_name: Callable[[], str]) -> None:
+    group = new_name()
+    commit = {"partition_index": 0, "committed_offset": 500, "committed_metadata": ""}
+    request = {"group_id": group, "topics": [{"name": name, "partitions": [commit]}]}
+    assert on_broker("-y", "raw", "OffsetCommit", json.dumps(request)).code == 0
+    ran = on_broker("consume", name, "--group", group)
+    assert f"{name}-0: the group has committed 500, beyond the end 10" in ran.err
 
 
 @contextmanager
