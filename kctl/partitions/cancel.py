@@ -12,7 +12,7 @@ from kctl.command.changes import Change
 from kctl.command.cluster_names import topic_names
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
-from kctl.partitions.apply import read_plan, rollback_path
+from kctl.partitions.apply import read_plan, rollback_of
 from kctl.partitions.dynamic_settings import are_so, write_settings
 from kctl.partitions.partition_names import is_file, named
 from kctl.partitions.plan_entries import PlanEntry
@@ -63,6 +63,7 @@ def cancel(session: Session, what: Sequence[str], everything: bool, keep_throttl
             note(session.settings, "the throttle of the plan is still on: kctl partitions throttle clear")
         return Change(session, COLUMNS, [], unknown).done()
     names = {each.partition.name for each in chosen}
+    rollback = rollback_of(plan, plan_status(session, read_plan(plan).places).entries, session) if plan else ""
     of_plan = plan_throttle if plan_throttle and plan_throttle.is_set else None
     found = throttles(session)
     doomed = {} if of_plan or keep_throttles else removals(found, names)
@@ -72,8 +73,8 @@ def cancel(session: Session, what: Sequence[str], everything: bool, keep_throttl
     if not change.confirmed(f"Cancel {counted(len(chosen), 'move')}?"):
         return change.code
     errors = _cancel(session, chosen)
-    if plan and not errors:
-        _restore_order(session, plan, names)
+    if rollback and not errors:
+        _restore_order(session, rollback, names)
     if not keep_throttles and not errors:
         errors += of_plan.take_off() if of_plan else _clear(session, names, doomed)
     return change.done(errors=errors, verified=f"{counted(len(chosen), 'move')} no longer under way")
@@ -139,10 +140,9 @@ def _still_moving(session: Session, names: Collection[TopicPartition]) -> list[K
     return [KctlError(f"{where} is still moving") for where in moving]
 
 
-def _restore_order(session: Session, plan: str, partitions: Collection[TopicPartition]) -> None:
+def _restore_order(session: Session, rollback: str, partitions: Collection[TopicPartition]) -> None:
     """Kafka forgets in which order the replicas were, and with it which one should lead; the way back of the plan
     knows."""
-    rollback = rollback_path(plan)
     if not os.path.exists(rollback):
         return
     before = read_plan(rollback).places
