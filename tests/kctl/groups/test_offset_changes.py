@@ -7,13 +7,17 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kctl.command.changes import Change
-from kctl.errors import Exit
-from kctl.groups import offset_changes
+from kctl.errors import Exit, failure
+from kctl.groups import committed, offset_changes
+from kctl.reach.session import open_session
+from kctl.settings import Settings
 from tests.broker import KafkadProcess
 from tests.clients.asker import STAMP_MS
 from tests.clients.members import Member
@@ -243,6 +247,32 @@ def test_offsets_in_use_are_not_deleted(groups: Kctl, port: int) -> None:
         assert ran.code == Exit.REFUSED
         assert "(GROUP_SUBSCRIBED_TO_TOPIC)" in ran.err
     assert exported(groups, "subscriber") == "subscribed,0,3\n"
+
+
+def test_offsets_whose_commit_was_not_answered_are_read_back(
+    on_broker: Kctl, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The coordinator has carried it out, and somebody has joined before it is repeated."""
+    make_topic(port, "doubted", 5)
+    commit(port, "doubted", {TopicPartition("doubted", 0): 3})
+    settings = Settings()
+    settings.bootstrap = f"127.0.0.1:{port}"
+    session = open_session(settings)
+    ask = session.ask_coordinators
+    refused = failure(ErrorCode.UNKNOWN_MEMBER_ID, "group")
+    refused.in_doubt = True
+
+    def answers(names: list[str], build: Any, read: Any) -> Any:
+        return ask(names, build, read) if build is committed._request else {"doubted": refused}
+
+    monkeypatch.setattr(session, "ask_coordinators", answers)
+    assert offset_changes.commit_offsets(session, "doubted", {TopicPartition("doubted", 0): 3}) == []
+    [error] = offset_changes.commit_offsets(session, "doubted", {TopicPartition("doubted", 0): 4})
+    assert "its offsets may have been changed" in error.what
+    refused.in_doubt = False
+    [error] = offset_changes.commit_offsets(session, "doubted", {TopicPartition("doubted", 0): 3})
+    assert "none of its offsets were changed" in error.what
+    session.close()
 
 
 @pytest.mark.parametrize(
