@@ -63,6 +63,13 @@ from kctl.texts.output import note
     "--compression", type=click.Choice(CODEC_NAMES), default="none", help="Compression of batches.", show_default=True
 )
 @click.option("--transactional-id", metavar="ID", help="Write all records, or none, in one transaction.")
+@click.option(
+    "--transaction-timeout",
+    metavar="TIME",
+    default="60s",
+    help="How long the transaction may take; transaction.max.timeout.ms of the brokers is the limit.",
+    show_default=True,
+)
 @pass_session
 def copy(session: Session, /, source: str, target: str, **options: Any) -> int:
     """Copy the records of one topic to another, here or on another cluster.
@@ -135,11 +142,14 @@ def _target(session: Session, context: str | None, stack: ExitStack) -> Session:
 
 
 def _wishes(options: dict[str, Any]) -> Wishes:
+    from kctl.texts.parsing import parse_duration_ms
+
     return Wishes(
         keep_partition=options["keep_partition"],
         partitioner=options["partitioner"],
         codec=CODEC_NAMES.index(options["compression"]),
         transactional_id=options["transactional_id"],
+        transaction_timeout_ms=parse_duration_ms(options["transaction_timeout"], unit="s"),
     )
 
 
