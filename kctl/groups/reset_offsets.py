@@ -146,11 +146,15 @@ def _target(options: Mapping[str, Any], session: Session) -> Target:
     return Target(GIVEN)
 
 
+_BYTE_ORDER_MARK = "\ufeff"
+"""What Excel and Windows' editors put before a text."""
+
+
 def _file(path: str | None) -> list[FileOffset] | None:
     if path is None:
         return None
     text = sys.stdin.read() if path == "-" else Path(path).read_text(errors="replace")
-    return parse_offsets(text, "standard input" if path == "-" else path)
+    return parse_offsets(text.removeprefix(_BYTE_ORDER_MARK), "standard input" if path == "-" else path)
 
 
 def _scope_given(options: Mapping[str, Any], from_file: bool) -> None:

@@ -193,7 +193,7 @@ def test_from_a_file_and_from_standard_input(groups: Kctl, port: int, monkeypatc
     assert ran.code == Exit.DONE
     rows = [(row["group"], row["partition"], row["new"], row["note"]) for row in json.loads(ran.out)["items"]]
     assert rows == [("one-group", 0, 3, None), ("other-group", 0, 4, None), ("other-group", 1, 9, "clamped to the end")]
-    monkeypatch.setattr("sys.stdin", io.StringIO("filed,0,5\n"))
+    monkeypatch.setattr("sys.stdin", io.StringIO("\ufefffiled,0,5\n"))
     assert groups("reset-offsets", "one-group", "--from-file", "-", "-y").code == Exit.DONE
     whole = groups("export", "one-group", "other-group")
     assert whole.out == "one-group,filed,0,5\nother-group,filed,0,4\nother-group,filed,1,9\n"
