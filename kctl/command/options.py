@@ -145,7 +145,7 @@ def _output() -> list[click.Parameter]:
             metavar="N",
             expose_value=False,
             callback=_store,
-            help="Print at most N rows.",
+            help="Print at most N rows; not with what changes something.",
         ),
         _flag("no_headers", "Leave out the header of tables and csv."),
         _flag("no_pager", "Do not use a pager for output longer than the screen."),
