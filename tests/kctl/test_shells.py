@@ -178,6 +178,12 @@ def test_fish_completes_contexts_and_files(fish: Offers, contexts: None, tmp_pat
 
 
 @pytest.mark.slow
+def test_zsh_puts_names_that_are_shell_code_in_quotes(zsh: Zsh, kctl: Kctl) -> None:
+    assert kctl("contexts", "set", "x;touch PWNED", "bootstrap=a").code == 0
+    assert zsh("kctl contexts use x") == "kctl contexts use x\\;touch\\ PWNED "
+
+
+@pytest.mark.slow
 def test_zsh_completes(zsh: Zsh, contexts: None, tmp_path: Path) -> None:
     (tmp_path / "plan.json").touch()
     assert zsh("kctl cont") == "kctl contexts "
