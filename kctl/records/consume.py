@@ -20,7 +20,7 @@ from kctl.errors import Exit, KctlError, exit_code
 from kctl.reach.session import Session
 from kctl.records.bounds import Span
 from kctl.records.filters import wanted
-from kctl.records.following import Additions, Growth
+from kctl.records.following import Additions, Growth, Unreached
 from kctl.records.offset_ranges import Range, extents, parse_range, partitions_to_read, spans
 from kctl.records.printing import print_records, prints_values
 from kctl.records.searching import Chunk, Search
@@ -202,7 +202,7 @@ def _read(
         return search.last(last, known)
     found, failed = spans(session, partitions, limits)
     search.failed |= failed
-    if limits.follow:
-        for error in failed.values():
-            search.tell(f"not followed: {error.what}")
-    return search.forward(found, added)
+    unreached = Unreached(lambda left: spans(session, left, limits), search.failed, search.tell)
+    if limits.follow and found:
+        unreached.look_for(failed)
+    return search.forward(found, lambda: {**added(), **unreached()})

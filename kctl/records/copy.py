@@ -19,7 +19,7 @@ from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session, open_session
 from kctl.records.delivery import COLUMNS, Delivery, Wishes
 from kctl.records.filters import wanted
-from kctl.records.following import Additions, Growth
+from kctl.records.following import Additions, Growth, Unreached
 from kctl.records.formats import Parsed
 from kctl.records.interrupts import Interrupts
 from kctl.records.offset_ranges import parse_range, partitions_to_read, spans
@@ -105,9 +105,12 @@ def copy(session: Session, /, source: str, target: str, **options: Any) -> int:
             follow=limits.follow,
         )
         found, search.failed = spans(session, partitions, limits)
+        unreached = Unreached(lambda left: spans(session, left, limits), search.failed, search.tell)
+        if limits.follow and found:
+            unreached.look_for(search.failed)
         follows = limits.follow and not options["partitions"]
         added = Additions(session, Growth(session, chosen, topics), limits, partitions) if follows else dict
-        errors = _copy(delivery, search.forward(found, added), flush=limits.follow)
+        errors = _copy(delivery, search.forward(found, lambda: {**added(), **unreached()}), flush=limits.follow)
         if test is not None:
             note(settings, search.told())
         if search.failed:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -10,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from kafkad.names import TopicPartition
 from kctl.errors import Exit
 from kctl.records.assignors import ASSIGNORS
 from kctl.records.subscriptions import read_assignment, read_subscription, write_assignment, write_subscription
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
+from tests.kctl.groups.reading import commit
 from tests.kctl.records.conftest import WAIT, Feed, NewTopic, until
 
 pytestmark = pytest.mark.timeout(600)
@@ -63,11 +64,11 @@ def test_a_group_is_not_changed_by_a_rehearsal_nor_unasked(
     assert on_broker("groups", "export", group).code == Exit.NOT_FOUND
 
 
-def test_a_commit_beyond_the_end_is_told(on_broker: Kctl, name: str, new_name: Callable[[], str]) -> None:
+def test_a_commit_beyond_the_end_is_told(
+    on_broker: Kctl, broker: KafkadProcess, name: str, new_name: Callable[[], str]
+) -> None:
     group = new_name()
-    commit = {"partition_index": 0, "committed_offset": 500, "committed_metadata": ""}
-    request = {"group_id": group, "topics": [{"name": name, "partitions": [commit]}]}
-    assert on_broker("-y", "raw", "OffsetCommit", json.dumps(request)).code == 0
+    commit(broker.port, group, {TopicPartition(name, 0): 500})
     ran = on_broker("consume", name, "--group", group)
     assert f"{name}-0: the group has committed 500, beyond the end 10" in ran.err
 
