@@ -2,17 +2,20 @@
 
 Click finds what completes a line. The scripts are ours: each shell splits words and inserts what is chosen in its own
 way, and a line of what they are told is `type,value`, with a tab and the help behind it where the shell shows help.
+A name may be anything that somebody has made up. Zsh and fish quote what they insert; for bash it is quoted here.
 """
 
 from __future__ import annotations
 
 import os
+import re
 
 import click
 from click.shell_completion import (
     BashComplete,
     CompletionItem,
     FishComplete,
+    ShellComplete,
     ZshComplete,
     add_completion_class,
     shell_complete,
@@ -100,7 +103,14 @@ complete --no-files --keep-order --command %(prog_name)s --arguments "(%(complet
 """
 
 
-class _Bash(BashComplete):
+class _OnOneLine(ShellComplete):
+    """Leaves out names that would be several lines of the answer, or steer the terminal."""
+
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
+        return [item for item in super().get_completions(args, incomplete) if str(item.value).isprintable()]
+
+
+class _Bash(_OnOneLine, BashComplete):
     source_template = _BASH
 
     def get_completion_args(self) -> tuple[list[str], str]:
@@ -109,20 +119,45 @@ class _Bash(BashComplete):
         incomplete = "" if line[-1:].isspace() else words.pop()
         breaks = [at for at, sign in enumerate(incomplete) if sign in os.environ.get("COMP_WORDBREAKS", "=:")]
         self._begun = incomplete[: breaks[-1] + 1] if breaks else ""
+        self._in_quotes = _ends_in_quotes(line)
         return words[1:], incomplete
 
+    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
+        """Between quotes only what needs none: bash does not say which ones it will close."""
+        items = super().get_completions(args, incomplete)
+        return [item for item in items if not (self._in_quotes and _SPECIAL.search(str(item.value)))]
+
     def format_completion(self, item: CompletionItem) -> str:
-        return f"{item.type},{str(item.value).removeprefix(self._begun)}"
+        value = str(item.value).removeprefix(self._begun)
+        quoted = _SPECIAL.sub(r"\\\g<0>", value)
+        return f"{item.type},{quoted}"
 
 
-class _Zsh(ZshComplete):
+_SPECIAL = re.compile(r"[^\w@%+=:,./-]")
+"""What bash may take for more than itself."""
+
+
+def _ends_in_quotes(line: str) -> bool:
+    quote = ""
+    signs = iter(line)
+    for sign in signs:
+        if sign == "\\" and quote != "'":
+            next(signs, None)
+        elif sign == quote:
+            quote = ""
+        elif sign in "'\"" and not quote:
+            quote = sign
+    return bool(quote)
+
+
+class _Zsh(_OnOneLine, ZshComplete):
     source_template = _ZSH
 
     def format_completion(self, item: CompletionItem) -> str:
         return _with_help(item)
 
 
-class _Fish(FishComplete):
+class _Fish(_OnOneLine, FishComplete):
     source_template = _FISH
 
     def format_completion(self, item: CompletionItem) -> str:

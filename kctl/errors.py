@@ -28,7 +28,12 @@ class Exit(IntEnum):
 
 
 class KctlError(Exception):
-    """An error in one line, with its place; `code` is the broker's name for it; `hints` say what to do next."""
+    """An error in one line, with its place; `code` is the broker's name for it; `hints` say what to do next.
+
+    `in_doubt`: what was asked for may have been done, by a request whose answer was lost.
+    """
+
+    in_doubt = False
 
     def __init__(
         self, what: str, *, exit_code: IntEnum = Exit.FAILED, code: str = "", hints: Sequence[str] = ()
@@ -38,6 +43,10 @@ class KctlError(Exception):
         self.exit_code = exit_code
         self.code = code
         self.hints = tuple(hints)
+
+    def with_hint(self, hint: str) -> KctlError:
+        """The same, which says one thing more."""
+        return KctlError(self.what, exit_code=self.exit_code, code=self.code, hints=(*self.hints, hint))
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> tuple[str, ...]:

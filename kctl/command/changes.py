@@ -38,6 +38,9 @@ class Change:
         self._rows = list(rows)
         self._errors = list(errors)
         self._shown = False
+        if self._settings.limit is not None:
+            what = "--limit would show a part of what is changed: leave it out, and name what is to be changed"
+            raise KctlError(what, exit_code=Exit.USAGE)
 
     @property
     def code(self) -> IntEnum:

@@ -22,22 +22,24 @@ class Choice:
     def __init__(self, kind: str, names: Sequence[str], match: Sequence[str], regex: Sequence[str]) -> None:
         self.kind = kind
         self.names = tuple(dict.fromkeys(_with_standard_input(names)))
+        self._has_names = bool(names)
+        """Of standard input there may be none: then nothing is chosen."""
         self.match = tuple(match)
         self.regex = tuple(regex)
         self._patterns = _compiled(self.regex)
 
     def __bool__(self) -> bool:
-        return bool(self.names or self.match or self.regex)
+        return bool(self._has_names or self.match or self.regex)
 
     def required(self) -> None:
-        if not self:
+        if not (self.names or self.match or self.regex):
             hint = f"name {self.kind}s, or use --match GLOB or --regex RE"
             raise KctlError(f"no {self.kind} is named", exit_code=Exit.USAGE, hints=(hint,))
 
     @property
     def literal(self) -> bool:
         """True if names alone decide, so that the list of all things is not needed."""
-        return bool(self.names) and not (self.match or self.regex)
+        return self._has_names and not (self.match or self.regex)
 
     def of(self, known: Iterable[str]) -> tuple[list[str], list[KctlError]]:
         """The chosen ones of those that are (all, if nothing was asked for), and the names that are not."""
@@ -45,22 +47,18 @@ class Choice:
         if not self:
             return known, []
         there = set(known)
-        wanted = {name for name in known if self._matches(name)}
+        wanted = [name for name in known if self._matches(name)]
+        named = set(self.names)
         missing = [unknown(self.kind, name, known) for name in self.names if name not in there]
         if (self.match or self.regex) and not wanted:
             patterns = ", ".join((*self.match, *self.regex))
             missing.append(KctlError(f"no {self.kind} matches {patterns}", exit_code=Exit.NOT_FOUND))
-        return [
-            *(name for name in self.names if name in there),
-            *(n for n in known if n in wanted - set(self.names)),
-        ], missing
+        return [name for name in self.names if name in there] + [name for name in wanted if name not in named], missing
 
     def _matches(self, name: str) -> bool:
         from fnmatch import fnmatchcase
 
-        return any(fnmatchcase(name, glob) for glob in self.match) or any(
-            r.fullmatch(name) for r in _compiled(self.regex)
-        )
+        return any(fnmatchcase(name, glob) for glob in self.match) or any(r.fullmatch(name) for r in self._patterns)
 
 
 _CODES = {

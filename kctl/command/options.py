@@ -62,6 +62,17 @@ def _flag(name: str, text: str, *short: str) -> CommonOption:
 class CommonOption(click.Option):
     """One that all commands have: help shows them apart from the command's own."""
 
+    def process_value(self, ctx: click.Context, value: Any) -> Any:
+        refuse_empty(ctx, self, value)
+        return super().process_value(ctx, value)
+
+
+def refuse_empty(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+    """An option with an empty word is a variable that is not set, more often than a wish for everything."""
+    if value == "" or (isinstance(value, (tuple, list)) and "" in value):
+        what = f"{parameter.opts[0]} is given an empty word: a variable that is not set?"
+        raise click.BadParameter(what, ctx=context)
+
 
 def options() -> list[click.Parameter]:
     """Fresh ones: a command adds them to its own."""
@@ -134,7 +145,7 @@ def _output() -> list[click.Parameter]:
             metavar="N",
             expose_value=False,
             callback=_store,
-            help="Print at most N rows.",
+            help="Print at most N rows; not with what changes something.",
         ),
         _flag("no_headers", "Leave out the header of tables and csv."),
         _flag("no_pager", "Do not use a pager for output longer than the screen."),

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 from functools import update_wrapper
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from kctl.command.help import HELP, format_options
-from kctl.command.options import options, spelled_out
+from kctl.command.options import options, refuse_empty, spelled_out
 from kctl.errors import Exit, KctlError, exit_code
 from kctl.settings import Settings
 from kctl.texts.output import Column, Document, Row, Writer, render_errors, time_text
@@ -33,7 +34,8 @@ _SCHEMA = (
 
 class KctlCommand(click.Command):
     """`columns` are those that the command prints. A `watchable` one is run again and again by --watch; one that
-    `watches` looks again by itself. `foreign` are options of other tools for the same, and what to say instead."""
+    `watches` looks again by itself. `foreign` are options of other tools for the same, and what to say instead. An
+    empty word is a mistake, but for the options that `may_be_empty`."""
 
     def __init__(
         self,
@@ -42,6 +44,7 @@ class KctlCommand(click.Command):
         watchable: bool = False,
         watches: bool = False,
         foreign: Mapping[str, str] = MappingProxyType({}),
+        may_be_empty: Collection[str] = (),
         **others: Any,
     ) -> None:
         super().__init__(*arguments, **others)
@@ -49,6 +52,7 @@ class KctlCommand(click.Command):
         self.watchable = watchable
         self.watches = watches
         self.foreign = foreign
+        self.may_be_empty = may_be_empty
         self.params.extend(options())
         if columns:
             self.params.append(
@@ -87,7 +91,9 @@ class KctlCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """`--schema` needs none of the arguments that the command needs."""
         if "--schema" not in args or not self.columns:
-            return super().parse_args(ctx, spelled_out(args))
+            left = super().parse_args(ctx, spelled_out(args))
+            self._refuse_empty(ctx)
+            return left
         required = [parameter for parameter in self.params if parameter.required]
         for parameter in required:
             parameter.required = False
@@ -96,6 +102,14 @@ class KctlCommand(click.Command):
         finally:
             for parameter in required:
                 parameter.required = True
+
+    def _refuse_empty(self, ctx: click.Context) -> None:
+        """Arguments are names, and an empty one is none; an empty option would often be one that is not given."""
+        for parameter in self.params:
+            name = parameter.name or ""
+            given = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+            if given and isinstance(parameter, click.Option) and name not in self.may_be_empty:
+                refuse_empty(ctx, parameter, ctx.params.get(name))
 
     def invoke(self, ctx: click.Context) -> Any:
         settings = ctx.ensure_object(Settings)

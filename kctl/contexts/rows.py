@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -22,7 +23,19 @@ COLUMNS = (
     Column("username", "As whom.", header="USER"),
     Column("protected", "Whether each change asks for the context's name.", header="PROTECTED"),
 )
-_SECRET_WORDS = ("password", "secret", "jaas", "token", "key")
+_SHOWN = (
+    "acks", "auto.", "batch.size", "bootstrap.servers", "buffer.memory", "check.crcs", "client.dns.lookup",
+    "client.id", "client.rack", "compression.type", "connections.max.idle.ms", "default.api.timeout.ms",
+    "delivery.timeout.ms", "enable.", "fetch.", "group.id", "group.instance.id", "group.protocol",
+    "heartbeat.interval.ms", "isolation.level", "key.deserializer", "key.serializer", "linger.ms", "max.",
+    "metadata.", "partitioner.", "receive.buffer.bytes", "reconnect.", "request.timeout.ms", "retries", "retry.",
+    "sasl.kerberos.service.name", "sasl.mechanism", "schema.registry.url", "security.protocol", "send.buffer.bytes",
+    "session.timeout.ms", "socket.", "ssl.cipher.suites", "ssl.enabled.protocols",
+    "ssl.endpoint.identification.algorithm", "ssl.keystore.location", "ssl.keystore.type", "ssl.protocol",
+    "ssl.truststore.location", "ssl.truststore.type", "transaction.timeout.ms", "transactional.id",
+    "value.deserializer", "value.serializer",
+)  # fmt: skip
+"""The settings of Kafka's clients that hold no secret, or how their names begin. Others may: basic.auth.user.info."""
 
 
 def load() -> Contexts:
@@ -72,12 +85,21 @@ def _row(name: str, fields: dict[str, Any], current: bool) -> Row:
 
 
 def harmless(name: str, value: Any) -> Any:
-    """A field's value as it may be printed: a secret is not, a key that stands there itself neither."""
+    """A field's value as it may be printed: without secrets, keys that stand there themselves, and logins in URLs."""
     if "PRIVATE KEY-----" in str(value) or name in SECRETS:
         return HIDDEN
-    return "(a certificate)" if "-----BEGIN " in str(value) else value
+    if "-----BEGIN " in str(value):
+        return "(a certificate)"
+    return _without_login(value) if isinstance(value, str) else value
 
 
 def harmless_setting(name: str, value: str) -> str:
     """The same of a Kafka client's setting."""
-    return HIDDEN if any(word in name.lower() for word in _SECRET_WORDS) else value
+    lower = name.lower()
+    is_shown = any(lower.startswith(known) if known.endswith(".") else lower == known for known in _SHOWN)
+    return _without_login(value) if is_shown else HIDDEN
+
+
+def _without_login(value: str) -> str:
+    """A URL keeps its place, and loses who asks there with which password."""
+    return re.sub(r"(?<=://)[^/@\s]*@", f"{HIDDEN}@", value)

@@ -16,7 +16,7 @@ from kctl.command.cluster_names import context_names
 from kctl.command.verb import KctlCommand, pass_settings
 from kctl.errors import Exit, KctlError, exit_code, of_file
 from kctl.reach.access import Access, resolve
-from kctl.reach.connection import CONNECT_SECONDS, Address, Connection, ask_versions, reason
+from kctl.reach.connection import Address, Connection, ask_versions, connect_seconds, reason
 from kctl.settings import Settings
 from kctl.texts.output import Column, Document, Row, Writer, render_errors
 
@@ -126,7 +126,7 @@ class _Attempt:
 
     def connect(self) -> str:
         """Connects to the first of the host's addresses that accepts, as other commands do."""
-        self._socket = socket.create_connection(self._address, min(CONNECT_SECONDS, self._left()))
+        self._socket = socket.create_connection(self._address, connect_seconds(self._left()))
         self._stack.callback(lambda: self._socket.close())
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return f"connected to {self._socket.getpeername()[0]}"

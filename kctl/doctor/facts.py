@@ -17,7 +17,7 @@ from kctl.doctor.health import HealthReport, health_report, listener_of
 from kctl.errors import KctlError
 from kctl.groups.culprits import judge, suspects
 from kctl.groups.group import REBALANCING, Group, labels
-from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups
+from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups, unknown_lags
 from kctl.groups.history import read_history
 from kctl.groups.partition_lag import PartitionLag
 from kctl.groups.recent_commits import Recent, recent
@@ -25,6 +25,7 @@ from kctl.partitions.throttle import Throttles, throttles
 from kctl.reach.log_dirs import LogDir
 from kctl.reach.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt, offsets_at
 from kctl.reach.stores import tls_context
+from kctl.texts.output import note
 from kctl.txns.hanging import find_hanging
 from kctl.txns.lingering import Lingering, open_transactions
 
@@ -193,6 +194,8 @@ def _with_health(session: Session, facts: Facts) -> Facts:
 
 def _with_groups(session: Session, facts: Facts) -> Facts:
     group_lags, told = lags_of_groups(session, chosen_groups(session, Choice("group", (), (), ())))
+    for error in unknown_lags(group_lags):  # of partitions that other checks are about
+        note(session.settings, error.what)
     committed = {lag.where for look in group_lags.values() for lag in look.lags if lag.committed is not None}
     there = {TopicPartition(t.name, p.partition_index) for t in facts.topics for p in t.partitions if p.leader_id >= 0}
     starts, more = _known(offsets_at(session, dict.fromkeys(sorted(committed & there), EARLIEST)))

@@ -20,7 +20,7 @@ from kctl.doctor.facts import (
 )
 from kctl.doctor.finding import Check, Finding, Severity
 from kctl.groups.group import EMPTY, REBALANCING, labels
-from kctl.groups.partition_lag import DELETED, total
+from kctl.groups.partition_lag import BEYOND, DELETED, total
 from kctl.texts.output import counted, duration_text
 
 _CROWDED = 2
@@ -52,7 +52,7 @@ def stuck(facts: Facts) -> Iterator[Finding]:
                 who = f"{names[member.id]} ({member.host}) of group {name}"
                 summary = (
                     f"{who} has committed nothing for {SILENT_MS // 60_000} minutes or longer, with "
-                    f"{counted(total(late).lag or 0, 'record')} to read"
+                    f"{counted(total(late).at_least, 'record')} to read"
                 )
                 fix = f"kctl groups describe {name}; kctl groups rebalance {name} --member {member.id}"
                 items = tuple(str(lag.where) for lag in late)
@@ -130,7 +130,7 @@ def deserted(facts: Facts) -> Iterator[Finding]:
     names = tuple(
         name
         for name, group_lag in facts.groups.items()
-        if group_lag.group.state == EMPTY and (total(group_lag.lags).lag or 0) > 0
+        if group_lag.group.state == EMPTY and total(group_lag.lags).at_least > 0
     )
     if names:
         summary = f"{counted(len(names), 'group')} with lag and no members"
@@ -146,6 +146,16 @@ def deleted_topics(facts: Facts) -> Iterator[Finding]:
     if names:
         summary = f"{counted(len(names), 'group')} with offsets of topics that are gone"
         yield Finding(Severity.INFO, summary, names, "kctl groups delete-offsets GROUP --topic TOPIC")
+
+
+def beyond_the_end(facts: Facts) -> Iterator[Finding]:
+    """A consumer starts anew there, at its auto.offset.reset, or skips what comes until the end has caught up."""
+    for name, group_lag in facts.groups.items():
+        partitions = tuple(str(lag.where) for lag in group_lag.lags if lag.note == BEYOND)
+        if partitions:
+            summary = f"group {name} has committed beyond the end of {counted(len(partitions), 'partition')}"
+            fix = f"kctl groups describe {name}; kctl groups reset-offsets {name}"
+            yield Finding(Severity.WARN, summary, partitions, fix, "groups have committed beyond the end")
 
 
 def coordinators(facts: Facts) -> Iterator[Finding]:
@@ -170,5 +180,6 @@ CHECKS = (
     Check("overtaken", "Groups that retention is about to overtake.", overtaken, (GROUPS, SETTINGS, RETENTION)),
     Check("deserted-groups", "Groups with lag and nobody who reads.", deserted, (GROUPS,)),
     Check("deleted-topics", "Groups with offsets of topics that are gone.", deleted_topics, (GROUPS,)),
+    Check("beyond-the-end", "Groups that have committed beyond the end of a partition.", beyond_the_end, (GROUPS,)),
     Check("coordinators", "Brokers that coordinate far more groups than others.", coordinators, (GROUPS,)),
 )

@@ -69,7 +69,8 @@ def delete_groups(session: Session, chosen: Choice, undo_dir: str) -> int:
         for name, commits in read_commits(session, names).items()
     }
     undo = undo_command(before, save_undo(Path(undo_dir), before))
-    refused = [result for result in session.ask_coordinators(names, _request, _read).values() if result]
+    answers = session.ask_coordinators(names, _request, _read, done=(ErrorCode.GROUP_ID_NOT_FOUND,))
+    refused = [result for result in answers.values() if result]
     return change.done(rows, refused or _still_there(session, names), verified=f"{len(names)} gone", undo=undo)
 
 

@@ -89,7 +89,9 @@ def _in_scope(group: str, scopes: Iterable[Scope], commits: Commits) -> tuple[li
 
 
 def _delete(session: Session, group: str, wheres: Iterable[TopicPartition]) -> list[KctlError]:
-    answer = session.ask_coordinators([group], lambda _: _request(group, wheres), lambda r: _read(group, r))[group]
+    gone = (ErrorCode.GROUP_ID_NOT_FOUND,)  # with its last offset an empty group goes too
+    answers = session.ask_coordinators([group], lambda _: _request(group, wheres), lambda r: _read(group, r), done=gone)
+    answer = answers[group]
     if isinstance(answer, KctlError):
         return [answer]
     return [_refusal(group, where, code) for where, code in answer.items() if code]

@@ -16,7 +16,7 @@ from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import KctlError
 from kctl.groups.culprits import judge
 from kctl.groups.group import REBALANCING, Group, labels
-from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups, with_unread
+from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups, unknown_lags, with_unread
 from kctl.groups.history import History, read_history
 from kctl.groups.members import MEMBER_COLUMNS, member_rows
 from kctl.groups.partition_lag import NO_COMMIT, PartitionLag, total
@@ -33,6 +33,7 @@ COLUMNS = (
     Column("generation", "Of its last complete rebalance, where it could be read; KIP-848: its epoch.", "number"),
     Column("coordinator", "The broker that coordinates it.", "number"),
     Column("lag", "Records not yet read, those of partitions without a commit included.", "number"),
+    Column("unknown", "Partitions whose end is not known: nor is the lag then.", "number", machine=True),
     Column("members", "member_id, instance, client, host, topics, assignment and lag of each.", "list", machine=True),
     Column("offsets", "One for each partition: the columns of csv but for the group.", "list", machine=True),
 )
@@ -47,7 +48,10 @@ OFFSETS = (
     Column("commit_age_ms", "Since the last commit, if __consumer_offsets has it.", "duration", "COMMIT AGE"),
     Column("member", "Who has it assigned."),
     Column("host", "Where that member is."),
-    Column("note", "no commit, deleted, no leader, nobody reads it, or where an open transaction begins."),
+    Column(
+        "note",
+        "no commit, deleted, no leader, nobody reads it, committed beyond the end, or where an open transaction is.",
+    ),
     Column("metadata", "What was committed beside the offset.", wide=True),
     Column("member_id", "The whole id of the member.", wide=True),
     Column(
@@ -79,6 +83,7 @@ def describe_groups(
     Example: kctl groups describe billing
     """
     group_lags, errors = lags_of_groups(session, chosen_groups(session, chosen))
+    errors += unknown_lags(group_lags)
     if all_partitions:
         group_lags = with_unread(session, group_lags)
     shown = [_Shown(session, group_lag, lagging, no_time) for group_lag in group_lags.values()]
@@ -103,7 +108,7 @@ class _Shown:
         behind = {} if no_time else _behind(session, group_lag.lags)
         names = labels(group_lag.group.members)
         now_ms = int(time.time() * 1000)
-        lags = [lag for lag in group_lag.lags if not lagging or lag.lag]
+        lags = [lag for lag in group_lag.lags if not lagging or lag.lag or lag.is_unknown]
         self.offsets = [_offset_row(group_lag.group, lag, behind, self.history, names, now_ms) for lag in lags]
         self.members = member_rows(group_lag.group, group_lag.lags)
 
@@ -123,6 +128,7 @@ class _Shown:
             "generation": self.generation,
             "coordinator": group.coordinator,
             "lag": total(self.group_lag.lags).lag,
+            "unknown": total(self.group_lag.lags).unknown,
             "members": [_without_group(row) for row in self.members],
             "offsets": [_without_group(row) for row in self.offsets],
         }
@@ -199,8 +205,10 @@ def _head(one: _Shown) -> Iterator[str]:
     if group.coordinator is not None:
         words.append(f"coordinator {group.coordinator}")
     words.append(f"{len(group.members)} member{'' if len(group.members) == 1 else 's'}")
-    if sums.lag is not None:
-        words.append(f"lag {sums.lag:,} on {sums.lagging} of {sums.partitions} partitions")
+    lag = f"lag {'at least ' if sums.unknown else ''}{sums.at_least:,}"
+    words.append(f"{lag} on {sums.lagging} of {sums.partitions} partitions")
+    if sums.unknown:
+        words.append(f"{sums.unknown} not known")
     if sums.uncommitted:
         words.append(f"{sums.uncommitted} with {NO_COMMIT}")
     yield "   ".join(words)

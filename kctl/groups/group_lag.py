@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kctl.command.choosing import Choice, unknown
 from kctl.errors import Exit, KctlError
 from kctl.groups.committed import Commits, committed
 from kctl.groups.group import CLASSIC, DEAD, EMPTY, NEW, Group, Listed, described_groups, listed_groups
 from kctl.groups.markers import Span, only_markers
-from kctl.groups.partition_lag import UNREAD, PartitionLag, Range, Ranges, partition_lags
+from kctl.groups.partition_lag import UNREAD, PartitionLag, Range, partition_lags
 from kctl.reach.offsets import EARLIEST, LATEST, offsets_at
-from kctl.texts.output import note
+from kctl.texts.output import counted, note
 
 if TYPE_CHECKING:
     from kctl.reach.session import Session
@@ -62,7 +61,6 @@ def lags_of_groups(session: Session, chosen: ChosenGroups) -> tuple[dict[str, Gr
     groups, errors = known_groups(session, chosen)
     commits = dict.fromkeys(groups, Commits()) | committed(session, [g.name for g in groups.values() if g.commits])
     ranges = read_ranges(session, groups, commits)
-    _note_unknown(session, ranges)
     group_lags: dict[str, GroupLag] = {}
     for name, group in groups.items():
         own = commits[name]
@@ -106,15 +104,17 @@ def with_unread(session: Session, group_lags: Mapping[str, GroupLag]) -> dict[st
     return found
 
 
-def _note_unknown(session: Session, ranges: Ranges) -> None:
-    unknown_ends = [
-        error
-        for error in ranges.values()
-        if isinstance(error, KctlError) and error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name
+def unknown_lags(group_lags: Mapping[str, GroupLag]) -> list[KctlError]:
+    """One error for each reason why the ends of partitions are not known: who asks for the lag has not got it."""
+    reasons: dict[str, set[TopicPartition]] = {}
+    for look in group_lags.values():
+        for lag in look.lags:
+            if lag.is_unknown:
+                reasons.setdefault(lag.note, set()).add(lag.where)
+    return [
+        KctlError(f"lag is not known of {counted(len(partitions), 'partition')}: {why}", exit_code=Exit.UNREACHABLE)
+        for why, partitions in reasons.items()
     ]
-    if unknown_ends:
-        count = f"{len(unknown_ends)} partition{'' if len(unknown_ends) == 1 else 's'}"
-        note(session.settings, f"lag is incomplete by {count}: {unknown_ends[0].what}")
 
 
 def known_groups(session: Session, chosen: ChosenGroups) -> tuple[dict[str, Group], list[KctlError]]:

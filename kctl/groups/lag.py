@@ -14,7 +14,7 @@ from kctl.command.cluster_names import group_names
 from kctl.command.verb import KctlCommand, answer, pass_session, watched
 from kctl.errors import Exit
 from kctl.groups.group import EMPTY, labels
-from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups
+from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups, unknown_lags
 from kctl.groups.partition_lag import DELETED, PartitionLag, total
 from kctl.groups.rates import (
     STALLED,
@@ -41,6 +41,7 @@ COLUMNS = (
     Column("partitions", "Partitions that it has committed or assigned.", "number"),
     Column("lagging", "Those of them that have lag.", "number"),
     Column("uncommitted", "Those of them without a commit.", "number"),
+    Column("unknown", "Those of them whose end is not known: nor is the lag then.", "number", wide=True),
     Column("consumed_per_s", "Records read in a second, from commit to commit.", "number", "CONSUMED/s"),
     Column("produced_per_s", "Records written in a second.", "number", "PRODUCED/s"),
     Column(
@@ -57,7 +58,7 @@ _RATES = {"consumed_per_s", "produced_per_s", "trend", "eta", "eta_ms"}
 _BY: dict[str, set[str]] = {
     "group": {"topic", "partition", "member"},
     "topic": {"partition", "member"},
-    "partition": {"partitions", "lagging", "uncommitted"},
+    "partition": {"partitions", "lagging", "uncommitted", "unknown"},
     "member": {"topic", "partition"},
 }
 """The columns that the rows of each kind do not have."""
@@ -85,7 +86,8 @@ def lag(session: Session, chosen: Choice, by: str, least: int, fail_above: int |
     Without a name it shows all groups. Lag ends where a reader of committed records has to stop, at the first open
     transaction; markers of transactions are none. Rates are measured between commits over the last minute, so a group
     must commit twice before they appear. The time to catch up is that of the slowest partition. On a terminal the worst
-    come first, as many as fit on the screen. With --fail-above, --watch ends as soon as the limit is exceeded.
+    come first, as many as fit on the screen. With --fail-above, --watch ends as soon as the limit is exceeded. If an
+    end cannot be read, lag is not known, and the exit code is 4, unless the rest exceeds the limit already.
 
     Example: kctl groups lag billing --watch --by partition
     """
@@ -107,7 +109,7 @@ def lag(session: Session, chosen: Choice, by: str, least: int, fail_above: int |
 
 
 class _Watched:
-    """One look after another: `count` of them, and the `largest` lag of a group in the last one."""
+    """One look after another: `count` of them, and the `largest` lag of a group in the last one, as far as known."""
 
     def __init__(self, session: Session, chosen: Choice, by: str, least: int) -> None:
         self.count = 0
@@ -125,11 +127,14 @@ class _Watched:
         group_lags, errors = lags_of_groups(session, chosen_groups(session, self._chosen))
         self._samples = kept([*self._samples, _sample(time.monotonic(), group_lags)])
         self.count += 1
-        self.largest = max((total(group_lag.lags).lag or 0 for group_lag in group_lags.values()), default=0)
+        errors += unknown_lags(group_lags)
+        self.largest = max((total(group_lag.lags).at_least for group_lag in group_lags.values()), default=0)
         paces = _paces(
             self._samples, {name for name, group_lag in group_lags.items() if group_lag.group.state == EMPTY}
         )
-        rows = [row for row in lag_rows(group_lags, paces, self._by) if (row["lag"] or 0) >= self._least]
+        rows = [
+            row for row in lag_rows(group_lags, paces, self._by) if row["unknown"] or (row["lag"] or 0) >= self._least
+        ]
         settings = session.settings
         columns = _columns(self._by, settings.watch is not None)
         if settings.watch is None:
@@ -147,13 +152,14 @@ class _Watched:
 def _columns(by: str, watching: bool) -> tuple[Column, ...]:
     hidden = _BY[by] if watching else _BY[by] | _RATES
     if watching:
-        hidden = hidden | {"partitions", "lagging", "uncommitted"}
+        hidden = hidden | {"partitions", "lagging", "uncommitted", "unknown"}
     return tuple(column for column in COLUMNS if column.name not in hidden)
 
 
 def _summary(group_lags: Mapping[str, GroupLag], paces: Mapping[Key, Pace]) -> str:
-    lag = sum(total(group_lag.lags).lag or 0 for group_lag in group_lags.values())
-    text = f"{counted(len(group_lags), 'group')}, lag {lag:,}"
+    sums = [total(group_lag.lags) for group_lag in group_lags.values()]
+    lag = f"{'at least ' if any(each.unknown for each in sums) else ''}{sum(each.at_least for each in sums):,}"
+    text = f"{counted(len(group_lags), 'group')}, lag {lag}"
     read = {key: pace for key, pace in paces.items() if group_lags[key[0]].group.state != EMPTY}
     if (last := slowest(read)) is None:
         return text
@@ -230,6 +236,7 @@ def _row(
         "partitions": sums.partitions,
         "lagging": sums.lagging,
         "uncommitted": sums.uncommitted,
+        "unknown": sums.unknown,
         "state": group_lag.group.state,
     }
     pace = together([paces[key] for key in (_key(name, found) for found in lags) if key in paces])

@@ -10,7 +10,7 @@ from kctl.command.choosing import Choice, choosing
 from kctl.command.cluster_names import group_names, topic_names
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.groups.group import CLASSIC, NEW
-from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups
+from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups, unknown_lags
 from kctl.groups.partition_lag import total
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Row
@@ -25,6 +25,7 @@ COLUMNS = (
     Column("coordinator", "The broker that coordinates it.", "number"),
     Column("partitions", "Partitions that it has committed or assigned.", "number", wide=True),
     Column("uncommitted", "Assigned partitions without a commit.", "number", wide=True),
+    Column("unknown", "Partitions whose end is not known: nor is the lag then.", "number", wide=True),
     Column("protocol", "The assignor.", wide=True),
 )
 
@@ -54,7 +55,7 @@ def list_groups(
     """List groups with their state and lag.
 
     Lag covers every partition that the group has committed or is assigned; where nothing is committed, all records
-    count.
+    count. If an end cannot be read, the lag is not known; --lagging has such groups too, and the exit code is 4.
 
     Example: kctl groups list --topic orders --lagging 1000
     """
@@ -67,9 +68,9 @@ def list_groups(
         if (not states or row["state"].lower() in wanted_states)
         and (not types or row["type"] in wanted_types)
         and (not topics or not set(topics).isdisjoint(row["topics"]))
-        and (lagging is None or (row["lag"] or 0) > lagging)
+        and (lagging is None or row["unknown"] or (row["lag"] or 0) > lagging)
     ]
-    return answer(session, COLUMNS, rows, errors)
+    return answer(session, COLUMNS, rows, [*errors, *unknown_lags(group_lags)])
 
 
 def _row(group_lag: GroupLag) -> Row:
@@ -85,6 +86,7 @@ def _row(group_lag: GroupLag) -> Row:
         "coordinator": group.coordinator,
         "partitions": lag.partitions,
         "uncommitted": lag.uncommitted,
+        "unknown": lag.unknown,
         "protocol": group.protocol or None,
     }
     return row

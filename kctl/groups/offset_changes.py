@@ -149,13 +149,27 @@ def commit_offsets(
     request = _request(group, offsets, metadata)
     answer = session.ask_coordinators([group], lambda _: request, lambda r: _read(group, r))[group]
     if isinstance(answer, KctlError):
-        return [_became_active(group) if answer.code == ErrorCode.UNKNOWN_MEMBER_ID.name else answer]
+        if answer.in_doubt and _are_there(session, group, offsets):
+            return []
+        return [_became_active(group, answer) if answer.code == ErrorCode.UNKNOWN_MEMBER_ID.name else answer]
     return [failure(code, f"group {group}, {where}") for where, code in answer.items() if code]
 
 
-def _became_active(group: str) -> KctlError:
+def _are_there(session: Session, group: str, offsets: Mapping[TopicPartition, int]) -> bool:
+    try:
+        return not verify(session, {group: offsets})
+    except KctlError:
+        return False
+
+
+def _became_active(group: str, error: KctlError) -> KctlError:
+    changed = (
+        "its offsets may have been changed, for an answer was lost"
+        if error.in_doubt
+        else "none of its offsets were changed"
+    )
     return KctlError(
-        f'group "{group}" has members again: none of its offsets were changed',
+        f'group "{group}" has members again: {changed}',
         exit_code=Exit.REFUSED,
         code=ErrorCode.NON_EMPTY_GROUP.name,
         hints=(f"kctl groups members {quote(group)}",),

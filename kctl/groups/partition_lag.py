@@ -12,6 +12,8 @@ from kctl.groups.committed import Commits
 from kctl.groups.group import Group, Member
 
 DELETED, NO_COMMIT, OUT_OF_REACH, UNREAD = "deleted", "no commit", "no leader", "nobody reads it"
+BEYOND = "committed beyond the end"
+"""Of records that were lost, of a topic that was deleted and made again, or of another cluster."""
 
 
 class Range(NamedTuple):
@@ -46,6 +48,10 @@ class PartitionLag(NamedTuple):
         return self.end if reads_all else self.stable
 
     @property
+    def is_unknown(self) -> bool:
+        return self.lag is None and self.note not in (DELETED, UNREAD)
+
+    @property
     def next(self) -> int | None:
         """The offset that is read next."""
         return None if self.reach is None or self.lag is None else self.reach - self.lag
@@ -67,9 +73,9 @@ def _lag(
     if there is None or isinstance(there, KctlError):
         return PartitionLag(where, offset, None, None, owner, _why(there), metadata)
     begin = there.start if offset is None else offset
-    note = NO_COMMIT if offset is None else ""
+    note = NO_COMMIT if offset is None else BEYOND if offset > there.end else ""
     found = PartitionLag(where, offset, there.end, None, owner, note, metadata, there.stable)
-    # Commits are read before the ends: a commit beyond the end is of records that were lost or deleted with the topic.
+    # Commits are read before the ends: no commit is beyond the end because it is younger.
     return found._replace(lag=max((found.reach or 0) - begin, 0))
 
 
@@ -81,7 +87,8 @@ def _why(error: KctlError | None) -> str:
 
 class Total(NamedTuple):
     lag: int | None
-    """None if it is not known of any partition."""
+    """None if it is not known of a partition."""
+    at_least: int
     partitions: int
     lagging: int
     uncommitted: int
@@ -89,14 +96,13 @@ class Total(NamedTuple):
 
 
 def total(lags: Iterable[PartitionLag]) -> Total:
-    lag = known = partitions = lagging = uncommitted = unknown = 0
+    lag = partitions = lagging = uncommitted = unknown = 0
     for partition in lags:
         partitions += 1
         uncommitted += partition.note == NO_COMMIT
         if partition.lag is None:
-            unknown += partition.note not in (DELETED, UNREAD)
+            unknown += partition.is_unknown
         else:
-            known += 1
             lag += partition.lag
             lagging += partition.lag > 0
-    return Total(lag if known or not unknown else None, partitions, lagging, uncommitted, unknown)
+    return Total(None if unknown else lag, lag, partitions, lagging, uncommitted, unknown)

@@ -54,7 +54,7 @@ _NAMED = 5
 @click.option("--to-earliest", is_flag=True, help="Kafka's spelling, like the following ones.")
 @click.option("--to-latest", is_flag=True)
 @click.option("--to-current", is_flag=True, help="The current offset, or the end if nothing is committed.")
-@click.option("--to-offset", metavar="N")
+@click.option("--to-offset", type=int, metavar="N")
 @click.option("--shift-by", type=int, metavar="N")
 @click.option("--to-datetime", metavar="TIME", help="As in 2026-11-21T05:30:00.000; UTC unless it has a time zone.")
 @click.option("--by-duration", metavar="DURATION", help="This long before now, as in PT5M.")
@@ -136,7 +136,7 @@ def _target(options: Mapping[str, Any], session: Session) -> Target:
         case "to_current":
             return Target(CURRENT)
         case "to_offset":
-            return parse_target(value.lstrip("+"), now_ms, utc=True)
+            return Target("offset", value)
         case "shift_by":
             return Target("shift", value)
         case "to_datetime":
@@ -146,11 +146,15 @@ def _target(options: Mapping[str, Any], session: Session) -> Target:
     return Target(GIVEN)
 
 
+_BYTE_ORDER_MARK = "\ufeff"
+"""What Excel and Windows' editors put before a text."""
+
+
 def _file(path: str | None) -> list[FileOffset] | None:
     if path is None:
         return None
     text = sys.stdin.read() if path == "-" else Path(path).read_text(errors="replace")
-    return parse_offsets(text, "standard input" if path == "-" else path)
+    return parse_offsets(text.removeprefix(_BYTE_ORDER_MARK), "standard input" if path == "-" else path)
 
 
 def _scope_given(options: Mapping[str, Any], from_file: bool) -> None:

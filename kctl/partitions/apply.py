@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import update_wrapper
+from itertools import count, takewhile
 from typing import Any, NamedTuple, TypeVar
 
 import click
@@ -15,11 +16,12 @@ from kctl.command.changes import Change
 from kctl.command.paths import files
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
-from kctl.partitions.plan_entries import DONE, ELSEWHERE, PlanEntry
-from kctl.partitions.plan_execution import PlanExecution, PlanStatus, plan_status
+from kctl.partitions.plan_entries import DONE, ELSEWHERE, WAITING, PlanEntry
+from kctl.partitions.plan_execution import PlanExecution, PlanStatus, plan_status, to_elect
 from kctl.partitions.plan_throttle import PlanThrottle, StateFile
 from kctl.partitions.reassignment_json import Place, Plan, parse_plan, render_plan
 from kctl.partitions.requests import Active, active_moves, by_topic
+from kctl.partitions.throttle_settings import CHANGED
 from kctl.reach.session import Session
 from kctl.settings import Settings
 from kctl.texts.output import Column, Row, counted, note, size_text
@@ -36,7 +38,13 @@ COLUMNS = (
     Column("state", "done, moving, waiting, or moving elsewhere: to other replicas than those of the plan.", "state"),
     Column("leader", "The broker that leads it.", "number", wide=True),
     Column("log_dirs", "The log directory for each replica; any: the broker chooses.", "list", wide=True),
+    Column("new_leader", "When nothing is left to move: the replica that is elected.", "number", machine=True),
+    *(column._replace(machine=True) for column in CHANGED),
 )
+_FINISHING = tuple(
+    column._replace(wide=False, machine=False) for column in COLUMNS if column.name not in ("copy_bytes", "log_dirs")
+)
+"""Those of a run that moves nothing more."""
 
 
 class Options(NamedTuple):
@@ -113,18 +121,18 @@ def carry_out(session: Session, path: str, plan: Plan, options: Options, *, save
     seen = plan_status(session, plan.places)
     _check(session, plan, seen, options)
     plan_throttle = PlanThrottle(session, StateFile(path), options.rate)
-    rows = [row(each) for each in seen.entries]
     if not seen.missing:
         note(session.settings, "every replica is in its place already")
-        return _finish(session, PlanExecution(session, plan.places, plan_throttle), plan_throttle, path, options, [])
-    change = Change(session, COLUMNS, rows)
+        return _only_finish(session, plan, seen, plan_throttle, path, options)
+    change = Change(session, COLUMNS, [row(each) for each in seen.entries])
     size = size_text(sum(each.copy_bytes for each in seen.entries if each.state != DONE))
     if not change.confirmed(f"Move {counted(seen.missing, 'partition')}, copying {size}?"):
         return Exit.DONE
     if save:
         write_plan(path, plan.places, session)
         note(session.settings, f"wrote {path}")
-    _write_rollback(path, seen.entries, session)
+    rollback = rollback_of(path, seen.entries, session)
+    _write_rollback(rollback, seen.entries, session)
     try:
         down = plan_throttle.put_on([each.transfer for each in seen.entries if each.state != DONE])
         if down:
@@ -133,13 +141,31 @@ def carry_out(session: Session, path: str, plan: Plan, options: Options, *, save
         if not options.wait:
             return _begin_all(session, execution, seen, path, plan_throttle)
         errors = execution.run(options.batch, pause_if_urp=options.pause_if_urp)
-        return _finish(session, execution, plan_throttle, path, options, errors)
+        return _finish(session, execution, plan_throttle, path, rollback, options, errors)
     except KeyboardInterrupt:
         _tell_how_to_go_on(session.settings, path, plan_throttle)
         return Exit.INTERRUPTED
     except KctlError:
         _leave_in_order(session, path, plan, plan_throttle)
         raise
+
+
+def _only_finish(
+    session: Session, plan: Plan, seen: PlanStatus, plan_throttle: PlanThrottle, path: str, options: Options
+) -> int:
+    """What is left of a plan whose replicas are all in place: a change like any other, if it is anything."""
+    leaders = to_elect(seen.entries) if options.elect else {}
+    if leaders or plan_throttle.is_set:
+        rows = [{**row(each), "new_leader": leaders.get(each.partition.name)} for each in seen.entries]
+        slowing = plan_throttle.rows()
+        change = Change(session, _FINISHING if session.settings.is_text else COLUMNS, [*rows, *slowing])
+        left = [f"elect {counted(len(leaders), 'preferred leader')}"] if leaders else []
+        left += [f"put back {counted(len(slowing), 'throttle setting')}"] if plan_throttle.is_set else []
+        if not change.confirmed(f"{' and '.join(left).capitalize()}?"):
+            return change.code
+    execution = PlanExecution(session, plan.places, plan_throttle)
+    rollback = rollback_of(path, seen.entries, session)
+    return _finish(session, execution, plan_throttle, path, rollback, options._replace(elect=bool(leaders)), [])
 
 
 def row(each: PlanEntry) -> Row:
@@ -209,9 +235,37 @@ def rollback_path(path: str) -> str:
     return os.path.join(directory, name.removeprefix(_BACK) if name.startswith(_BACK) else _BACK + name)
 
 
-def _write_rollback(path: str, entries: Iterable[PlanEntry], session: Session) -> None:
+def rollback_of(path: str, entries: Sequence[PlanEntry], session: Session) -> str:
+    """The path of this plan's rollback file. Others, of an earlier plan that had the same name, are left alone."""
+    stem, extension = os.path.splitext(rollback_path(path))
+    taken = list(takewhile(os.path.exists, (_numbered(stem, extension, number) for number in count(1))))
+    mine = [each for each in taken if _leads_back(each, entries, session.cluster.cluster_id or "")]
+    return mine[-1] if mine else _numbered(stem, extension, len(taken) + 1)
+
+
+def _numbered(stem: str, extension: str, number: int) -> str:
+    return f"{stem}{extension}" if number == 1 else f"{stem}-{number}{extension}"
+
+
+def _leads_back(path: str, entries: Sequence[PlanEntry], cluster_id: str) -> bool:
+    """True if the file has the partitions of the plan, and those that have not begun to move as they are."""
+    try:
+        back = read_plan(path)
+    except KctlError:
+        return False
+    return (
+        back.cluster_id in (None, "", cluster_id)
+        and back.places.keys() == {each.partition.name for each in entries}
+        and all(
+            back.places[each.partition.name].replicas == each.before.replicas
+            for each in entries
+            if each.state == WAITING
+        )
+    )
+
+
+def _write_rollback(rollback: str, entries: Iterable[PlanEntry], session: Session) -> None:
     """Unless there is one: of a first run that this one goes on with, or of kctl partitions plan."""
-    rollback = rollback_path(path)
     if not os.path.exists(rollback):
         write_plan(rollback, {each.partition.name: each.before for each in entries}, session)
         note(session.settings, f"wrote {rollback}")
@@ -237,6 +291,7 @@ def _finish(
     execution: PlanExecution,
     plan_throttle: PlanThrottle,
     path: str,
+    rollback: str,
     options: Options,
     errors: list[KctlError],
 ) -> int:
@@ -255,7 +310,6 @@ def _finish(
             note(session.settings, f"{where}: its first replica does not lead: {error.what}")
     after = plan_status(session, execution.places)
     verified = f"the replicas of {counted(len(after.entries), 'partition')} are those of the plan"
-    rollback = rollback_path(path)
     undo = spelled(session.settings, f"partitions apply {rollback}") if os.path.exists(rollback) else ""
     return Change(session, COLUMNS, []).done(
         [row(each) for each in after.entries], errors, verified=verified, undo=undo

@@ -12,7 +12,7 @@ from kctl.command.changes import Change
 from kctl.command.cluster_names import topic_names
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
-from kctl.partitions.apply import read_plan, rollback_path
+from kctl.partitions.apply import read_plan, rollback_of
 from kctl.partitions.dynamic_settings import are_so, write_settings
 from kctl.partitions.partition_names import is_file, named
 from kctl.partitions.plan_entries import PlanEntry
@@ -20,7 +20,7 @@ from kctl.partitions.plan_execution import PlanStatus, copies, plan_status, unde
 from kctl.partitions.plan_throttle import PlanThrottle, StateFile
 from kctl.partitions.requests import Directory, begin_moves, by_topic, choose_directories
 from kctl.partitions.throttle import Throttles, throttles
-from kctl.partitions.throttle_settings import TOPIC, Setting, without
+from kctl.partitions.throttle_settings import CHANGED, TOPIC, Setting, changed_rows, without
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Row, counted, note
 
@@ -31,7 +31,9 @@ COLUMNS = (
     Column("back", "The replicas that it returns to.", "list", header="BACK TO"),
     Column("log_dirs", "The log directories that replicas return to.", "list", wide=True),
     Column("copied_bytes", "What was copied so far, and is deleted.", "size", header="COPIED"),
+    *CHANGED,
 )
+_MOVES = COLUMNS[: -len(CHANGED)]
 
 
 @click.command("cancel", cls=KctlCommand, columns=COLUMNS)
@@ -54,19 +56,27 @@ def cancel(session: Session, what: Sequence[str], everything: bool, keep_throttl
     chosen, unknown = (seen.entries, []) if everything else _chosen(what, seen)
     plan = what[0] if len(what) == 1 and is_file(what[0]) else None
     plan_throttle = PlanThrottle(session, StateFile(plan), None) if plan else None
-    if not chosen and not unknown:
-        note(session.settings, "none of these moves is under way")
-    change = Change(session, COLUMNS, _rows(seen, chosen), unknown)
-    if chosen and not change.confirmed(f"Cancel {counted(len(chosen), 'move')}?"):
+    if not chosen:
+        if not unknown:
+            note(session.settings, "none of these moves is under way")
+        if plan_throttle and plan_throttle.is_set:
+            note(session.settings, "the throttle of the plan is still on: kctl partitions throttle clear")
+        return Change(session, COLUMNS, [], unknown).done()
+    names = {each.partition.name for each in chosen}
+    rollback = rollback_of(plan, plan_status(session, read_plan(plan).places).entries, session) if plan else ""
+    of_plan = plan_throttle if plan_throttle and plan_throttle.is_set else None
+    found = throttles(session)
+    doomed = {} if of_plan or keep_throttles else removals(found, names)
+    slowing = of_plan.rows() if of_plan and not keep_throttles else changed_rows(found.values, doomed)
+    columns = COLUMNS if slowing or not session.settings.is_text else _MOVES
+    change = Change(session, columns, [*_rows(seen, chosen), *slowing], unknown)
+    if not change.confirmed(f"Cancel {counted(len(chosen), 'move')}?"):
         return change.code
     errors = _cancel(session, chosen)
-    names = {each.partition.name for each in chosen}
-    if plan and not errors:
-        _restore_order(session, plan, names)
-    if not keep_throttles and not errors and not session.settings.dry_run:
-        errors += (
-            plan_throttle.take_off() if plan_throttle and plan_throttle.rate is not None else _clear(session, names)
-        )
+    if rollback and not errors:
+        _restore_order(session, rollback, names)
+    if not keep_throttles and not errors:
+        errors += of_plan.take_off() if of_plan else _clear(session, names, doomed)
     return change.done(errors=errors, verified=f"{counted(len(chosen), 'move')} no longer under way")
 
 
@@ -130,10 +140,9 @@ def _still_moving(session: Session, names: Collection[TopicPartition]) -> list[K
     return [KctlError(f"{where} is still moving") for where in moving]
 
 
-def _restore_order(session: Session, plan: str, partitions: Collection[TopicPartition]) -> None:
+def _restore_order(session: Session, rollback: str, partitions: Collection[TopicPartition]) -> None:
     """Kafka forgets in which order the replicas were, and with it which one should lead; the way back of the plan
     knows."""
-    rollback = rollback_path(plan)
     if not os.path.exists(rollback):
         return
     before = read_plan(rollback).places
@@ -147,9 +156,11 @@ def _restore_order(session: Session, plan: str, partitions: Collection[TopicPart
         begin_moves(session, turned)
 
 
-def _clear(session: Session, partitions: Collection[TopicPartition]) -> list[KctlError]:
-    """The throttles of moves that somebody else began: nobody knows what was there before."""
-    new = removals(throttles(session), partitions)
+def _clear(session: Session, partitions: Collection[TopicPartition], doomed: Collection[Setting]) -> list[KctlError]:
+    """The throttles of moves that somebody else began: nobody knows what was there before. Of those that were shown
+    as `doomed` the ones that no move needs that began since."""
+    now = removals(throttles(session), partitions)
+    new = {setting: value for setting, value in now.items() if setting in doomed}
     errors = write_settings(session, new)
     if errors or session.wait_until(lambda: are_so(session, new)):
         return errors
@@ -157,13 +168,14 @@ def _clear(session: Session, partitions: Collection[TopicPartition]) -> list[Kct
 
 
 def removals(found: Throttles, partitions: Iterable[TopicPartition]) -> dict[Setting, str | None]:
-    """The throttles to remove: those of these partitions and, once nothing moves, all of their topics, for one of them
-    may have arrived just now, and the rates of all brokers."""
+    """The throttles to remove once these partitions do not move: their own and, if nothing else moves, all of their
+    topics, for one of them may have arrived just now, and the rates of all brokers."""
     numbers = by_topic(partitions)
+    others_move = any(each.partition.partition not in numbers.get(each.partition.topic, ()) for each in found.transfers)
     new: dict[Setting, str | None] = {}
     for setting, value in found.values.items():
         if setting.kind == TOPIC and setting.owner in numbers:
-            new[setting] = without(value, numbers[setting.owner]) if found.transfers else None
-        elif setting.kind != TOPIC and not found.transfers:
+            new[setting] = without(value, numbers[setting.owner]) if others_move else None
+        elif setting.kind != TOPIC and not others_move:
             new[setting] = None
     return new

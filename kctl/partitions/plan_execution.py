@@ -6,7 +6,7 @@ Nothing here depends on this process: moves and throttles live in the cluster, s
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -70,6 +70,15 @@ def _judged(snapshot: Snapshot, places: Mapping[TopicPartition, Place]) -> PlanS
     return PlanStatus(snapshot, entries)
 
 
+def to_elect(entries: Iterable[PlanEntry]) -> dict[TopicPartition, int]:
+    """The first replica of each partition that is in place, and led by another one."""
+    return {
+        each.partition.name: each.place.replicas[0]
+        for each in entries
+        if each.state == DONE and each.partition.leader != each.place.replicas[0]
+    }
+
+
 class PlanExecution:
     def __init__(
         self,
@@ -123,12 +132,7 @@ class PlanExecution:
 
     def elect(self) -> dict[TopicPartition, KctlError]:
         """Has the first replica of each partition lead."""
-        wrong = [
-            each.partition.name
-            for each in plan_status(self._session, self.places).entries
-            if each.state == DONE and each.partition.leader != each.place.replicas[0]
-        ]
-        return elect_leaders(self._session, wrong)
+        return elect_leaders(self._session, to_elect(plan_status(self._session, self.places).entries))
 
     # --- watching
 

@@ -18,6 +18,7 @@ from kctl.partitions.throttle_settings import (
     Throttle,
     Transfer,
     Values,
+    changed_rows,
     lists,
     parse_state,
     rates,
@@ -25,6 +26,7 @@ from kctl.partitions.throttle_settings import (
     united,
 )
 from kctl.reach.session import Session
+from kctl.texts.output import Row
 from kctl.texts.text_files import text_of
 
 _SETTLE_SECONDS = 5.0
@@ -83,6 +85,11 @@ class PlanThrottle:
     def rate(self) -> int | None:
         return self._asked if self._asked is not None else self._throttle.rate if self._throttle else None
 
+    @property
+    def is_set(self) -> bool:
+        """True if a run of the plan has set it, and none has taken it off."""
+        return self._throttle is not None
+
     def put_on(self, transfers: Sequence[Transfer]) -> list[int]:
         """The brokers that are down and so were not told; `catch_up` tells them once they are back."""
         if self.rate is None:
@@ -121,6 +128,13 @@ class PlanThrottle:
                 raise error
         unsure = self._differing(now)  # the first copies should not outrun their throttle
         self._missing |= {setting: now[setting] for setting in unsure if setting.kind == BROKER}
+
+    def rows(self) -> list[Row]:
+        """What `take_off` changes, settings that somebody else has changed since included."""
+        if self._throttle is None:
+            return []
+        current, _ = read_settings(self._session, self._throttle.before)
+        return changed_rows(current, {setting: self._throttle.before[setting] for setting in current})
 
     def take_off(self) -> list[KctlError]:
         """Puts back what was there before; settings that could not be are reported, and kept in the state file."""

@@ -12,11 +12,19 @@ from typing import Any, NamedTuple
 from kafkad.names import TopicPartition
 from kafkad.wire.primitives import MAX_STRING
 from kctl.errors import Exit, KctlError
+from kctl.texts.output import Column, Row
 
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 DIRECTORY_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 EVERY_REPLICA = "*"
+
+CHANGED = (
+    Column("throttle", "A throttle setting that is removed or put back: of which broker or topic."),
+    Column("throttle_value", "Its value now.", header="VALUE"),
+    Column("throttle_new", "Its value afterwards; none: it is removed.", header="NEW VALUE"),
+)
+"""The columns of rows that say which throttles a command changes besides what it does."""
 
 BROKER = "broker"
 TOPIC = "topic"
@@ -35,6 +43,15 @@ class Setting(NamedTuple):
 
 Values = Mapping[Setting, str | None]
 """None: not set."""
+
+
+def changed_rows(current: Values, new: Values) -> list[Row]:
+    """One for each setting that gets another value than it has."""
+    return [
+        {"throttle": str(setting), "throttle_value": current.get(setting), "throttle_new": value}
+        for setting, value in sorted(new.items())
+        if current.get(setting) != value
+    ]
 
 
 class Transfer(NamedTuple):

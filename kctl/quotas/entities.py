@@ -65,14 +65,17 @@ def limit_text(key: str, value: float) -> str:
 
 
 def entity_of(words: Iterable[str]) -> Entity:
-    """`user=alice`, `client=<default>`, `ip=10.0.0.1`; of `user=` the default too."""
+    """`user=alice`, `client=<default>`, `ip=10.0.0.1`. No name is a variable that is not set, and none for all."""
     found: dict[str, str | None] = {}
     for word in words:
         kind, equals, name = word.partition("=")
         if not equals or kind not in TYPES:
             hints = did_you_mean(kind, list(TYPES)) or ("write user=alice, client=app, ip=10.0.0.1 or user=<default>",)
             raise KctlError(f'"{word}" is not a user, client or ip', exit_code=Exit.USAGE, hints=hints)
-        found[TYPES[kind]] = None if name in ("", DEFAULT) else name
+        if not name:
+            hint = f"{kind}={DEFAULT} is every {kind} without a quota of its own"
+            raise KctlError(f'"{word}" names no {kind}', exit_code=Exit.USAGE, hints=(hint,))
+        found[TYPES[kind]] = None if name == DEFAULT else name
     if "ip" in found and len(found) > 1:
         raise KctlError("a quota is either for an ip, or for a user and client", exit_code=Exit.USAGE)
     return tuple((kind, found[kind]) for kind in ("user", "client-id", "ip") if kind in found)

@@ -24,6 +24,7 @@ from kafkad.wire.primitives import EncodeError, MalformedError
 from kafkad.wire.schema import Request, read, span
 from kctl.errors import Exit, KctlError, code_name
 from kctl.reach.access import Access
+from kctl.settings import DEFAULT_TIMEOUT
 
 if TYPE_CHECKING:
     from ssl import SSLError
@@ -77,8 +78,12 @@ class _Sent(NamedTuple):
 
 
 class Connection:
-    def __init__(self, sock: socket.socket, address: Address, client_id: str) -> None:
+    def __init__(
+        self, sock: socket.socket, address: Address, client_id: str, patience: float = DEFAULT_TIMEOUT
+    ) -> None:
+        """`patience`: for how many seconds nothing of a request may go out; all of it may take longer."""
         self.address = address
+        self._patience = patience
         self.versions: dict[int, tuple[int, int]] = {}
         self._socket = sock
         self._client_id = client_id
@@ -112,10 +117,16 @@ class Connection:
         except EncodeError as error:
             raise self._unsayable(name, version, error) from error
         try:
-            self._socket.sendall(frame)
+            self._send_all(frame)
         except OSError as error:
             raise self._broken(f"while {name} was sent", error) from error
         self._sent.append(_Sent(key, version, self._correlation, response_class(key)))
+
+    def _send_all(self, frame: bytes | bytearray) -> None:
+        self._socket.settimeout(self._patience)
+        left = memoryview(frame)
+        while left:
+            left = left[self._socket.send(left) :]
 
     def _unsayable(self, name: str, version: int, error: EncodeError) -> KctlError:
         """A wrong value, told by what the codec stumbled over; otherwise the version has no room for what is asked."""
@@ -243,29 +254,40 @@ def reason(error: OSError) -> str:
     return (error.strerror or str(error) or type(error).__name__).lower()
 
 
+def connect_seconds(left: float) -> float:
+    """How long one address may take to accept a connection, out of the time that is left."""
+    return min(left, max(CONNECT_SECONDS, left / 4))
+
+
+def opening_seconds(left: float) -> float:
+    """How long one broker may take until it is ready for requests: the others are waiting for that, and need time."""
+    return max(2 * CONNECT_SECONDS, left / 2)
+
+
 def connect(address: Address, access: Access, deadline: float) -> Connection:
     """Opened, secured, logged in, and told which versions it serves. Disconnected (or not authorised) otherwise."""
     try:
-        wait = min(CONNECT_SECONDS, max(deadline - time.monotonic(), 0.001))
-        sock = socket.create_connection(address, wait)
+        begin = time.monotonic()
+        left = max(deadline - begin, 0.001)
+        sock = socket.create_connection(address, connect_seconds(left))
     except (OSError, UnicodeError) as error:  # a label of over 63 letters is no host name to Python's idna
         text = reason(error) if isinstance(error, OSError) else "no such host"
         raise Disconnected(f"{address}  {text}") from error
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    deadline = min(deadline, time.monotonic() + 2 * CONNECT_SECONDS)
+    deadline = min(deadline, begin + opening_seconds(left))
     try:
         if access.has_tls:
             from kctl.reach.login import secure
 
             sock = secure(sock, address.host, access, deadline)
-        return _opened(sock, address, access, deadline)
+        return _opened(sock, address, access, deadline, max(left, CONNECT_SECONDS))
     except BaseException:
         sock.close()
         raise
 
 
-def _opened(sock: socket.socket, address: Address, access: Access, deadline: float) -> Connection:
-    connection = Connection(sock, address, access.client_id)
+def _opened(sock: socket.socket, address: Address, access: Access, deadline: float, patience: float) -> Connection:
+    connection = Connection(sock, address, access.client_id, patience)
     ask_versions(connection, deadline)
     if access.has_sasl:
         from kctl.reach.login import authenticate, no_login

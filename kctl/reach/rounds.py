@@ -6,7 +6,7 @@ loads, a broker that does not answer before another one takes over from it) is w
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Generic, TypeVar
 
 from kafkad.errors import ErrorCode
@@ -38,6 +38,9 @@ class Rounds(Generic[K, R, V]):
 
     A broker that does not answer is asked again, or who took over from it, while it is worth waiting for. What was
     waited for in vain is in `given_up`, and asked only once by the next rounds that have the same.
+
+    A broker whose answer was lost may have done what it was asked: the errors of its keys are `in_doubt` from then on,
+    and `done` are the codes that say of a repetition that it was.
     """
 
     def __init__(
@@ -49,6 +52,7 @@ class Rounds(Generic[K, R, V]):
         timeout: float,
         is_worth_waiting_for: Callable[[int], bool] = lambda broker: True,
         given_up: set[K] | None = None,
+        done: Collection[int] = (),
     ) -> None:
         self._name = name
         self._find = find
@@ -57,6 +61,8 @@ class Rounds(Generic[K, R, V]):
         self._timeout = timeout
         self._is_worth_waiting_for = is_worth_waiting_for
         self._given_up: set[K] = set() if given_up is None else given_up
+        self._done = done
+        self._doubtful: set[K] = set()
         self._results: dict[K, V | KctlError] = {}
 
     def run(
@@ -89,10 +95,13 @@ class Rounds(Generic[K, R, V]):
         for broker, answer in answers.items():
             if isinstance(answer, KctlError):
                 self._results |= dict.fromkeys(at_broker[broker], answer)
+                if answer.in_doubt:
+                    self._doubtful.update(at_broker[broker])
                 if isinstance(answer, Disconnected) and self._is_worth_waiting_for(broker):
                     patience |= dict.fromkeys(at_broker[broker], self._timeout)
                 continue
-            for key, code, value in self._read(answer):
+            for key, told, value in self._read(answer):
+                code = 0 if told in self._done and key in self._doubtful else told
                 self._results[key] = self._failure(key, code, value) if code else value
                 if code in _RETRIABLE:
                     patience[key] = self._timeout
@@ -117,4 +126,6 @@ class Rounds(Generic[K, R, V]):
         return at_broker, patience
 
     def _failure(self, key: K, code: int, value: V) -> KctlError:
-        return failure(code, f'{self._name} "{key}"', value if isinstance(value, str) else None)
+        error = failure(code, f'{self._name} "{key}"', value if isinstance(value, str) else None)
+        error.in_doubt = key in self._doubtful
+        return error

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from kafkad.errors import ErrorCode
@@ -306,10 +306,12 @@ class Session:
         build: Callable[[list[str]], Request[R]],
         read: Callable[[R], Iterable[tuple[str, int, V]]],
         kind: int = GROUP,
+        done: Collection[int] = (),
     ) -> dict[str, V | KctlError]:
-        """Each group's (or transactional id's) part of the answer of its coordinator."""
+        """Each group's (or transactional id's) part of the answer of its coordinator. `done`: the codes that, when the
+        first answer was lost, mean that it was a success."""
         name = "group" if kind == GROUP else "transactional id"
-        return self._ask(name, keys, lambda asked: self.coordinators(asked, kind), build, read)
+        return self._ask(name, keys, lambda asked: self.coordinators(asked, kind), build, read, done)
 
     def _ask(
         self,
@@ -318,6 +320,7 @@ class Session:
         find: Callable[[list[K]], Mapping[K, int | KctlError]],
         build: Callable[[list[K]], Request[R]],
         read: Callable[[R], Iterable[tuple[K, int, V]]],
+        done: Collection[int] = (),
     ) -> dict[K, V | KctlError]:
         seconds = BACKOFF_SECONDS
 
@@ -331,7 +334,7 @@ class Session:
             self._cluster = None
 
         given_up = self._given_up.setdefault(name, set())
-        rounds = Rounds(name, find, build, read, self.settings.timeout, self._is_worth_waiting_for, given_up)
+        rounds = Rounds(name, find, build, read, self.settings.timeout, self._is_worth_waiting_for, given_up, done)
         return rounds.run(keys, self._call_noting_silence, self._clock, pause)
 
     def _call_noting_silence(self, requests: Mapping[int, Request[R]]) -> dict[int, R | KctlError]:

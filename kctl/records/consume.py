@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from kafkad.names import TopicPartition
+from kctl.command.changes import confirm_typed
 from kctl.command.choosing import Choice, choosing
 from kctl.command.chosen import chosen_topics
 from kctl.command.cluster_names import group_names, topic_names
@@ -19,7 +20,7 @@ from kctl.errors import Exit, KctlError, exit_code
 from kctl.reach.session import Session
 from kctl.records.bounds import Span
 from kctl.records.filters import wanted
-from kctl.records.following import Additions, Growth
+from kctl.records.following import Additions, Growth, Unreached
 from kctl.records.offset_ranges import Range, extents, parse_range, partitions_to_read, spans
 from kctl.records.printing import print_records, prints_values
 from kctl.records.searching import Chunk, Search
@@ -37,7 +38,7 @@ COLUMNS = (
 )
 
 
-@click.command("consume", cls=KctlCommand, columns=COLUMNS)
+@click.command("consume", cls=KctlCommand, columns=COLUMNS, may_be_empty=("key", "value"))
 @choosing("topic", complete=topic_names, required=True)
 @click.option(
     "--from",
@@ -116,15 +117,20 @@ def consume(session: Session, /, chosen: Choice, **options: Any) -> int:
     topics, errors = chosen_topics(session, chosen)
     if not topics:
         raise errors[0]
+    if settings.sort and (options["follow"] or options["group"]):
+        raise KctlError("--sort needs all records first: leave out --follow and --group", exit_code=Exit.USAGE)
+    if options["group"]:
+        _may_commit(session, options["group"])
     count = options["count"] or settings.limit
     plain = test is None and not (options["group"] or options["last"])
     plain = plain and prints_values(settings, options["line_format"])
-    search = Search(session, test, committed=limits.committed, count=count, values_only=plain)
+    search = Search(session, test, committed=limits.committed, count=count, values_only=plain, follow=limits.follow)
     try:
         with closing(_chunks(session, search, Growth(session, chosen, topics), limits, options)) as chunks:
             print_records(settings, COLUMNS, options["line_format"], chunks)
     except KeyboardInterrupt:
         print(f"interrupted: {search.told()}", file=sys.stderr)
+        render_errors([*errors, *search.failed.values()], settings)
         return Exit.INTERRUPTED
     except KctlError as failed:
         errors.append(failed)
@@ -137,6 +143,16 @@ def consume(session: Session, /, chosen: Choice, **options: Any) -> int:
             note(settings, f"{search.matched:,} records were printed")
         return exit_code(errors)
     return Exit.NOT_FOUND if options["fail_empty"] and not search.matched else Exit.DONE
+
+
+def _may_commit(session: Session, group: str) -> None:
+    """A member changes its group: it joins, and commits."""
+    if session.settings.dry_run:
+        what = "--dry-run changes nothing, and a member of a group commits: leave out --group"
+        raise KctlError(what, exit_code=Exit.USAGE)
+    if session.access.protected:
+        label = session.access.label
+        confirm_typed(f"Group {group} will commit offsets on {label}, which is protected.", label)
 
 
 def _chunks(
@@ -186,4 +202,7 @@ def _read(
         return search.last(last, known)
     found, failed = spans(session, partitions, limits)
     search.failed |= failed
-    return search.forward(found, added)
+    unreached = Unreached(lambda left: spans(session, left, limits), search.failed, search.tell)
+    if limits.follow and found:
+        unreached.look_for(failed)
+    return search.forward(found, lambda: {**added(), **unreached()})

@@ -19,7 +19,7 @@ from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session, open_session
 from kctl.records.delivery import COLUMNS, Delivery, Wishes
 from kctl.records.filters import wanted
-from kctl.records.following import Additions, Growth
+from kctl.records.following import Additions, Growth, Unreached
 from kctl.records.formats import Parsed
 from kctl.records.interrupts import Interrupts
 from kctl.records.offset_ranges import parse_range, partitions_to_read, spans
@@ -27,7 +27,7 @@ from kctl.records.searching import Chunk, Search
 from kctl.texts.output import note
 
 
-@click.command("copy", cls=KctlCommand, columns=COLUMNS)
+@click.command("copy", cls=KctlCommand, columns=COLUMNS, may_be_empty=("key", "value"))
 @click.argument("source", shell_complete=topic_names)
 @click.argument("target", shell_complete=topic_names)
 @click.option("--to-context", metavar="NAME", help="Copy to the cluster of this context.")
@@ -48,7 +48,13 @@ from kctl.texts.output import note
 )
 @click.option("--grep", metavar="RE", help="Only records whose value or key contains this regular expression.")
 @click.option("--filter", "expression", metavar="EXPR", help="Only records for which this holds: see kctl consume.")
-@click.option("--committed", is_flag=True, help="Read only committed records (read_committed).")
+@click.option(
+    "--committed/--uncommitted",
+    default=True,
+    help="Copy only committed records, up to the first open transaction; or those of all transactions, as if they were "
+    "committed.",
+    show_default=True,
+)
 @click.option("--keep-partition", is_flag=True, help="Copy each record to the partition of the same number.")
 @click.option(
     "--partitioner", metavar="HOW", default="sticky", help="sticky, round-robin, or module:callable.", show_default=True
@@ -57,6 +63,13 @@ from kctl.texts.output import note
     "--compression", type=click.Choice(CODEC_NAMES), default="none", help="Compression of batches.", show_default=True
 )
 @click.option("--transactional-id", metavar="ID", help="Write all records, or none, in one transaction.")
+@click.option(
+    "--transaction-timeout",
+    metavar="TIME",
+    default="60s",
+    help="How long the transaction may take; transaction.max.timeout.ms of the brokers is the limit.",
+    show_default=True,
+)
 @pass_session
 def copy(session: Session, /, source: str, target: str, **options: Any) -> int:
     """Copy the records of one topic to another, here or on another cluster.
@@ -83,14 +96,27 @@ def copy(session: Session, /, source: str, target: str, **options: Any) -> int:
         interrupts = stack.enter_context(Interrupts())
         delivery = stack.enter_context(Delivery(there, target, _wishes(options), interrupts, "offset"))
         count = options["count"] or settings.limit
-        search = Search(session, test, committed=limits.committed, count=count, asked_to_stop=lambda: interrupts.asked)
+        search = Search(
+            session,
+            test,
+            committed=limits.committed,
+            count=count,
+            asked_to_stop=lambda: interrupts.asked,
+            follow=limits.follow,
+        )
         found, search.failed = spans(session, partitions, limits)
+        unreached = Unreached(lambda left: spans(session, left, limits), search.failed, search.tell)
+        if limits.follow and found:
+            unreached.look_for(search.failed)
         follows = limits.follow and not options["partitions"]
         added = Additions(session, Growth(session, chosen, topics), limits, partitions) if follows else dict
-        errors = _copy(delivery, search.forward(found, added), flush=limits.follow)
+        errors = _copy(delivery, search.forward(found, lambda: {**added(), **unreached()}), flush=limits.follow)
         if test is not None:
             note(settings, search.told())
-        return delivery.report([*errors, *search.failed.values()])
+        if search.failed:
+            delivery.finish(commit=False)  # of a transaction, not a part either
+            errors += [error.with_hint(delivery.told()) for error in search.failed.values()]
+        return delivery.report(errors)
 
 
 def _copy(delivery: Delivery, chunks: Iterable[Chunk], *, flush: bool) -> list[KctlError]:
@@ -104,7 +130,7 @@ def _copy(delivery: Delivery, chunks: Iterable[Chunk], *, flush: bool) -> list[K
                 break
     except KctlError as error:
         delivery.finish(commit=False)
-        return [KctlError(error.what, code=error.code, hints=(*error.hints, delivery.told()))]
+        return [error.with_hint(delivery.told())]
     return []
 
 
@@ -119,11 +145,14 @@ def _target(session: Session, context: str | None, stack: ExitStack) -> Session:
 
 
 def _wishes(options: dict[str, Any]) -> Wishes:
+    from kctl.texts.parsing import parse_duration_ms
+
     return Wishes(
         keep_partition=options["keep_partition"],
         partitioner=options["partitioner"],
         codec=CODEC_NAMES.index(options["compression"]),
         transactional_id=options["transactional_id"],
+        transaction_timeout_ms=parse_duration_ms(options["transaction_timeout"], unit="s"),
     )
 
 

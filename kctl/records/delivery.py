@@ -52,6 +52,7 @@ class Wishes(NamedTuple):
     acks: int = -1
     idempotent: bool | None = None
     transactional_id: str | None = None
+    transaction_timeout_ms: int = 60_000
     batch_bytes: int = 512 * 1024
     linger: float = 0.005
 
@@ -143,7 +144,9 @@ class Delivery:
         if wishes.transactional_id:
             from kctl.records.producer_transaction import Transaction
 
-            self._transaction = Transaction(self._session, wishes.transactional_id)
+            self._transaction = Transaction(
+                self._session, wishes.transactional_id, timeout_ms=wishes.transaction_timeout_ms
+            )
             producer = self._transaction.begin()
         elif wishes.acks == -1 and wishes.idempotent is not False:
             producer = self._idempotent()
@@ -304,7 +307,7 @@ class Delivery:
         for lost in self._sender.undelivered:
             at = (str(lost.where), lost.error.what, lost.error.code)
             lines.setdefault(at, []).extend(lost.marks)
-            errors[at] = lost.error
+            errors[at] = self._transaction.explained(lost.error) if self._transaction else lost.error
         return [
             KctlError(
                 f"{len(lines[at]):,} not delivered ({self._told_marks(sorted(lines[at]))}): {error.what}",

@@ -10,7 +10,7 @@ from typing import Any
 from kafkad.names import TopicPartition
 from kctl.command.choosing import Choice
 from kctl.command.chosen import chosen_topics
-from kctl.errors import KctlError
+from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session
 from kctl.records.bounds import FOR_EVER, Span
 from kctl.records.offset_ranges import Range, partitions_to_read, spans
@@ -67,6 +67,53 @@ class Growth:
         return where not in self._there_before
 
 
+Found = tuple[dict[TopicPartition, Span], dict[TopicPartition, KctlError]]
+
+
+class Unreached:
+    """Followed partitions whose offsets nobody could tell at first; they are in `failed` for as long. Called again and
+    again: what is to be read of those that can be read by now."""
+
+    def __init__(
+        self,
+        find: Callable[[list[TopicPartition]], Found],
+        failed: dict[TopicPartition, KctlError],
+        tell: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._find = find
+        self._failed = failed
+        self._tell = tell
+        self._clock = clock
+        self._left: set[TopicPartition] = set()
+        self._next = 0.0
+
+    def look_for(self, partitions: Iterable[TopicPartition]) -> None:
+        """From now on for those of these that have failed, and may come back."""
+        before, self._left = self._left, set()
+        for where in partitions:
+            error = self._failed.get(where)
+            if error is not None and error.exit_code is Exit.UNREACHABLE:
+                self._left.add(where)
+                if where not in before:
+                    self._tell(f"{where} cannot be read, and is tried again: {error.what}")
+        self._next = self._clock() + LOOK_SECONDS
+
+    def __call__(self) -> Mapping[TopicPartition, Span]:
+        if not self._left or self._clock() < self._next:
+            return {}
+        self._next = self._clock() + LOOK_SECONDS
+        try:
+            found, _ = self._find(sorted(self._left))
+        except KctlError:  # nobody answers: whoever reads has the same trouble, and tells it
+            return {}
+        for where in found:
+            self._failed.pop(where, None)
+            self._left.discard(where)
+            self._tell(f"{where} is read now")
+        return found
+
+
 class Additions:
     """Called again and again: what is to be read since the last time, new partitions from their beginning."""
 
@@ -89,9 +136,9 @@ class Additions:
         if not self._growth.look():
             return {}
         wanted = set(partitions_to_read(self._growth.topics, None, self._key)) - self._known
-        self._known |= wanted
         new = {where: Span(0, FOR_EVER) for where in wanted if self._growth.is_new(where)}
         if moved := wanted - new.keys():  # the key belongs to another partition now
             found, _ = spans(self._session, moved, self._limits)
             new |= found
+        self._known |= new.keys()
         return new

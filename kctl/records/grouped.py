@@ -10,8 +10,8 @@ from kafkad.names import TopicPartition
 from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session
 from kctl.records.assignors import ASSIGNORS, assignor
-from kctl.records.bounds import FIRST, Span
-from kctl.records.following import Growth
+from kctl.records.bounds import FIRST, LAST, Span
+from kctl.records.following import Found, Growth, Unreached
 from kctl.records.membership import Evicted, Member
 from kctl.records.offset_ranges import Range, spans
 from kctl.records.searching import Chunk, Search
@@ -57,6 +57,7 @@ class _Share:
         self._ends: dict[TopicPartition, Span] = {}
         self._commit_at = 0.0
         self._given = False
+        self._unreached = Unreached(self._found, search.failed, search.tell)
 
     def chunks(self) -> Generator[Chunk]:
         while not (self._given and not self._member.must_join and self._reader.done and not self._limits.follow):
@@ -66,6 +67,9 @@ class _Share:
                 self._member.beat()
                 if self._limits.follow and self._growth.look(self._member.foreign):
                     self._member.follow(self._growth.counts)
+                if reached := self._unreached():
+                    self._ends |= reached
+                    self._reader.add(reached)
                 yield from self._read()
                 if time.monotonic() >= self._commit_at:
                     self._commit()
@@ -103,6 +107,8 @@ class _Share:
         self._printed = {where: offset for where, offset in self._printed.items() if where in owned}
         self._ends |= self._spans([where for where in self._member.owned if where not in self._ends])
         self._reader.assign({where: span for where, span in self._ends.items() if where not in self._search.failed})
+        if self._limits.follow:
+            self._unreached.look_for(self._member.owned)
         self._commit_at = time.monotonic() + _COMMIT_SECONDS
         self._given = True
 
@@ -110,13 +116,23 @@ class _Share:
         """The spans to read: from the group's commit, or --from where there is none; new partitions from the start."""
         if not added:
             return {}
+        found, failed = self._found(added)
+        self._search.failed |= failed
+        return found
+
+    def _found(self, added: list[TopicPartition]) -> Found:
         new = [where for where in added if self._growth.is_new(where)]
         found, failed = spans(self._session, [where for where in added if where not in new], self._limits)
         from_beginning, unknown = spans(self._session, new, self._limits._replace(start=FIRST))
         found |= from_beginning
-        self._search.failed |= failed | unknown
+        failed |= unknown
         commits = self._member.committed(added)
-        return {where: Span(commits.get(where, span.start), span.end) for where, span in found.items()}
+        if self._limits.stop == LAST and not self._limits.follow:
+            for where, span in found.items():
+                if commits.get(where, 0) > span.end:
+                    what = f"{where}: the group has committed {commits[where]}, beyond the end {span.end}"
+                    self._search.tell(f"{what}; kctl groups reset-offsets moves it")
+        return {where: Span(commits.get(where, span.start), span.end) for where, span in found.items()}, failed
 
     def _commit(self) -> None:
         self._commit_at = time.monotonic() + _COMMIT_SECONDS

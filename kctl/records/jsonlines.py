@@ -12,7 +12,7 @@ from typing import Any
 
 from kctl.records.formats import Headers, Parsed
 from kctl.records.located import Located
-from kctl.texts.output import rfc3339
+from kctl.texts.output import rfc3339, without_c1
 
 FIELDS = ("topic", "partition", "offset", "timestamp", "timestamp_ms", "key", "value", "headers")
 
@@ -40,7 +40,7 @@ def json_line(at: Located) -> str:
     """Put together by hand, for this is most of what a record costs."""
     topic, partition, (offset, timestamp, key, value, headers) = at
     listed = ", ".join([f'{{"key": {_name(name)}, "value": {_text(data)}}}' for name, data in headers])
-    return (
+    return without_c1(
         f'{{"topic": {_name(topic)}, "partition": {partition}, "offset": {offset}, "timestamp": {_time(timestamp)}, '
         f'"timestamp_ms": {timestamp}, "key": {_text(key)}, "value": {_text(value)}, "headers": [{listed}]}}'
     )

@@ -18,11 +18,10 @@ Encode = Callable[[Chunk], bytes]
 def print_records(
     settings: Settings, columns: Sequence[Column], line_format: str | None, chunks: Iterable[Chunk]
 ) -> None:
-    """Everything of a chunk is out before the next one is asked for, unless it goes into a table."""
+    """Everything of a chunk is out before the next one is asked for: whoever counts what was printed relies on it."""
     encode = _encoder(settings, line_format)
     if encode is None:
-        Writer(settings, columns, Document(settings.command, stream=True)).write(_rows(chunks, settings.is_text))
-        sys.stdout.flush()
+        Writer(settings, columns, Document(settings.command, stream=True)).write_parts(_rows(chunks, settings.is_text))
         return
     sys.stdout.flush()
     out = sys.stdout.buffer
@@ -61,13 +60,12 @@ def _values(chunk: Chunk) -> bytes:
     return b"\n".join([*lines, b""])
 
 
-def _rows(chunks: Iterable[Chunk], for_people: bool) -> Iterator[Row]:
+def _rows(chunks: Iterable[Chunk], for_people: bool) -> Iterator[list[Row]]:
     from kctl.segments.values import renderer
 
     render = renderer("auto", machine=not for_people)
     for topic, partition, records, _ in chunks:
-        for record in records:
-            yield _row(topic, partition, record, render)
+        yield [_row(topic, partition, record, render) for record in records]
 
 
 def _row(topic: str, partition: int, record: Record, shown: Callable[[bytes | None], Any]) -> Row:

@@ -52,7 +52,7 @@ class BadLine(Exception):
         self.why = why
 
 
-@click.command("produce", cls=KctlCommand, columns=COLUMNS)
+@click.command("produce", cls=KctlCommand, columns=COLUMNS, may_be_empty=("key", "value"))
 @click.argument("topic", shell_complete=topic_names)
 @click.option("--value", metavar="TEXT", help="Send one record with this value instead of reading standard input.")
 @click.option(
@@ -93,6 +93,13 @@ class BadLine(Exception):
     help="Write each record exactly once, even when requests are repeated.  [default: with acks all]",
 )
 @click.option("--transactional-id", metavar="ID", help="Write all records, or none, in one transaction.")
+@click.option(
+    "--transaction-timeout",
+    metavar="TIME",
+    default="60s",
+    help="How long the transaction may take; transaction.max.timeout.ms of the brokers is the limit.",
+    show_default=True,
+)
 @click.option("--batch-size", metavar="SIZE", default="512KB", help="Largest size of a batch.", show_default=True)
 @click.option(
     "--linger", metavar="TIME", default="5ms", help="How long a batch waits for more records.", show_default=True
@@ -137,6 +144,7 @@ def _wishes(session: Session, options: dict[str, Any]) -> Wishes:
         acks={"all": -1, "1": 1, "0": 0}[options["acks"]],
         idempotent=options["idempotent"],
         transactional_id=options["transactional_id"],
+        transaction_timeout_ms=parse_duration_ms(options["transaction_timeout"], unit="s"),
         batch_bytes=parse_size(options["batch_size"]),
         linger=parse_duration_ms(options["linger"]) / 1000,
     )
@@ -154,6 +162,10 @@ def _headers(texts: Sequence[str]) -> Headers:
 def _sources(options: dict[str, Any]) -> Iterator[Source]:
     """Checked before anything is sent."""
     if options["tombstone"] or options["value"] is not None:
+        readers = ("files", "whole", "line_format", "key_delimiter", "as_json")
+        if (options["tombstone"] and options["value"] is not None) or any(options[name] for name in readers):
+            what = "--value and --tombstone are one record by themselves: leave out the other, and what reads lines"
+            raise KctlError(what, exit_code=Exit.USAGE)
         if options["tombstone"] and options["key"] is None:
             raise KctlError("--tombstone needs --key, the key to delete", exit_code=Exit.USAGE)
         return iter([Source("the command line", iter([Lines(1, [Parsed(None, _encoded(options["value"]))])]))])

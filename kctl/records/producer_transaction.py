@@ -13,13 +13,16 @@ from kctl.errors import KctlError, failure
 from kctl.reach.connection import Disconnected
 from kctl.reach.session import TRANSACTION, Session
 from kctl.records.batches import Producer
+from kctl.texts.output import duration_text
 
 if TYPE_CHECKING:
     from kafkad.wire.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 
 R = TypeVar("R")
 
-_TIMEOUT_MS = 60_000
+DEFAULT_TIMEOUT_MS = 60_000
+_ABORTED = {ErrorCode.PRODUCER_FENCED.name, ErrorCode.INVALID_PRODUCER_EPOCH.name, ErrorCode.INVALID_TXN_STATE.name}
+"""What brokers answer of a transaction that its coordinator has aborted, or another producer has taken over."""
 _BACKOFF_SECONDS = 0.05
 _LAST_FOR_CLIENTS = 3
 """From the next version of AddPartitionsToTxn on, only brokers ask."""
@@ -36,7 +39,7 @@ _PASSING = {
 def idempotent_producer(session: Session) -> Producer:
     from kafkad.wire.messages.init_producer_id import InitProducerIdRequest
 
-    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=_TIMEOUT_MS)
+    request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=DEFAULT_TIMEOUT_MS)
     deadline = time.monotonic() + session.settings.timeout
     while (answer := session.call(request)).error_code:
         if answer.error_code not in _PASSING or time.monotonic() >= deadline:
@@ -53,7 +56,7 @@ class Transaction:
         session: Session,
         transactional_id: str,
         clock: Callable[[], float] = time.monotonic,
-        timeout_ms: int = _TIMEOUT_MS,
+        timeout_ms: int = DEFAULT_TIMEOUT_MS,
     ) -> None:
         self.id = transactional_id
         self._timeout_ms = timeout_ms
@@ -61,6 +64,17 @@ class Transaction:
         self._session = session
         self._clock = clock
         self._partitions: set[TopicPartition] = set()
+        self._began: float | None = None
+
+    def explained(self, error: KctlError) -> KctlError:
+        """The error, with the time-out as its reason if it is of a transaction that took longer."""
+        if error.code not in _ABORTED or self._began is None:
+            return error
+        if self._clock() - self._began < self._timeout_ms / 1000:
+            return error
+        hint = f"the transaction took longer than {duration_text(self._timeout_ms)}, and was aborted for that: "
+        hints = (f"{hint}--transaction-timeout allows more",)
+        return KctlError(error.what, exit_code=error.exit_code, code=error.code, hints=hints)
 
     def begin(self) -> Producer:
         from kafkad.wire.messages.init_producer_id import InitProducerIdRequest
@@ -76,6 +90,8 @@ class Transaction:
 
         if where in self._partitions:
             return
+        if self._began is None:
+            self._began = self._clock()
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.id,
             v3_and_below_producer_id=self.producer.id,
@@ -107,7 +123,7 @@ class Transaction:
                 return answer
             passing = isinstance(answer, Disconnected) or answer.code in _PASSING_NAMES
             if not passing or self._clock() >= deadline:
-                raise answer
+                raise self.explained(answer)
             time.sleep(_BACKOFF_SECONDS)
 
     def _asked(self, request: Request[R], code_of: Callable[[R], int], last_version: int | None) -> R | KctlError:

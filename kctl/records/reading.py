@@ -5,7 +5,7 @@ while the broker is at work on the one, we are on the other.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
 from kafkad.errors import ErrorCode
@@ -40,7 +40,7 @@ _PASSING = {
 
 
 class _Partition:
-    __slots__ = ("bytes", "end", "leader", "position", "trouble", "trouble_since")
+    __slots__ = ("bytes", "end", "leader", "position", "told", "trouble", "trouble_since")
 
     def __init__(self, span: Span, partition_bytes: int) -> None:
         self.position, self.end = span
@@ -48,13 +48,16 @@ class _Partition:
         self.bytes = partition_bytes
         self.trouble: KctlError | None = None
         self.trouble_since = 0.0
-
-    def fine(self) -> None:
-        self.trouble = None
+        self.told = False
+        """True once its trouble, which has lasted for as long as the time-out, has been told."""
 
 
 class Reader:
-    """`poll` gives what has come. Partitions that could not be read for as long as the time-out are in `failed`."""
+    """`poll` gives what has come. Partitions that could not be read for as long as the time-out are in `failed`.
+
+    With `tell`, none is given up for what may pass as long as any broker answers: that it lasts, and that it is over,
+    is told.
+    """
 
     def __init__(
         self,
@@ -63,6 +66,7 @@ class Reader:
         *,
         committed: bool = False,
         partition_bytes: int = _PARTITION_BYTES,
+        tell: Callable[[str], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.failed: dict[TopicPartition, KctlError] = {}
@@ -70,6 +74,7 @@ class Reader:
         self._session = session
         self._committed = committed
         self._partition_bytes = partition_bytes
+        self._tell = tell
         self._clock = clock
         self._channels: Channels[dict[TopicPartition, int], FetchResponse] = Channels(session, clock)
         self._partitions: dict[TopicPartition, _Partition] = {}
@@ -95,11 +100,38 @@ class Reader:
     def done(self) -> bool:
         return not self._partitions
 
+    @property
+    def lost(self) -> dict[TopicPartition, KctlError]:
+        """Partitions that have been in trouble for as long as the time-out, and are not given up."""
+        return {where: state.trouble for where, state in self._partitions.items() if state.told and state.trouble}
+
     def close(self) -> None:
         self._channels.close()
 
     def poll(self, seconds: float) -> list[Fetched]:
         """The records that arrive within that time. Empty when none have, or when everything is read."""
+        lost, failed = set(self.lost), set(self.failed)
+        fetched = self._poll(seconds)
+        if self._tell is not None:
+            self._tell_changes(self._tell, lost, failed)
+        return fetched
+
+    def _tell_changes(
+        self, tell: Callable[[str], None], lost: set[TopicPartition], failed: set[TopicPartition]
+    ) -> None:
+        """What has become of partitions that were `lost` and `failed` before."""
+        if not self.done:  # else whoever reads ends, and says why
+            for where in sorted(self.failed.keys() - failed):
+                tell(f"{where} is not read any more: {self.failed[where].what}")
+        reasons: dict[str, list[TopicPartition]] = {}
+        for where in self.lost.keys() - lost:
+            reasons.setdefault(self.lost[where].what, []).append(where)
+        for reason, partitions in reasons.items():
+            tell(f"{_listed(partitions)} cannot be read, and is tried again: {reason}")
+        if back := lost - self.lost.keys() - self.failed.keys():
+            tell(f"{_listed(back)} is read again")
+
+    def _poll(self, seconds: float) -> list[Fetched]:
         self._find_leaders()
         for broker in {state.leader for state in self._partitions.values()}:
             if broker is not None and not self._channels.is_busy(broker):
@@ -127,7 +159,9 @@ class Reader:
                 self._session.metadata(sorted({where.topic for where in lost}))
             found = self._session.leaders(lost)
         except KctlError as error:
-            found = dict.fromkeys(lost, error)
+            for where in lost:
+                self._in_trouble(where, error, nobody_answers=True)
+            found = {}
         for where, leader in found.items():
             if isinstance(leader, KctlError):
                 self._in_trouble(where, leader)
@@ -184,7 +218,7 @@ class Reader:
         return fetched
 
     def _progress(self, where: TopicPartition, state: _Partition, part: PartitionData, nothing: bool) -> Fetched | None:
-        state.fine()
+        state.trouble, state.told = None, False
         try:
             fetched = Fetched(where, part, state.position, state.end)
         except KctlError as error:
@@ -220,8 +254,8 @@ class Reader:
         if state.position >= state.end:
             del self._partitions[where]
 
-    def _in_trouble(self, where: TopicPartition, error: KctlError) -> None:
-        """It may pass: look for its leader again, until the time-out is over."""
+    def _in_trouble(self, where: TopicPartition, error: KctlError, *, nobody_answers: bool = False) -> None:
+        """It may pass: look for its leader again, until the time-out is over, or for ever."""
         state = self._partitions.get(where)
         if state is None:
             return
@@ -230,9 +264,18 @@ class Reader:
         if state.trouble is None:
             state.trouble_since = now
         state.trouble = error
-        if now - state.trouble_since >= self._session.settings.timeout:
+        if now - state.trouble_since < self._session.settings.timeout:
+            return
+        if self._tell is None or nobody_answers or error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name:
             self._fail(where, error)
+        else:
+            state.told = True
 
     def _fail(self, where: TopicPartition, error: KctlError) -> None:
         self.failed[where] = error
         del self._partitions[where]
+
+
+def _listed(partitions: Collection[TopicPartition], most: int = 5) -> str:
+    names = ", ".join(map(str, sorted(partitions)[:most]))
+    return names if len(partitions) <= most else f"{names} and {len(partitions) - most} more"

@@ -43,8 +43,10 @@ class Search:
         count: int | None = None,
         asked_to_stop: Callable[[], bool] = lambda: False,
         values_only: bool = False,
+        follow: bool = False,
     ) -> None:
-        """With `values_only`, chunks have no records: their values are all that is `wanted`."""
+        """With `values_only`, chunks have no records: their values are all that is `wanted`. With `follow`, partitions
+        that cannot be read for a while are not given up."""
         self.searched = 0
         self.matched = 0
         self.failed: dict[TopicPartition, KctlError] = {}
@@ -54,6 +56,7 @@ class Search:
         self._count = count
         self._asked_to_stop = asked_to_stop
         self._values_only = values_only
+        self._follow = follow
         self._progress = ProgressLine(session.settings)
         self._total = 0
         self._done = 0
@@ -107,14 +110,17 @@ class Search:
             yield Chunk(topic, partition, [record])
 
     def reader(self, spans: Mapping[TopicPartition, Span], *, few: bool) -> Reader:
+        tell = self.tell if self._follow else None
         if few:
-            return Reader(self._session, spans, committed=self._committed, partition_bytes=_FEW_RECORDS_BYTES)
-        return Reader(self._session, spans, committed=self._committed)
+            return Reader(
+                self._session, spans, committed=self._committed, partition_bytes=_FEW_RECORDS_BYTES, tell=tell
+            )
+        return Reader(self._session, spans, committed=self._committed, tell=tell)
 
     def done_with(self, reader: Reader) -> None:
         reader.close()
         self._progress.clear()
-        self.failed |= reader.failed
+        self.failed |= reader.failed | reader.lost
         for text in reader.skipped:
             note(self._session.settings, text)
 
@@ -157,6 +163,10 @@ class Search:
         self.searched += len(read)
         self._done += fetched.next - fetched.start
         return read
+
+    def tell(self, text: str) -> None:
+        self._progress.clear()
+        note(self._session.settings, text)
 
     def show(self) -> None:
         self._progress.show(self._line)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _BACKOFF_SECONDS = 0.1
 _BUFFERED_BYTES = 32 << 20
-_REQUEST_BYTES = 8 << 20
+_REQUEST_BYTES = 1 << 20
 _LAST_BEFORE_IMPLICIT_TRANSACTIONS = 11
 _NOT_WRITTEN = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -105,6 +105,8 @@ class Sender:
         self._leaders: dict[TopicPartition, int] = {}
         self._not_before: dict[TopicPartition, float] = {}
         self._trouble_since: dict[TopicPartition, float] = {}
+        self._in_doubt: set[TopicPartition] = set()
+        """Partitions whose first batch may have been written, by a request that was not answered, or not well."""
         self._buffered = 0
 
     def add(self, where: TopicPartition, record: Record, mark: int = 0) -> None:
@@ -266,27 +268,27 @@ class Sender:
         batch = queue.batches.popleft()
         self._buffered -= batch.bytes
         self._trouble_since.pop(where, None)
+        self._in_doubt.discard(where)
         self._on_delivered(Delivered(where, offset, batch))
 
     def _unanswered(self, where: TopicPartition, error: KctlError, sent: bool) -> None:
+        if sent:
+            self._in_doubt.add(where)
         if not isinstance(error, Disconnected):
             self._give_up(where, error)
             self.broken = error
         elif self._producer.id >= 0 or not sent:
             self._again(where, error)
         else:
-            told = KctlError(
-                f"{error.what}; the records may be in {where} or not",
-                exit_code=error.exit_code,
-                hints=("with --idempotent they would have been sent again",),
-            )
-            self._give_up(where, told)
-            self.broken = told
+            self._give_up(where, error.with_hint("with --idempotent they would have been sent again"))
+            self.broken = error
 
     def _refused(self, where: TopicPartition, part: PartitionProduceResponse) -> None:
         code = part.error_code
         error = failure(code, f"partition {where} does not take the records", part.error_message)
         batch = self._queues[where].batches[0]
+        if code in _PERHAPS_WRITTEN:
+            self._in_doubt.add(where)
         if code in _TOO_LARGE and batch.count > 1:
             self._queues[where].split()
         elif code in _NOT_WRITTEN or (code in _PERHAPS_WRITTEN and self._producer.id >= 0):
@@ -308,6 +310,10 @@ class Sender:
     def _give_up(self, where: TopicPartition, error: KctlError) -> None:
         batch = self._queues[where].drop()
         self._buffered -= batch.bytes
+        if where in self._in_doubt:
+            self._in_doubt.discard(where)
+            what = f"{error.what}; the records may be in {where} or not"
+            error = KctlError(what, exit_code=error.exit_code, code=error.code, hints=error.hints)
         self.undelivered.append(Undelivered(where, batch.marks, error))
 
     def _give_up_rest(self, error: KctlError) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable
+from math import isfinite, isnan
 from typing import Any
 
 from kctl.segments.values import base64_text, compact, renderer
@@ -106,6 +107,13 @@ def _boolean(source: _Bytes) -> bool:
     return byte == 1
 
 
+def _number(value: float) -> float | str:
+    """What JSON has no number for is its name: NaN, Infinity or -Infinity."""
+    if isfinite(value):
+        return value
+    return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
 def _binary(data: bytes) -> Any:
     return {"base64": base64_text(data)}
 
@@ -115,8 +123,8 @@ _PRIMITIVES: dict[str, Read] = {
     "boolean": _boolean,
     "int": _Bytes.long,
     "long": _Bytes.long,
-    "float": lambda source: struct.unpack("<f", source.take(4))[0],
-    "double": lambda source: struct.unpack("<d", source.take(8))[0],
+    "float": lambda source: _number(struct.unpack("<f", source.take(4))[0]),
+    "double": lambda source: _number(struct.unpack("<d", source.take(8))[0]),
     "bytes": lambda source: _binary(source.take(source.long())),
     "string": lambda source: source.take(source.long()).decode(),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isfinite
 from typing import Any
 
 FORMATS = ("auto", "text", "json", "hex", "base64", "none")
@@ -44,20 +45,29 @@ def _auto_for_people(data: bytes | None) -> Any:
         return f"0x{data.hex()}"
 
 
-def _json_for_programs(data: bytes | None) -> Any:
+def _loaded(data: bytes) -> Any:
+    """ValueError for what is no JSON, as NaN, or could not be written as JSON: a number too large for a double."""
     import json
 
+    def number(text: str) -> float:
+        value = float(text)
+        if not isfinite(value):
+            raise ValueError(f"{text} is no number of JSON")
+        return value
+
+    return json.loads(data, parse_float=number, parse_constant=number)
+
+
+def _json_for_programs(data: bytes | None) -> Any:
     try:
-        return None if data is None else json.loads(data)
+        return None if data is None else _loaded(data)
     except (ValueError, RecursionError):
         return _auto_for_programs(data)
 
 
 def _json_for_people(data: bytes | None) -> Any:
-    import json
-
     try:
-        return None if data is None else compact(json.loads(data))
+        return None if data is None else compact(_loaded(data))
     except (ValueError, RecursionError):
         return _auto_for_people(data)
 

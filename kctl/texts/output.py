@@ -8,6 +8,7 @@ sort. Programs read raw numbers with their unit in the name; `null` and `-` are 
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -140,6 +141,30 @@ def _escaped(text: str) -> str:
     return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
+_COLOR = re.compile(r"(\x1b\[[0-9;]*m)")
+
+
+def tame(text: str) -> str:
+    """Lines for a terminal, in which names may be anything: colors are the most that steers it."""
+    return "\n".join(map(_tamed, text.split("\n")))
+
+
+def _tamed(line: str) -> str:
+    if line.isprintable():
+        return line
+    return "".join(part if at % 2 else _escaped(part) for at, part in enumerate(_COLOR.split(line)))
+
+
+_C1 = re.compile(r"[\x80-\x9f]")
+
+
+def without_c1(text: str) -> str:
+    """JSON in which the control characters that it allows in strings, and terminals obey, are written as escapes."""
+    if text.isascii() or not _C1.search(text):
+        return text
+    return _C1.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 class Writer:
     """Prints the rows of one command as the settings say."""
 
@@ -182,6 +207,29 @@ class Writer:
 
     def write(self, rows: Iterable[Row], errors: Sequence[KctlError] = ()) -> None:
         rows = self._limited(rows)
+        if self.settings.is_text:
+            self._page(self._table(rows))
+        else:
+            self._write(rows, errors)
+
+    def write_parts(self, parts: Iterable[Sequence[Row]]) -> None:
+        """Rows of a stream, in its order: those of a part are out before the next part is asked for, which may never
+        come. A table is as wide as its first part."""
+        parts = iter(parts)
+        first = next((part for part in parts if part), ())
+
+        def rows() -> Iterator[Row]:
+            for part in chain((first,), parts):
+                yield from part
+                sys.stdout.flush()
+
+        if self.settings.is_text:
+            print_lines(self._table(rows(), min(len(first), _MEASURED)))
+        else:
+            self._write(rows())
+        sys.stdout.flush()
+
+    def _write(self, rows: Iterable[Row], errors: Sequence[KctlError] = ()) -> None:
         match self.settings.output:
             case "json":
                 self._json(rows, errors)
@@ -192,12 +240,10 @@ class Writer:
             case "name":
                 first = self.columns[0]
                 print_lines(str(row.get(first.name)) for row in rows)
-            case _:
-                self._page(self._table(rows))
 
     def print_text(self, lines: Iterable[str]) -> None:
         """Lines made for people by the command itself."""
-        self._page(iter(lines))
+        self._page(map(tame, lines))
 
     def table(self, rows: Iterable[Row]) -> Iterator[str]:
         """The lines of a table, for a command that prints more than one."""
@@ -237,10 +283,10 @@ class Writer:
 
         if self.document.stream:
             encode = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would make one for every row
-            print_lines(map(encode, self._items(rows)))
+            print_lines(without_c1(encode(item)) for item in self._items(rows))
         else:
             whole = envelope(self.document, list(self._items(rows)), errors)
-            print_lines((json.dumps(whole, ensure_ascii=False, indent=2),))
+            print_lines((without_c1(json.dumps(whole, ensure_ascii=False, indent=2)),))
 
     def _yaml(self, rows: Iterable[Row], errors: Sequence[KctlError]) -> None:
         import yaml
@@ -268,10 +314,10 @@ class Writer:
 
     # --- for people
 
-    def _table(self, rows: Iterable[Row]) -> Iterator[str]:
+    def _table(self, rows: Iterable[Row], measured_rows: int = _MEASURED) -> Iterator[str]:
         """HOT: a segment has a million records."""
         cells = self._cells(rows)
-        first = list(islice(cells, _MEASURED))
+        first = list(islice(cells, measured_rows))
         titles = [column.title for column in self.columns]
         measured = first if self.settings.no_headers else [titles, *first]
         widths = [max((fitting.places(line[at]) for line in measured), default=0) for at in range(len(titles))]
@@ -399,16 +445,16 @@ class _Unstoppable:
 def note(settings: Settings, text: str) -> None:
     """Something beside the data, for a person."""
     if not settings.quiet:
-        print(text, file=sys.stderr)
+        print(tame(text), file=sys.stderr)
 
 
 def render_error(error: KctlError, settings: Settings, stream: TextIO) -> None:
     """`error: what (CODE)`, and below it what to do next."""
     label = click.style("error:", fg="red") if settings.colored(stream) else "error:"
     code = f" ({error.code})" if error.code else ""
-    print(f"{label} {error.what}{code}", file=stream)
+    print(f"{label} {tame(error.what)}{code}", file=stream)
     for hint in error.hints:
-        print(f"       {hint}", file=stream)
+        print(f"       {tame(hint)}", file=stream)
 
 
 def render_errors(errors: Iterable[KctlError], settings: Settings) -> None:

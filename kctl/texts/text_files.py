@@ -13,7 +13,9 @@ def text_of(path: str) -> str:
 
 def decoded(data: bytes, path: str) -> str:
     try:
-        return data.decode()
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        what = f"{path} is not a text file: byte {error.start + 1} of it, {data[error.start]:#04x}, is not UTF-8"
+        what = (
+            f"{path} is not a text file: byte {error.start + 1} of it, {error.object[error.start]:#04x}, is not UTF-8"
+        )
         raise KctlError(what, exit_code=Exit.USAGE) from None

@@ -17,7 +17,7 @@ from kctl.topics.wanted import check_name, parse_configs
 @click.option("-p", "--partitions", type=click.IntRange(min=1), metavar="N", help="Number of partitions, if different.")
 @click.option("-r", "--replication", type=click.IntRange(min=1), metavar="N", help="Replication factor, if different.")
 @click.option("--config", "configs", multiple=True, metavar="NAME=VALUE", help="A setting, if different; repeatable.")
-@click.option("--data", is_flag=True, help="Also copy the records that exist now.")
+@click.option("--data", is_flag=True, help="Also copy the committed records that exist now.")
 @pass_session
 def clone(
     session: Session,
@@ -30,8 +30,8 @@ def clone(
 ) -> int:
     """Create a topic like another one.
 
-    Copies the partitions, replication and settings, and with --data the records, each to the partition of the same
-    number unless -p is given. Use kctl copy to choose which records.
+    Copies the partitions, replication and settings, and with --data the committed records, each to the partition of the
+    same number unless -p is given. Use kctl copy to choose which records.
 
     Example: kctl topics clone orders orders-test
     """

@@ -12,7 +12,8 @@ from kctl.command.choosing import Choice, choosing
 from kctl.command.chosen import chosen_topics
 from kctl.command.cluster_names import topic_names
 from kctl.command.verb import KctlCommand, pass_session
-from kctl.errors import Exit, KctlError, failure
+from kctl.errors import Exit, KctlError
+from kctl.reach.deleting import delete_topics
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Row, note
 from kctl.topics.details import TopicDetails, topic_details
@@ -62,7 +63,7 @@ def delete(session: Session, chosen: Choice, if_exists: bool, internal: bool) ->
     question = f"Delete {names[0]}" if len(names) == 1 else f"Delete {len(names)} topics"
     if not change.confirmed(question, type_this=names[0] if len(names) == 1 else str(len(names))):
         return change.code
-    refused = request(session, names)
+    refused = delete_topics(session, names)
     return change.done(
         errors=list(refused.values()),
         verified="no broker knows them any more",
@@ -85,27 +86,6 @@ def _row(topic: TopicDetails, readers: Sequence[Reader]) -> Row:
         "groups": [reader.group for reader in readers],
         "members": sum(reader.members for reader in readers),
     }
-
-
-def request(session: Session, names: Sequence[str]) -> dict[str, KctlError]:
-    """Deletes them; the topics that the broker refuses, and why."""
-    from kafkad.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-
-    asked = DeleteTopicsRequest(
-        topics=[DeleteTopicState(name=name) for name in names],
-        topic_names=list(names),
-        timeout_ms=session.broker_timeout_ms,
-    )
-    answer = session.ask_controller(asked, lambda answer: (result.error_code for result in answer.responses))
-    return {
-        r.name: failure(r.error_code, f'topic "{r.name}"', r.error_message or _why(r.error_code))
-        for r in answer.responses
-        if r.name and r.error_code
-    }
-
-
-def _why(code: int) -> str | None:
-    return "the broker has delete.topic.enable=false" if code == ErrorCode.TOPIC_DELETION_DISABLED else None
 
 
 def are_gone(session: Session, names: Sequence[str]) -> bool:

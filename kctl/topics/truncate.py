@@ -83,7 +83,8 @@ def truncate(
     """Delete the oldest records, or all of them, but keep the topic.
 
     Shows how many records will be deleted, then asks you to type the topic's name, or the number of topics. Consumers
-    that had not read them continue at the new start of the partition.
+    that had not read them continue at the new start of the partition. An offset beyond the end of a partition is
+    refused, as by Kafka's tool.
 
     Example: kctl topics truncate orders --before @-7d
     """
@@ -175,10 +176,13 @@ def _cuts(session: Session, targets: Mapping[TopicPartition, int]) -> tuple[list
     sizes = replica_sizes(log_dirs(session, partitions=of_topics)[0])
     leaders = session.leaders(targets)
     cuts = []
+    beyond = ("an offset is given, where a time would be @TIME; --all deletes all records",)
     for where, target in targets.items():
         start, end = starts[where].offset, ends[where].offset
         if target > end:
-            note(session.settings, f"{where} ends at {end}: nothing beyond can be deleted")
+            what = f"{where} ends at {end}, before offset {target}: nothing of it is deleted"
+            more.append(KctlError(what, exit_code=Exit.REFUSED, code="OFFSET_OUT_OF_RANGE", hints=beyond))
+            continue
         leader = leaders[where]
         size = None if isinstance(leader, KctlError) else sizes.get((where, leader))
         cuts.append(Cut(where, start, new_start(target, start, end), end, size))
@@ -186,7 +190,7 @@ def _cuts(session: Session, targets: Mapping[TopicPartition, int]) -> tuple[list
 
 
 def new_start(target: int, start: int, end: int) -> int:
-    return end if target == LATEST else min(max(target, start), end)
+    return end if target == LATEST else max(target, start)
 
 
 def _truncate(session: Session, cuts: list[Cut], shown: list[Cut], unable: list[KctlError]) -> int:

@@ -116,3 +116,21 @@ def test_standard_streams_are_closed(broker: KafkadProcess) -> None:
 def test_a_time_that_is_none_is_told_with_its_option(kctl: Kctl, option: str) -> None:
     ran = kctl("topics", "list", f"{option}=soon")
     assert (ran.code, ran.err.splitlines()[0]) == (Exit.USAGE, f'error: {option}: "soon" is not a duration')
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["topics", "truncate", "t", "--all", "--partitions", ""],
+        ["topics", "delete", "t", "-b", ""],
+        ["-c", "", "topics", "delete", "t"],
+        ["acls", "remove", "--topic", ""],
+        ["acls", "remove", "--topic", "t", "--host", ""],
+        ["consume", "t", "--partitions", ""],
+        ["partitions", "plan", "--rf", "1", "--topics", ""],
+        ["groups", "reset-offsets", "g", "--topic", "", "--to", "latest"],
+        ["quotas", "set", "user=", "producer_byte_rate=1"],
+    ],
+)
+def test_an_empty_word_is_not_taken_for_everything(kctl: Kctl, words: list[str]) -> None:
+    assert kctl(*words, "-y").code == Exit.USAGE

@@ -145,6 +145,14 @@ def test_bash_completes_contexts(bash: Offers, contexts: None) -> None:
     assert bash("kctl contexts set prod cert") == ["certificate="]
 
 
+def test_bash_gets_names_that_are_shell_code_in_quotes(bash: Offers, kctl: Kctl) -> None:
+    for name in ("x;touch PWNED #", "x$(touch PWNED)", "xy"):
+        assert kctl("contexts", "set", name, "bootstrap=a").code == 0
+    assert sorted(bash("kctl contexts use x")) == ["x\\$\\(touch\\ PWNED\\)", "x\\;touch\\ PWNED\\ \\#", "xy"]
+    for quote in ("'", '"'):
+        assert bash(f"kctl contexts use {quote}x") == ["xy"]
+
+
 def test_bash_completes_topics(bash: Offers, broker: KafkadProcess, on_broker: Kctl) -> None:
     on_broker("topics", "create", "shell.a", "shell.b", "-p", 1, "-y")
     line = f"kctl -b {broker.bootstrap} topics list shel"
@@ -167,6 +175,12 @@ def test_fish_completes_contexts_and_files(fish: Offers, contexts: None, tmp_pat
     assert fish("kctl partitions apply pl") == ["plan.json"]
     assert fish("kctl --command-config=pl") == ["--command-config=plan.json"]
     assert fish("kctl check-log bi") == ["bin/\tDirectory"]
+
+
+@pytest.mark.slow
+def test_zsh_puts_names_that_are_shell_code_in_quotes(zsh: Zsh, kctl: Kctl) -> None:
+    assert kctl("contexts", "set", "x;touch PWNED", "bootstrap=a").code == 0
+    assert zsh("kctl contexts use x") == "kctl contexts use x\\;touch\\ PWNED "
 
 
 @pytest.mark.slow

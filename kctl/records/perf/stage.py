@@ -58,21 +58,14 @@ def _has_leaders(session: Session, name: str, partitions: int) -> bool:
 
 
 def _delete(session: Session, name: str) -> None:
-    from kafkad.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+    from kctl.reach.deleting import delete_topics
 
-    version = session.version_of(DeleteTopicsRequest)
-    request = DeleteTopicsRequest(timeout_ms=int(session.settings.timeout * 1000))
-    if version is not None and version >= 6:
-        request.topics = [DeleteTopicState(name=name)]
-    else:
-        request.topic_names = [name]
     try:
-        (gone,) = session.ask_controller(request, lambda answer: [one.error_code for one in answer.responses]).responses
+        refused = delete_topics(session, [name]).get(name)
     except KctlError as error:
-        note(session.settings, f'topic "{name}" could not be removed: {error.what}')
-        return
-    if gone.error_code not in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION):
-        note(session.settings, f'topic "{name}" could not be removed: {ErrorCode(gone.error_code).name}')
+        refused = error
+    if refused is not None and refused.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name:
+        note(session.settings, f'topic "{name}" could not be removed: {refused.what}')
 
 
 class Payloads:

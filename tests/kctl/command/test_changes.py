@@ -83,6 +83,14 @@ def test_what_is_refused(
     assert error.value.exit_code is Exit.REFUSED
 
 
+def test_no_part_of_a_change_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(monkeypatch, answer=True)
+    asked.settings.limit = 1
+    with pytest.raises(KctlError, match="--limit would show a part"):
+        asked.confirmed()
+    assert asked.questions == []
+
+
 def test_what_only_adds_is_not_asked_but_for_a_protected_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked(monkeypatch)
     assert asked.confirmed(only_adds=True)
@@ -108,7 +116,7 @@ def test_raw_changes_nothing_that_is_protected(
     [
         ("kctl.command.changes.confirm", "nothing was changed"),
         (
-            "kctl.topics.delete.request",
+            "kctl.topics.delete.delete_topics",
             "the change was started and may be complete or partly done: check before you repeat it",
         ),
         ("kctl.reach.session.Session.wait_until", "the change was made, but not verified"),

@@ -121,6 +121,20 @@ def test_nothing_is_deleted_unasked(kctl: Kctl, file: Path) -> None:
     assert list(read(str(file)).contexts) == ["prod"]
 
 
+def test_of_settings_that_are_not_used_only_harmless_ones_are_shown(kctl: Kctl, tmp_path: Path) -> None:
+    properties = tmp_path / "c.properties"
+    properties.write_text(
+        "bootstrap.servers=a:1\nbasic.auth.user.info=bob:sesame\nclient.rack=r1\nmax.poll.records=7\n"
+        "schema.registry.url=https://bob:sesame@registry/\n"
+    )
+    assert kctl("contexts", "import", properties, "--name", "prod").code == Exit.DONE
+    ran = kctl("contexts", "show", "prod", "-o", "json")
+    shown = {item["field"]: item["value"] for item in json.loads(ran.out)["items"]}
+    assert (shown["basic.auth.user.info"], shown["client.rack"]) == ("(hidden)", "r1")
+    assert shown["max.poll.records"] == "7"
+    assert shown["schema.registry.url"] == "https://(hidden)@registry/"
+
+
 def test_import(kctl: Kctl, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("ca.pem").write_text("-----BEGIN CERTIFICATE-----")

@@ -18,7 +18,7 @@ from kctl.errors import KctlError
 from kctl.groups.committed import Commit
 from kctl.groups.group import Group, Member
 from kctl.groups.group_lag import GroupLag
-from kctl.groups.partition_lag import DELETED, PartitionLag
+from kctl.groups.partition_lag import BEYOND, DELETED, PartitionLag
 from kctl.groups.recent_commits import Recent
 from kctl.partitions.throttle import Throttles
 from kctl.partitions.throttle_settings import Setting, Transfer
@@ -267,6 +267,7 @@ def group(state: str, *lags: PartitionLag) -> GroupLag:
         ("rebalancing", group("PreparingRebalance"), WARN, "group g is rebalancing"),
         ("deserted-groups", group("Empty", PartitionLag(WHERE, 5, 9, 4)), INFO, "with lag and no members"),
         ("deleted-topics", group("Stable", PartitionLag(WHERE, 5, None, None, None, DELETED)), INFO, "that are gone"),
+        ("beyond-the-end", group("Stable", PartitionLag(WHERE, 50, 9, 0, None, BEYOND)), WARN, "has committed beyond"),
         ("lost-records", group("Stable", PartitionLag(WHERE, 5, 20, 15)), ERROR, "never read 3 records"),
         ("lost-records", group("Empty", PartitionLag(WHERE, 5, 20, 15)), INFO, "1 group without members stand"),
     ],

@@ -14,7 +14,7 @@ from kctl.errors import failure
 from kctl.groups.committed import Commit
 from kctl.groups.group import Group, Member, labels
 from kctl.groups.history import RECORDS, steps
-from kctl.groups.partition_lag import DELETED, NO_COMMIT, Range, partition_lags, total
+from kctl.groups.partition_lag import BEYOND, DELETED, NO_COMMIT, Range, partition_lags, total
 from kctl.groups.partitions_text import partitions_text
 from kctl.groups.rates import (
     GROWING,
@@ -45,7 +45,7 @@ def test_uncommitted_partitions_count_with_all_their_records() -> None:
         (A0, 7, 3, ""),
         (A1, None, 30, NO_COMMIT),
     ]
-    assert total(lags) == (33, 2, 2, 1, 0)
+    assert total(lags) == (33, 33, 2, 2, 1, 0)
 
 
 def test_a_deleted_topic_is_a_row_and_no_lag() -> None:
@@ -59,6 +59,19 @@ def test_lag_of_an_unknown_end_is_unknown() -> None:
     down = failure(ErrorCode.LEADER_NOT_AVAILABLE, "partition")
     (lag,) = partition_lags(Group("g", "Empty"), {B0: Commit(5)}, {B0: down})
     assert (lag.note, total([lag]).lag) == ("no leader", None)
+
+
+def test_a_sum_without_an_unknown_end_is_no_lag() -> None:
+    down = failure(ErrorCode.LEADER_NOT_AVAILABLE, "partition")
+    lags = partition_lags(Group("g", "Empty"), {A0: Commit(5), B0: Commit(5)}, {A0: Range(0, 9), B0: down})
+    assert (total(lags).lag, total(lags).at_least, total(lags).unknown) == (None, 4, 1)
+
+
+def test_a_commit_beyond_the_end_is_noted() -> None:
+    (lag,) = partition_lags(Group("g", "Empty"), {A0: Commit(500)}, {A0: Range(0, 30)})
+    assert (lag.lag, lag.note) == (0, BEYOND)
+    (lag,) = partition_lags(Group("g", "Empty"), {A0: Commit(30)}, {A0: Range(0, 30)})
+    assert lag.note == ""
 
 
 @given(st.integers(0, 100), st.integers(0, 100))

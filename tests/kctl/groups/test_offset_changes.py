@@ -7,13 +7,17 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kctl.command.changes import Change
-from kctl.errors import Exit
-from kctl.groups import offset_changes
+from kctl.errors import Exit, failure
+from kctl.groups import committed, offset_changes
+from kctl.reach.session import open_session
+from kctl.settings import Settings
 from tests.broker import KafkadProcess
 from tests.clients.asker import STAMP_MS
 from tests.clients.members import Member
@@ -56,6 +60,7 @@ TARGETS = [
     (("--to-current",), [12, 20]),
     (("--to", "7"), [7, 7]),
     (("--to-offset", "25"), [25, 20]),
+    (("--to-offset", "-1"), [0, 0]),
     (("--to", "-3"), [9, 17]),
     (("--shift-by", "-15"), [0, 5]),
     (("--to", "+10"), [22, 20]),
@@ -188,7 +193,7 @@ def test_from_a_file_and_from_standard_input(groups: Kctl, port: int, monkeypatc
     assert ran.code == Exit.DONE
     rows = [(row["group"], row["partition"], row["new"], row["note"]) for row in json.loads(ran.out)["items"]]
     assert rows == [("one-group", 0, 3, None), ("other-group", 0, 4, None), ("other-group", 1, 9, "clamped to the end")]
-    monkeypatch.setattr("sys.stdin", io.StringIO("filed,0,5\n"))
+    monkeypatch.setattr("sys.stdin", io.StringIO("\ufefffiled,0,5\n"))
     assert groups("reset-offsets", "one-group", "--from-file", "-", "-y").code == Exit.DONE
     whole = groups("export", "one-group", "other-group")
     assert whole.out == "one-group,filed,0,5\nother-group,filed,0,4\nother-group,filed,1,9\n"
@@ -244,6 +249,32 @@ def test_offsets_in_use_are_not_deleted(groups: Kctl, port: int) -> None:
     assert exported(groups, "subscriber") == "subscribed,0,3\n"
 
 
+def test_offsets_whose_commit_was_not_answered_are_read_back(
+    on_broker: Kctl, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The coordinator has carried it out, and somebody has joined before it is repeated."""
+    make_topic(port, "doubted", 5)
+    commit(port, "doubted", {TopicPartition("doubted", 0): 3})
+    settings = Settings()
+    settings.bootstrap = f"127.0.0.1:{port}"
+    session = open_session(settings)
+    ask = session.ask_coordinators
+    refused = failure(ErrorCode.UNKNOWN_MEMBER_ID, "group")
+    refused.in_doubt = True
+
+    def answers(names: list[str], build: Any, read: Any) -> Any:
+        return ask(names, build, read) if build is committed._request else {"doubted": refused}
+
+    monkeypatch.setattr(session, "ask_coordinators", answers)
+    assert offset_changes.commit_offsets(session, "doubted", {TopicPartition("doubted", 0): 3}) == []
+    [error] = offset_changes.commit_offsets(session, "doubted", {TopicPartition("doubted", 0): 4})
+    assert "its offsets may have been changed" in error.what
+    refused.in_doubt = False
+    [error] = offset_changes.commit_offsets(session, "doubted", {TopicPartition("doubted", 0): 3})
+    assert "none of its offsets were changed" in error.what
+    session.close()
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -260,6 +291,7 @@ def test_offsets_in_use_are_not_deleted(groups: Kctl, port: int) -> None:
         ("reset-offsets g --topic no-such-topic --to 1 -y", Exit.NOT_FOUND, 'topic "no-such-topic" does not exist'),
         ("reset-offsets g --from-file nowhere.csv -y", Exit.NOT_FOUND, "nowhere.csv: No such file"),
         ("reset-offsets g --topic t:x --to 1", Exit.USAGE, '"t:x" is not a topic with partitions'),
+        ("reset-offsets g --topic t --to-offset latest", Exit.USAGE, "'latest' is not a valid integer"),
         ("delete nobody -y", Exit.NOT_FOUND, 'group "nobody" does not exist'),
         ("delete-offsets nobody --all-topics -y", Exit.NOT_FOUND, 'group "nobody" does not exist'),
         ("delete-offsets g", Exit.USAGE, "use only one way to select topics"),

@@ -8,9 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
+from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
-from kctl.errors import Exit
-from kctl.groups import history
+from kctl.errors import Exit, KctlError
+from kctl.groups import group_lag, history
 from kctl.reach.connection import Connection
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
@@ -137,6 +138,21 @@ def test_fails_above(on_broker: Kctl, port: int) -> None:
     assert on_broker("groups", "lag", "above", "--fail-above", "7").code == Exit.DONE
     assert on_broker("groups", "lag", "above", "--fail-above", "6").code == Exit.FINDINGS
     assert on_broker("groups", "lag", "above", "--min", "8", "-o", "csv", "--no-headers").out == ""
+
+
+def test_an_end_that_cannot_be_read_is_no_success(on_broker: Kctl, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_topic(port, "silent", 10)
+    commit(port, "silent", {TopicPartition("silent", 0): 3})
+    down = KctlError("it has no leader", code=ErrorCode.LEADER_NOT_AVAILABLE.name)
+    monkeypatch.setattr(group_lag, "offsets_at", lambda session, times, committed=False: dict.fromkeys(times, down))
+    ran = on_broker("groups", "lag", "silent", "--fail-above", "7", "-o", "json")
+    [item] = json.loads(ran.out)["items"]
+    assert (ran.code, item["lag"], item["unknown"]) == (Exit.UNREACHABLE, None, 1)
+    assert "lag is not known of 1 partition: no leader" in ran.err
+    ran = on_broker("groups", "list", "silent", "--lagging", "100", "-o", "name")
+    assert (ran.code, ran.out) == (Exit.UNREACHABLE, "silent\n")
+    ran = on_broker("groups", "describe", "silent", "--no-time")
+    assert (ran.code, "lag at least 0 on 0 of 1 partitions   1 not known" in ran.out) == (Exit.UNREACHABLE, True)
 
 
 def test_watches_in_lines_of_json(on_broker: Kctl, port: int) -> None:

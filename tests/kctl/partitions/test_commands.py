@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -143,6 +143,56 @@ def test_no_move_is_under_way(on_broker: Kctl) -> None:
     ran = on_broker("partitions", "status")
     assert (ran.code, ran.out) == (Exit.DONE, "no move is under way\n")
     assert on_broker("partitions", "cancel", "--all", "-y").code == Exit.DONE
+
+
+RATE = "leader.replication.throttled.rate"
+
+
+@pytest.fixture
+def throttled(on_broker: Kctl) -> Iterator[Callable[[], list[str]]]:
+    """A deliberate throttle of the broker; the value that is read back."""
+
+    def values() -> list[str]:
+        shown = json.loads(on_broker("partitions", "throttle", "show", "-o", "json").out)["items"]
+        return [item["value"] for item in shown if (item["kind"], item["setting"]) == ("broker", RATE)]
+
+    assert on_broker("configs", "set", "broker/1", f"{RATE}=1000000", "-y").code == Exit.DONE
+    yield values
+    assert on_broker("partitions", "throttle", "clear", "-y").code == Exit.DONE
+
+
+@pytest.mark.parametrize("words", [["parts-no-such"], ["--all"], ["plan.json"]])
+def test_a_cancel_of_nothing_leaves_throttles_alone(
+    on_broker: Kctl, throttled: Callable[[], list[str]], words: list[str]
+) -> None:
+    write_plan(("parts-no-such", 0, [1]))
+    on_broker("partitions", "cancel", *words)
+    assert throttled() == ["1000000"]
+
+
+def finished_plan(kctl: Kctl, topic: str) -> None:
+    """A plan whose replicas are in place, and whose throttle is still on."""
+    create(kctl, topic, 1)
+    [item] = json.loads(kctl("partitions", "list", topic, "-o", "json").out)["items"]
+    write_plan((topic, 0, item["replicas"]))
+    cluster = json.loads(kctl("cluster", "describe", "-o", "json").out)["cluster_id"]
+    setting = {"kind": "broker", "owner": "1", "name": RATE, "now": "1000000", "before": "2000000"}
+    Path("plan.json.state").write_text(
+        json.dumps({"version": 1, "cluster_id": cluster, "rate": 1000000, "settings": [setting]})
+    )
+
+
+def test_what_is_left_to_do_of_a_plan_is_shown_and_asked_for(
+    on_broker: Kctl, throttled: Callable[[], list[str]]
+) -> None:
+    finished_plan(on_broker, "parts-unfinished")
+    ran = on_broker("partitions", "apply", "plan.json", "--dry-run")
+    assert (ran.code, f"broker 1 {RATE}" in ran.out, throttled()) == (Exit.DONE, True, ["1000000"])
+    ran = on_broker("partitions", "apply", "plan.json")
+    assert (ran.code, "no terminal to confirm on: Put back 1 throttle setting?" in ran.err) == (Exit.REFUSED, True)
+    assert (throttled(), Path("plan.json.state").exists()) == (["1000000"], True)
+    assert on_broker("partitions", "apply", "plan.json", "-y").code == Exit.DONE
+    assert (throttled(), Path("plan.json.state").exists()) == (["2000000"], False)
 
 
 def test_who_leads_already_is_a_success(on_broker: Kctl) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from kafkad.names import TopicPartition
 from kctl.errors import Exit
+from kctl.partitions.apply import rollback_of
 from kctl.partitions.cancel import removals
 from kctl.partitions.cluster_model import Broker, Partition
 from kctl.partitions.effect import effects, rack_losses, seconds
@@ -15,11 +17,13 @@ from kctl.partitions.elect import preferred, unclean
 from kctl.partitions.list import partition_health
 from kctl.partitions.partition_names import named
 from kctl.partitions.placement import Move
-from kctl.partitions.plan_entries import DONE, ELSEWHERE, MOVING, WAITING, plan_entry
-from kctl.partitions.reassignment_json import Place
+from kctl.partitions.plan_entries import DONE, ELSEWHERE, MOVING, WAITING, PlanEntry, plan_entry
+from kctl.partitions.plan_execution import to_elect
+from kctl.partitions.reassignment_json import Place, render_plan
 from kctl.partitions.requests import Active, Directory
 from kctl.partitions.throttle import Throttles
 from kctl.partitions.throttle_settings import BROKER, LISTS, RATES, TOPIC, Setting, Transfer
+from kctl.reach.session import Cluster
 
 WHERE = TopicPartition("t", 0)
 THERE = Partition("t", 0, (1, 2), 1, 100)
@@ -120,11 +124,49 @@ def test_after_a_cancellation_only_the_throttles_of_what_was_cancelled_go_while_
     }
     busy = Throttles(values, {}, [Transfer(TopicPartition("u", 0), (1,), (2,))], [])
     assert removals(busy, [WHERE]) == {Setting(TOPIC, "t", LISTS[0]): "1:1"}
-    idle = busy._replace(transfers=[])
+    idle = busy._replace(transfers=[Transfer(WHERE, (1,), (2,))])
     assert removals(idle, [WHERE]) == {
         Setting(TOPIC, "t", LISTS[0]): None,
         Setting(BROKER, "1", RATES[0]): None,
     }
+
+
+def test_only_the_first_replica_of_what_is_in_place_is_elected() -> None:
+    def entry(number: int, state: str, leader: int) -> PlanEntry:
+        partition = Partition("t", number, (2, 1), leader)
+        return PlanEntry(partition, Place((2, 1)), state, None, {}, {})
+
+    entries = [entry(0, DONE, 1), entry(1, DONE, 2), entry(2, MOVING, 1)]
+    assert to_elect(entries) == {TopicPartition("t", 0): 2}
+
+
+def test_a_rollback_file_of_another_plan_is_left_alone(tmp_path: Path) -> None:
+    session = SimpleNamespace(cluster=Cluster("here", 1, {}))
+    plan, first, second = (str(tmp_path / name) for name in ("plan.json", "rollback-plan.json", "rollback-plan-2.json"))
+
+    def rollback(*states: str) -> str:
+        entries = [
+            PlanEntry(Partition("t", number, (1, 2), 1), Place((3, 2)), state, None, {}, {})
+            for number, state in enumerate(states)
+        ]
+        return rollback_of(plan, entries, session)  # type: ignore[arg-type]
+
+    def write(path: str, cluster: str, *replicas: tuple[int, ...]) -> None:
+        places = {TopicPartition("t", number): Place(own) for number, own in enumerate(replicas)}
+        Path(path).write_text(render_plan(places, cluster))
+
+    assert rollback(WAITING) == first
+    for stale in (((1, 2), (1, 2)), ((2, 1),)):
+        write(first, "here", *stale)
+        assert rollback(WAITING) == second
+    write(first, "elsewhere", (1, 2))
+    assert rollback(WAITING) == second
+    write(first, "here", (1, 2))
+    assert rollback(WAITING) == first
+    write(first, "here", (9, 8), (1, 2))
+    assert rollback(MOVING, WAITING) == first, "what moves is known from nowhere else"
+    write(second, "here", (1, 2), (1, 2))
+    assert rollback(DONE, DONE) == second
 
 
 def test_partitions_by_topic_number_and_file(tmp_path: Path) -> None:

@@ -16,10 +16,17 @@ from kafkad.names import TopicPartition
 from kafkad.wire.frames import encode_response
 from kafkad.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from kafkad.wire.messages.create_topics import CreateTopicsRequest
-from kafkad.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
+from kafkad.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
 from kctl.errors import Exit, KctlError, failure
 from kctl.reach.access import Access
-from kctl.reach.connection import Address, Disconnected, connect_first
+from kctl.reach.connection import (
+    Address,
+    Connection,
+    Disconnected,
+    connect_first,
+    connect_seconds,
+    opening_seconds,
+)
 from kctl.reach.offsets import LATEST, offsets_at
 from kctl.reach.rounds import Rounds
 from kctl.reach.session import Session
@@ -58,7 +65,11 @@ class Cluster:
         self.now += 1
 
     def run(
-        self, places: dict[str, int | KctlError], timeout: float = 3, given_up: set[str] | None = None
+        self,
+        places: dict[str, int | KctlError],
+        timeout: float = 3,
+        given_up: set[str] | None = None,
+        done: tuple[int, ...] = (),
     ) -> dict[str, str | KctlError]:
         rounds: Rounds[str, str] = Rounds(
             "group",
@@ -67,6 +78,7 @@ class Cluster:
             lambda answer: answer,
             timeout,
             given_up=given_up,
+            done=done,
         )
         return rounds.run(places, self.call_each, lambda: self.now, self.pause)
 
@@ -81,6 +93,48 @@ def test_what_moved_is_asked_again_and_only_that() -> None:
     cluster = Cluster({"a": 0, "b": ErrorCode.NOT_COORDINATOR}, {"b": 0})
     assert cluster.run({"a": 1, "b": 1}) == {"a": "a@1", "b": "b@1"}
     assert cluster.asked == [["a", "b"], ["b"]]
+
+
+def test_what_a_lost_answer_may_have_done_is_not_denied() -> None:
+    lost = Disconnected("broke off", in_doubt=True)
+    gone = ErrorCode.GROUP_ID_NOT_FOUND
+    assert Cluster({"a": lost}, {"a": gone}).run({"a": 1}, done=(gone,)) == {"a": "a@1"}
+    never = Cluster({"a": gone}).run({"a": 1}, done=(gone,))["a"]
+    assert isinstance(never, KctlError)
+    assert (never.code, never.in_doubt) == (gone.name, False)
+    refused = Cluster({"a": lost}, {"a": ErrorCode.UNKNOWN_MEMBER_ID}).run({"a": 1})["a"]
+    assert isinstance(refused, KctlError)
+    assert (refused.code, refused.in_doubt) == ("UNKNOWN_MEMBER_ID", True)
+
+
+class SlowSocket:
+    """Takes a few bytes at a time."""
+
+    def __init__(self) -> None:
+        self.taken = b""
+        self.timeouts: list[float] = []
+
+    def settimeout(self, seconds: float) -> None:
+        self.timeouts.append(seconds)
+
+    def send(self, data: memoryview) -> int:
+        self.taken += data[:7]
+        return min(len(data), 7)
+
+
+def test_a_slow_link_may_take_its_time_for_a_request() -> None:
+    sock = SlowSocket()
+    connection = Connection(sock, Address("a", 1), "me", 2.5)  # type: ignore[arg-type]
+    connection.versions = {3: (0, 9)}
+    connection.send(MetadataRequest(topics=None))
+    assert int.from_bytes(sock.taken[:4], "big") == len(sock.taken) - 4 > 7
+    assert sock.timeouts == [2.5]
+
+
+def test_the_time_out_reaches_the_opening_of_connections() -> None:
+    assert (connect_seconds(10), opening_seconds(10)) == (3, 6)
+    assert (connect_seconds(60), opening_seconds(60)) == (15, 30)
+    assert connect_seconds(1) == 1
 
 
 def test_patience_ends_with_the_timeout() -> None:

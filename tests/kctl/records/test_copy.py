@@ -91,3 +91,31 @@ def test_what_cannot_be(on_broker: Kctl, source: str, topic: NewTopic, words: li
     ran = on_broker("copy", *[{"SOURCE": source, "SMALL": small}.get(word, word) for word in words])
     assert ran.code == code
     assert text in ran.err
+
+
+def test_aborted_records_are_copied_only_if_asked_for(on_broker: Kctl, topic: NewTopic, feed: Feed) -> None:
+    source, target, everything = topic(), topic(), topic()
+    feed('{"value": "never happened"}\nbroken\n')
+    assert on_broker("produce", source, "--json", "--transactional-id", f"{source}-id").code == 1
+    assert on_broker("produce", source, "--value", "good").code == 0
+    assert on_broker("copy", source, target).code == 0
+    assert on_broker("topics", "clone", source, f"{source}-clone", "--data").code == 0
+    for copied in (target, f"{source}-clone"):
+        assert on_broker("consume", copied).out == "good\n"
+    assert on_broker("copy", source, everything, "--uncommitted").code == 0
+    assert on_broker("consume", everything).out == "never happened\ngood\n"
+
+
+def test_a_transaction_copies_nothing_if_a_partition_cannot_be_read(
+    broker: KafkadProcess, on_broker: Kctl, topic: NewTopic
+) -> None:
+    source, target = topic(2), topic(2)
+    for partition in (0, 1):
+        assert on_broker("produce", source, "--value", "x", "--partition", partition).code == 0
+    [log] = (broker.log_dirs[0] / f"{source}-1").glob("*.log")
+    data = bytearray(log.read_bytes())
+    data[-3] ^= 0xFF
+    log.write_bytes(data)
+    ran = on_broker("copy", source, target, "--keep-partition", "--transactional-id", f"{source}-id")
+    assert (ran.code, "nothing was sent: the transaction was aborted" in ran.err, ran.out) == (1, True, "")
+    assert on_broker("consume", target, "--committed").out == ""

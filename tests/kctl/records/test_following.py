@@ -15,10 +15,10 @@ import pytest
 
 from kafkad.names import TopicPartition
 from kctl.command.choosing import Choice
-from kctl.errors import KctlError
+from kctl.errors import Exit, KctlError
 from kctl.records.assignors import assign_range, assignor
 from kctl.records.bounds import FOR_EVER, LAST, Span
-from kctl.records.following import LOOK_SECONDS, Additions, Growth
+from kctl.records.following import LOOK_SECONDS, Additions, Growth, Unreached
 from kctl.records.membership import Member
 from kctl.records.offset_ranges import Range
 from tests.broker import KafkadProcess
@@ -85,6 +85,27 @@ def test_topics_that_match_are_noticed_and_those_that_are_gone_or_unreachable_st
     cluster.now += LOOK_SECONDS
     assert not growth.look()
     assert growth.counts == {"web_a": 1, "web_b": 3}
+
+
+def test_partitions_that_cannot_be_read_at_first_are_followed_once_they_can() -> None:
+    now = 0.0
+    a, b, c = (TopicPartition("t", number) for number in range(3))
+    away = KctlError("no leader", exit_code=Exit.UNREACHABLE)
+    failed = {b: away, c: KctlError("not allowed", exit_code=Exit.UNAUTHORIZED)}
+    back: dict[TopicPartition, Span] = {}
+    told: list[str] = []
+    unreached = Unreached(lambda left: (dict(back), {}), failed, told.append, lambda: now)
+    unreached.look_for([a, b, c])
+    assert told == ["t-1 cannot be read, and is tried again: no leader"]
+    now += LOOK_SECONDS
+    assert (unreached(), list(failed)) == ({}, [b, c])
+    back[b] = Span(3, FOR_EVER)
+    assert unreached() == {}, "not so often"
+    now += LOOK_SECONDS
+    assert (unreached(), list(failed)) == (back, [c])
+    assert told[1:] == ["t-1 is read now"]
+    now += LOOK_SECONDS
+    assert unreached() == {}
 
 
 def test_topics_of_others_matter_to_the_leader_of_a_group() -> None:

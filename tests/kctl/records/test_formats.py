@@ -74,6 +74,12 @@ def test_delimiters_and_headers() -> None:
     assert parse_headers(b"a=1=2,,b,c=") == (("a", b"1=2"), ("b", None), ("c", b""))
 
 
+def test_json_line_has_no_character_that_steers_the_terminal() -> None:
+    line = json_line(Located("t", 0, Record(0, 0, None, "é\x9b31m".encode())))
+    assert "\x9b" not in line
+    assert json.loads(line)["value"] == "é\x9b31m"
+
+
 def test_json_line() -> None:
     assert json.loads(json_line(ONE)) == {
         "topic": "orders",

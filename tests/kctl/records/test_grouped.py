@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from kafkad.names import TopicPartition
+from kctl.errors import Exit
 from kctl.records.assignors import ASSIGNORS
 from kctl.records.subscriptions import read_assignment, read_subscription, write_assignment, write_subscription
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
+from tests.kctl.groups.reading import commit
 from tests.kctl.records.conftest import WAIT, Feed, NewTopic, until
 
 pytestmark = pytest.mark.timeout(600)
@@ -49,6 +52,25 @@ def test_only_what_was_printed_is_committed(on_broker: Kctl, name: str, new_name
     got = [on_broker("consume", name, "--group", group, "-n", "7").out.split() for _ in range(6)]
     assert [len(some) for some in got] == [7, 7, 7, 7, 7, 5]
     assert sorted(int(number) for some in got for number in some) == list(range(40))
+
+
+def test_a_group_is_not_changed_by_a_rehearsal_nor_unasked(
+    on_broker: Kctl, broker: KafkadProcess, name: str, new_name: Callable[[], str]
+) -> None:
+    group = new_name()
+    assert on_broker("consume", name, "--group", group, "--dry-run").code == Exit.USAGE
+    assert on_broker("contexts", "set", "guarded", f"bootstrap={broker.bootstrap}", "protected=true").code == 0
+    assert on_broker("-c", "guarded", "consume", name, "--group", group).code == Exit.REFUSED
+    assert on_broker("groups", "export", group).code == Exit.NOT_FOUND
+
+
+def test_a_commit_beyond_the_end_is_told(
+    on_broker: Kctl, broker: KafkadProcess, name: str, new_name: Callable[[], str]
+) -> None:
+    group = new_name()
+    commit(broker.port, group, {TopicPartition(name, 0): 500})
+    ran = on_broker("consume", name, "--group", group)
+    assert f"{name}-0: the group has committed 500, beyond the end 10" in ran.err
 
 
 @contextmanager

@@ -12,8 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from kafkad.errors import ErrorCode
+from kafkad.names import TopicPartition
 from kafkad.wire.compression import CODEC_NAMES
+from kctl.errors import failure
 from kctl.records.partitioning import partition_of_key
+from kctl.records.producer_transaction import Transaction
 from tests.bench.figures import create, new_topic
 from tests.broker import KafkadProcess
 from tests.clients.probes import Asker
@@ -256,6 +260,44 @@ def test_broker_that_restarts_meanwhile_is_survived(tmp_path: Path, kctl: Kctl) 
             assert consumer.wait(WAIT) == 0
         ran = kctl("-b", broker.bootstrap, "consume", "t")
         assert ran.out.splitlines() == [str(number) for number in range(3000)]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--value", "x", "--file", "lines"],
+        ["--value", "x", "--json"],
+        ["--value", "x", "--whole"],
+        ["--value", "x", "--key", "a", "--tombstone"],
+        ["--key", "a", "--tombstone", "--key-delimiter", ":"],
+    ],
+)
+def test_one_record_of_the_command_line_excludes_lines(on_broker: Kctl, topic: NewTopic, words: list[str]) -> None:
+    name = topic(1)
+    assert on_broker("produce", name, *words).code == 2
+    assert on_broker("consume", name).out == ""
+
+
+def test_a_transaction_may_take_as_long_as_asked_for(on_broker: Kctl, topic: NewTopic) -> None:
+    words = ("produce", topic(1), "--value", "x", "--transactional-id", "long")
+    assert on_broker(*words, "--transaction-timeout", "10m").code == 0
+    ran = on_broker(*words, "--transaction-timeout", "10h")
+    assert (ran.code, "(INVALID_TRANSACTION_TIMEOUT)" in ran.err) == (1, True), ran.err
+
+
+def test_a_transaction_that_took_too_long_says_so() -> None:
+    now = 0.0
+    transaction = Transaction(None, "id", lambda: now, timeout_ms=60_000)  # type: ignore[arg-type]
+    transaction._ask = lambda *_: None  # type: ignore[assignment,method-assign]
+    fenced = failure(ErrorCode.PRODUCER_FENCED, "x")
+    transaction.add(TopicPartition("t", 0))
+    now = 59.0
+    assert transaction.explained(fenced).hints == fenced.hints
+    now = 60.0
+    [hint] = transaction.explained(fenced).hints
+    assert "the transaction took longer than 1m00s" in hint
+    other = failure(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "x")
+    assert transaction.explained(other) is other
 
 
 def test_dry_run_sends_nothing(on_broker: Kctl, topic: NewTopic, feed: Feed) -> None:

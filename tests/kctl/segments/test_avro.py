@@ -58,6 +58,8 @@ def order(number: int, note: str | None, tags: list[str], state: int, before: by
         ("long", b"\x80\x01", 64),
         ("float", struct.pack("<f", 1.5), 1.5),
         ("double", struct.pack("<d", -0.1), -0.1),
+        ("double", struct.pack("<d", float("nan")), "NaN"),
+        ("float", struct.pack("<f", float("-inf")), "-Infinity"),
         ("bytes", b"\x04\xff\x00", {"base64": "/wA="}),
         ("string", b"\x06foo", "foo"),
         ({"type": "array", "items": "long"}, b"\x04\x06\x36\x00", [3, 27]),

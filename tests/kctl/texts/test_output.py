@@ -13,7 +13,7 @@ import yaml
 
 from kctl.errors import Exit, KctlError
 from kctl.settings import Settings
-from kctl.texts.output import Column, Document, Writer, duration_text, render_errors, rfc3339, size_text, text_of
+from kctl.texts.output import Column, Document, Writer, duration_text, note, render_errors, rfc3339, size_text, text_of
 
 COLUMNS = (
     Column("topic", "Its name."),
@@ -237,3 +237,28 @@ def test_many_errors_of_a_kind_are_counted(capsys: pytest.CaptureFixture[str]) -
         "error: and 192 more like this (LEADER_NOT_AVAILABLE)",
         "error: another",
     ]
+
+
+EVIL = "evil\x1b]0;owned\a\x1b[2J\x9b31m"
+
+
+def test_no_name_steers_the_terminal(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    note(settings, EVIL)
+    render_errors([KctlError(EVIL, hints=(EVIL,))], settings)
+    Writer(settings, COLUMNS, Document("x")).print_text([f"{EVIL} \x1b[31mred\x1b[0m"])
+    printed = capsys.readouterr()
+    assert printed.err.count("evil\\x1b]0;owned\\x07\\x1b[2J\\x9b31m") == 3
+    assert printed.out == "evil\\x1b]0;owned\\x07\\x1b[2J\\x9b31m \x1b[31mred\x1b[0m\n"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_json_has_no_character_that_steers_the_terminal(
+    settings: Settings, capsys: pytest.CaptureFixture[str], stream: bool
+) -> None:
+    settings.output = "json"
+    row = {column.name: None for column in COLUMNS} | {"topic": EVIL}
+    Writer(settings, COLUMNS, Document("x", stream)).write([row])
+    out = capsys.readouterr().out
+    assert "\x9b" not in out
+    read = json.loads(out)
+    assert (read if stream else read["items"][0])["topic"] == EVIL

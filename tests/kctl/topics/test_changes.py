@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kctl.errors import Exit
+from kctl.reach import connection
 from tests.kctl.conftest import Kctl, Ran
 
 
@@ -157,6 +158,13 @@ def test_delete(on_broker: Kctl) -> None:
     ran = on_broker("topics", "delete", "--match", "delete-*", "-y")
     assert (ran.code, "verified: no broker knows them any more" in ran.err) == (Exit.DONE, True)
     assert names(on_broker, "delete-*") == []
+
+
+def test_delete_with_brokers_before_2_8(on_broker: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(connection._BY_NAME, 20, 5)
+    assert on_broker("topics", "create", "deleted-old", "-p", 1).code == Exit.DONE
+    ran = on_broker("topics", "delete", "deleted-old", "-y")
+    assert (ran.code, "no broker knows them any more" in ran.err) == (Exit.DONE, True), ran.err
 
 
 def test_delete_what_is_not_there(on_broker: Kctl) -> None:

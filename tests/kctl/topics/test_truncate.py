@@ -14,7 +14,7 @@ from tests.kctl.conftest import Kctl
 
 @pytest.mark.parametrize(
     ("target", "expected"),
-    [(LATEST, 20), (0, 5), (5, 5), (12, 12), (20, 20), (99, 20)],
+    [(LATEST, 20), (0, 5), (5, 5), (12, 12), (20, 20)],
 )
 def test_where_a_partition_of_5_to_20_begins_then(target: int, expected: int) -> None:
     assert new_start(target, 5, 20) == expected
@@ -86,6 +86,13 @@ def test_truncate_by_time_and_by_file(on_broker: Kctl, tmp_path: Path) -> None:
     assert [row["low_watermark"] for row in json.loads(ran.out)["items"]] == [7]
     assert on_broker("topics", "truncate", "cut-b", "--before", "@now", "-y").code == Exit.DONE
     assert starts(on_broker, "cut-b") == [10, 10]
+
+
+def test_truncate_beyond_the_end_is_refused(on_broker: Kctl, tmp_path: Path) -> None:
+    filled(on_broker, "cut-beyond", tmp_path)
+    ran = on_broker("topics", "truncate", "cut-beyond", "--before", "1763700000000", "-y")
+    assert (ran.code, starts(on_broker, "cut-beyond")) == (Exit.REFUSED, [0, 0])
+    assert "cut-beyond-0 ends at 10, before offset 1763700000000: nothing of it is deleted" in ran.err
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,34 @@
+"""Names and patterns, and what they choose of what there is."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from kctl.command import choosing
+from kctl.command.choosing import Choice
+from kctl.errors import KctlError
+
+
+def test_names_come_first_and_patterns_in_order() -> None:
+    chosen = Choice("topic", ["c", "x"], ["a*"], ["b"])
+    names, errors = chosen.of(["a1", "a2", "b", "c", "d"])
+    assert names == ["c", "a1", "a2", "b"]
+    assert [error.what for error in errors] == ['topic "x" does not exist']
+
+
+def test_a_pattern_is_compiled_once_however_many_names_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[object] = []
+    compile_all = choosing._compiled
+    monkeypatch.setattr(choosing, "_compiled", lambda patterns: compiled.append(1) or compile_all(patterns))
+    assert len(Choice("topic", [], [], ["t.*"]).of([f"t{number}" for number in range(100)])[0]) == 100
+    assert len(compiled) == 1
+
+
+def test_no_name_on_standard_input_chooses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n"))
+    chosen = Choice("topic", ["-"], [], [])
+    assert (bool(chosen), chosen.literal, chosen.of(["a", "b"])) == (True, True, ([], []))
+    with pytest.raises(KctlError, match="no topic is named"):
+        chosen.required()
