@@ -377,13 +377,17 @@ class Log:
         """Append whole batches as another replica has them, offsets and epochs included; a part at the end is ignored.
 
         CRCs are checked, and with a `present_epoch` that no batch is of a later one, or of one before the log's last.
+        An empty log may begin in the middle of the first batch, as the other replica does since DeleteRecords.
         KafkaError (CORRUPT_MESSAGE) for a batch that does not fit; those before it stay appended.
         """
         pending: list[CopiedBatch] = []
         waiting = 0
         try:
             epochs = None if present_epoch is None else (self.last_epoch or 0, present_epoch)
-            for batch in copied_batches(view, self.end_offset, epochs):
+            is_empty = self.start_offset == self.end_offset
+            for batch in copied_batches(view, self.end_offset, epochs, is_empty=is_empty):
+                if is_empty and batch.header[BASE_OFFSET] < self.end_offset:
+                    self.truncate_fully_at(self.end_offset, base=batch.header[BASE_OFFSET])
                 header, last, segment = batch.header, batch.last_offset, self._segments.active
                 if (
                     segment.size + waiting + batch.size > segment.limit
@@ -416,7 +420,7 @@ class Log:
             header = batch.header
             base = header[BASE_OFFSET]
             if header[LEADER_EPOCH] >= 0 and header[LEADER_EPOCH] != self.last_epoch:
-                self.assign_epoch(header[LEADER_EPOCH], base)
+                self.assign_epoch(header[LEADER_EPOCH], max(base, self.start_offset))
             segment.last_base = base if header[MAGIC] >= 2 else NOWHERE
             segment.last_position = segment.size
             segment.note(header)
@@ -656,12 +660,13 @@ class Log:
         if end <= start:
             self.truncate_fully_at(end)  # only records that had been deleted are left
 
-    def truncate_fully_at(self, offset: int) -> None:
-        """Drop everything and start an empty log at `offset`."""
+    def truncate_fully_at(self, offset: int, *, base: int | None = None) -> None:
+        """Drop everything and start an empty log at `offset`; with `base` in a segment for a batch that begins there
+        and holds `offset`."""
         with disk_errors(self.directory, "truncating"):
             self._segments.active.seal()
             self._remove(self._segments.all)
-            self._truncated([self._new_segment(offset)], offset, offset)
+            self._truncated([self._new_segment(offset if base is None else base)], offset, offset)
             self.producers.reset(offset)
 
     def _truncated(self, segments: list[Segment], start: int, end: int) -> None:

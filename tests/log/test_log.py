@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from kafkad.errors import ErrorCode, KafkaError
+from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.log.check import check
 from kafkad.log.log import Log
 from kafkad.wire.records import iter_batches
 from tests.log.conftest import Home, append, batch, fetch, records
@@ -117,6 +118,49 @@ def test_a_copied_batch_must_fit_and_be_whole(home: Home) -> None:
             log.append_copied(memoryview(data))
         assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
     assert log.end_offset == 2
+
+
+def test_a_copy_begins_in_the_middle_of_a_batch_as_the_log_does_that_it_is_made_from(
+    home: Home, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    log = home.open()
+    for epoch in range(3):
+        append(log, batch(*(b"%d" % n for n in range(10))), epoch)
+    log.increment_start_offset(13)
+    data = fetch(log, 13)
+    assert data is not None
+    other = Home(tmp_path_factory.mktemp("copy") / "t-0")
+    copy = other.open(start_offset=13)
+    copy.flush()
+    cuts: list[int] = []
+    copy.on_cut = lambda log, end: cuts.append(end)
+    other.files.tear_next_write(30)
+    with pytest.raises(StorageError):
+        copy.append_copied(memoryview(data))
+    assert (copy.start_offset, copy.end_offset, copy.recovery_point, cuts) == (13, 13, 10, [13])
+    copy = other.reopen()
+    copy.append_copied(memoryview(data))
+    for again in (copy, other.reopen(clean=False), other.reopen()):
+        assert (again.start_offset, again.end_offset) == (13, 30)
+        assert records(again) == records(log)
+        assert again.epochs.entries == log.epochs.entries
+    other.reopen().close()
+    assert check(str(other.directory)) == []
+
+
+@pytest.mark.parametrize(("has_records", "base"), [(True, 10), (False, 2)])
+def test_only_an_empty_log_begins_in_the_middle_of_a_batch_that_goes_on_behind_its_end(
+    home: Home, has_records: bool, base: int
+) -> None:
+    log = home.open(start_offset=12)
+    if has_records:
+        append(log, batch())
+    data = batch(*(b"%d" % n for n in range(10)))
+    data[:8] = base.to_bytes(8, "big")
+    with pytest.raises(KafkaError) as refused:
+        log.append_copied(memoryview(data))
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert (log.start_offset, log.end_offset) == (12, 12 + has_records)
 
 
 def test_a_segment_rolls_by_time_between_its_records(home: Home) -> None:

@@ -201,6 +201,25 @@ def test_a_copy_follows_when_its_replica_is_cut_back_or_emptied(tmp_path: Path) 
     manager.close()
 
 
+def test_a_replica_that_begins_in_the_middle_of_a_batch_moves(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    log = manager.create(T0, TOPIC_ID, CONFIG, directory=str(tmp_path / "a"))
+    for _ in range(3):
+        append(log, batch(*(b"%d" % n for n in range(10))))
+    log.increment_start_offset(13)
+    before = records(log)
+    moves = Moves(manager)
+    moves.start(T0, str(tmp_path / "b"))
+    copy_all(moves)
+    moved = finished(moves)
+    assert moved is not None
+    assert records(moved) == before
+    manager.close()
+    again = started(tmp_path)
+    assert (again.logs[T0].start_offset, again.logs[T0].end_offset) == (13, 30)
+    again.close()
+
+
 def test_a_move_back_or_elsewhere_gives_up_the_one_under_way(tmp_path: Path) -> None:
     manager = started(tmp_path)
     log = filled(manager, tmp_path)
