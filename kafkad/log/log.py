@@ -482,6 +482,13 @@ class Log:
         with disk_errors(self.directory, "rolling"):
             self._roll(self.end_offset)
 
+    def skip_to(self, offset: int) -> None:
+        """End at `offset`, in a new segment: of the log that this one is a copy of, compaction has removed the rest."""
+        with disk_errors(self.directory, "rolling"):
+            self._roll(offset)
+        self.end_offset = offset
+        self.producers.forget_past()
+
     def _roll(self, base: int) -> Segment:
         base = max(base, self.end_offset)
         active = self._segments.active

@@ -122,7 +122,7 @@ class Moves:
             future.append_copied(memoryview(data))
             return Step(len(data), future.end_offset == log.end_offset)
         if future.end_offset < log.end_offset:
-            future.truncate_fully_at(log.end_offset)  # what is between was cleaned away
+            future.skip_to(log.end_offset)
         return Step(0, True)
 
     def _align(self, log: Log, future: Log) -> None:

@@ -220,6 +220,33 @@ def test_a_replica_that_begins_in_the_middle_of_a_batch_moves(tmp_path: Path) ->
     again.close()
 
 
+def test_a_log_of_which_the_end_was_compacted_away_moves_whole(tmp_path: Path) -> None:
+    """Kafka's cleaner, before it kept the last batch of each round, left such a gap before an empty segment."""
+    manager = started(tmp_path)
+    log = filled(manager, tmp_path, 10)
+    log.roll()
+    manager.close()
+    closed = Path(log.segments[-2].path(".log"))
+    os.truncate(closed, closed.stat().st_size // 2)
+    for suffix in (".index", ".timeindex"):
+        closed.with_suffix(suffix).unlink()
+    manager = started(tmp_path)
+    log = manager.logs[T0]
+    assert 0 < len(records(log)) < log.end_offset == 10
+    moves = Moves(manager)
+    moves.start(T0, str(tmp_path / "b"))
+    copy_all(moves)
+    append(log, batch(b"late"), epoch=2)
+    before = records(log)
+    copy_all(moves)
+    moved = finished(moves)
+    assert moved is not None
+    manager.close()
+    found = started(tmp_path).logs[T0]
+    assert (found.start_offset, found.end_offset) == (0, 11)
+    assert records(found) == before
+
+
 def test_a_move_back_or_elsewhere_gives_up_the_one_under_way(tmp_path: Path) -> None:
     manager = started(tmp_path)
     log = filled(manager, tmp_path)
