@@ -896,10 +896,11 @@ class Log:
         self.on_start_moved = self.on_flushed = _nobody_waits
 
     def rename(self, directory: str) -> None:
-        """Move the whole directory on its disk: to Kafka's `-delete` name, or from `-future` to the current one."""
+        """Move the whole directory on its disk, from its `-future` name to the current one. The disk has that with the
+        next flush."""
         with disk_errors(self.directory, f"renaming to {os.path.basename(directory)}"):
             self._files.rename(self.directory, directory)
-            self._files.sync_directory(os.path.dirname(directory))
+        self.placed = False
         self._doomed.move_to(directory)
         self.directory = self.epochs.directory = self.producers.snapshots.directory = directory
         for segment in self._segments.all:

@@ -405,10 +405,11 @@ class LogManager:
             self._deleted_many = True
 
     def put_away(self, directory: LogDirectory, log: Log) -> None:
-        """Close a log that is no longer anybody's and have its files removed later."""
+        """Close a log that is no longer anybody's and have its files removed later. After a StorageError all is as it
+        was."""
+        path = put_away(directory, log.directory, log.topic_partition, self.files)
         log.retired = True
         log.close(clean=False)
-        path = put_away(directory, log.directory, log.topic_partition, self.files)
         self.removal.add(path, self.clock.now_ms() + log.config.file_delete_delay_ms)
 
     # --- passes: each step does one log, so that the caller can do other things in between

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from functools import partial
 
 from kafkad.errors import KafkaError, StorageError
+from kafkad.log.files import may_pass
 from kafkad.log.move import Moves
 from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
@@ -112,8 +114,14 @@ class ReplicaMoves:
         if partition is not None:
             partition.take_log(moved.log)
         for step in moved.rest:
-            try:
-                step()
-            except StorageError as error:
-                self._replicas.directory_failed(error)
+            self._try(step)
         log.info("moved %s to %s", tp, moved.log.directory)
+
+    def _try(self, step: Callable[[], None]) -> None:
+        """Until it is done, or its log directory is lost."""
+        try:
+            step()
+        except StorageError as error:
+            self._replicas.directory_failed(error)
+            if may_pass(error):
+                self._timers.at(self._clock.monotonic_ms() + _REST_MS, partial(self._try, step))

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.log.move import Moves
 from kafkad.names import TopicPartition
@@ -160,3 +161,23 @@ def test_a_move_that_a_disk_does_not_let_be_given_up_is_given_up_later(
     broker.work(after_ms=1_000)
     assert not list(Moves(broker.replicas.logs).under_way())
     assert broker.home(FIRST) == broker.first
+
+
+def test_the_replaced_replica_is_put_away_later_if_a_disk_does_not_let_it(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename, refused, is_full = Files.rename, [], True
+
+    def renamed(source: str, target: str) -> None:
+        if is_full and target.endswith("-delete"):
+            refused.append(source)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        rename(source, target)
+
+    monkeypatch.setattr(Files, "rename", staticmethod(renamed))
+    broker.move(FIRST, broker.second)
+    broker.work()
+    assert (broker.home(FIRST), len(refused)) == (broker.second, 1)
+    is_full = False
+    broker.work(after_ms=1_000)
+    assert not os.path.exists(os.path.join(broker.first, "t-0"))
