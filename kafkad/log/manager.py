@@ -210,6 +210,15 @@ class LogManager:
     def directory_of(self, topic_partition: TopicPartition) -> LogDirectory | None:
         return self._directory_of.get(topic_partition)
 
+    def target_of(self, topic_partition: TopicPartition) -> LogDirectory | None:
+        """The log directory that a replica is being moved to."""
+        return next((directory for directory in self.live if topic_partition in directory.futures), None)
+
+    def future(self, topic_partition: TopicPartition) -> Log | None:
+        """The copy of a replica that grows there."""
+        target = self.target_of(topic_partition)
+        return None if target is None else target.futures[topic_partition]
+
     def fail(self, error: StorageError) -> None:
         """A disk said no: its directory goes offline unless it `may_pass`. NoLogDirectoryError when it was the last."""
         if may_pass(error):

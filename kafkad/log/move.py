@@ -50,8 +50,7 @@ class Moves:
             yield from [tp for tp in directory.futures if self._manager.get(tp) is not None]
 
     def future(self, topic_partition: TopicPartition) -> Log | None:
-        place = self._place(topic_partition)
-        return None if place is None else place.futures[topic_partition]
+        return self._manager.future(topic_partition)
 
     def start(self, topic_partition: TopicPartition, path: str) -> bool:
         """Begin to move a replica to the log directory `path`; False when it is there, or on its way there.
@@ -65,7 +64,7 @@ class Moves:
         if log is None:
             manager.prefer(topic_partition, path)
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{topic_partition} is not on this broker")
-        place = self._place(topic_partition)
+        place = manager.target_of(topic_partition)
         if place is target:
             return False
         self.cancel(topic_partition)
@@ -98,7 +97,7 @@ class Moves:
 
     def cancel(self, topic_partition: TopicPartition) -> bool:
         """Give up a move; whether there was one."""
-        place = self._place(topic_partition)
+        place = self._manager.target_of(topic_partition)
         if place is None:
             return False
         log = self._manager.get(topic_partition)
@@ -157,7 +156,7 @@ class Moves:
         if future.end_offset != log.end_offset:
             return None
         manager = self._manager
-        target, source = self._place(topic_partition), manager.directory_of(topic_partition)
+        target, source = manager.target_of(topic_partition), manager.directory_of(topic_partition)
         assert target is not None
         assert source is not None
         future.flush()
@@ -190,6 +189,3 @@ class Moves:
         if log is None or future is None:
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{topic_partition} is not being moved")
         return log, future
-
-    def _place(self, topic_partition: TopicPartition) -> LogDirectory | None:
-        return next((place for place in self._manager.live if topic_partition in place.futures), None)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.files import Files
 from kafkad.log.log import Log
@@ -16,6 +17,11 @@ from kafkad.log.move import Moves
 from kafkad.names import TopicPartition
 from kafkad.timers import Timers
 from kafkad.upkeep.moves import ReplicaMoves
+from kafkad.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from kafkad.wire.records import Record
 from tests.fakes import FakeClock
 from tests.full_disk import FullDisk
@@ -66,6 +72,12 @@ class Broker:
             self._moves.resume()
 
         self._broker.run(resume())
+
+    def configure(self, name: str, value: str) -> None:
+        change = AlterableConfig(name=name, config_operation=0, value=value)
+        resource = AlterConfigsResource(resource_type=2, resource_name="t", configs=[change])
+        self._broker.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        self._broker.settle()
 
     def work(self, after_ms: int = 0) -> None:
         self._broker.work(self.clock, self._timers, after_ms)
@@ -161,6 +173,20 @@ def test_a_move_that_a_disk_does_not_let_be_given_up_is_given_up_later(
     broker.work(after_ms=1_000)
     assert not list(Moves(broker.replicas.logs).under_way())
     assert broker.home(FIRST) == broker.first
+
+
+def test_settings_that_change_during_a_move_hold_for_the_copy_and_after_it(broker: Broker) -> None:
+    moves = Moves(broker.replicas.logs)
+    moves.start(FIRST, broker.second)
+    copy = moves.future(FIRST)
+    assert copy is not None
+    broker.configure("retention.ms", "123456")
+    assert copy.config.retention_ms == broker.log(FIRST).config.retention_ms == 123_456
+    copy.update_config(LogConfig())  # as one that was found at the start, before the settings were known
+    broker.resume()
+    broker.work()
+    assert broker.log(FIRST) is copy
+    assert copy.config.retention_ms == 123_456
 
 
 def test_the_replaced_replica_is_put_away_later_if_a_disk_does_not_let_it(
