@@ -247,6 +247,48 @@ def test_a_deleted_partition_goes_after_its_delay_and_may_be_made_anew(disks: tu
     manager.close()
 
 
+def test_a_deleted_partition_goes_with_what_somebody_has_put_into_it(disks: tuple[Path, Path], tmp_path: Path) -> None:
+    clock = FakeClock()
+    manager = started(disks[0], clock=clock)
+    append(manager.create(T0, TOPIC_ID, CONFIG), 3)
+    kept = tmp_path / "elsewhere"
+    kept.mkdir()
+    (kept / "file").touch()
+    backup = disks[0] / "t-0" / "backup"
+    (backup / "deeper").mkdir(parents=True)
+    (backup / "deeper" / "copy").touch()
+    (backup / "link").symlink_to(kept)
+    manager.delete(T0)
+    clock.advance(60_000)
+    [path] = manager.take_due_removals()
+    assert manager.removal.remove(path)
+    assert not os.path.exists(path)
+    link = disks[0] / "t-1.0123456789abcdef0123456789abcdef-delete"
+    link.symlink_to(kept)
+    assert manager.removal.remove(str(link))
+    assert not link.is_symlink()
+    assert os.listdir(kept) == ["file"]
+    manager.close()
+
+
+@pytest.mark.parametrize("code", [errno.ENOTEMPTY, errno.EBUSY])
+def test_what_is_in_use_is_no_fault_of_the_disk_and_removed_later(
+    disks: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def in_use(path: str) -> None:
+        raise OSError(code, os.strerror(code))
+
+    manager = started(disks[0])
+    manager.create(T0, TOPIC_ID, CONFIG)
+    manager.delete(T0)
+    [path] = manager.removal.take_due(manager.clock.now_ms() + 60_000)
+    with monkeypatch.context() as patched:
+        patched.setattr(manager.files, "rmdir", in_use)
+        assert not manager.removal.remove(path)
+    assert manager.removal.remove(path)
+    manager.close()
+
+
 def test_a_log_that_was_cut_back_is_not_said_to_be_on_the_disk_as_far_as_before(disks: tuple[Path, Path]) -> None:
     """What is appended to it has offsets that had been on the disk; recovery would not look at it."""
     manager = started(disks[0])
