@@ -219,6 +219,10 @@ class LogManager:
         target = self.target_of(topic_partition)
         return None if target is None else target.futures[topic_partition]
 
+    def is_offline(self, path: str) -> bool:
+        """True for what is in a log directory that is offline."""
+        return any(path.startswith(f"{each.path}/") for each in self.directories if each.failure is not None)
+
     def fail(self, error: StorageError) -> None:
         """A disk said no: its directory goes offline unless it `may_pass`. NoLogDirectoryError when it was the last."""
         if may_pass(error):
