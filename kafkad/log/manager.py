@@ -383,27 +383,30 @@ class LogManager:
     def delete(self, topic_partition: TopicPartition) -> None:
         """Take a partition out of the broker; its files go after `file.delete.delay.ms`.
 
-        StorageError, also if it is not here, but may be in a directory that is offline.
+        StorageError, also if it is not here, but may be in a directory that is offline. What a disk did not let be
+        renamed is still here then, and not forgotten.
         """
-        found = topic_partition in self.logs
+        log = self.logs.get(topic_partition)
+        found = log is not None
         for directory in self.directories:
-            future = directory.futures.pop(topic_partition, None)
+            future = directory.futures.get(topic_partition)
             if future is not None:
                 self.put_away(directory, future)
-            broken = directory.broken.pop(topic_partition, None)
+                del directory.futures[topic_partition]
+            broken = directory.broken.get(topic_partition)
             if broken is not None:
                 found = True
                 due_ms = self.clock.now_ms() + LogConfig().file_delete_delay_ms
                 self.removal.add(put_away(directory, broken.path, topic_partition, self.files), due_ms)
+                del directory.broken[topic_partition]
         if not found:
             self._need_all(topic_partition)
-        log = self.logs.pop(topic_partition, None)
-        self.damages.forget(topic_partition)
         if log is not None:
-            directory = self._directory_of.pop(topic_partition)
-            del directory.logs[topic_partition]
-            self._note_deleted(topic_partition)
+            directory = self._directory_of[topic_partition]
             self.put_away(directory, log)
+            del self.logs[topic_partition], self._directory_of[topic_partition], directory.logs[topic_partition]
+            self._note_deleted(topic_partition)
+        self.damages.forget(topic_partition)
 
     def _need_all(self, topic_partition: TopicPartition) -> None:
         """StorageError if there is a directory that cannot be looked into for a partition."""
