@@ -61,6 +61,8 @@ class Timestamps:
         found = self.first_at_or_after(timestamp, start_offset)
         if found is None:  # its record is below the start of the log, whose segment is still there
             timestamp = max(_largest_from(segment, start_offset) for segment in self._segments)
+            if timestamp < 0:
+                return None
             found = self.first_at_or_after(timestamp, start_offset)
         return found
 

@@ -311,6 +311,14 @@ def test_timestamps_are_found_where_they_first_occur(home: Home) -> None:
     assert found is not None and found[1] >= 50
 
 
+def test_the_largest_timestamp_of_records_without_one_is_that_of_no_record(home: Home) -> None:
+    log = home.open()
+    append(log, batch(timestamp=1000))
+    append(log, batch(timestamp=-1))
+    log.increment_start_offset(1)
+    assert log.max_timestamp() is None
+
+
 def test_a_flush_moves_the_recovery_point_only_over_what_it_synced(home: Home) -> None:
     log = home.open(flush_messages=5)
     fill(log, 4)
