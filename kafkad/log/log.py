@@ -142,7 +142,7 @@ class Log:
         """The end of the last flush: the base of a segment and a position in it."""
         self._new_names = loaded.new_names
         self.flushed_ms = clock.now_ms()
-        self.flushed_until = loaded.end_offset
+        self.flushed_until = loaded.durable_until
         """The end of the records that are on the disk; the recovery point, which covers indexes too, may be lower."""
         self.on_start_moved: Callable[[], None] = _nobody_waits
         """Called when records at the beginning have been dropped."""

@@ -369,6 +369,18 @@ def test_what_is_flushed_is_told_to_who_waits_for_it(home: Home) -> None:
     assert (told, log.flushed_until) == ([3], 2)
 
 
+@pytest.mark.parametrize("clean", [True, False])
+def test_after_a_kill_what_was_not_flushed_is_not_taken_for_that(home: Home, clean: bool) -> None:
+    log = home.open(read_flushed_only=True)
+    fill(log, 2)
+    log.flush()
+    fill(log, 3)
+    log = home.reopen(clean=clean)
+    assert (log.flushed_until, log.needs_flush(home.clock.now_ms())) == ((5, False) if clean else (2, True))
+    log.flush()
+    assert log.flushed_until == 5
+
+
 def test_a_flush_that_a_truncation_overtook_counts_for_nothing(home: Home) -> None:
     log = home.open()
     fill(log, 10)
