@@ -134,7 +134,10 @@ class Moves:
         return Step(0, True)
 
     def _align(self, log: Log, future: Log) -> None:
-        """The replica may have been cut back, or lost its beginning, since the last step."""
+        """The replica may have been cut back, or lost its beginning, since the last step; and what a restart has found
+        damaged of the copy is copied again."""
+        if future.is_damaged:
+            future.truncate_to(min(hole.first for _, hole in future.damage))
         if future.epochs.latest is not None:
             _, end = log.epochs.end_offset_for(future.epochs.latest, log.end_offset)
             if 0 <= end < future.end_offset:

@@ -357,6 +357,29 @@ def test_a_log_of_which_the_end_was_compacted_away_moves_whole(tmp_path: Path) -
     assert records(found) == before
 
 
+def test_what_is_damaged_of_a_copy_is_copied_again(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    before = records(filled(manager, tmp_path))
+    moves = Moves(manager)
+    moves.start(T0, str(tmp_path / "b"))
+    copy_all(moves)
+    future = moves.future(T0)
+    assert future is not None
+    with open(future.segments[0].path(".log"), "r+b") as file:
+        file.seek(1_000)
+        file.write(b"!")
+    for offset in range(10):
+        future.verify(offset)
+    assert future.is_damaged
+    assert not moves.step(T0).caught_up
+    copy_all(moves)
+    moved = finished(moves)
+    assert moved is not None
+    assert not moved.is_damaged
+    assert records(moved) == before
+    manager.close()
+
+
 def test_a_move_back_or_elsewhere_gives_up_the_one_under_way(tmp_path: Path) -> None:
     manager = started(tmp_path)
     log = filled(manager, tmp_path)
