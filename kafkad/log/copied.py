@@ -39,8 +39,12 @@ class CopiedBatch(NamedTuple):
         return self.header[BASE_OFFSET] + self.header[LAST_OFFSET_DELTA]
 
 
-def copied_batches(view: memoryview, end_offset: int, epochs: tuple[int, int] | None) -> Iterator[CopiedBatch]:
+def copied_batches(
+    view: memoryview, end_offset: int, epochs: tuple[int, int] | None, *, is_empty: bool = False
+) -> Iterator[CopiedBatch]:
     """The batches in `view`, for a log that ends at `end_offset`; a part of one at the end is ignored.
+
+    The first may hold `end_offset` if the log `is_empty`: the one that is copied begins in the middle of that batch.
 
     ValueError at the first that is malformed, fails its checksum, has an offset that the log is past already, or a
     leader epoch outside of `epochs`, if there are any: before that of the log's last batch, or after the present one.
@@ -49,7 +53,7 @@ def copied_batches(view: memoryview, end_offset: int, epochs: tuple[int, int] | 
     while (length := _whole_length(view, at)) is not None:
         header = header_at(view, at, len(view) - at)
         base = header[BASE_OFFSET]
-        if base < end_offset:
+        if base < end_offset and not (is_empty and at == 0 and end_offset <= base + header[LAST_OFFSET_DELTA]):
             raise ValueError(f"a batch with offset {base} where {end_offset} is next")
         if not crc_matches(view, at, header):
             raise ValueError(f"the batch with offset {base} fails its checksum")

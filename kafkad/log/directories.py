@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from itertools import count
 from typing import NamedTuple
 
-from kafkad.errors import StorageError
+from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log import checkpoint, clean_stop
 from kafkad.log.checkpoint import (
     CLEANED_OFFSETS,
@@ -243,7 +243,8 @@ class LogDirectory:
 
     @contextlib.contextmanager
     def making(self, path: str, topic_partition: TopicPartition, topic_id: bytes) -> Iterator[None]:
-        """Make the directory of a partition, and have its log opened inside. StorageError.
+        """Make the directory of a partition, and have its log opened inside. StorageError; another KafkaError where
+        there is one of that name already, which is no fault of the disk.
 
         What a full disk leaves half made goes again: it would stand in the way of the next try.
         """
@@ -251,6 +252,8 @@ class LogDirectory:
             write.write()
         try:
             self._files.mkdir(path)
+        except FileExistsError:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is in the way, and not a replica in use") from None
         except OSError as error:
             raise self.storage_error(f"creating {path}", error) from error
         try:

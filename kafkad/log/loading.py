@@ -167,17 +167,20 @@ class Loader:
 
         config = config_for(topic_partition.topic)
         try:
-            log = self._reopen(directory, partition, config) or open_log(
-                directory,
-                partition.path,
-                topic_partition,
-                self._topic_id(directory, partition),
-                config,
-                self._files,
-                self._clock,
-                self._producer_expiration_ms,
-                tell,
-            )
+            log = self._reopen(directory, partition, config)
+            if log is None:
+                self._unmark(directory, partition)
+                log = open_log(
+                    directory,
+                    partition.path,
+                    topic_partition,
+                    self._topic_id(directory, partition),
+                    config,
+                    self._files,
+                    self._clock,
+                    self._producer_expiration_ms,
+                    tell,
+                )
         except StorageError as error:
             if not may_pass(error):
                 raise
@@ -212,6 +215,15 @@ class Loader:
         log = Log(loaded, partition.path, config, self._files, self._clock, tp, topic_id)
         log.cleaned_until = directory.checkpointed(CLEANED_OFFSETS, tp)
         return log
+
+    def _unmark(self, directory: LogDirectory, partition: FoundPartition) -> None:
+        """One that is the replica after all, since the copy in its place has not come back, takes records from now on:
+        should the copy come back, nothing is to say that it has them all."""
+        if _was_moved(partition):
+            try:
+                unmark(partition.path, self._files)
+            except OSError as error:
+                raise directory.storage_error(f"removing {MOVED} from {partition.path}", error) from error
 
     def _topic_id(self, directory: LogDirectory, partition: FoundPartition) -> TopicId:
         """The topic id from `partition.metadata`, or else from the metadata store."""
@@ -273,6 +285,13 @@ def put_away(directory: LogDirectory, path: str, topic_partition: TopicPartition
     except OSError as error:
         raise directory.storage_error(f"renaming {path}", error) from error
     return away
+
+
+def unmark(path: str, files: Files) -> None:
+    """Have the replica in `path` say no more that it was replaced. OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        files.unlink(os.path.join(path, MOVED))
+        files.sync_directory(path)
 
 
 def _was_moved(partition: FoundPartition) -> bool:

@@ -151,7 +151,7 @@ class Log:
         """The end of the last flush: the base of a segment and a position in it."""
         self._new_names = loaded.new_names
         self.flushed_ms = clock.now_ms()
-        self.flushed_until = loaded.end_offset
+        self.flushed_until = loaded.durable_until
         """The end of the records that are on the disk; the recovery point, which covers indexes too, may be lower."""
         self.on_start_moved: Callable[[], None] = _nobody_waits
         """Called when records at the beginning have been dropped."""
@@ -386,13 +386,17 @@ class Log:
         """Append whole batches as another replica has them, offsets and epochs included; a part at the end is ignored.
 
         CRCs are checked, and with a `present_epoch` that no batch is of a later one, or of one before the log's last.
+        An empty log may begin in the middle of the first batch, as the other replica does since DeleteRecords.
         KafkaError (CORRUPT_MESSAGE) for a batch that does not fit; those before it stay appended.
         """
         pending: list[CopiedBatch] = []
         waiting = 0
         try:
             epochs = None if present_epoch is None else (self.last_epoch or 0, present_epoch)
-            for batch in copied_batches(view, self.end_offset, epochs):
+            is_empty = self.start_offset == self.end_offset
+            for batch in copied_batches(view, self.end_offset, epochs, is_empty=is_empty):
+                if is_empty and batch.header[BASE_OFFSET] < self.end_offset:
+                    self.truncate_fully_at(self.end_offset, base=batch.header[BASE_OFFSET])
                 header, last, segment = batch.header, batch.last_offset, self._segments.active
                 if (
                     segment.size + waiting + batch.size > segment.limit
@@ -425,7 +429,7 @@ class Log:
             header = batch.header
             base = header[BASE_OFFSET]
             if header[LEADER_EPOCH] >= 0 and header[LEADER_EPOCH] != self.last_epoch:
-                self.assign_epoch(header[LEADER_EPOCH], base)
+                self.assign_epoch(header[LEADER_EPOCH], max(base, self.start_offset))
             segment.last_base = base if header[MAGIC] >= 2 else NOWHERE
             segment.last_position = segment.size
             segment.note(header)
@@ -486,6 +490,13 @@ class Log:
         """Begin a new segment, unless the active one is empty."""
         with disk_errors(self.directory, "rolling"):
             self._roll(self.end_offset)
+
+    def skip_to(self, offset: int) -> None:
+        """End at `offset`, in a new segment: of the log that this one is a copy of, compaction has removed the rest."""
+        with disk_errors(self.directory, "rolling"):
+            self._roll(offset)
+        self.end_offset = offset
+        self.producers.forget_past()
 
     def _roll(self, base: int) -> Segment:
         """The new files come first: a disk that refuses them leaves the log as it was."""
@@ -695,18 +706,20 @@ class Log:
             else:
                 self.producers.become(producers)
 
-    def truncate_fully_at(self, offset: int) -> None:
-        """Drop everything and start an empty log at `offset`."""
+    def truncate_fully_at(self, offset: int, *, base: int | None = None) -> None:
+        """Drop everything and start an empty log at `offset`; with `base` in a segment for a batch that begins there
+        and holds `offset`."""
         with disk_errors(self.directory, "truncating"):
             self._seal()
-            same = next((segment for segment in self._segments.all if segment.base == offset), None)
+            at = offset if base is None else base
+            same = next((segment for segment in self._segments.all if segment.base == at), None)
             if same is not None:
                 same.open_for_cut()
-            first = same or self._new_segment(offset)
+            first = same or self._new_segment(at)
         with final_disk_errors(self.directory, "truncating"):
             self._remove(segment for segment in reversed(self._segments.all) if segment is not first)
             if same is not None:
-                same.cut(0, offset)
+                same.cut(0, at)
                 same.transactions.replace([])
                 same.has_transactions = False
                 same.created_ms = self._clock.now_ms()
@@ -959,13 +972,11 @@ class Log:
         self.on_start_moved = self.on_flushed = _nobody_waits
 
     def rename(self, directory: str) -> None:
-        """Move the whole directory on its disk: to Kafka's `-delete` name, or from `-future` to the current one."""
-        doing = f"renaming to {os.path.basename(directory)}"
-        with disk_errors(self.directory, doing):
-            parent = self._files.open_log_file(os.path.dirname(directory), os.O_RDONLY | os.O_DIRECTORY)
+        """Move the whole directory on its disk, from its `-future` name to the current one. The disk has that with the
+        next flush."""
+        with disk_errors(self.directory, f"renaming to {os.path.basename(directory)}"):
             self._files.rename(self.directory, directory)
-        with final_disk_errors(self.directory, doing):
-            self._files.sync(parent.fd)
+        self.placed = False
         self._doomed.move_to(directory)
         self.directory = self.epochs.directory = self.producers.snapshots.directory = directory
         for segment in self._segments.all:

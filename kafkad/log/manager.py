@@ -211,6 +211,19 @@ class LogManager:
     def directory_of(self, topic_partition: TopicPartition) -> LogDirectory | None:
         return self._directory_of.get(topic_partition)
 
+    def target_of(self, topic_partition: TopicPartition) -> LogDirectory | None:
+        """The log directory that a replica is being moved to."""
+        return next((directory for directory in self.live if topic_partition in directory.futures), None)
+
+    def future(self, topic_partition: TopicPartition) -> Log | None:
+        """The copy of a replica that grows there."""
+        target = self.target_of(topic_partition)
+        return None if target is None else target.futures[topic_partition]
+
+    def is_offline(self, path: str) -> bool:
+        """True for what is in a log directory that is offline."""
+        return any(path.startswith(f"{each.path}/") for each in self.directories if each.failure is not None)
+
     def fail(self, error: StorageError) -> None:
         """A disk said no: its directory goes offline unless it `may_pass`. NoLogDirectoryError when it was the last."""
         if may_pass(error):
@@ -371,27 +384,30 @@ class LogManager:
     def delete(self, topic_partition: TopicPartition) -> None:
         """Take a partition out of the broker; its files go after `file.delete.delay.ms`.
 
-        StorageError, also if it is not here, but may be in a directory that is offline.
+        StorageError, also if it is not here, but may be in a directory that is offline. What a disk did not let be
+        renamed is still here then, and not forgotten.
         """
-        found = topic_partition in self.logs
+        log = self.logs.get(topic_partition)
+        found = log is not None
         for directory in self.directories:
-            future = directory.futures.pop(topic_partition, None)
+            future = directory.futures.get(topic_partition)
             if future is not None:
                 self.put_away(directory, future)
-            broken = directory.broken.pop(topic_partition, None)
+                del directory.futures[topic_partition]
+            broken = directory.broken.get(topic_partition)
             if broken is not None:
                 found = True
                 due_ms = self.clock.now_ms() + LogConfig().file_delete_delay_ms
                 self.removal.add(put_away(directory, broken.path, topic_partition, self.files), due_ms)
+                del directory.broken[topic_partition]
         if not found:
             self._need_all(topic_partition)
-        log = self.logs.pop(topic_partition, None)
-        self.damages.forget(topic_partition)
         if log is not None:
-            directory = self._directory_of.pop(topic_partition)
-            del directory.logs[topic_partition]
-            self._note_deleted(topic_partition)
+            directory = self._directory_of[topic_partition]
             self.put_away(directory, log)
+            del self.logs[topic_partition], self._directory_of[topic_partition], directory.logs[topic_partition]
+            self._note_deleted(topic_partition)
+        self.damages.forget(topic_partition)
 
     def _need_all(self, topic_partition: TopicPartition) -> None:
         """StorageError if there is a directory that cannot be looked into for a partition."""
@@ -406,10 +422,11 @@ class LogManager:
             self._deleted_many = True
 
     def put_away(self, directory: LogDirectory, log: Log) -> None:
-        """Close a log that is no longer anybody's and have its files removed later."""
+        """Close a log that is no longer anybody's and have its files removed later. After a StorageError all is as it
+        was."""
+        path = put_away(directory, log.directory, log.topic_partition, self.files)
         log.retired = True
         log.close(clean=False)
-        path = put_away(directory, log.directory, log.topic_partition, self.files)
         self.removal.add(path, self.clock.now_ms() + log.config.file_delete_delay_ms)
 
     # --- passes: each step does one log, so that the caller can do other things in between

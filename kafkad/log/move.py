@@ -6,15 +6,14 @@ takes the replica's place. A move that a restart interrupts goes on from where i
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from kafkad.errors import ErrorCode, KafkaError
+from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.directories import LogDirectory
-from kafkad.log.loading import MOVED
+from kafkad.log.loading import MOVED, unmark
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
 from kafkad.log.names import LONGEST_NAME, current_name, future_name
@@ -51,8 +50,7 @@ class Moves:
             yield from [tp for tp in directory.futures if self._manager.get(tp) is not None]
 
     def future(self, topic_partition: TopicPartition) -> Log | None:
-        place = self._place(topic_partition)
-        return None if place is None else place.futures[topic_partition]
+        return self._manager.future(topic_partition)
 
     def start(self, topic_partition: TopicPartition, path: str) -> bool:
         """Begin to move a replica to the log directory `path`; False when it is there, or on its way there.
@@ -66,12 +64,15 @@ class Moves:
         if log is None:
             manager.prefer(topic_partition, path)
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{topic_partition} is not on this broker")
-        place = self._place(topic_partition)
+        place = manager.target_of(topic_partition)
         if place is target:
             return False
         self.cancel(topic_partition)
         if manager.directory_of(topic_partition) is target:
             return False
+        current = os.path.join(target.path, current_name(topic_partition))
+        if os.path.lexists(current):
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{current} is in the way, and not a replica in use")
         target.futures[topic_partition] = self._make_future(log, target)
         return True
 
@@ -96,15 +97,22 @@ class Moves:
 
     def cancel(self, topic_partition: TopicPartition) -> bool:
         """Give up a move; whether there was one."""
-        place = self._place(topic_partition)
+        place = self._manager.target_of(topic_partition)
         if place is None:
             return False
         log = self._manager.get(topic_partition)
         if log is not None:
-            with self._manager.raising(place, f"removing {MOVED}"), contextlib.suppress(FileNotFoundError):
-                self._manager.files.unlink(os.path.join(log.directory, MOVED))  # of an exchange that a crash cut short
-        self._manager.put_away(place, place.futures.pop(topic_partition))
+            self._unmark(log)  # after an exchange that has failed
+        self._manager.put_away(place, place.futures[topic_partition])
+        del place.futures[topic_partition]
         return True
+
+    def _unmark(self, log: Log) -> None:
+        """It goes on being the replica, and takes records."""
+        source = self._manager.directory_of(log.topic_partition)
+        assert source is not None
+        with self._manager.raising(source, f"removing {MOVED} from {log.directory}"):
+            unmark(log.directory, self._manager.files)
 
     def step(self, topic_partition: TopicPartition, max_bytes: int = STEP_BYTES) -> Step:
         """Copy some more. KafkaError when the replica is damaged where it is to be read: such a move cannot end."""
@@ -122,11 +130,14 @@ class Moves:
             future.append_copied(memoryview(data))
             return Step(len(data), future.end_offset == log.end_offset)
         if future.end_offset < log.end_offset:
-            future.truncate_fully_at(log.end_offset)  # what is between was cleaned away
+            future.skip_to(log.end_offset)
         return Step(0, True)
 
     def _align(self, log: Log, future: Log) -> None:
-        """The replica may have been cut back, or lost its beginning, since the last step."""
+        """The replica may have been cut back, or lost its beginning, since the last step; and what a restart has found
+        damaged of the copy is copied again."""
+        if future.is_damaged:
+            future.truncate_to(min(hole.first for _, hole in future.damage))
         if future.epochs.latest is not None:
             _, end = log.epochs.end_offset_for(future.epochs.latest, log.end_offset)
             if 0 <= end < future.end_offset:
@@ -141,38 +152,43 @@ class Moves:
         """Put the copy in the replica's place if it has caught up; else None: more steps are needed.
 
         Waits for the disk (flush the future in a thread before, and little is left). A crash leaves the old or the
-        new replica, or both, of which the old one says that it was replaced.
+        new replica, or both, of which the old one says that it was replaced: it takes no more records then.
         """
         log, future = self._both(topic_partition)
         self._align(log, future)
         if future.end_offset != log.end_offset:
             return None
         manager = self._manager
-        target, source = self._place(topic_partition), manager.directory_of(topic_partition)
+        target, source = manager.target_of(topic_partition), manager.directory_of(topic_partition)
         assert target is not None
         assert source is not None
         future.flush()
-        with manager.raising(source, f"writing into {log.directory}"):
-            manager.files.write_file(os.path.join(log.directory, MOVED), b"")
-        future.rename(os.path.join(target.path, current_name(topic_partition)))
+        try:
+            with manager.raising(source, f"writing into {log.directory}"):
+                manager.files.write_file(os.path.join(log.directory, MOVED), b"")
+            future.rename(os.path.join(target.path, current_name(topic_partition)))
+        except StorageError:
+            self._unmark(log)
+            raise
         del target.futures[topic_partition], source.logs[topic_partition]
+        log.retired = True
+        log.close(clean=False)
         future.cleaned_until = log.cleaned_until
         manager.adopt(topic_partition, future, target)
         writes = (*manager.collect_start_offsets(), *manager.collect_cleaned_offsets())
-        return Moved(future, (*(write.write for write in writes), partial(self._put_away, log, source, target)))
+        put_away = partial(self._put_away, log, source, future, target)
+        return Moved(future, (*(write.write for write in writes), put_away))
 
-    def _put_away(self, replaced: Log, source: LogDirectory, target: LogDirectory) -> None:
-        """It stays where the disk of the one in its place has failed meanwhile: the next start finds it whole."""
+    def _put_away(self, replaced: Log, source: LogDirectory, future: Log, target: LogDirectory) -> None:
+        """It stays where the disk of the one in its place fails, or does not have its name yet: the next start finds
+        one of them whole."""
         if target.failure is None:
+            target.sync_names()
+            future.placed = True
             self._manager.put_away(source, replaced)
-        else:
-            replaced.close(clean=False)
 
     def _both(self, topic_partition: TopicPartition) -> tuple[Log, Log]:
         log, future = self._manager.get(topic_partition), self.future(topic_partition)
         if log is None or future is None:
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{topic_partition} is not being moved")
         return log, future
-
-    def _place(self, topic_partition: TopicPartition) -> LogDirectory | None:
-        return next((place for place in self._manager.live if topic_partition in place.futures), None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterable
 
@@ -10,6 +11,10 @@ from kafkad.errors import StorageError
 from kafkad.log.files import Files
 from kafkad.log.names import Kind
 from kafkad.log.swap import DELETED
+
+_AGAIN_MS = 60_000
+_IN_USE = frozenset({errno.ENOTEMPTY, errno.EBUSY})
+"""An NFS client keeps files that are open, under other names; or something is mounted there."""
 
 
 class DoomedFiles:
@@ -61,33 +66,44 @@ class Removal:
     def add(self, path: str, due_ms: int) -> None:
         self._waiting.append((due_ms, path))
 
+    def put_back(self, path: str, now_ms: int) -> None:
+        """It could not be removed: later, perhaps."""
+        self.add(path, now_ms + _AGAIN_MS)
+
     def take_due(self, now_ms: int) -> list[str]:
         due = [path for when, path in self._waiting if when <= now_ms]
         if due:
             self._waiting = [(when, path) for when, path in self._waiting if when > now_ms]
         return due
 
-    def remove(self, path: str) -> None:
-        """Thread-safe; what has gone already is fine. StorageError when the disk refuses.
+    def remove(self, path: str) -> bool:
+        """Thread-safe; what has gone already is fine. False if something in it is in use; StorageError when the disk
+        refuses.
 
         Only what has Kafka's name for what is to go: whatever a mistake may put here, nothing else is removed.
         """
         if not path.endswith((Kind.DELETED.value, DELETED)):
             raise ValueError(f"{path!r} does not wait for its removal")
         try:
-            with contextlib.suppress(FileNotFoundError):
-                self._remove(path)
+            self._remove(path, os.path.isdir(path) and not os.path.islink(path))
         except OSError as error:
+            if error.errno in _IN_USE:
+                return False
             message = f"removing {path}: {error.strerror or error}"
             raise StorageError(_log_directory(path), message) from error
+        return True
 
-    def _remove(self, path: str) -> None:
-        if path.endswith(DELETED):
-            self._files.unlink(path)
-            return
-        for name in os.listdir(path):
-            self._files.unlink(os.path.join(path, name))
-        self._files.rmdir(path)
+    def _remove(self, path: str, is_directory: bool) -> None:
+        """With all that anybody has put into a directory; of a link, the link alone."""
+        with contextlib.suppress(FileNotFoundError):
+            if not is_directory:
+                self._files.unlink(path)
+                return
+            with os.scandir(path) as entries:
+                found = [(entry.path, entry.is_dir(follow_symlinks=False)) for entry in entries]
+            for each in found:
+                self._remove(*each)
+            self._files.rmdir(path)
 
 
 def _log_directory(path: str) -> str:

@@ -423,6 +423,9 @@ class ReplicaManager:
             config = self._topic_config(topic)
             for partition in partitions.values():
                 partition.update_config(config)
+                future = self.logs.future(partition.tp)
+                if future is not None:
+                    future.update_config(config)
             if config.unclean_leader_election and self.lost_tails.refused & {p.tp for p in partitions.values()}:
                 self.on_replicas_changed()
 

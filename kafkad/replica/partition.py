@@ -170,6 +170,7 @@ class Partition:
 
     def take_log(self, log: Log) -> None:
         """The same records in another log directory, where all of them are on the disk; go on there."""
+        log.update_config(self.log.config)
         self.log = log
         log.on_start_moved = self._tell_watchers
         self._settle()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from functools import partial
 
 from kafkad.errors import KafkaError, StorageError
+from kafkad.log.files import may_pass
+from kafkad.log.log import Log
 from kafkad.log.move import Moves
 from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
@@ -17,6 +20,8 @@ log = logging.getLogger(__name__)
 
 _REST_MS = 1_000
 """Of a move that a disk is in the way of."""
+_LITTLE = 16 << 20
+"""Bytes of a copy that are flushed while everything else waits."""
 
 
 class ReplicaMoves:
@@ -30,6 +35,8 @@ class ReplicaMoves:
         self._moves = Moves(replicas.logs)
         self._resting: set[TopicPartition] = set()
         """Those of which a disk has just refused something."""
+        self._flushed: dict[TopicPartition, Log] = {}
+        """Copies of which only what came while they were flushed, and since, may not be on the disk."""
         self._changed = asyncio.Event()
         """Set when there may be something to go on with that there was not before."""
         self._task: asyncio.Task[None] | None = None
@@ -68,11 +75,13 @@ class ReplicaMoves:
         try:
             if self._replicas.logs.cut:
                 await self._replicas.note_cuts()
-            future = self._moves.future(tp)  # None if the topic was deleted meanwhile
-            if future in self._replicas.logs.cut:
+            future = self._moves.future(tp)
+            if future is None or self._replicas.logs.get(tp) is None:
+                pass  # the topic was deleted meanwhile, or a log directory has failed
+            elif future in self._replicas.logs.cut:
                 self._rest(tp)
-            elif future is not None:
-                await self._advance(tp)
+            else:
+                await self._advance(tp, future)
         except StorageError as error:
             self._replicas.directory_failed(error)
             self._rest(tp)
@@ -96,24 +105,34 @@ class ReplicaMoves:
         self._resting.discard(tp)
         self._changed.set()
 
-    async def _advance(self, tp: TopicPartition) -> None:
-        step = self._moves.step(tp)
-        future = self._moves.future(tp)
-        if step.caught_up and future is not None:
+    async def _advance(self, tp: TopicPartition, future: Log) -> None:
+        """The copy takes the replica's place in a turn in which it has caught up, when little of it is left to flush:
+        nothing comes in between."""
+        if not self._moves.step(tp).caught_up:
+            return
+        if self._flushed.get(tp) is future and future.unflushed_bytes <= _LITTLE:
+            self._finish(tp)
+        else:
             await self._durable.flush(future)
-            if self._moves.future(tp) is future and self._replicas.logs.get(tp) is not None:
-                self._finish(tp)
+            self._flushed[tp] = future
 
     def _finish(self, tp: TopicPartition) -> None:
         moved = self._moves.finish(tp)
         if moved is None:
             return
+        self._flushed.pop(tp, None)
         partition = self._replicas.find(*tp)
         if partition is not None:
             partition.take_log(moved.log)
         for step in moved.rest:
-            try:
-                step()
-            except StorageError as error:
-                self._replicas.directory_failed(error)
+            self._try(step)
         log.info("moved %s to %s", tp, moved.log.directory)
+
+    def _try(self, step: Callable[[], None]) -> None:
+        """Until it is done, or its log directory is lost."""
+        try:
+            step()
+        except StorageError as error:
+            self._replicas.directory_failed(error)
+            if may_pass(error):
+                self._timers.at(self._clock.monotonic_ms() + _REST_MS, partial(self._try, step))

@@ -7,10 +7,12 @@ Decisions are made on the event loop, a few logs a turn; whatever waits for a di
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Executor
 from functools import partial
+from typing import TypeVar
 
 from kafkad.config import Config
 from kafkad.errors import StorageError
@@ -28,6 +30,7 @@ _FLUSH_CHECK_MS = 2_000
 _REMOVAL_CHECK_MS = 5_000
 _ROOM_CHECK_MS = 5_000
 
+T = TypeVar("T")
 Job = Callable[[], Awaitable[None]]
 
 
@@ -75,18 +78,26 @@ class Upkeep:
             interval_ms = self._config().long(interval) if isinstance(interval, str) else interval
             await sleep(interval_ms, self._logs.clock, self._timers)
             try:
-                await job()
-            except StorageError as error:
-                self._replicas.directory_failed(error)
+                with self._going_on():
+                    await job()
             except Exception:
                 log.exception("internal error in %s; it will be retried", job.__name__)
+
+    @contextlib.contextmanager
+    def _going_on(self) -> Iterator[None]:
+        """Do a job, or a part of one: if a disk refuses it, the others are done all the same."""
+        try:
+            yield
+        except StorageError as error:
+            self._replicas.directory_failed(error)
 
     # -- jobs ------------------------------------------------------------------------------------------------------
 
     async def flush(self) -> None:
         for each in self._logs.logs_to_flush():
             if self._logs.get(each.topic_partition) is each:
-                await self._durable.flush(each)
+                with self._going_on():
+                    await self._durable.flush(each)
 
     async def retain(self) -> None:
         await _a_few_a_turn(self._logs.retention_pass(self._high_watermark))
@@ -99,7 +110,11 @@ class Upkeep:
 
     async def remove(self) -> None:
         for path in self._logs.take_due_removals():
-            await self._in_thread(partial(self._logs.removal.remove, path))
+            is_gone = False
+            with self._going_on():
+                is_gone = self._logs.is_offline(path) or await self._in_thread(partial(self._logs.removal.remove, path))
+            if not is_gone:
+                self._logs.removal.put_back(path, self._logs.clock.now_ms())
 
     async def write_high_watermarks(self) -> None:
         await self._write(self._logs.collect_high_watermarks(self._replicas.high_watermarks()))
@@ -112,14 +127,15 @@ class Upkeep:
 
     async def _write(self, writes: list[CheckpointWrite]) -> None:
         for write in writes:
-            await self._in_thread(write.write)
+            with self._going_on():
+                await self._in_thread(write.write)
 
     def _high_watermark(self, tp: TopicPartition) -> int:
         partition = self._replicas.find(*tp)
         return partition.high_watermark if partition is not None else 0
 
-    async def _in_thread(self, work: Callable[[], object]) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._threads, work)
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
 async def _a_few_a_turn(steps: Iterator[object]) -> None:

@@ -184,6 +184,17 @@ def test_where_a_log_begins_is_carried_over(three: Brokers) -> None:
     three.until(lambda: ends(three) == [(8, 8)] * 3, advance_ms=10)
 
 
+def test_a_new_replica_of_a_log_that_begins_in_the_middle_of_a_batch_comes_into_the_isr(in_memory: Brokers) -> None:
+    brokers = in_memory
+    brokers.create("a", (2,))
+    for _ in range(2):
+        produced(brokers, 2, b"one", b"two", b"three")
+    brokers[2].partition(A0).delete_records(4)
+    brokers.ended(brokers.controller.parts.controller.alter_partition_reassignments({A0: (2, 3)}))
+    brokers.until(lambda: isr_of(brokers) == {2, 3}, advance_ms=10)
+    assert (brokers[3].partition(A0).log.start_offset, brokers[3].partition(A0).high_watermark) == (4, 6)
+
+
 def test_one_that_cannot_be_reached_delays_no_other(in_memory: Brokers) -> None:
     brokers = in_memory
     brokers.create("a", (2, 3))

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from kafkad.errors import ErrorCode, KafkaError
+from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.log.check import check
 from kafkad.log.log import Log
 from kafkad.wire.records import iter_batches
 from tests.log.conftest import Home, append, batch, fetch, records, searched
@@ -118,6 +119,49 @@ def test_a_copied_batch_must_fit_and_be_whole(home: Home) -> None:
             log.append_copied(memoryview(data))
         assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
     assert log.end_offset == 2
+
+
+def test_a_copy_begins_in_the_middle_of_a_batch_as_the_log_does_that_it_is_made_from(
+    home: Home, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    log = home.open()
+    for epoch in range(3):
+        append(log, batch(*(b"%d" % n for n in range(10))), epoch)
+    log.increment_start_offset(13)
+    data = fetch(log, 13)
+    assert data is not None
+    other = Home(tmp_path_factory.mktemp("copy") / "t-0")
+    copy = other.open(start_offset=13)
+    copy.flush()
+    cuts: list[int] = []
+    copy.on_cut = lambda log, end: cuts.append(end)
+    other.files.tear_next_write(30)
+    with pytest.raises(StorageError):
+        copy.append_copied(memoryview(data))
+    assert (copy.start_offset, copy.end_offset, copy.recovery_point, cuts) == (13, 13, 10, [13])
+    copy = other.reopen()
+    copy.append_copied(memoryview(data))
+    for again in (copy, other.reopen(clean=False), other.reopen()):
+        assert (again.start_offset, again.end_offset) == (13, 30)
+        assert records(again) == records(log)
+        assert again.epochs.entries == log.epochs.entries
+    other.reopen().close()
+    assert check(str(other.directory)) == []
+
+
+@pytest.mark.parametrize(("has_records", "base"), [(True, 10), (False, 2)])
+def test_only_an_empty_log_begins_in_the_middle_of_a_batch_that_goes_on_behind_its_end(
+    home: Home, has_records: bool, base: int
+) -> None:
+    log = home.open(start_offset=12)
+    if has_records:
+        append(log, batch())
+    data = batch(*(b"%d" % n for n in range(10)))
+    data[:8] = base.to_bytes(8, "big")
+    with pytest.raises(KafkaError) as refused:
+        log.append_copied(memoryview(data))
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    assert (log.start_offset, log.end_offset) == (12, 12 + has_records)
 
 
 def test_a_segment_rolls_by_time_between_its_records(home: Home) -> None:
@@ -297,6 +341,14 @@ def test_however_sparse_an_index_may_be_a_read_looks_at_few_batches(home: Home) 
     assert log.segments[0].interval == 128 * 1024
 
 
+def test_the_largest_timestamp_of_records_without_one_is_that_of_no_record(home: Home) -> None:
+    log = home.open()
+    append(log, batch(timestamp=1000))
+    append(log, batch(timestamp=-1))
+    log.increment_start_offset(1)
+    assert searched(log.max_timestamp()) is None
+
+
 def test_a_flush_moves_the_recovery_point_only_over_what_it_synced(home: Home) -> None:
     log = home.open(flush_messages=5)
     fill(log, 4)
@@ -345,6 +397,18 @@ def test_what_is_flushed_is_told_to_who_waits_for_it(home: Home) -> None:
     overtaken.sync()
     log.end_flush(overtaken)
     assert (told, log.flushed_until) == ([3], 2)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_after_a_kill_what_was_not_flushed_is_not_taken_for_that(home: Home, clean: bool) -> None:
+    log = home.open(read_flushed_only=True)
+    fill(log, 2)
+    log.flush()
+    fill(log, 3)
+    log = home.reopen(clean=clean)
+    assert (log.flushed_until, log.needs_flush(home.clock.now_ms())) == ((5, False) if clean else (2, True))
+    log.flush()
+    assert log.flushed_until == 5
 
 
 def test_a_flush_that_a_truncation_overtook_counts_for_nothing(home: Home) -> None:

@@ -991,30 +991,6 @@ def test_an_index_that_a_full_disk_has_no_room_for_is_that_of_the_segment_being_
     assert path.read_bytes()[: len(whole)] == whole
 
 
-def test_a_directory_is_not_renamed_when_its_new_name_could_not_be_put_on_the_disk(home: Home) -> None:
-    log = home.open()
-    fill(log, 2)
-    home.files.fail("open", errno.EMFILE)
-    with pytest.raises(StorageError) as refused:
-        log.rename(str(home.directory.with_name("t-1")))
-    assert may_pass(refused.value)
-    assert log.directory == str(home.directory)
-    log = home.reopen()
-    home.directory = home.directory.with_name("t-1")
-    log.rename(str(home.directory))
-    fill(log, 2)
-    assert [record.offset for record in records(log)] == list(range(4))
-
-
-@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
-def test_a_new_name_of_a_directory_that_does_not_get_to_the_disk_is_final(home: Home, code: int) -> None:
-    log = home.open()
-    home.files.fail("sync", code)
-    with pytest.raises(StorageError) as refused:
-        log.rename(str(home.directory.with_name("t-1")))
-    assert not may_pass(refused.value)
-
-
 def test_a_read_error_behind_a_hole_that_was_filled_is_one_of_the_log_directory(home: Home) -> None:
     log = home.open(segment_bytes=1 << 20, index_interval_bytes=500)
     fill(log, 20)

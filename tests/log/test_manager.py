@@ -19,8 +19,9 @@ from kafkad.log.files import Files, disk_errors
 from kafkad.log.loading import DuplicatePartitionError, LoadingProgress, LoadingStopped
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
+from kafkad.log.move import Moves
 from kafkad.names import NO_TOPIC_ID, TopicPartition
-from tests.fakes import FakeClock
+from tests.fakes import FakeClock, FaultyFiles
 from tests.log.conftest import GOLDEN, batch
 from tests.log.conftest import append as append_one
 from tests.log.managers import CONFIG, T0, TOPIC_ID, append, config_for, started
@@ -256,6 +257,84 @@ def test_a_deleted_partition_goes_after_its_delay_and_may_be_made_anew(disks: tu
         with pytest.raises(ValueError, match="does not wait"):
             manager.removal.remove(mistaken)
     assert sorted(name for name in os.listdir(disks[0]) if name.startswith("t-")) == ["t-0"]
+    manager.close()
+
+
+@pytest.mark.parametrize("renamed", [0, 1])
+def test_a_partition_that_a_full_disk_keeps_from_being_deleted_is_still_here(
+    disks: tuple[Path, Path], renamed: int
+) -> None:
+    """Neither it nor its copy in another directory, or the copy alone, has been put away then."""
+    files = FaultyFiles()
+    manager = LogManager([str(path) for path in disks], files, FakeClock())
+    manager.lock()
+    manager.claim("cluster", 1)
+    manager.load(config_for)
+    log = manager.create(T0, TOPIC_ID, CONFIG, directory=str(disks[0]))
+    append(log, 5)
+    moves = Moves(manager)
+    moves.start(T0, str(disks[1]))
+    files.fail("rename", errno.ENOSPC, after=renamed)
+    with pytest.raises(StorageError):
+        manager.delete(T0)
+    assert (moves.future(T0) is None) == bool(renamed)
+    assert manager.get(T0) is log
+    append(log)
+    manager.delete(T0)
+    assert (manager.get(T0), moves.future(T0)) == (None, None)
+    assert manager.create(T0, TOPIC_ID[::-1], CONFIG, directory=str(disks[0])).end_offset == 0
+    manager.close()
+
+
+def test_a_directory_that_is_in_the_way_of_a_new_partition_is_no_fault_of_the_disk(disks: tuple[Path, Path]) -> None:
+    manager = started(disks[0])
+    (disks[0] / "t-0").mkdir()
+    with pytest.raises(KafkaError, match="in the way") as refused:
+        manager.create(T0, TOPIC_ID, CONFIG)
+    assert not isinstance(refused.value, StorageError)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    manager.close()
+
+
+def test_a_deleted_partition_goes_with_what_somebody_has_put_into_it(disks: tuple[Path, Path], tmp_path: Path) -> None:
+    clock = FakeClock()
+    manager = started(disks[0], clock=clock)
+    append(manager.create(T0, TOPIC_ID, CONFIG), 3)
+    kept = tmp_path / "elsewhere"
+    kept.mkdir()
+    (kept / "file").touch()
+    backup = disks[0] / "t-0" / "backup"
+    (backup / "deeper").mkdir(parents=True)
+    (backup / "deeper" / "copy").touch()
+    (backup / "link").symlink_to(kept)
+    manager.delete(T0)
+    clock.advance(60_000)
+    [path] = manager.take_due_removals()
+    assert manager.removal.remove(path)
+    assert not os.path.exists(path)
+    link = disks[0] / "t-1.0123456789abcdef0123456789abcdef-delete"
+    link.symlink_to(kept)
+    assert manager.removal.remove(str(link))
+    assert not link.is_symlink()
+    assert os.listdir(kept) == ["file"]
+    manager.close()
+
+
+@pytest.mark.parametrize("code", [errno.ENOTEMPTY, errno.EBUSY])
+def test_what_is_in_use_is_no_fault_of_the_disk_and_removed_later(
+    disks: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def in_use(path: str) -> None:
+        raise OSError(code, os.strerror(code))
+
+    manager = started(disks[0])
+    manager.create(T0, TOPIC_ID, CONFIG)
+    manager.delete(T0)
+    [path] = manager.removal.take_due(manager.clock.now_ms() + 60_000)
+    with monkeypatch.context() as patched:
+        patched.setattr(manager.files, "rmdir", in_use)
+        assert not manager.removal.remove(path)
+    assert manager.removal.remove(path)
     manager.close()
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +16,7 @@ from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.check import check
 from kafkad.log.describe import describe
 from kafkad.log.files import Files
-from kafkad.log.loading import MOVED
+from kafkad.log.loading import MOVED, DuplicatePartitionError
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
 from kafkad.log.move import Moves
@@ -43,9 +46,31 @@ def filled(manager: LogManager, tmp_path: Path, count: int = 30) -> Log:
     return log
 
 
+class BadDisk:
+    """A log directory for whose names one operation fails until `is_bad` is taken back."""
+
+    def __init__(self, path: Path, operation: str, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.is_bad = True
+        done = getattr(Files, operation)
+
+        def tried(*arguments: Any) -> None:
+            names = [str(name) for name in arguments if isinstance(name, str)]
+            if self.is_bad and str(path) in (names[-1], os.path.dirname(names[-1])):
+                raise OSError(code, os.strerror(code))
+            done(*arguments)
+
+        monkeypatch.setattr(Files, operation, tried if operation == "sync_directory" else staticmethod(tried))
+
+
 def copy_all(moves: Moves) -> None:
     while not moves.step(T0, 1000).caught_up:
         pass
+
+
+def flush_copy(moves: Moves) -> None:
+    future = moves.future(T0)
+    assert future is not None
+    future.flush()
 
 
 def finished(moves: Moves) -> Log | None:
@@ -139,6 +164,91 @@ def test_the_old_replica_stays_where_the_disk_of_the_new_one_fails_at_once(tmp_p
     assert records(found) == before
 
 
+def test_a_replica_whose_place_the_copy_cannot_take_is_not_marked_as_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = started(tmp_path)
+    log = filled(manager, tmp_path)
+    moves = Moves(manager)
+    moves.start(T0, str(tmp_path / "b"))
+    copy_all(moves)
+    flush_copy(moves)
+    disk = BadDisk(tmp_path / "b", "rename", errno.ENOSPC, monkeypatch)
+    with pytest.raises(StorageError):
+        moves.finish(T0)
+    assert manager.get(T0) is log
+    assert not (Path(log.directory) / MOVED).exists()
+    append(log, batch(b"late"), epoch=2)
+    before = records(log)
+    disk.is_bad = False
+    copy_all(moves)
+    moved = finished(moves)
+    assert moved is not None
+    assert records(moved) == before
+    manager.close()
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.EIO])
+def test_a_copy_is_used_from_its_renaming_on_and_the_other_stays_until_the_disk_has_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    manager = started(tmp_path)
+    log = filled(manager, tmp_path)
+    moves = Moves(manager)
+    moves.start(T0, str(tmp_path / "b"))
+    copy_all(moves)
+    flush_copy(moves)
+    disk = BadDisk(tmp_path / "b", "sync_directory", code, monkeypatch)
+    moved = moves.finish(T0)
+    assert moved is not None
+    assert manager.get(T0) is moved.log
+    assert log.retired
+    *_, put_away = moved.rest
+    with pytest.raises(StorageError):
+        put_away()
+    assert not moved.log.placed
+    assert partition_names(tmp_path / "a") == ["t-0"]
+    disk.is_bad = False
+    append(moved.log, batch(b"late"), epoch=2)
+    put_away()
+    assert moved.log.placed
+    assert [name.endswith("-delete") for name in partition_names(tmp_path / "a")] == [True]
+    manager.close()
+    assert started(tmp_path).logs[T0].end_offset == 31
+
+
+def test_a_replaced_replica_that_is_used_again_is_not_marked_any_more(tmp_path: Path) -> None:
+    """Its copy is on a disk that failed before it was put away. When that comes back, the copy lacks records."""
+    manager = started(tmp_path)
+    log = filled(manager, tmp_path)
+    moves = Moves(manager)
+    moves.start(T0, str(tmp_path / "b"))
+    copy_all(moves)
+    assert moves.finish(T0) is not None
+    manager.close()
+    (tmp_path / "b").rename(tmp_path / "away")
+    (tmp_path / "b").mkdir()
+    manager = started(tmp_path)
+    append(manager.logs[T0], batch(b"late"), epoch=2)
+    assert not (Path(log.directory) / MOVED).exists()
+    manager.close()
+    shutil.rmtree(tmp_path / "b")
+    (tmp_path / "away").rename(tmp_path / "b")
+    with pytest.raises(DuplicatePartitionError):
+        started(tmp_path)
+
+
+def test_a_replica_does_not_move_to_where_another_of_its_name_is_in_the_way(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    log = filled(manager, tmp_path)
+    (tmp_path / "b" / "t-0").mkdir()
+    with pytest.raises(KafkaError, match="in the way") as refused:
+        Moves(manager).start(T0, str(tmp_path / "b"))
+    assert not isinstance(refused.value, StorageError)
+    assert manager.get(T0) is log
+    manager.close()
+
+
 def test_a_move_goes_on_after_a_restart(tmp_path: Path) -> None:
     manager = started(tmp_path)
     filled(manager, tmp_path)
@@ -199,6 +309,75 @@ def test_a_copy_follows_when_its_replica_is_cut_back_or_emptied(tmp_path: Path) 
     assert records(future) == records(log)
     assert future.start_offset == 100
     assert finished(moves) is future
+    manager.close()
+
+
+def test_a_replica_that_begins_in_the_middle_of_a_batch_moves(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    log = manager.create(T0, TOPIC_ID, CONFIG, directory=str(tmp_path / "a"))
+    for _ in range(3):
+        append(log, batch(*(b"%d" % n for n in range(10))))
+    log.increment_start_offset(13)
+    before = records(log)
+    moves = Moves(manager)
+    moves.start(T0, str(tmp_path / "b"))
+    copy_all(moves)
+    moved = finished(moves)
+    assert moved is not None
+    assert records(moved) == before
+    manager.close()
+    again = started(tmp_path)
+    assert (again.logs[T0].start_offset, again.logs[T0].end_offset) == (13, 30)
+    again.close()
+
+
+def test_a_log_of_which_the_end_was_compacted_away_moves_whole(tmp_path: Path) -> None:
+    """Kafka's cleaner, before it kept the last batch of each round, left such a gap before an empty segment."""
+    manager = started(tmp_path)
+    log = filled(manager, tmp_path, 10)
+    log.roll()
+    manager.close()
+    closed = Path(log.segments[-2].path(".log"))
+    os.truncate(closed, closed.stat().st_size // 2)
+    for suffix in (".index", ".timeindex"):
+        closed.with_suffix(suffix).unlink()
+    manager = started(tmp_path)
+    log = manager.logs[T0]
+    assert 0 < len(records(log)) < log.end_offset == 10
+    moves = Moves(manager)
+    moves.start(T0, str(tmp_path / "b"))
+    copy_all(moves)
+    append(log, batch(b"late"), epoch=2)
+    before = records(log)
+    copy_all(moves)
+    moved = finished(moves)
+    assert moved is not None
+    manager.close()
+    found = started(tmp_path).logs[T0]
+    assert (found.start_offset, found.end_offset) == (0, 11)
+    assert records(found) == before
+
+
+def test_what_is_damaged_of_a_copy_is_copied_again(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    before = records(filled(manager, tmp_path))
+    moves = Moves(manager)
+    moves.start(T0, str(tmp_path / "b"))
+    copy_all(moves)
+    future = moves.future(T0)
+    assert future is not None
+    with open(future.segments[0].path(".log"), "r+b") as file:
+        file.seek(1_000)
+        file.write(b"!")
+    for offset in range(10):
+        future.verify(offset)
+    assert future.is_damaged
+    assert not moves.step(T0).caught_up
+    copy_all(moves)
+    moved = finished(moves)
+    assert moved is not None
+    assert not moved.is_damaged
+    assert records(moved) == before
     manager.close()
 
 

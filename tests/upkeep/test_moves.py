@@ -9,13 +9,22 @@ from pathlib import Path
 
 import pytest
 
+from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.log.move import Moves
 from kafkad.names import TopicPartition
+from kafkad.replica.durable import Durable
 from kafkad.timers import Timers
+from kafkad.upkeep import moves as moves_module
 from kafkad.upkeep.moves import ReplicaMoves
-from kafkad.wire.records import Record
+from kafkad.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kafkad.wire.records import BATCH_HEADER, Record, build_batch
 from tests.fakes import FakeClock
 from tests.full_disk import FullDisk
 from tests.one_broker import OneBroker
@@ -46,6 +55,11 @@ class Broker:
     def log(self, tp: TopicPartition) -> Log:
         return self.replicas.get(*tp).log
 
+    def append(self, tp: TopicPartition) -> None:
+        batch = build_batch([Record(0, 100, None, b"value")], base_offset=0)
+        view = memoryview(batch)
+        self.replicas.leader(*tp).append(view, 0, len(view), BATCH_HEADER.unpack_from(view))
+
     def write_recovery_points(self, tp: TopicPartition) -> None:
         """Once the replica is on the disk."""
         self.log(tp).flush()
@@ -65,6 +79,12 @@ class Broker:
             self._moves.resume()
 
         self._broker.run(resume())
+
+    def configure(self, name: str, value: str) -> None:
+        change = AlterableConfig(name=name, config_operation=0, value=value)
+        resource = AlterConfigsResource(resource_type=2, resource_name="t", configs=[change])
+        self._broker.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1)
+        self._broker.settle()
 
     def work(self, after_ms: int = 0) -> None:
         self._broker.work(self.clock, self._timers, after_ms)
@@ -160,3 +180,77 @@ def test_a_move_that_a_disk_does_not_let_be_given_up_is_given_up_later(
     broker.work(after_ms=1_000)
     assert not list(Moves(broker.replicas.logs).under_way())
     assert broker.home(FIRST) == broker.first
+
+
+def test_a_move_ends_although_records_come_whenever_its_copy_is_flushed(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flush, flushes = Durable.flush, []
+
+    async def flushed(durable: Durable, log: Log) -> None:
+        flushes.append(log)
+        broker.append(FIRST)
+        await flush(durable, log)
+        broker.append(FIRST)
+
+    monkeypatch.setattr(Durable, "flush", flushed)
+    broker.move(FIRST, broker.second)
+    broker.work()
+    moved = broker.log(FIRST)
+    assert (broker.home(FIRST), flushes) == (broker.second, [moved])
+    assert moved.end_offset == moved.flushed_until == 7, "all of it is on the disk, as the replica's may have been"
+
+
+def test_much_that_comes_while_a_copy_is_flushed_is_flushed_before_it_takes_its_place(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flush, waiting = Durable.flush, [1, 2]
+    unflushed: list[int] = []
+
+    async def flushed(durable: Durable, log: Log) -> None:
+        unflushed.append(log.unflushed_bytes)
+        if waiting:
+            for _ in range(waiting.pop()):
+                broker.append(FIRST)
+        await flush(durable, log)
+
+    monkeypatch.setattr(Durable, "flush", flushed)
+    size = broker.log(FIRST).size // 5
+    monkeypatch.setattr(moves_module, "_LITTLE", size)
+    broker.move(FIRST, broker.second)
+    broker.work()
+    assert (broker.home(FIRST), unflushed) == (broker.second, [5 * size, 2 * size])
+
+
+def test_settings_that_change_during_a_move_hold_for_the_copy_and_after_it(broker: Broker) -> None:
+    moves = Moves(broker.replicas.logs)
+    moves.start(FIRST, broker.second)
+    copy = moves.future(FIRST)
+    assert copy is not None
+    broker.configure("retention.ms", "123456")
+    assert copy.config.retention_ms == broker.log(FIRST).config.retention_ms == 123_456
+    copy.update_config(LogConfig())  # as one that was found at the start, before the settings were known
+    broker.resume()
+    broker.work()
+    assert broker.log(FIRST) is copy
+    assert copy.config.retention_ms == 123_456
+
+
+def test_the_replaced_replica_is_put_away_later_if_a_disk_does_not_let_it(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename, refused, is_full = Files.rename, [], True
+
+    def renamed(source: str, target: str) -> None:
+        if is_full and target.endswith("-delete"):
+            refused.append(source)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        rename(source, target)
+
+    monkeypatch.setattr(Files, "rename", staticmethod(renamed))
+    broker.move(FIRST, broker.second)
+    broker.work()
+    assert (broker.home(FIRST), len(refused)) == (broker.second, 1)
+    is_full = False
+    broker.work(after_ms=1_000)
+    assert not os.path.exists(os.path.join(broker.first, "t-0"))

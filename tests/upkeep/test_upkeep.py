@@ -1,0 +1,136 @@
+"""Periodic jobs over two log directories of which one refuses something: the other's part is done."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from kafkad.config import load as load_config
+from kafkad.errors import StorageError
+from kafkad.log.log import Log
+from kafkad.log.manager import LogManager
+from kafkad.names import TopicPartition
+from kafkad.replica.durable import Durable
+from kafkad.replica.manager import ReplicaManager
+from kafkad.replica.partition import ReplicaParts
+from kafkad.replica.waits import Waits
+from kafkad.timers import Timers
+from kafkad.upkeep.upkeep import Upkeep
+from tests.fakes import FakeClock
+from tests.full_disk import FullDisk
+from tests.log.managers import CONFIG, TOPIC_ID, append, config_for, started
+
+BAD, GOOD = (TopicPartition(name, 0) for name in ("bad", "good"))
+"""Each in the log directory of its name."""
+FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+class Jobs:
+    """The upkeep of a broker with one log in each of two directories, by a clock that stands still."""
+
+    def __init__(self, directory: Path) -> None:
+        self.clock = FakeClock()
+        self.bad, self.good = str(directory / "bad"), str(directory / "good")
+        self.logs: LogManager = started(directory / "bad", directory / "good", clock=self.clock)
+        for tp in (BAD, GOOD):
+            append(self.logs.create(tp, TOPIC_ID, CONFIG, directory=str(directory / tp.topic)), 60)
+        self._threads = ThreadPoolExecutor(1)
+        timers = Timers()
+        durable = Durable(self.logs.files, self._threads)
+        waits = Waits(timers, self.clock, lambda call: None)
+
+        async def load_configs(names: object) -> None:
+            pass
+
+        self.replicas = ReplicaManager(
+            ReplicaParts(broker_id=1, clock=self.clock, waits=waits, durable=durable),
+            self.logs,
+            config_for,
+            load_configs,
+            halt=lambda why: None,
+        )
+        config = load_config(None, [], {})
+        self.upkeep = Upkeep(self.logs, self.replicas, durable, lambda: config, self._threads, timers)
+
+    def log(self, tp: TopicPartition) -> Log:
+        log = self.logs.get(tp)
+        assert log is not None
+        return log
+
+    def do(self, job: Callable[[], Awaitable[None]]) -> None:
+        async def done() -> None:
+            await job()
+
+        asyncio.run(done())
+
+    def stop(self) -> None:
+        self._threads.shutdown()
+        self.logs.close()
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> Iterator[Jobs]:
+    jobs = Jobs(tmp_path)
+    yield jobs
+    jobs.stop()
+
+
+def names_to_go(path: str) -> list[str]:
+    return [name for _, _, names in os.walk(path) for name in names if name.endswith(".deleted")] + [
+        name for name in os.listdir(path) if name.endswith("-delete")
+    ]
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_what_cannot_be_removed_keeps_nothing_else_and_is_tried_again(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    unlink, is_bad = os.unlink, True
+
+    def unlinked(path: str) -> None:
+        if is_bad and path.startswith(jobs.bad):
+            raise OSError(code, os.strerror(code))
+        unlink(path)
+
+    monkeypatch.setattr(jobs.logs.files, "unlink", unlinked)
+    jobs.log(GOOD).increment_start_offset(50)
+    assert jobs.log(GOOD).delete_old_segments(jobs.clock.now_ms()) > 0
+    jobs.logs.delete(BAD)
+    jobs.clock.advance(60_000)
+    jobs.do(jobs.upkeep.remove)
+    assert not names_to_go(jobs.good)
+    assert names_to_go(jobs.bad)
+    is_bad = False
+    jobs.clock.advance(60_000)
+    jobs.do(jobs.upkeep.remove)
+    is_lost = code == errno.EIO
+    assert bool(names_to_go(jobs.bad)) is is_lost, "the next start removes what is in a directory that is lost"
+    assert len(jobs.logs.removal) == 0
+
+
+def test_a_log_that_cannot_be_flushed_keeps_no_other(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    start_flush = Log.start_flush
+
+    def started_flush(log: Log) -> object:
+        if log is jobs.log(BAD):
+            raise StorageError(jobs.bad, "flushing") from FULL
+        return start_flush(log)
+
+    monkeypatch.setattr(Log, "start_flush", started_flush)
+    assert jobs.logs.logs_to_flush() == [jobs.log(BAD), jobs.log(GOOD)]
+    jobs.do(jobs.upkeep.flush)
+    assert (jobs.log(BAD).recovery_point, jobs.log(GOOD).recovery_point) == (0, 60)
+
+
+def test_a_checkpoint_that_cannot_be_written_keeps_no_other(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs.log(GOOD).flush()
+    disk = FullDisk(jobs.bad, monkeypatch)
+    jobs.do(jobs.upkeep.write_recovery_points)
+    assert disk.refused
+    assert Path(jobs.good, "recovery-point-offset-checkpoint").read_text() == "0\n1\ngood 0 60\n"
