@@ -512,7 +512,7 @@ class ProduceApi:
                 log.info(
                     "closing %s: its Produce with acks=0 failed, and this is the only way to tell", connection.address
                 )
-                connection.close()
+                connection.end()
             return None
         return self._packed(connection, work)
 

@@ -19,6 +19,7 @@ from kafkad.net.connection import Connection, DeferredReply
 from kafkad.net.reply import PENDING, Part, Pending, Reply
 from kafkad.net.server import SHARED_BYTES, Buffers, Limits, Server
 from kafkad.turns import TURN_S
+from kafkad.wire.primitives import MalformedError
 from tests.net.serving import Peer, echo, frame, holding, read_frame, run
 
 
@@ -188,6 +189,67 @@ def test_nothing_is_served_any_more_of_what_came_with_a_request_that_closed_its_
         writer.write(frame(b"closes 1") + frame(b"late   2"))
         assert await reader.read() == b""
         assert served == [b"closes 1"]
+
+    run(dispatch, scenario)
+
+
+async def ended(server: Server, reader: asyncio.StreamReader) -> bool:
+    """Nothing but the end comes, once the time is over that a client has for its last reply."""
+    for connection in server.connections():
+        connection.unmute()
+    return await reader.read() == b"" and server.total == 0
+
+
+def test_requests_before_one_that_cannot_be_read_are_answered() -> None:
+    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply:
+        if view[at] == ord("b"):
+            raise MalformedError("bad")
+        if view[at] == ord("o"):
+            raise RuntimeError("a bug of ours")
+        return frame(bytes(view[at:end]))
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        for bad in (frame(b"bad    3"), frame(b"ours   3"), struct.pack(">i", -1)):
+            reader, writer = await connect()
+            writer.write(frame(b"good   1") + frame(b"good   2") + bad + bytes(1000))
+            assert [await read_frame(reader) for _ in range(2)] == [b"good   1", b"good   2"]
+            assert await ended(server, reader)
+
+    run(dispatch, scenario)
+
+
+def test_a_reply_that_waits_leaves_before_its_connection_ends() -> None:
+    laters: list[DeferredReply] = []
+    failing: list[Connection] = []
+
+    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply | DeferredReply | Pending | None:
+        kind = view[at]
+        if kind == ord("l"):
+            laters.append(DeferredReply(connection))
+            return laters[-1]
+        if kind == ord("b"):
+            raise MalformedError("bad")
+        if kind == ord("e"):
+            connection.end()
+            return None
+        failing.append(connection)
+        return PENDING
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        for last in (b"bad    2", b"ends   2", b"fails  2"):
+            reader, writer = await connect()
+            writer.write(frame(b"later  1") + frame(last) + frame(b"later  3"))
+            while not laters or (last == b"fails  2" and not failing):
+                await asyncio.sleep(0)
+            for connection in failing:
+                connection.end()
+            for _ in range(3):
+                await asyncio.sleep(0)
+            [later] = laters
+            later.settle(frame(b"later  1"))
+            laters.clear()
+            assert await read_frame(reader) == b"later  1"
+            assert await ended(server, reader)
 
     run(dispatch, scenario)
 
