@@ -200,10 +200,10 @@ class Connection:
         partial, large = self._partial, self._large
         try:
             if large is not None:
-                if listener.queued.full and not self._stranger and not listener.queued.may_go_on(self):
+                view, have = large, self._have
+                if listener.queued.full and not self._stranger and not self._may_go_on(len(large) - have):
                     self._pause()
                     return
-                view, have = large, self._have
                 got = self._transport.recv_into(large[have:])
             elif partial is not None:
                 view, have = listener.shared, len(partial)
@@ -522,6 +522,16 @@ class Connection:
         if size != self._lowest:
             self._lowest = size
             self._transport.wake_after(size)
+
+    def _may_go_on(self, missing: int) -> bool:
+        """There is little memory left. A request whose rest has arrived, before which nobody is woken, is complete at
+        once."""
+        return missing <= _WORTH_WAKING or self.listener.queued.may_go_on(self)
+
+    @property
+    def announced(self) -> int:
+        """The size of the large request that is under way; 0 if there is none."""
+        return 0 if self._large is None else len(self._large)
 
     def resume(self) -> None:
         """There is memory again for its request."""

@@ -386,7 +386,7 @@ def test_large_requests_share_the_memory_there_is_and_all_arrive() -> None:
 def test_who_stalls_while_others_wait_for_memory_is_closed(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("kafkad.net.queued._STALLED_S", 0.1)
+    monkeypatch.setattr("kafkad.net.queued._LOOK_S", 0.1)
 
     async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
         stalled, writer = await connect()
@@ -400,7 +400,24 @@ def test_who_stalls_while_others_wait_for_memory_is_closed(
         other.write(frame(bytes(2_000_000)))
         assert len(await read_frame(reader)) == 2_000_000
         assert await stalled.read() == b""
-        assert "its large request stalled" in caplog.text
+        assert "too slowly while requests hold" in caplog.text
+
+    run(echo, scenario, Limits(queued_bytes=1_000_000))
+
+
+def test_a_request_whose_rest_has_arrived_waits_for_no_larger_one_that_trickles() -> None:
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        _, writer = await connect()
+        writer.write(struct.pack(">i", 4_000_000) + bytes(1_600_000))
+        while not server.queued.full:
+            await asyncio.sleep(0.001)
+        writer.write(bytes(600_000))  # first in line
+        while not server.queued._waiting:
+            await asyncio.sleep(0.001)
+        reader, other = await connect()
+        other.write(frame(bytes(200_000)))
+        assert len(await read_frame(reader)) == 200_000
+        assert server.total == 2
 
     run(echo, scenario, Limits(queued_bytes=1_000_000))
 
@@ -408,7 +425,7 @@ def test_who_stalls_while_others_wait_for_memory_is_closed(
 def test_a_large_request_that_has_arrived_stands_in_nobodys_way_while_it_is_worked_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kafkad.net.queued._STALLED_S", 0.05)
+    monkeypatch.setattr("kafkad.net.queued._LOOK_S", 0.05)
     working: list[Connection] = []
 
     def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply | Pending:
