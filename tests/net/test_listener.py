@@ -28,14 +28,31 @@ async def assert_next_waits_for(
     assert await read_frame(reader) == b"me too.."
 
 
-def test_max_connections_stops_accepting_until_one_closes() -> None:
+@pytest.mark.parametrize("limits", [Limits(max_connections=1), Limits(max_sockets=1)])
+def test_max_connections_stops_accepting_until_one_closes(limits: Limits) -> None:
     async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
         first_reader, first_writer = await connect()
         first_writer.write(frame(b"anything"))
         assert await read_frame(first_reader) == b"anything"
         await assert_next_waits_for(first_writer, server, connect, count=1)
 
-    run(echo, scenario, Limits(max_connections=1))
+    run(echo, scenario, limits)
+
+
+def test_sockets_that_wait_to_be_turned_away_take_descriptors_too() -> None:
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        held, other = socket.socketpair()
+        other.close()
+        server.hold(held, 3_600_000)
+        reader, writer = await connect()
+        writer.write(frame(b"me too.."))
+        while server.listeners[0]._accepting:
+            await asyncio.sleep(0)
+        assert server.total == 0
+        server._turn_away(held)
+        assert await read_frame(reader) == b"me too.."
+
+    run(echo, scenario, Limits(max_sockets=1))
 
 
 def test_a_crowd_that_connects_while_the_loop_is_busy_is_not_turned_away() -> None:
