@@ -236,6 +236,7 @@ class Connection:
         if self.closed:
             return
         self._busy = False
+        self.last_active = self.listener.tick
         if self._keeps:
             self._keeps = False
             self._give_back()
@@ -263,6 +264,7 @@ class Connection:
         self._awaited -= 1
         if self._awaited or self.closed:
             return
+        self.last_active = self.listener.tick
         replies, self._replies = self._replies, _NO_REPLIES
         self._send_together(replies)
         self._go_on()
@@ -358,6 +360,10 @@ class Connection:
     def quiet(self) -> bool:
         """Nothing is being answered: it may be closed without anybody missing a reply."""
         return not self._busy and not self._out and not self._awaited and self._rest is None
+
+    def is_forsaken(self) -> bool:
+        """Its client has gone, which shows only where the connection is read, and left nothing behind to be done."""
+        return self._paused and self._rest is None and self._transport.has_ended()
 
     # -- frames ----------------------------------------------------------------------------------------------------
 
@@ -688,6 +694,7 @@ class Connection:
             self.listener.loop.add_writer(self.fd, self._on_writable)
 
     def _on_writable(self) -> None:
+        self.last_active = self.listener.tick
         if self._out:
             self._write()
         if self._out or self.closed or not self._send_own():

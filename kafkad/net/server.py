@@ -254,12 +254,14 @@ class Server:
         self.accept_if_room()
 
     def close_idle(self, tick: int, oldest_allowed: int) -> int:
-        """Called by the broker's clock: `tick` marks what is active from now on."""
+        """Called by the broker's clock: `tick` marks what is active from now on. As with Kafka, a request that waits
+        for its answer for so long ends with its connection; one whose client has gone ends at once."""
         closed = 0
         for listener in self.listeners:
             listener.tick = tick
         for connection in self.connections():
-            if connection.last_active < oldest_allowed and connection.quiet and not connection.muted:
+            idle = connection.last_active < oldest_allowed and not connection.muted
+            if idle or (connection.last_active < tick - 1 and connection.is_forsaken()):
                 connection.close()
                 closed += 1
         return closed
