@@ -435,7 +435,7 @@ class ProduceApi:
         self, work: Work, place: int, partition: Partition, topic: TopicData, batch: bytearray, wanted: Demands
     ) -> Answer:
         """A worker process opens the batch; what it makes of it is appended when it is back."""
-        outcome = await asyncio.wrap_future(self._slow_path.submit(batch, wanted))
+        outcome = await asyncio.wrap_future(self._slow_path.submit(batch, wanted, work))
         try:
             _check_right(work, partition.tp.topic)
             if batch[_FLAGS_AT] & TRANSACTIONAL:

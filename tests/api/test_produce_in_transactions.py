@@ -178,7 +178,7 @@ def test_what_was_let_in_and_is_rebuilt_elsewhere_is_appended_unless_its_transac
     rebuilt: Future[RebuildResult] = Future()
     work: list[tuple[bytearray, Demands]] = []
 
-    def submit(data: bytearray, wanted: Demands) -> Future[RebuildResult]:
+    def submit(data: bytearray, wanted: Demands, request: object) -> Future[RebuildResult]:
         work.append((data, wanted))
         return rebuilt
 
