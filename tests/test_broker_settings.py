@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+
 import pytest
 
 from kafkad.broker.settings import Settings
@@ -21,3 +23,11 @@ def test_connections_are_limited_for_each_listener_and_host(caplog: pytest.LogCa
     assert limits.allowed_from("127.0.0.1") == 3
     assert limits.allowed_from("::2") == 4
     assert "no.such.host.invalid is left out" in caplog.text
+
+
+@pytest.mark.parametrize(("limit", "sockets"), [(256, 64), (1024, 448), (64, 16)])
+def test_connections_leave_file_descriptors_to_logs_and_all_else(
+    monkeypatch: pytest.MonkeyPatch, limit: int, sockets: int
+) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (limit, limit))
+    assert Settings(load(None, [], {})).limits().max_sockets == sockets

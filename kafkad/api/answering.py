@@ -1,4 +1,4 @@
-"""Answering when work is done: what goes wrong then closes the connection, as it does while a request is read."""
+"""Answering when work is done: what goes wrong then ends the connection, as it does while a request is read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def or_close(connection: Connection, name: str, reply: Callable[[], None]) -> No
     try:
         reply()
     except asyncio.CancelledError:
-        connection.close()
+        connection.end()
     except MalformedError as error:
         close_for_malformed(connection, name, error)
     except Exception:
@@ -33,10 +33,10 @@ def or_close(connection: Connection, name: str, reply: Callable[[], None]) -> No
 
 def close_for_malformed(connection: Connection, name: str, error: MalformedError) -> None:
     log.warning("closing %s: its %s cannot be read: %s", connection.address, name, error)
-    connection.close()
+    connection.end()
 
 
 def close_for_internal_error(connection: Connection, name: str) -> None:
     """To be called where the exception is handled."""
     log.exception("closing %s: internal error while handling its %s", connection.address, name)
-    connection.close()
+    connection.end()

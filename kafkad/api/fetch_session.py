@@ -17,6 +17,8 @@ _PIECE = 63
 SESSIONLESS_EPOCH = -1
 FIRST_EPOCH = 0
 NO_SESSION = 0
+_MOST_PARTITIONS = 200_000
+"""Of all sessions together: each takes about 450 bytes. A client without a session names all of its own each time."""
 
 
 class Followed:
@@ -85,6 +87,7 @@ class Session:
         "busy",
         "by_id",
         "closed",
+        "counted",
         "epoch",
         "followed",
         "id",
@@ -108,6 +111,8 @@ class Session:
         self.busy = False
         """A fetch is looking at its partitions, or waits for them."""
         self.closed = False
+        self.counted = 0
+        """Partitions that it may have, of those that all sessions may."""
         self.owner: object = None
         """The identity of whoever opened it."""
         self.unsure = False
@@ -189,6 +194,7 @@ class FetchSessions:
         self._eviction_ms = eviction_ms
         self._random = random
         self._sessions: OrderedDict[int, Session] = OrderedDict()
+        self._counted = 0
         self.evictions = 0
 
     def __len__(self) -> int:
@@ -210,7 +216,7 @@ class FetchSessions:
         if frame.session_epoch in (FIRST_EPOCH, SESSIONLESS_EPOCH):
             before = self._sessions.get(frame.session_id)
             if before is not None and before.owner is owner:
-                del self._sessions[frame.session_id]
+                self._forget(before)
                 yield from before.close()
             session = Session(NO_SESSION, by_id, now_ms, frame.replica_id)
             session.owner = owner
@@ -219,6 +225,7 @@ class FetchSessions:
                 frame.session_epoch == FIRST_EPOCH
                 and session.followed
                 and (yield from self._make_room(session, now_ms))
+                and (yield from self._make_room_for(session, len(session.followed)))
             ):
                 self._keep(session)
             return session
@@ -239,15 +246,21 @@ class FetchSessions:
         if session.unsure:
             session.unsure = False
             session.moved.update(dict.fromkeys(session.followed.values()))
+        named = sum(len(topic.partitions) for topic in frame.topics)
+        if named and not (yield from self._make_room_for(session, len(session.followed) + named)):
+            yield from self._evict(session)
+            raise KafkaError(
+                ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no room for the growth of fetch session {session.id}"
+            )
         yield from session.update(frame)
+        self._count(session, len(session.followed))
         if not session.followed:
-            self._sessions.pop(session.id, None)
-            session.id = NO_SESSION
+            self.drop(session)
         return session
 
     def drop(self, session: Session) -> None:
         """It is to be forgotten before anybody has been told of it."""
-        self._sessions.pop(session.id, None)
+        self._forget(session)
         session.id = NO_SESSION
 
     def awaits(self, session: Session, epoch: int) -> bool:
@@ -268,6 +281,24 @@ class FetchSessions:
                 break
         session.id = session_id
         self._sessions[session_id] = session
+        self._count(session, len(session.followed))
+
+    def _forget(self, session: Session) -> None:
+        if self._sessions.get(session.id) is session:
+            del self._sessions[session.id]
+        self._count(session, 0)
+
+    def _evict(self, session: Session) -> Pieces[None]:
+        self._forget(session)
+        self.evictions += 1
+        yield from session.close()
+
+    def _count(self, session: Session, partitions: int) -> None:
+        """It may have so many; none if it is not kept."""
+        if self._sessions.get(session.id) is not session:
+            partitions = 0
+        self._counted += partitions - session.counted
+        session.counted = partitions
 
     def _make_room(self, new: Session, now_ms: float) -> Pieces[bool]:
         """A full cache gives up its longest unused session if that is stale, or a consumer's and smaller than the new
@@ -283,7 +314,17 @@ class FetchSessions:
             if consumer is None or (new.replica_id < 0 and len(consumer.followed) >= len(new.followed)):
                 return False
             oldest = consumer
-        del self._sessions[oldest.id]
-        self.evictions += 1
-        yield from oldest.close()
+        yield from self._evict(oldest)
+        return True
+
+    def _make_room_for(self, session: Session, partitions: int) -> Pieces[bool]:
+        """All sessions together keep a limited number of partitions. The largest session of a consumer gives way if
+        this one is smaller; to a follower all of them do."""
+        while self._counted - session.counted + partitions > _MOST_PARTITIONS:
+            others = (each for each in self._sessions.values() if each.replica_id < 0 and each is not session)
+            largest = max(others, key=lambda each: each.counted, default=None)
+            if largest is None or (session.replica_id < 0 and largest.counted <= partitions):
+                return False
+            yield from self._evict(largest)
+        self._count(session, partitions)
         return True

@@ -65,7 +65,8 @@ def _go_on(
 
 async def _look_through(search: Search[ListOffsetsResponse], batch: RecordSearch, slow_path: SlowPath) -> Pieces[Any]:
     try:
-        resume = partial(search.send, await asyncio.wrap_future(slow_path.submit(look_through, batch)))
+        found = await asyncio.wrap_future(slow_path.submit(partial(look_through, batch), batch.most_records, search))
+        resume = partial(search.send, found)
     except KafkaError as error:
         resume = partial(search.throw, error)
     return _go_on(search, resume, slow_path)

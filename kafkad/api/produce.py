@@ -15,6 +15,7 @@ import asyncio
 import logging
 import struct
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Final
 
 from kafkad.api.answering import close_for_internal_error, close_for_malformed
@@ -71,6 +72,7 @@ from kafkad.wire.records import (
     MAGIC,
     MAGIC_AT,
     PRODUCER_ID,
+    RECORD_COUNT,
     TRANSACTIONAL,
     Header,
 )
@@ -423,7 +425,8 @@ class ProduceApi:
         self, work: Work, place: int, partition: Partition, topic: TopicData, batch: bytearray, wanted: Demands
     ) -> Answer:
         """A worker process opens the batch; what it makes of it is appended when it is back."""
-        outcome = await asyncio.wrap_future(self._slow_path.submit(rebuild, batch, wanted))
+        call, records = partial(rebuild, batch, wanted), BATCH_HEADER.unpack_from(batch)[RECORD_COUNT]
+        outcome = await asyncio.wrap_future(self._slow_path.submit(call, records, work))
         try:
             _check_right(work, partition.tp.topic)
             if batch[_FLAGS_AT] & TRANSACTIONAL:
@@ -500,7 +503,7 @@ class ProduceApi:
                 log.info(
                     "closing %s: its Produce with acks=0 failed, and this is the only way to tell", connection.address
                 )
-                connection.close()
+                connection.end()
             return None
         return self._packed(connection, work)
 

@@ -10,6 +10,7 @@ import os
 import signal
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from math import ceil
 from random import Random
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -447,8 +448,8 @@ class Daemon:
             await asyncio.sleep(_IDLE_CHECK_S)
             tick += 1
             idle_ms = self._settings.config.long("connections.max.idle.ms")
-            if idle_ms >= 0:
-                self._server.close_idle(tick, tick - idle_ms // (_IDLE_CHECK_S * 1000))
+            oldest_allowed = tick - max(ceil(idle_ms / (_IDLE_CHECK_S * 1000)), 1) if idle_ms >= 0 else 0
+            self._server.close_idle(tick, oldest_allowed)
 
     async def _feed_watchdog(self) -> None:
         interval_s = self._notifier.watchdog_interval_s

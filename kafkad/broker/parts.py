@@ -65,7 +65,7 @@ from kafkad.replica.partition import ReplicaParts
 from kafkad.replica.waits import Waits
 from kafkad.security.authorizer import ALLOW_ALL
 from kafkad.timers import Timers
-from kafkad.turns import Jobs
+from kafkad.turns import Backlog, Jobs
 from kafkad.upkeep.moves import ReplicaMoves
 from kafkad.upkeep.upkeep import Upkeep
 
@@ -457,7 +457,7 @@ def _replicas(platform: Platform, loaded: Loaded, durable: Durable) -> ReplicaMa
     parts = ReplicaParts(
         broker_id=loaded.broker_id,
         clock=platform.clock,
-        waits=Waits(platform.timers, platform.clock, loop.call_soon),
+        waits=Waits(platform.timers, platform.clock, Backlog(platform.server.lane).add),
         durable=durable,
         lag=_lag_limits(loaded.settings.config),
     )

@@ -15,6 +15,9 @@ log = logging.getLogger(__name__)
 
 
 _FEWEST_FILES = 64
+_FEWEST_SOCKETS = 16
+_OTHER_FILES = 64
+"""For checkpoints, workers, links to other brokers, scrapes, and the like."""
 _MOST_RESOLVED = 1000
 """Sets of overrides that are kept: each change of a topic's settings leaves one behind."""
 
@@ -58,6 +61,7 @@ class Settings:
         config = self.config
         return Limits(
             max_connections=config.int("max.connections"),
+            max_sockets=_max_sockets(config),
             max_per_listener={
                 listener.listener: config.int_for_listener(listener.listener, "max.connections")
                 for listener in config.listeners
@@ -96,3 +100,9 @@ def max_open_files(config: Config) -> int:
     wanted = config.int("kafkad.max.open.files")
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return max(wanted if wanted >= 0 else limit // 2, _FEWEST_FILES)
+
+
+def _max_sockets(config: Config) -> int:
+    """The most connections to clients: what the limit of open files leaves beside logs and all else."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(limit - max_open_files(config) - _OTHER_FILES, _FEWEST_SOCKETS)

@@ -10,7 +10,7 @@ from itertools import count
 from typing import NamedTuple
 
 from kafkad.errors import ErrorCode, KafkaError, StorageError
-from kafkad.log import checkpoint, clean_stop
+from kafkad.log import checkpoint, clean_stop, epochs
 from kafkad.log.checkpoint import (
     CLEANED_OFFSETS,
     DAMAGED_OFFSETS,
@@ -21,9 +21,10 @@ from kafkad.log.checkpoint import (
 )
 from kafkad.log.clean_stop import StoppedLog
 from kafkad.log.files import Files, LogFile
+from kafkad.log.indexed import LOG
 from kafkad.log.lock import LOCK, holder, take
 from kafkad.log.log import Log
-from kafkad.log.names import PartitionName, parse_name
+from kafkad.log.names import PartitionName, base_of, parse_name
 from kafkad.names import NO_TOPIC_ID, TopicPartition
 
 _ROOM = 1 << 20
@@ -246,27 +247,58 @@ class LogDirectory:
         """Make the directory of a partition, and have its log opened inside. StorageError; another KafkaError where
         there is one of that name already, which is no fault of the disk.
 
-        What a full disk leaves half made goes again: it would stand in the way of the next try.
+        What a full disk leaves half made goes again. A file descriptor is kept for that: without one, the disk does
+        not say what is in there.
         """
         for write in self.forget_checkpoints({topic_partition}):
             write.write()
+        with self._raising(f"creating {path}"):
+            self._make_empty(path)
+            try:
+                kept = self._files.open_log_file(path, os.O_RDONLY | os.O_DIRECTORY)
+            except OSError:
+                self._files.rmdir(path)
+                raise
+        try:
+            with self._raising(f"creating {path}"):
+                self.write_id(path, topic_id)
+                yield
+        except StorageError:
+            del kept
+            with contextlib.suppress(OSError):
+                self._empty(path, self._files.listdir(path))
+                self._files.rmdir(path)
+            raise
+
+    def _make_empty(self, path: str) -> None:
+        """Takes over what an earlier try left half made. KafkaError if it holds more."""
         try:
             self._files.mkdir(path)
         except FileExistsError:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is in the way, and not a replica in use") from None
-        except OSError as error:
-            raise self.storage_error(f"creating {path}", error) from error
+            names = self._files.listdir(path)
+            if not all(self._is_of_new_log(path, name) for name in names):
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR,
+                    f"{path} is there already and not empty, while this broker has no such partition: move it away",
+                ) from None
+            self._empty(path, names)
+
+    def _is_of_new_log(self, path: str, name: str) -> bool:
+        """True of a file that a log without records has."""
+        if base_of(name) is None:
+            return name.removesuffix(".tmp") in (checkpoint.PARTITION_METADATA, epochs.FILE_NAME)
+        return not name.endswith(LOG) or self._files.is_empty(os.path.join(path, name))
+
+    def _empty(self, path: str, names: list[str]) -> None:
+        for name in names:
+            self._files.unlink(os.path.join(path, name))
+
+    @contextlib.contextmanager
+    def _raising(self, doing: str) -> Iterator[None]:
         try:
-            self.write_id(path, topic_id)
             yield
-        except (OSError, StorageError) as error:
-            with contextlib.suppress(OSError):
-                for name in self._files.listdir(path):
-                    self._files.unlink(os.path.join(path, name))
-                self._files.rmdir(path)
-            if isinstance(error, OSError):
-                raise self.storage_error(f"creating {path}", error) from error
-            raise
+        except OSError as error:
+            raise self.storage_error(doing, error) from error
 
     def write_id(self, path: str, topic_id: bytes) -> None:
         if topic_id == NO_TOPIC_ID:

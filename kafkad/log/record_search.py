@@ -10,10 +10,12 @@ from kafkad.wire.records import (
     ATTRIBUTES,
     BASE_OFFSET,
     BASE_TIMESTAMP,
+    BATCH_HEADER,
     DECOMPRESSED_LIMIT,
     LENGTH,
     LOG_APPEND_TIME,
     MAGIC,
+    MAGIC_AT,
     MAX_TIMESTAMP,
     RECORD_COUNT,
     Header,
@@ -39,6 +41,12 @@ class RecordSearch(NamedTuple):
     start_offset: int
     timestamp: int
     largest: bool = False
+
+    @property
+    def most_records(self) -> int:
+        """How many the batch says that it has; batches of old formats do not say it."""
+        known = self.batch[MAGIC_AT] == 2
+        return BATCH_HEADER.unpack_from(self.batch)[RECORD_COUNT] if known else 2**31
 
 
 class SearchResult(NamedTuple):

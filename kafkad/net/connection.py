@@ -10,6 +10,7 @@ Rules:
   have a bound (`queued`).
 - A peer that trickles wakes nobody: the kernel keeps what arrives until a frame is there, or much more of it.
 - Of a peer that is muted nothing is read or answered for a while; what has been answered leaves.
+- A frame that cannot be read ends the connection, but not before the replies to what came before it have left.
 - Before a login a door stands where the dispatcher would: it says which frames are read, and may end the connection
   with an answer that waits. Until then nothing of the peer is kept, and memory for its frames is that of the lobby.
   A frame that the door does not take yet waits here.
@@ -93,10 +94,10 @@ Serve = Callable[["Connection", memoryview, int, int], Answer]
 
 
 class Ending(Exception):
-    """Raised where a frame is looked at: nothing more is read, the reply leaves after so long, and the connection
-    closes soon after it."""
+    """Raised where a frame is looked at: nothing more is read. When the replies to what came before have left, and
+    after so long, this one leaves too, and the connection closes soon after it."""
 
-    def __init__(self, after_ms: float, reply: bytes | None) -> None:
+    def __init__(self, after_ms: float = 0, reply: bytes | None = None) -> None:
         super().__init__(after_ms)
         self.after_ms = after_ms
         self.reply = reply
@@ -121,6 +122,7 @@ class Connection:
         "_busy",
         "_dispatch",
         "_door",
+        "_ending",
         "_have",
         "_keeps",
         "_large",
@@ -182,6 +184,8 @@ class Connection:
         self._out: deque[Part] | None = None
         self._busy = False
         self._awaited = 0
+        self._ending: Ending | None = None
+        """What is left to do before it closes; nothing is read any more."""
         self._replies: list[Reply | DeferredReply] = _NO_REPLIES
         self._served = NEVER
         self._paused = False
@@ -196,10 +200,10 @@ class Connection:
         partial, large = self._partial, self._large
         try:
             if large is not None:
-                if listener.queued.full and not self._stranger and not listener.queued.may_go_on(self):
+                view, have = large, self._have
+                if listener.queued.full and not self._stranger and not self._may_go_on(len(large) - have):
                     self._pause()
                     return
-                view, have = large, self._have
                 got = self._transport.recv_into(large[have:])
             elif partial is not None:
                 view, have = listener.shared, len(partial)
@@ -232,6 +236,7 @@ class Connection:
         if self.closed:
             return
         self._busy = False
+        self.last_active = self.listener.tick
         if self._keeps:
             self._keeps = False
             self._give_back()
@@ -247,11 +252,19 @@ class Connection:
             self._send(reply)
         self._go_on()
 
+    def end(self) -> None:
+        """The request at hand has no answer, PENDING or not: it closes when the replies to those before have left."""
+        may_reply = not self._busy or self._awaited or self._out
+        self._busy = False
+        self._ending = Ending(_LAST_REPLY_MS if may_reply else 0)
+        self.listener.loop.call_soon(self._read_no_more)
+
     def settled(self) -> None:
         """One of the replies that are waited for has come; all of them leave with the last."""
         self._awaited -= 1
         if self._awaited or self.closed:
             return
+        self.last_active = self.listener.tick
         replies, self._replies = self._replies, _NO_REPLIES
         self._send_together(replies)
         self._go_on()
@@ -348,32 +361,23 @@ class Connection:
         """Nothing is being answered: it may be closed without anybody missing a reply."""
         return not self._busy and not self._out and not self._awaited and self._rest is None
 
+    def is_forsaken(self) -> bool:
+        """Its client has gone, which shows only where the connection is read, and left nothing behind to be done."""
+        return self._paused and self._rest is None and self._transport.has_ended()
+
     # -- frames ----------------------------------------------------------------------------------------------------
 
     def _serve(self, view: memoryview, have: int, until: float) -> bool:
         """Hand over the whole frames in view[:have], more than one only until then; keep the rest; send all replies
         together. Whether frames are left."""
         replies: list[Reply | DeferredReply] = []
+        ending: Ending | None = None
         try:
             at = self._hand_over(view, have, replies, until)
             if not self.closed:
                 self._keep(view, at, have)
-        except (MalformedError, struct.error, IndexError, UnicodeDecodeError) as error:
-            log.warning("closing %s: its request cannot be read: %s", self.address, error)
-            self.close()
-            return False
-        except Ending as ending:
-            self._send_together(replies)
-            self._end(ending)
-            return False
-        except MemoryError:
-            log.error("closing %s: not enough memory for its request", self.address)
-            self.close()
-            return False
-        except Exception:
-            log.exception("closing %s: internal error while handling its request", self.address)
-            self.close()
-            return False
+        except Exception as error:
+            ending = self._ending_for(error)
         if self.closed:
             return False
         if self._awaited:
@@ -382,7 +386,24 @@ class Connection:
             self._send(replies[0])  # type: ignore[arg-type]
         elif replies:
             self._send_together(replies)
+        if ending is not None:
+            if replies or self._busy:
+                ending = Ending(max(ending.after_ms, _LAST_REPLY_MS), ending.reply)
+            self._ending = ending
+            self._read_no_more()
         return self._rest is not None
+
+    def _ending_for(self, error: Exception) -> Ending:
+        """Of an error while a frame was handled."""
+        if isinstance(error, Ending):
+            return error
+        if isinstance(error, MalformedError | struct.error | IndexError | UnicodeDecodeError):
+            log.warning("closing %s: its request cannot be read: %s", self.address, error)
+        elif isinstance(error, MemoryError):
+            log.error("closing %s: not enough memory for its request", self.address)
+        else:
+            log.exception("closing %s: internal error while handling its request", self.address)
+        return Ending()
 
     def _hand_over(self, view: memoryview, have: int, replies: list[Reply | DeferredReply], until: float) -> int:
         """Dispatch frame after frame; returns where the first one starts that is partial or has to wait."""
@@ -395,7 +416,11 @@ class Connection:
                 if end > have:
                     break
             if at and (
-                self.closed or replied > _MOST_REPLIED or self._muted is not None or self.listener.lane.clock() >= until
+                self.closed
+                or replied > _MOST_REPLIED
+                or self._muted is not None
+                or self._ending is not None
+                or self.listener.lane.clock() >= until
             ):
                 break
             reply = self._dispatch(self, view, at + 4, end)
@@ -418,7 +443,7 @@ class Connection:
         """A step of the lane, or of where a door has a frame wait."""
         self._queued = False
         rest = self._rest
-        if self._busy or self._out or self._awaited or self._muted is not None:
+        if self._busy or self._out or self._awaited or self._muted is not None or self._ending is not None:
             return
         if rest is not None:
             self.waited_us = int((self.listener.lane.clock() - self._queued_s) * 1e6)
@@ -504,6 +529,16 @@ class Connection:
             self._lowest = size
             self._transport.wake_after(size)
 
+    def _may_go_on(self, missing: int) -> bool:
+        """There is little memory left. A request whose rest has arrived, before which nobody is woken, is complete at
+        once."""
+        return missing <= _WORTH_WAKING or self.listener.queued.may_go_on(self)
+
+    @property
+    def announced(self) -> int:
+        """The size of the large request that is under way; 0 if there is none."""
+        return 0 if self._large is None else len(self._large)
+
     def resume(self) -> None:
         """There is memory again for its request."""
         self._go_on()
@@ -511,6 +546,9 @@ class Connection:
     def _go_on(self) -> None:
         """After a reply: requests that had already arrived come first, then the socket is read again."""
         if self.closed or self._busy or self._out or self._awaited or self._muted is not None:
+            return
+        if self._ending is not None:
+            self._end_on(self._ending)
             return
         if self._rest is not None:
             self._queue()
@@ -532,31 +570,28 @@ class Connection:
             self._paused = True
             self.listener.loop.remove_reader(self.fd)
 
-    def _end(self, ending: Ending) -> None:
-        """Until the reply leaves, the connection holds nothing but that."""
+    def _read_no_more(self) -> None:
+        """From now on the connection holds nothing but what it has to send."""
         if self.closed:
             return
         self._partial = self._rest = None
         self._give_back()
         self._hold(0)
+        self._pause()
+        self._go_on()
 
-        def answer() -> None:
-            if ending.reply is None:
-                end()
-                return
+    def _end_on(self, ending: Ending) -> None:
+        """The next step: to wait, to send the last reply, or to close."""
+        if ending.after_ms:
+            self._ending = Ending(0, ending.reply)
+            self.mute(ending.after_ms)
+        elif ending.reply is not None:
+            self._ending = Ending(_LAST_REPLY_MS)
             self._send(ending.reply)
-            if not self.closed:
-                self._muted = timers.at(clock.monotonic_ms() + _LAST_REPLY_MS, end)
-
-        def end() -> None:
+            self._go_on()
+        else:
             self._read_what_came()
             self.close()
-
-        timers, clock = self.listener.timers, self.listener.clock
-        if self._muted is not None:
-            self._muted.cancel()
-        self._muted = timers.at(clock.monotonic_ms() + ending.after_ms, answer)
-        self._pause()
 
     def _read_what_came(self) -> None:
         """A socket that is closed with bytes unread takes back what was sent last."""
@@ -659,6 +694,7 @@ class Connection:
             self.listener.loop.add_writer(self.fd, self._on_writable)
 
     def _on_writable(self) -> None:
+        self.last_active = self.listener.tick
         if self._out:
             self._write()
         if self._out or self.closed or not self._send_own():

@@ -2,7 +2,8 @@
 
 It shares the event loop with Kafka's clients, so everything is bounded: connections, the size of a request, the time
 one may take to arrive or to be read. When there are too many connections, the one that has said nothing for longest
-makes room for the next.
+makes room for the next. Metrics are collected once for all who ask meanwhile; of pages that are not read yet only the
+latest are kept, and who reads an older one is closed.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import logging
 import socket
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -25,6 +26,9 @@ MAX_CONNECTIONS = 64
 REQUEST_TIMEOUT_S = 10.0
 IDLE_TIMEOUT_S = 75.0
 """Longer than the minute between two scrapes."""
+_MOST_PAGE_BYTES = 64 << 20
+"""Of all pages of metrics that are being read; the one that is new has room in any case."""
+_PIECE = 64 * 1024
 _BACKLOG = 100
 _REST_S = 0.5
 
@@ -93,6 +97,9 @@ class HttpServer:
         self._connections: set[asyncio.Task[None]] = set()
         self._silent: dict[asyncio.Task[None], None] = {}
         """Those that wait for their peer; the one that has waited longest is the first."""
+        self._collecting: asyncio.Task[bytearray] | None = None
+        self._reading: dict[asyncio.Task[None], bytearray] = {}
+        """Who is being sent which page of metrics; the oldest page is the first."""
 
     async def listen(self, host: str, port: int) -> None:
         """Raises OSError when the address cannot be had."""
@@ -118,7 +125,9 @@ class HttpServer:
         return int(self._sockets[0].getsockname()[1])
 
     async def close(self) -> None:
-        tasks = [*self._accepting, *self._connections]
+        tasks: list[asyncio.Task[Any]] = [*self._accepting, *self._connections]
+        if self._collecting is not None:
+            tasks.append(self._collecting)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -157,6 +166,7 @@ class HttpServer:
     def _forget(self, connection: asyncio.Task[None]) -> None:
         self._connections.discard(connection)
         self._silent.pop(connection, None)
+        self._reading.pop(connection, None)
 
     async def _welcome(self, accepted: socket.socket) -> None:
         """Until the peer leaves, is too slow, or the broker stops."""
@@ -179,30 +189,37 @@ class HttpServer:
                 transport.abort()  # without waiting for a peer that does not read its answer
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        keep_alive = True
         wait_s = self._request_timeout_s
-        while keep_alive:
-            try:
-                request = await self._read(reader, wait_s)
-                with self._at_work():
-                    status, kind, body = await self._answer(request)
-                keep_alive = request.keep_alive
-            except _Refused as refusal:
-                request = _Request("GET", "", keep_alive=False)
-                status, kind, body = refusal.status, TEXT, f"{refusal}\n".encode()
-                keep_alive = False
-            writer.write(_head(status, kind, len(body), keep_alive=keep_alive))
-            if request.method != "HEAD":
-                writer.write(body)
-            async with asyncio.timeout(self._request_timeout_s):
-                await writer.drain()
+        while await self._serve_one(reader, writer, wait_s):
             wait_s = IDLE_TIMEOUT_S
+
+    async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, wait_s: float) -> bool:
+        """True if there may be another request."""
+        try:
+            request = await self._read(reader, wait_s)
+            with self._at_work():
+                status, kind, body = await self._answer(request)
+        except _Refused as refusal:
+            request = _Request("GET", "", keep_alive=False)
+            status, kind, body = refusal.status, TEXT, f"{refusal}\n".encode()
+        writer.write(_head(status, kind, len(body), keep_alive=request.keep_alive))
+        async with asyncio.timeout(self._request_timeout_s):
+            await self._send(writer, body if request.method != "HEAD" else b"")
+        self._reading.pop(_this_task(), None)
+        return request.keep_alive
+
+    async def _send(self, writer: asyncio.StreamWriter, body: bytes | bytearray) -> None:
+        """In pieces: what the peer does not read is not copied."""
+        for begin in range(0, len(body), _PIECE):
+            writer.write(memoryview(body)[begin : begin + _PIECE])
+            await writer.drain()
+            await asyncio.sleep(0)  # let Kafka's clients in between
+        await writer.drain()
 
     @contextmanager
     def _at_work(self) -> Iterator[None]:
         """Meanwhile this connection makes no room for others."""
-        connection = asyncio.current_task()
-        assert connection is not None
+        connection = _this_task()
         del self._silent[connection]
         try:
             yield
@@ -221,14 +238,10 @@ class HttpServer:
             raise _Refused(408, "the request did not arrive in time") from None
         return _parsed(head)
 
-    async def _answer(self, request: _Request) -> tuple[int, str, bytes]:
+    async def _answer(self, request: _Request) -> tuple[int, str, bytes | bytearray]:
         if request.path == "/metrics":
             self._authorize(request)
-            pieces: list[str] = []
-            async for piece in _one_by_one(self._endpoints.metrics()):
-                pieces.append(piece)
-                await asyncio.sleep(0)  # let Kafka's clients in between
-            return 200, PROMETHEUS, "".join(pieces).encode()
+            return 200, PROMETHEUS, await self._metrics()
         asked = {"/health": self._endpoints.health, "/ready": self._endpoints.ready}.get(request.path)
         if asked is None:
             raise _Refused(404, "not found; try /metrics, /health or /ready")
@@ -236,10 +249,46 @@ class HttpServer:
         condition = answer if isinstance(answer, Condition) else await answer
         return (200 if condition.good else 503), TEXT, f"{condition.text}\n".encode()
 
+    async def _metrics(self) -> bytearray:
+        if self._collecting is None:
+            self._collecting = asyncio.create_task(self._collect())
+        page = await asyncio.shield(self._collecting)
+        self._reading[_this_task()] = page
+        return page
+
+    async def _collect(self) -> bytearray:
+        try:
+            page = bytearray()
+            async for piece in _one_by_one(self._endpoints.metrics()):
+                page += piece.encode()
+                await asyncio.sleep(0)  # let Kafka's clients in between
+            self._make_room(len(page))
+            return page
+        finally:
+            self._collecting = None
+
+    def _make_room(self, size: int) -> None:
+        """For a new page: closes who reads the oldest ones."""
+        pages = {id(page): page for page in self._reading.values()}
+        left = sum(map(len, pages.values()))
+        for oldest in pages.values():
+            if left + size <= _MOST_PAGE_BYTES:
+                return
+            left -= len(oldest)
+            for connection in [connection for connection, page in self._reading.items() if page is oldest]:
+                del self._reading[connection]
+                connection.cancel()
+
     def _authorize(self, request: _Request) -> None:
         token = self._token()
         if token and not hmac.compare_digest(request.authorization.encode(), f"Bearer {token}".encode()):
             raise _Refused(401, "metrics are for those who show the token, as in Authorization: Bearer TOKEN")
+
+
+def _this_task() -> asyncio.Task[None]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task
 
 
 async def _one_by_one(pieces: Iterable[str] | AsyncIterable[str]) -> AsyncIterator[str]:

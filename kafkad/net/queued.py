@@ -2,8 +2,9 @@
 
 It is counted over all connections together that are authenticated, or need not be: `net/lobby` has the others. When
 requests hold as much as `queued.max.request.bytes`, of those that have a large one under way only the first in line is
-read on; small requests are served as always. When replies hold as much, the connection that has taken nothing for
-longest is closed.
+read on; small requests are served as always, and large ones whose rest has arrived. While others wait, a request has to
+come fast enough: the first in line is closed if it does not, and with it those that hold most. When replies hold as
+much, the connection that has taken nothing for longest is closed.
 """
 
 from __future__ import annotations
@@ -18,8 +19,12 @@ log = logging.getLogger(__name__)
 
 _SHARE_OF_MEMORY: Final = 16
 _LARGEST_DEFAULT: Final = 64 << 20
-_STALLED_S: Final = 10.0
-"""The first in line is closed when nothing of its request has come for so long: others wait for it."""
+_LOOK_S: Final = 10.0
+_MOST_LOOKS: Final = 3
+"""From one look at the line to the next, the first has to receive such a part of its request; nobody stays in line for
+more looks. A client has given up by then: `request.timeout.ms` is 30 s."""
+_SHARE_FREED: Final = 4
+"""So much of the limit is freed, by closing those who hold most, when the line does not move."""
 _CGROUP_LIMIT: Final = "/sys/fs/cgroup/memory.max"
 
 
@@ -30,6 +35,10 @@ class Queuer(Protocol):
     def address(self) -> str: ...
     @property
     def held(self) -> int: ...
+    @property
+    def announced(self) -> int:
+        """The size of its large request."""
+
     def resume(self) -> None: ...
     def close(self) -> None: ...
 
@@ -40,6 +49,7 @@ class Queued:
     __slots__ = (
         "_call_later",
         "_first_held",
+        "_looks",
         "_on_full",
         "_total",
         "_unread",
@@ -55,13 +65,16 @@ class Queued:
         self.full = False
         self.limit = limit if limit > 0 else default_limit()
         self._total = 0
-        self._waiting: dict[Queuer, None] = {}
+        self._waiting: dict[Queuer, int] = {}
+        """The line: who waits, and since which look."""
+        self._looks = 0
         self._unread: dict[Queuer, int] = {}
         """Unread bytes by connection, in the order in which they last took something."""
         self._call_later = call_later
         self._on_full = on_full
         self._watching = False
-        self._first_held = -1
+        self._first_held: tuple[Queuer, int] | None = None
+        """The first in line at the last look, and what it held."""
 
     # -- requests --------------------------------------------------------------------------------------------------
 
@@ -77,10 +90,10 @@ class Queued:
 
     def may_go_on(self, connection: Queuer) -> bool:
         """True unless the limit is reached and others are before it in line; it is then resumed when that changes."""
-        self._waiting.setdefault(connection)
+        self._waiting.setdefault(connection, self._looks)
         if not self._watching:
             self._watching = True
-            self._call_later(_STALLED_S, self._watch)
+            self._call_later(_LOOK_S, self._watch)
         return next(iter(self._waiting)) is connection
 
     def leave(self, connection: Queuer) -> None:
@@ -97,21 +110,42 @@ class Queued:
             connection.resume()
 
     def _watch(self) -> None:
+        self._looks += 1
+        if len(self._waiting) > 1:
+            self._close_the_slow()
         self._watching = bool(self._waiting)
-        if not self._waiting:
-            self._first_held = -1
+        if self._watching:
+            first = next(iter(self._waiting))
+            self._first_held = first, first.held
+            self._call_later(_LOOK_S, self._watch)
+        else:
+            self._first_held = None
+
+    def _close_the_slow(self) -> None:
+        first, since = next(iter(self._waiting.items()))
+        before, held = self._first_held or (None, 0)
+        was_first = first is before and since < self._looks - 1
+        if was_first and (first.held - held) * _MOST_LOOKS < first.announced:
+            closing = [first]
+        elif self._looks - since > _MOST_LOOKS:
+            closing = []
+        else:
             return
-        first = next(iter(self._waiting))
-        if first.held == self._first_held:
+        closing += sorted((each for each in self._waiting if each not in closing), key=lambda each: -each.held)
+        freed = 0
+        for connection in closing:
+            freed += connection.held
             log.warning(
-                "closing %s: its large request stalled for %d s while requests hold queued.max.request.bytes=%d",
-                first.address,
-                _STALLED_S,
+                "closing %s: %d of %d bytes of its request have come, too slowly while requests hold "
+                "queued.max.request.bytes=%d and others wait",
+                connection.address,
+                connection.held,
+                connection.announced,
                 self.limit,
             )
-            first.close()
-        self._first_held = next(iter(self._waiting)).held if self._waiting else -1
-        self._call_later(_STALLED_S, self._watch)
+            connection.close()
+            if freed * _SHARE_FREED >= self.limit:
+                return
 
     # -- replies ---------------------------------------------------------------------------------------------------
 

@@ -109,6 +109,8 @@ class Limits:
     """The limits of connections to a broker; replaced whole when the settings change."""
 
     max_connections: int = 2**31 - 1
+    max_sockets: int = 2**31 - 1
+    """The same, for want of file descriptors."""
     max_per_listener: dict[str, int] = field(default_factory=dict)
     max_per_ip: int = 2**31 - 1
     per_ip_overrides: dict[str, int] = field(default_factory=dict)
@@ -219,12 +221,25 @@ class Server:
         with suppress(OSError):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         sock.close()
+        self.accept_if_room()
 
     @property
     def crowded(self) -> bool:
         """True at max.connections, for which those of listeners apart do not count."""
-        apart = sum(listener.open for listener in self.listeners if listener.apart)
-        return self.total - apart >= self.limits.max_connections
+        return self._limited >= self.limits.max_connections or self.lacks_sockets
+
+    @property
+    def lacks_sockets(self) -> bool:
+        """True when one more would take a file descriptor that others need."""
+        return self._limited + len(self.held) >= self.limits.max_sockets
+
+    @property
+    def _limited(self) -> int:
+        return self.total - sum(listener.open for listener in self.listeners if listener.apart)
+
+    def accept_if_room(self) -> None:
+        for listener in self.listeners:
+            listener.resume_if_room()
 
     def connections(self) -> list[Connection]:
         return [c for listener in self.listeners for c in listener.connections.values()]
@@ -236,15 +251,17 @@ class Server:
         lobby.most, lobby.most_of_host = limits.max_unauthenticated, limits.max_unauthenticated_per_ip
         for listener in self.listeners:
             listener.max_request_bytes = limits.max_request_bytes
-            listener.resume_if_room()
+        self.accept_if_room()
 
     def close_idle(self, tick: int, oldest_allowed: int) -> int:
-        """Called by the broker's clock: `tick` marks what is active from now on."""
+        """Called by the broker's clock: `tick` marks what is active from now on. As with Kafka, a request that waits
+        for its answer for so long ends with its connection; one whose client has gone ends at once."""
         closed = 0
         for listener in self.listeners:
             listener.tick = tick
         for connection in self.connections():
-            if connection.last_active < oldest_allowed and connection.quiet and not connection.muted:
+            idle = connection.last_active < oldest_allowed and not connection.muted
+            if idle or (connection.last_active < tick - 1 and connection.is_forsaken()):
                 connection.close()
                 closed += 1
         return closed
@@ -341,8 +358,7 @@ class Listener:
         server.per_ip[host] -= 1
         if not server.per_ip[host]:
             del server.per_ip[host]
-        for listener in server.listeners:
-            listener.resume_if_room()
+        server.accept_if_room()
 
     def logged_in(self, connection: Connection) -> None:
         """It is known now who this is, or that it may not log in."""
@@ -389,6 +405,13 @@ class Listener:
     def _accept(self) -> None:
         for _ in range(128):
             if self._full:
+                if not self.apart and self.server.lacks_sockets:
+                    log.warning(
+                        "listener %s accepts no more: %d connections are as many as the limit of open files leaves "
+                        "room for, beside kafkad.max.open.files",
+                        self.name,
+                        self.server.total,
+                    )
                 self._pause()
                 return
             if self._guarded and not self.server.lobby.has_room():

@@ -21,6 +21,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from kafkad.net.reply import Bytes, FileRange
+from kafkad.net.transport import has_ended
 
 if TYPE_CHECKING:
     from kafkad.net.server import Listener
@@ -505,6 +506,9 @@ class TlsTransport:
         if lowest != self._lowest:
             self._lowest = lowest
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, lowest)
+
+    def has_ended(self) -> bool:
+        return has_ended(self._sock)
 
     def close(self) -> None:
         """Says that this is the end, if it may be said now: most peers do without."""

@@ -45,6 +45,9 @@ class Transport(Protocol):
     def wake_after(self, size: int) -> None:
         """The socket need not be reported readable before `size` bytes have arrived: a hint."""
 
+    def has_ended(self) -> bool:
+        """True if the peer has closed its side, or both, and nothing that it sent is unread."""
+
     def close(self) -> None: ...
 
 
@@ -95,6 +98,9 @@ class MeasuredTransport:
     def wake_after(self, size: int) -> None:
         self.below.wake_after(size)
 
+    def has_ended(self) -> bool:
+        return self.below.has_ended()
+
     def close(self) -> None:
         self.below.close()
 
@@ -134,3 +140,16 @@ class PlainTransport(socket.socket):
 
     def wake_after(self, size: int) -> None:
         self.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
+
+    def has_ended(self) -> bool:
+        return has_ended(self)
+
+
+def has_ended(sock: socket.socket) -> bool:
+    """See `Transport`."""
+    try:
+        return not sock.recv(1, socket.MSG_PEEK)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True

@@ -1,7 +1,8 @@
 """Fetches that wait for more bytes, and being told of a partition that moved.
 
 Whoever has looked at a partition leaves a `Watcher` there; it is told of the next thing that happens, once. What it
-then wants to try waits for the next turn of the event loop, however many appends this one brings.
+then wants to try waits for the next turn of the event loop, however many appends this one brings. Hundreds that are
+tried at once, or whose time is up at once, share their turns with everybody else.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ class FetchWait:
         self._timer: Timer | None = None
 
     def begin(self, timers: Timers, deadline_ms: float) -> None:
-        self._timer = timers.at(deadline_ms, self._expire)
+        self._timer = timers.at(deadline_ms, self._is_due)
 
     def stir(self) -> None:
         """Try it in the next turn of the loop."""
         if not self.stirred:
             self.stirred = True
-            self._waits.try_soon(self)
+            self._waits.soon(self.try_now)
 
     def try_now(self) -> None:
         self.stirred = False
@@ -57,6 +58,9 @@ class FetchWait:
             if self._timer is not None:
                 self._timer.cancel()
 
+    def _is_due(self) -> None:
+        self._waits.soon(self._expire)
+
     def _expire(self) -> None:
         if not self.done:
             self.end()
@@ -66,11 +70,11 @@ class FetchWait:
 class Waits:
     """All fetches that wait on one broker."""
 
-    def __init__(self, timers: Timers, clock: Clock, call_soon: Callable[[Callable[[], None]], object]) -> None:
+    def __init__(self, timers: Timers, clock: Clock, soon: Callable[[Callable[[], None]], object]) -> None:
+        """`soon` has something done in a later turn of the loop, not all of it in the next if it is much."""
         self._timers = timers
         self._clock = clock
-        self._call_soon = call_soon
-        self._stirred: list[FetchWait] = []
+        self.soon = soon
         self.fetches = 0
         """The number of fetches that wait."""
 
@@ -79,13 +83,3 @@ class Waits:
         self.fetches += 1
         wait.begin(self._timers, self._clock.monotonic_ms() + max_wait_ms)
         return wait
-
-    def try_soon(self, wait: FetchWait) -> None:
-        if not self._stirred:
-            self._call_soon(self._run)
-        self._stirred.append(wait)
-
-    def _run(self) -> None:
-        stirred, self._stirred = self._stirred, []
-        for wait in stirred:
-            wait.try_now()

@@ -69,8 +69,11 @@ class FakeConnection:
         assert self.later is not None
         self.replies.append(self.later.reply)
 
-    def close(self) -> None:
+    def end(self) -> None:
         self.closed = True
+
+    def close(self) -> None:
+        self.end()
 
     def own(self, frame: memoryview) -> memoryview:
         return memoryview(bytearray(frame))

@@ -46,7 +46,7 @@ class FakeConnection:
     def reply(self, reply: Any) -> None:
         self.replies.append(reply)
 
-    def close(self) -> None:
+    def end(self) -> None:
         self.closed = True
 
 

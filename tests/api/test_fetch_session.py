@@ -142,6 +142,60 @@ def test_consumers_do_not_take_the_places_of_followers_but_followers_take_theirs
     assert kept.awaits(second, 1)
 
 
+def test_sessions_have_a_bound_on_partitions_and_the_largest_gives_way_to_a_smaller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kafkad.api.fetch_session._MOST_PARTITIONS", 100)
+    kept = sessions(slots=50)
+    large = [at_once(kept.open(frame(0, 0, {"t": list(range(50))}), False, now)) for now in range(2)]
+    third = at_once(kept.open(frame(0, 0, {"t": list(range(50))}), False, 2))
+    assert (third.id, len(third.followed), kept.partitions()) == (0, 50, 100)
+    small = at_once(kept.open(frame(0, 0, {"t": [0]}), False, 3))
+    assert kept.awaits(small, 1)
+    assert [kept.awaits(each, 1) for each in large] == [False, True]
+
+
+def test_followers_have_sessions_before_consumers_do_but_not_without_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkad.api.fetch_session._MOST_PARTITIONS", 100)
+    kept = sessions(slots=50)
+    for now in range(20):
+        at_once(kept.open(frame(0, 0, {"t": list(range(5))}), False, now))
+    named = {"t": list(range(90))}
+    follower = at_once(kept.open(frame(0, 0, named)._replace(replica_id=2), False, 20))
+    assert kept.awaits(follower, 1)
+    assert (len(kept), kept.partitions()) == (3, 100)
+    assert at_once(kept.open(frame(0, 0, named)._replace(replica_id=3), False, 21)).id == 0
+    assert kept.awaits(follower, 1)
+
+
+def test_a_session_that_grows_beyond_the_bound_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkad.api.fetch_session._MOST_PARTITIONS", 100)
+    kept = sessions(slots=50)
+    session = at_once(kept.open(frame(0, 0, {"t": list(range(60))}), False, 0))
+    session_id = session.id
+    with pytest.raises(KafkaError) as full:
+        at_once(kept.open(frame(session_id, 1, {"u": list(range(60))}), False, 1))
+    assert full.value.code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert kept.partitions() == 0
+    assert at_once(kept.open(frame(0, 0, {"t": list(range(100))}), False, 2)).id > 0
+
+
+def test_partitions_count_once_and_for_as_long_as_their_session_lasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkad.api.fetch_session._MOST_PARTITIONS", 100)
+    kept = sessions(slots=50)
+    for now in range(10):
+        session = at_once(kept.open(frame(0, 0, {"t": list(range(40))}), False, now))
+        session_id = session.id
+        again = at_once(kept.open(frame(session_id, 1, {"t": list(range(40))}, {"t": [0]}), False, now))
+        assert len(again.followed) == 39
+        if now % 2:
+            at_once(kept.open(frame(session_id, -1), False, now))
+        else:
+            at_once(kept.open(frame(session_id, 2, None, {"t": list(range(1, 40))}), False, now))
+    assert len(kept) == 0
+    assert at_once(kept.open(frame(0, 0, {"t": list(range(100))}), False, 10)).id > 0
+
+
 def test_without_slots_there_are_no_sessions() -> None:
     assert at_once(sessions(slots=0).open(frame(0, 0, {"t": [0]}), False, 0)).id == 0
 

@@ -67,7 +67,7 @@ class Client:
     def reply(self, reply: Reply) -> None:
         self.replies.append(reply)
 
-    def close(self) -> None:
+    def end(self) -> None:
         self.closed = True
         if self.peer.on_close is not None:
             self.peer.on_close()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Future
+from functools import partial
 
 import pytest
 
@@ -178,7 +179,8 @@ def test_what_was_let_in_and_is_rebuilt_elsewhere_is_appended_unless_its_transac
     rebuilt: Future[RebuildResult] = Future()
     work: list[tuple[bytearray, Demands]] = []
 
-    def submit(function: object, data: bytearray, wanted: Demands) -> Future[RebuildResult]:
+    def submit(call: partial[RebuildResult], records: int, request: object) -> Future[RebuildResult]:
+        data, wanted = call.args
         work.append((data, wanted))
         return rebuilt
 

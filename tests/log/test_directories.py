@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -148,7 +149,7 @@ def test_a_full_disk_refuses_appends_and_stays_readable(tmp_path: Path, code: in
     manager.close()
 
 
-@pytest.mark.parametrize("calls", range(4))
+@pytest.mark.parametrize("calls", range(5))
 def test_a_partition_that_a_full_disk_has_no_room_for_can_be_made_later_or_elsewhere(
     disks: tuple[Path, Path], calls: int
 ) -> None:
@@ -169,6 +170,51 @@ def test_a_partition_that_a_full_disk_has_no_room_for_can_be_made_later_or_elsew
     assert manager.create(TopicPartition("t", 1), TOPIC_ID, CONFIG).directory == str(disks[0] / "t-1")
     manager.close()
     assert all(directory.failure is None for directory in manager.directories)
+
+
+@pytest.mark.parametrize("free", range(5))
+def test_a_partition_that_too_many_open_files_refuse_leaves_nothing_behind(tmp_path: Path, free: int) -> None:
+    manager = started(tmp_path)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    os.close(lowest := os.open(tmp_path, os.O_RDONLY))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest + free, hard))
+    try:
+        manager.create(T0, TOPIC_ID, CONFIG)
+    except StorageError as refused:
+        manager.fail(refused)
+        assert not (tmp_path / "t-0").exists()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    append(manager.create(T0, TOPIC_ID, CONFIG))
+    assert manager.directories[0].failure is None
+    manager.close()
+
+
+def test_a_partition_takes_over_what_was_left_half_made_of_it(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    half = tmp_path / "t-0"
+    half.mkdir()
+    (half / "partition.metadata").write_text("version: 0\ntopic_id: another\n")
+    (half / "00000000000000000000.log").touch()
+    log = manager.create(T0, TOPIC_ID, CONFIG)
+    append(log)
+    assert log.topic_id == TOPIC_ID
+    manager.close()
+
+
+@pytest.mark.parametrize("name", ["00000000000000000007.log", "notes"])
+def test_a_directory_that_holds_something_is_refused_to_its_partition_alone(tmp_path: Path, name: str) -> None:
+    manager = started(tmp_path)
+    there = tmp_path / "t-0" / name
+    there.parent.mkdir()
+    there.write_text("of somebody")
+    with pytest.raises(KafkaError, match="move it away"):
+        manager.create(T0, TOPIC_ID, CONFIG)
+    assert there.read_text() == "of somebody"
+    assert manager.directories[0].failure is None
+    append(manager.create(TopicPartition("t", 1), TOPIC_ID, CONFIG))
+    manager.close()
+    assert there.read_text() == "of somebody"
 
 
 @pytest.mark.parametrize("operation", ["sync", "rename", "pwrite"])

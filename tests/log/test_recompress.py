@@ -8,9 +8,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -19,9 +21,9 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.recompress import SlowPath
 from kafkad.log.recompress_worker import MODULE
 from kafkad.log.record_search import RecordSearch, SearchResult, look_through
-from kafkad.log.validate import Demands, demands, rebuild
+from kafkad.log.validate import Demands, RebuildResult, demands, rebuild
 from kafkad.names import TopicPartition
-from kafkad.wire.records import Record, build_batch
+from kafkad.wire.records import BASE_OFFSET, BATCH_HEADER, RECORD_COUNT, Record, build_batch
 
 NOW_MS = 1_700_000_000_000
 BATCH = build_batch([Record(n, NOW_MS, b"k", b"v" * 100) for n in range(100)], codec=2)
@@ -49,45 +51,128 @@ def children() -> list[int]:
     return found
 
 
+def submitted(
+    slow_path: SlowPath, batch: bytes | bytearray, demanded: Demands | None = None, request: object = None
+) -> Future[RebuildResult]:
+    return slow_path.submit(partial(rebuild, batch, demanded or wanted()), count(batch), request)
+
+
 def test_a_worker_answers_as_the_function_does(slow_path: SlowPath) -> None:
     assert children() == []
-    assert slow_path.submit(rebuild, BATCH, wanted()).result() == rebuild(BATCH, wanted())
+    assert submitted(slow_path, BATCH).result() == rebuild(BATCH, wanted())
 
 
 def test_a_worker_looks_through_a_batch_as_the_function_does(slow_path: SlowPath) -> None:
     search = RecordSearch(bytes(BATCH), 70, NOW_MS)
-    assert slow_path.submit(look_through, search).result() == look_through(search) == SearchResult((NOW_MS, 70))
+    answer = slow_path.submit(partial(look_through, search), search.most_records, None).result()
+    assert answer == look_through(search) == SearchResult((NOW_MS, 70))
 
 
 def test_refusals_come_back_whole(slow_path: SlowPath) -> None:
     batch = build_batch([Record(0, NOW_MS, None, b"v")])
-    outcome = slow_path.submit(rebuild, batch, wanted()).result()
+    outcome = submitted(slow_path, batch).result()
     assert outcome == rebuild(batch, wanted())
     assert [error.batch_index for error in outcome.record_errors] == [0]
 
 
 def test_workers_are_kept_and_shared() -> None:
     slow = SlowPath(workers=2)
-    wait([slow.submit(rebuild, BATCH, wanted()) for _ in range(20)])
+    wait([submitted(slow, BATCH) for _ in range(20)])
     assert 1 <= len(children()) <= 2
     slow.close()
     assert children() == []
 
 
+class Workers:
+    """Workers of which each notes its batch, and is done with one of many records when it is told."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.done: list[bytes] = []
+        self.may_end = Event()
+        self.has_begun = Event()
+        monkeypatch.setattr("kafkad.log.recompress.Worker", lambda module: self)
+
+    def ask(self, call: partial[RebuildResult]) -> RebuildResult:
+        batch, _ = call.args
+        if count(batch) > 10_000:
+            self.has_begun.set()
+            self.may_end.wait()
+        self.done.append(batch)
+        return RebuildResult()
+
+    def close(self) -> None:
+        pass
+
+
+def of_records(number: int, name: int) -> bytes:
+    """As much of a batch as is looked at before a worker has it."""
+    header = list(BATCH_HEADER.unpack_from(BATCH))
+    header[RECORD_COUNT], header[BASE_OFFSET] = number, name
+    return BATCH_HEADER.pack(*header)
+
+
+def count(batch: bytes | bytearray) -> int:
+    number: int = BATCH_HEADER.unpack_from(batch)[RECORD_COUNT]
+    return number
+
+
+def test_a_batch_of_few_records_waits_for_none_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    workers = Workers(monkeypatch)
+    slow = SlowPath()
+    many = [submitted(slow, of_records(700_000, number), wanted(), "attacker") for number in range(20)]
+    workers.has_begun.wait()
+    few = of_records(2_000, 0)
+    assert submitted(slow, few, wanted(), "honest").result() == RebuildResult()
+    assert workers.done == [few]
+    workers.may_end.set()
+    wait(many)
+    slow.close()
+
+
+def test_requests_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    workers = Workers(monkeypatch)
+    slow = SlowPath()
+    first = submitted(slow, of_records(20_000, 0), wanted(), "large")
+    workers.has_begun.wait()
+    large = [of_records(20_000, number) for number in range(1, 4)]
+    other = of_records(20_000, 100)
+    waiting = [submitted(slow, batch, wanted(), "large") for batch in large]
+    waiting.append(submitted(slow, other, wanted(), "other"))
+    given_up = submitted(slow, of_records(20_000, 200), wanted(), "third")
+    given_up.cancel()
+    workers.may_end.set()
+    wait([first, *waiting])
+    slow.close()
+    assert workers.done[1:] == [large[0], other, large[1], large[2]]
+
+
+def test_what_waits_at_the_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    workers = Workers(monkeypatch)
+    slow = SlowPath()
+    first = submitted(slow, of_records(20_000, 0), wanted(), "large")
+    workers.has_begun.wait()
+    second = submitted(slow, of_records(20_000, 1), wanted(), "large")
+    second.add_done_callback(lambda given_up: workers.may_end.set())
+    slow.close()
+    assert second.cancelled()
+    assert first.result() == RebuildResult()
+    assert len(workers.done) == 1
+
+
 def test_a_killed_worker_is_replaced(slow_path: SlowPath) -> None:
-    slow_path.submit(rebuild, BATCH, wanted()).result()
+    submitted(slow_path, BATCH).result()
     (pid,) = children()
     os.kill(pid, signal.SIGKILL)
-    assert slow_path.submit(rebuild, BATCH, wanted()).result().batch is not None
+    assert submitted(slow_path, BATCH).result().batch is not None
     assert children() != [pid]
 
 
 def test_a_worker_killed_at_work_is_replaced(slow_path: SlowPath) -> None:
     large = build_batch([Record(n, NOW_MS, b"%d" % n, os.urandom(500)) for n in range(5000)])
-    slow_path.submit(rebuild, BATCH, wanted()).result()
+    submitted(slow_path, BATCH).result()
     (pid,) = children()
     config = replace(LogConfig(), compression_type="zstd", compression_zstd_level=19, max_message_bytes=1 << 30)
-    future = slow_path.submit(rebuild, large, demands(config, TopicPartition("t", 0), NOW_MS))
+    future = submitted(slow_path, large, demands(config, TopicPartition("t", 0), NOW_MS), None)
     os.kill(pid, signal.SIGKILL)
     assert future.result().batch is not None
     assert children() != [pid]
@@ -96,18 +181,18 @@ def test_a_worker_killed_at_work_is_replaced(slow_path: SlowPath) -> None:
 def test_workers_that_keep_dying_are_given_up(slow_path: SlowPath) -> None:
     broken = wanted()._replace(limit="no number")  # type: ignore[arg-type]
     with pytest.raises(KafkaError) as caught:
-        slow_path.submit(rebuild, BATCH, broken).result()
+        submitted(slow_path, BATCH, broken, None).result()
     assert caught.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
-    assert slow_path.submit(rebuild, BATCH, wanted()).result().batch is not None
+    assert submitted(slow_path, BATCH).result().batch is not None
 
 
 def test_signals_for_the_broker_do_not_end_a_worker(slow_path: SlowPath) -> None:
-    slow_path.submit(rebuild, BATCH, wanted()).result()
+    submitted(slow_path, BATCH).result()
     before = children()
     for pid in before:
         os.kill(pid, signal.SIGTERM)
         os.kill(pid, signal.SIGINT)
-    slow_path.submit(rebuild, BATCH, wanted()).result()
+    submitted(slow_path, BATCH).result()
     assert children() == before
 
 

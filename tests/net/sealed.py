@@ -9,6 +9,7 @@ import os
 import socket
 
 from kafkad.net.reply import Bytes, FileRange
+from kafkad.net.transport import has_ended
 
 DATA, NEW_KEY = 0, 1
 RECORD = 16 * 1024
@@ -135,6 +136,9 @@ class SealedTransport:
 
     def wake_after(self, size: int) -> None:
         pass
+
+    def has_ended(self) -> bool:
+        return has_ended(self._sock)
 
     def close(self) -> None:
         self._sock.close()

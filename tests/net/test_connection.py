@@ -19,6 +19,7 @@ from kafkad.net.connection import Connection, DeferredReply
 from kafkad.net.reply import PENDING, Part, Pending, Reply
 from kafkad.net.server import SHARED_BYTES, Buffers, Limits, Server
 from kafkad.turns import TURN_S
+from kafkad.wire.primitives import MalformedError
 from tests.net.serving import Peer, echo, frame, holding, read_frame, run
 
 
@@ -192,6 +193,67 @@ def test_nothing_is_served_any_more_of_what_came_with_a_request_that_closed_its_
     run(dispatch, scenario)
 
 
+async def ended(server: Server, reader: asyncio.StreamReader) -> bool:
+    """Nothing but the end comes, once the time is over that a client has for its last reply."""
+    for connection in server.connections():
+        connection.unmute()
+    return await reader.read() == b"" and server.total == 0
+
+
+def test_requests_before_one_that_cannot_be_read_are_answered() -> None:
+    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply:
+        if view[at] == ord("b"):
+            raise MalformedError("bad")
+        if view[at] == ord("o"):
+            raise RuntimeError("a bug of ours")
+        return frame(bytes(view[at:end]))
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        for bad in (frame(b"bad    3"), frame(b"ours   3"), struct.pack(">i", -1)):
+            reader, writer = await connect()
+            writer.write(frame(b"good   1") + frame(b"good   2") + bad + bytes(1000))
+            assert [await read_frame(reader) for _ in range(2)] == [b"good   1", b"good   2"]
+            assert await ended(server, reader)
+
+    run(dispatch, scenario)
+
+
+def test_a_reply_that_waits_leaves_before_its_connection_ends() -> None:
+    laters: list[DeferredReply] = []
+    failing: list[Connection] = []
+
+    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply | DeferredReply | Pending | None:
+        kind = view[at]
+        if kind == ord("l"):
+            laters.append(DeferredReply(connection))
+            return laters[-1]
+        if kind == ord("b"):
+            raise MalformedError("bad")
+        if kind == ord("e"):
+            connection.end()
+            return None
+        failing.append(connection)
+        return PENDING
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        for last in (b"bad    2", b"ends   2", b"fails  2"):
+            reader, writer = await connect()
+            writer.write(frame(b"later  1") + frame(last) + frame(b"later  3"))
+            while not laters or (last == b"fails  2" and not failing):
+                await asyncio.sleep(0)
+            for connection in failing:
+                connection.end()
+            for _ in range(3):
+                await asyncio.sleep(0)
+            [later] = laters
+            later.settle(frame(b"later  1"))
+            laters.clear()
+            assert await read_frame(reader) == b"later  1"
+            assert await ended(server, reader)
+
+    run(dispatch, scenario)
+
+
 def test_a_large_request_that_is_worked_on_keeps_its_bytes_when_its_connection_closes() -> None:
     owned: list[memoryview] = []
     large = 1 << 20
@@ -324,7 +386,7 @@ def test_large_requests_share_the_memory_there_is_and_all_arrive() -> None:
 def test_who_stalls_while_others_wait_for_memory_is_closed(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("kafkad.net.queued._STALLED_S", 0.1)
+    monkeypatch.setattr("kafkad.net.queued._LOOK_S", 0.1)
 
     async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
         stalled, writer = await connect()
@@ -338,7 +400,24 @@ def test_who_stalls_while_others_wait_for_memory_is_closed(
         other.write(frame(bytes(2_000_000)))
         assert len(await read_frame(reader)) == 2_000_000
         assert await stalled.read() == b""
-        assert "its large request stalled" in caplog.text
+        assert "too slowly while requests hold" in caplog.text
+
+    run(echo, scenario, Limits(queued_bytes=1_000_000))
+
+
+def test_a_request_whose_rest_has_arrived_waits_for_no_larger_one_that_trickles() -> None:
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        _, writer = await connect()
+        writer.write(struct.pack(">i", 4_000_000) + bytes(1_600_000))
+        while not server.queued.full:
+            await asyncio.sleep(0.001)
+        writer.write(bytes(600_000))  # first in line
+        while not server.queued._waiting:
+            await asyncio.sleep(0.001)
+        reader, other = await connect()
+        other.write(frame(bytes(200_000)))
+        assert len(await read_frame(reader)) == 200_000
+        assert server.total == 2
 
     run(echo, scenario, Limits(queued_bytes=1_000_000))
 
@@ -346,7 +425,7 @@ def test_who_stalls_while_others_wait_for_memory_is_closed(
 def test_a_large_request_that_has_arrived_stands_in_nobodys_way_while_it_is_worked_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kafkad.net.queued._STALLED_S", 0.05)
+    monkeypatch.setattr("kafkad.net.queued._LOOK_S", 0.05)
     working: list[Connection] = []
 
     def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply | Pending:

@@ -238,6 +238,80 @@ def test_connections_count_before_their_handshake_which_has_its_time_too(
         runner.run(run())
 
 
+class CountedPages:
+    """A page that is different each time, and takes some turns of the loop."""
+
+    def __init__(self, size: int) -> None:
+        self.collected = 0
+        self.size = size
+
+    async def metrics(self) -> AsyncIterator[str]:
+        self.collected += 1
+        number = self.collected
+        for _ in range(10):
+            await asyncio.sleep(0)
+            yield f"{number}" * (self.size // 10)
+
+
+def held(metrics: Callable[[], AsyncIterator[str]]) -> tuple[Callable[[], AsyncIterator[str]], asyncio.Event]:
+    """The same, once the event is set."""
+    may_begin = asyncio.Event()
+
+    async def pages() -> AsyncIterator[str]:
+        await may_begin.wait()
+        async for piece in metrics():
+            yield piece
+
+    return pages, may_begin
+
+
+def test_metrics_are_collected_once_for_all_who_ask_meanwhile() -> None:
+    async def run() -> None:
+        pages, broker = CountedPages(1000), Broker()
+        metrics, may_begin = held(pages.metrics)
+        server = HttpServer(Endpoints(metrics, broker.health, broker.ready))
+        await server.listen("127.0.0.1", 0)
+        try:
+            asking = [asyncio.create_task(exchange(server, closing("/metrics"))) for _ in range(20)]
+            while len(server._connections) - len(server._silent) < 20:
+                await asyncio.sleep(0)
+            may_begin.set()
+            assert all(answer.endswith(b"1" * 1000) for answer in await asyncio.gather(*asking))
+            assert pages.collected == 1
+            assert (await exchange(server, closing("/metrics"))).endswith(b"2" * 1000)
+        finally:
+            await server.close()
+
+    asyncio.run(run())
+
+
+def test_pages_that_nobody_reads_have_a_bound_and_the_latest_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = 10 << 20
+    monkeypatch.setattr(http, "_MOST_PAGE_BYTES", 25 << 20)
+
+    async def run() -> None:
+        pages, broker = CountedPages(size), Broker()
+        server = HttpServer(Endpoints(pages.metrics, broker.health, broker.ready))
+        await server.listen("127.0.0.1", 0)
+        unread = []
+        try:
+            for number in range(1, 6):
+                unread.append(await asyncio.open_connection("127.0.0.1", server.port, limit=1024))
+                unread[-1][1].write(get("/metrics"))
+                while not any(page.startswith(b"%d" % number) for page in server._reading.values()):
+                    await asyncio.sleep(0)
+            assert [page[:1] for page in server._reading.values()] == [b"4", b"5"]
+            answer = await exchange(server, closing("/metrics"))
+            assert answer.endswith(b"6" * 1000)
+            assert len(answer) > size
+        finally:
+            await server.close()
+            for _, writer in unread:
+                await closed(writer)
+
+    asyncio.run(run())
+
+
 def test_closing_ends_open_connections() -> None:
     async def run() -> None:
         async with serving(Broker()) as server:

@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from kafkad.net.connection import Connection
-from kafkad.net.reply import PENDING, Pending, Reply
+from kafkad.net.reply import Reply
 from kafkad.net.server import Limits, Server
-from tests.net.serving import Peer, Serving, echo, frame, read_frame, run, serving
+from tests.net.serving import Peer, Serving, echo, frame, holding, read_frame, run, serving
 
 
 async def assert_next_waits_for(
@@ -28,14 +28,31 @@ async def assert_next_waits_for(
     assert await read_frame(reader) == b"me too.."
 
 
-def test_max_connections_stops_accepting_until_one_closes() -> None:
+@pytest.mark.parametrize("limits", [Limits(max_connections=1), Limits(max_sockets=1)])
+def test_max_connections_stops_accepting_until_one_closes(limits: Limits) -> None:
     async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
         first_reader, first_writer = await connect()
         first_writer.write(frame(b"anything"))
         assert await read_frame(first_reader) == b"anything"
         await assert_next_waits_for(first_writer, server, connect, count=1)
 
-    run(echo, scenario, Limits(max_connections=1))
+    run(echo, scenario, limits)
+
+
+def test_sockets_that_wait_to_be_turned_away_take_descriptors_too() -> None:
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        held, other = socket.socketpair()
+        other.close()
+        server.hold(held, 3_600_000)
+        reader, writer = await connect()
+        writer.write(frame(b"me too.."))
+        while server.listeners[0]._accepting:
+            await asyncio.sleep(0)
+        assert server.total == 0
+        server._turn_away(held)
+        assert await read_frame(reader) == b"me too.."
+
+    run(echo, scenario, Limits(max_sockets=1))
 
 
 def test_a_crowd_that_connects_while_the_loop_is_busy_is_not_turned_away() -> None:
@@ -151,21 +168,78 @@ def test_what_stays_on_this_machine_is_not_paced(address: str) -> None:
     asyncio.run(scenario())
 
 
-def test_idle_connections_are_closed_and_busy_ones_are_not() -> None:
-    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply | Pending | None:
-        return PENDING if view[at] == ord("w") else echo(connection, view, at, end)
+def test_idle_connections_are_closed_whatever_they_wait_for() -> None:
+    waiting: list[Connection] = []
 
     async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
         idle_reader, _ = await connect()
-        _, busy_writer = await connect()
+        busy_reader, busy_writer = await connect()
         busy_writer.write(frame(b"wait...."))
-        while server.total < 2 or all(c.quiet for c in server.connections()):
-            await asyncio.sleep(0.001)
-        assert server.close_idle(tick=10, oldest_allowed=5) == 1
-        assert await idle_reader.read() == b""
+        active_reader, active_writer = await connect()
+        active_writer.write(frame(b"wait too"))
+        while server.total < 3 or len(waiting) < 2:
+            await asyncio.sleep(0)
+        assert server.close_idle(tick=9, oldest_allowed=0) == 0
+        [answered] = [each for each in waiting if each.port == active_writer.get_extra_info("sockname")[1]]
+        answered.reply(frame(b"answered"))
+        assert server.close_idle(tick=10, oldest_allowed=5) == 2
+        assert (await idle_reader.read(), await busy_reader.read()) == (b"", b"")
+        assert await read_frame(active_reader) == b"answered"
         assert server.total == 1
 
+    run(holding(waiting), scenario)
+
+
+def test_a_reply_that_is_being_read_keeps_its_connection_and_one_that_is_not_does_not() -> None:
+    size = 16 << 20
+
+    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply:
+        return frame(bytes(size))
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        loop = asyncio.get_running_loop()
+        with contextlib.ExitStack() as stack:
+            socks = [
+                stack.enter_context(socket.create_connection(("127.0.0.1", server.listeners[0].port))) for _ in range(2)
+            ]
+            for sock in socks:
+                sock.setblocking(False)
+                await loop.sock_sendall(sock, frame(b"send much"))
+            while server.total < 2 or any(connection.quiet for connection in server.connections()):
+                await asyncio.sleep(0)
+            server.close_idle(tick=10, oldest_allowed=0)
+            left = size // 2
+            while left > 0:
+                left -= len(await loop.sock_recv(socks[0], 1 << 20))
+            assert server.close_idle(tick=11, oldest_allowed=5) == 1
+            [kept] = server.connections()
+            assert kept.port == socks[0].getsockname()[1]
+
     run(dispatch, scenario)
+
+
+def test_a_client_that_has_gone_while_its_request_waits_is_noticed() -> None:
+    waiting: list[Connection] = []
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        _, gone = await connect()
+        gone.write(frame(b"wait...."))
+        _, left_work = await connect()
+        left_work.write(frame(b"wait too") + frame(b"and this one is still to be done"))
+        _, there = await connect()
+        there.write(frame(b"wait 3.."))
+        while len(waiting) < 3:
+            await asyncio.sleep(0)
+        for writer in (gone, left_work):
+            writer.close()
+            await writer.wait_closed()
+        while not any(connection.is_forsaken() for connection in server.connections()):
+            await asyncio.sleep(0)
+        assert server.close_idle(tick=1, oldest_allowed=0) == 0, "it may have come just now"
+        assert server.close_idle(tick=2, oldest_allowed=0) == 1
+        assert server.total == 2
+
+    run(holding(waiting), scenario)
 
 
 class Pace:

@@ -269,6 +269,7 @@ def test_a_wait_is_answered_with_what_there_is_at_its_deadline(made: Made) -> No
     assert made.timers.expire(made.clock.monotonic_ms()) == 0
     made.clock.advance(1)
     assert made.timers.expire(made.clock.monotonic_ms()) == 1
+    made.turns.run()
     assert tries == [True]
     assert made.waits.fetches == 0
 

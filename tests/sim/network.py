@@ -270,6 +270,9 @@ class Socket:
     def wake_after(self, size: int) -> None:
         pass
 
+    def has_ended(self) -> bool:
+        return False
+
     def flush(self) -> bool:
         return True
 
