@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
 
 import pytest
 
@@ -162,10 +162,12 @@ def test_batches_of_many_records_are_looked_through_in_a_worker(
     fill_largely(broker)
     searches: list[RecordSearch] = []
 
-    def submit(function: Callable[[RecordSearch], SearchResult], search: RecordSearch) -> Future[SearchResult]:
+    def submit(call: partial[SearchResult], records: int, request: object) -> Future[SearchResult]:
+        [search] = call.args
+        assert records == search.most_records
         searches.append(search)
         answered: Future[SearchResult] = Future()
-        answered.set_result(function(search))
+        answered.set_result(call())
         return answered
 
     monkeypatch.setattr(broker.context.slow_path, "submit", submit)
@@ -177,7 +179,7 @@ def test_batches_of_many_records_are_looked_through_in_a_worker(
 def test_a_worker_that_dies_costs_one_partition_its_answer(broker: OneBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     fill_largely(broker)
 
-    def submit(function: object, search: RecordSearch) -> Future[SearchResult]:
+    def submit(call: object, records: int, request: object) -> Future[SearchResult]:
         answered: Future[SearchResult] = Future()
         answered.set_exception(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "it died"))
         return answered
@@ -193,10 +195,10 @@ def test_a_leader_that_is_deposed_during_a_search_says_nothing(
     fill_largely(broker)
     partition = broker.replicas.leader("t", 0)
 
-    def submit(function: Callable[[RecordSearch], SearchResult], search: RecordSearch) -> Future[SearchResult]:
+    def submit(call: partial[SearchResult], records: int, request: object) -> Future[SearchResult]:
         partition.become(Role(leader=2, leader_epoch=1, isr=(2,), replicas=(broker.replicas.broker_id, 2)))
         answered: Future[SearchResult] = Future()
-        answered.set_result(function(search))
+        answered.set_result(call())
         return answered
 
     monkeypatch.setattr(broker.context.slow_path, "submit", submit)

@@ -289,7 +289,8 @@ def test_a_partition_that_a_full_disk_keeps_from_being_deleted_is_still_here(
 def test_a_directory_that_is_in_the_way_of_a_new_partition_is_no_fault_of_the_disk(disks: tuple[Path, Path]) -> None:
     manager = started(disks[0])
     (disks[0] / "t-0").mkdir()
-    with pytest.raises(KafkaError, match="in the way") as refused:
+    (disks[0] / "t-0" / "backup").touch()
+    with pytest.raises(KafkaError, match="is there already and not empty") as refused:
         manager.create(T0, TOPIC_ID, CONFIG)
     assert not isinstance(refused.value, StorageError)
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
