@@ -16,7 +16,7 @@ from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import KctlError
 from kctl.groups.culprits import judge
 from kctl.groups.group import REBALANCING, Group, labels
-from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups, unknown_lags, with_unread
+from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups, note_unknown, with_unread
 from kctl.groups.history import History, read_history
 from kctl.groups.members import MEMBER_COLUMNS, member_rows
 from kctl.groups.partition_lag import NO_COMMIT, PartitionLag, total
@@ -83,7 +83,7 @@ def describe_groups(
     Example: kctl groups describe billing
     """
     group_lags, errors = lags_of_groups(session, chosen_groups(session, chosen))
-    errors += unknown_lags(group_lags)
+    note_unknown(session, group_lags)
     if all_partitions:
         group_lags = with_unread(session, group_lags)
     shown = [_Shown(session, group_lag, lagging, no_time) for group_lag in group_lags.values()]

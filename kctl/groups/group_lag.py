@@ -105,7 +105,7 @@ def with_unread(session: Session, group_lags: Mapping[str, GroupLag]) -> dict[st
 
 
 def unknown_lags(group_lags: Mapping[str, GroupLag]) -> list[KctlError]:
-    """One error for each reason why the ends of partitions are not known: who asks for the lag has not got it."""
+    """One error for each reason why the ends of partitions are not known: for who decides by the lag."""
     reasons: dict[str, set[TopicPartition]] = {}
     for look in group_lags.values():
         for lag in look.lags:
@@ -115,6 +115,13 @@ def unknown_lags(group_lags: Mapping[str, GroupLag]) -> list[KctlError]:
         KctlError(f"lag is not known of {counted(len(partitions), 'partition')}: {why}", exit_code=Exit.UNREACHABLE)
         for why, partitions in reasons.items()
     ]
+
+
+def note_unknown(session: Session, group_lags: Mapping[str, GroupLag]) -> None:
+    """One line for who looks: what is not known is shown as "-"."""
+    unknown = unknown_lags(group_lags)
+    if unknown:
+        note(session.settings, "; ".join(error.what for error in unknown))
 
 
 def known_groups(session: Session, chosen: ChosenGroups) -> tuple[dict[str, Group], list[KctlError]]:

@@ -14,7 +14,7 @@ from kctl.command.cluster_names import group_names
 from kctl.command.verb import KctlCommand, answer, pass_session, watched
 from kctl.errors import Exit
 from kctl.groups.group import EMPTY, labels
-from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups, unknown_lags
+from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups, note_unknown, unknown_lags
 from kctl.groups.partition_lag import DELETED, PartitionLag, total
 from kctl.groups.rates import (
     STALLED,
@@ -87,12 +87,12 @@ def lag(session: Session, chosen: Choice, by: str, least: int, fail_above: int |
     transaction; markers of transactions are none. Rates are measured between commits over the last minute, so a group
     must commit twice before they appear. The time to catch up is that of the slowest partition. On a terminal the worst
     come first, as many as fit on the screen. With --fail-above, --watch ends as soon as the limit is exceeded. If an
-    end cannot be read, lag is not known, and the exit code is 4, unless the rest exceeds the limit already.
+    end cannot be read, lag is not known: with --fail-above the exit code is 4 then, unless the rest exceeds the limit.
 
     Example: kctl groups lag billing --watch --by partition
     """
     seconds = session.settings.watch
-    watched_lag = _Watched(session, chosen, by, least)
+    watched_lag = _Watched(session, chosen, by, least, decides=fail_above is not None)
     if seconds is None:
         code = watched_lag.look()
     else:
@@ -111,13 +111,15 @@ def lag(session: Session, chosen: Choice, by: str, least: int, fail_above: int |
 class _Watched:
     """One look after another: `count` of them, and the `largest` lag of a group in the last one, as far as known."""
 
-    def __init__(self, session: Session, chosen: Choice, by: str, least: int) -> None:
+    def __init__(self, session: Session, chosen: Choice, by: str, least: int, *, decides: bool) -> None:
+        """`decides`: something depends on the lag, so that it is an error if it is not known."""
         self.count = 0
         self.largest = 0
         self._session = session
         self._chosen = chosen
         self._by = by
         self._least = least
+        self._decides = decides
         self._samples: list[Sample] = []
 
     def look(self) -> int:
@@ -127,7 +129,10 @@ class _Watched:
         group_lags, errors = lags_of_groups(session, chosen_groups(session, self._chosen))
         self._samples = kept([*self._samples, _sample(time.monotonic(), group_lags)])
         self.count += 1
-        errors += unknown_lags(group_lags)
+        if self._decides:
+            errors += unknown_lags(group_lags)
+        else:
+            note_unknown(session, group_lags)
         self.largest = max((total(group_lag.lags).at_least for group_lag in group_lags.values()), default=0)
         paces = _paces(
             self._samples, {name for name, group_lag in group_lags.items() if group_lag.group.state == EMPTY}

@@ -10,7 +10,7 @@ from kctl.command.choosing import Choice, choosing
 from kctl.command.cluster_names import group_names, topic_names
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.groups.group import CLASSIC, NEW
-from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups, unknown_lags
+from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups, note_unknown, unknown_lags
 from kctl.groups.partition_lag import total
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Row
@@ -55,7 +55,8 @@ def list_groups(
     """List groups with their state and lag.
 
     Lag covers every partition that the group has committed or is assigned; where nothing is committed, all records
-    count. If an end cannot be read, the lag is not known; --lagging has such groups too, and the exit code is 4.
+    count. If an end cannot be read, the lag is not known: with --lagging such groups are listed too, and the exit code
+    is 4.
 
     Example: kctl groups list --topic orders --lagging 1000
     """
@@ -70,7 +71,11 @@ def list_groups(
         and (not topics or not set(topics).isdisjoint(row["topics"]))
         and (lagging is None or row["unknown"] or (row["lag"] or 0) > lagging)
     ]
-    return answer(session, COLUMNS, rows, [*errors, *unknown_lags(group_lags)])
+    if lagging is None:
+        note_unknown(session, group_lags)
+    else:
+        errors += unknown_lags(group_lags)
+    return answer(session, COLUMNS, rows, errors)
 
 
 def _row(group_lag: GroupLag) -> Row:

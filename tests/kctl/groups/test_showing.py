@@ -140,7 +140,9 @@ def test_fails_above(on_broker: Kctl, port: int) -> None:
     assert on_broker("groups", "lag", "above", "--min", "8", "-o", "csv", "--no-headers").out == ""
 
 
-def test_an_end_that_cannot_be_read_is_no_success(on_broker: Kctl, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_end_that_cannot_be_read_is_no_success_for_who_decides_by_it(
+    on_broker: Kctl, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make_topic(port, "silent", 10)
     commit(port, "silent", {TopicPartition("silent", 0): 3})
     down = KctlError("it has no leader", code=ErrorCode.LEADER_NOT_AVAILABLE.name)
@@ -152,7 +154,10 @@ def test_an_end_that_cannot_be_read_is_no_success(on_broker: Kctl, port: int, mo
     ran = on_broker("groups", "list", "silent", "--lagging", "100", "-o", "name")
     assert (ran.code, ran.out) == (Exit.UNREACHABLE, "silent\n")
     ran = on_broker("groups", "describe", "silent", "--no-time")
-    assert (ran.code, "lag at least 0 on 0 of 1 partitions   1 not known" in ran.out) == (Exit.UNREACHABLE, True)
+    assert (ran.code, "lag at least 0 on 0 of 1 partitions   1 not known" in ran.out) == (Exit.DONE, True)
+    assert "lag is not known of 1 partition: no leader" in ran.err
+    for words in (("lag",), ("list",), ("members",)):
+        assert on_broker("groups", *words, "silent").code == Exit.DONE
 
 
 def test_watches_in_lines_of_json(on_broker: Kctl, port: int) -> None:
