@@ -119,7 +119,7 @@ def test_kafkas_compaction_tester(codec: str, deletes: int, tmp_path: Path) -> N
         pytest.skip(reason)
     settings = {**SETTINGS, "log.cleanup.policy": "delete", "log.segment.bytes": "100000"}
     with KafkadProcess(tmp_path, settings) as kafkad:
-        words = ["--bootstrap-server", kafkad.bootstrap, "--messages", "40000", "--topics", "2", "--sleep", "5"]
+        words = ["--bootstrap-server", kafkad.bootstrap, "--messages", "40000", "--topics", "2", "--sleep", "15"]
         words += ["--percent-deletes", str(deletes), "--compression-type", codec]
         java, *tester = tool("4.3", "org.apache.kafka.tools.LogCompactionTester", *words)
         leaving = f"-Djava.io.tmpdir={tmp_path}"  # it leaves its data behind
