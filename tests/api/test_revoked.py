@@ -427,7 +427,7 @@ def test_the_rest_of_many_offsets_of_a_transaction_is_refused_once_the_topic_is_
     users = in_transaction
     users.frames.transactions.holding = False
     grow(users, 600)
-    alice = users.become("alice").connection
+    users.become("alice")
     written: list[int] = []
     offsets = users.frames.broker.context.offsets
     commit = offsets.commit_in_transaction
@@ -438,16 +438,15 @@ def test_the_rest_of_many_offsets_of_a_transaction_is_refused_once_the_topic_is_
 
     monkeypatch.setattr(offsets, "commit_in_transaction", counted)
     take_when(monkeypatch, lambda operation, resource: bool(written) and resource is ResourceType.TOPIC)
-    assert commit_many(users, alice) == [0] * 500 + [29] * 100
+    assert commit_many(users) == [0] * 500 + [29] * 100
     assert written == [500]
 
 
-def commit_many(users: Users, alice: FakeConnection) -> list[int]:
+def commit_many(users: Users) -> list[int]:
     partitions = [TxnOffsetCommitRequestPartition(partition_index=n, committed_offset=5) for n in range(600)]
     topic = TxnOffsetCommitRequestTopic(name="t", partitions=partitions)
     asked = TxnOffsetCommitRequest(transactional_id="x", group_id="g", **PRODUCER, topics=[topic])
-    assert users.frames.begin(asked, 3) is None
-    [answer] = answered(users, alice, 28, 3).topics
+    [answer] = users.frames.ask(asked, 3).topics
     return [partition.error_code for partition in answer.partitions]
 
 
@@ -457,7 +456,7 @@ def test_nothing_is_committed_once_the_topic_is_gone_while_the_request_is_sorted
     users = in_transaction
     users.frames.transactions.holding = False
     grow(users, 600)
-    alice = users.become("alice").connection
+    users.become("alice")
     looks = 0
 
     def gone(operation: Operation, resource: ResourceType) -> bool:
@@ -466,7 +465,7 @@ def test_nothing_is_committed_once_the_topic_is_gone_while_the_request_is_sorted
         return looks > 1
 
     take_when(monkeypatch, gone)
-    assert commit_many(users, alice) == [29] * 600
+    assert commit_many(users) == [29] * 600
 
 
 def grow(users: Users, count: int) -> None:
@@ -483,7 +482,7 @@ def test_the_rest_of_many_records_to_delete_stays_once_the_right_is_gone(
     users.grant("alice")
     users.become("admin")
     assert create(users.frames, creation("t", operation=DELETE, principal="User:alice")) == [0]
-    alice = users.become("alice").connection
+    users.become("alice")
     asked, has_right = 0, AclIdentity.allows
 
     def allows(self: AclIdentity, operation: Operation, *rest: Any) -> bool:
@@ -494,8 +493,7 @@ def test_the_rest_of_many_records_to_delete_stays_once_the_right_is_gone(
     monkeypatch.setattr(AclIdentity, "allows", allows)
     partitions = [DeleteRecordsPartition(partition_index=n, offset=-1) for n in range(300)]
     request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=partitions)], timeout_ms=60_000)
-    assert users.frames.begin(request, 2) is None
-    [topic] = answered(users, alice, 21, 2).topics
+    [topic] = users.frames.ask(request, 2).topics
     assert [partition.error_code for partition in topic.partitions] == [0] * 200 + [29] * 100
 
 
