@@ -17,7 +17,7 @@ from kctl.command.cluster_names import topic_names
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session, open_session
-from kctl.records.delivery import COLUMNS, Delivery, Wishes
+from kctl.records.delivery import COLUMNS, Delivery, Wishes, transaction_options
 from kctl.records.filters import wanted
 from kctl.records.following import Additions, Growth, Unreached
 from kctl.records.formats import Parsed
@@ -62,14 +62,7 @@ from kctl.texts.output import note
 @click.option(
     "--compression", type=click.Choice(CODEC_NAMES), default="none", help="Compression of batches.", show_default=True
 )
-@click.option("--transactional-id", metavar="ID", help="Write all records, or none, in one transaction.")
-@click.option(
-    "--transaction-timeout",
-    metavar="TIME",
-    default="60s",
-    help="How long the transaction may take; transaction.max.timeout.ms of the brokers is the limit.",
-    show_default=True,
-)
+@transaction_options
 @pass_session
 def copy(session: Session, /, source: str, target: str, **options: Any) -> int:
     """Copy the records of one topic to another, here or on another cluster.

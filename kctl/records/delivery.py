@@ -6,7 +6,9 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
+
+import click
 
 from kafkad.names import TopicPartition
 from kafkad.wire.records import Record
@@ -37,6 +39,21 @@ COLUMNS = (
 
 
 _LATEST = 2**63
+
+C = TypeVar("C", bound=Callable[..., Any])
+
+
+def transaction_options(command: C) -> C:
+    """The options of commands that may write in a transaction: of `Wishes`, its id and its time-out."""
+    timeout = click.option(
+        "--transaction-timeout",
+        metavar="TIME",
+        default="60s",
+        help="How long the transaction may take; transaction.max.timeout.ms of the brokers is the limit.",
+        show_default=True,
+    )
+    named = click.option("--transactional-id", metavar="ID", help="Write all records, or none, in one transaction.")
+    return named(timeout(command))
 
 
 class Wishes(NamedTuple):

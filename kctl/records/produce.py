@@ -16,7 +16,7 @@ from kctl.command.paths import files
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session
-from kctl.records.delivery import COLUMNS, Delivery, Wishes
+from kctl.records.delivery import COLUMNS, Delivery, Wishes, transaction_options
 from kctl.records.formats import Headers, Parsed
 from kctl.records.interrupts import Interrupts
 
@@ -92,14 +92,7 @@ class BadLine(Exception):
     default=None,
     help="Write each record exactly once, even when requests are repeated.  [default: with acks all]",
 )
-@click.option("--transactional-id", metavar="ID", help="Write all records, or none, in one transaction.")
-@click.option(
-    "--transaction-timeout",
-    metavar="TIME",
-    default="60s",
-    help="How long the transaction may take; transaction.max.timeout.ms of the brokers is the limit.",
-    show_default=True,
-)
+@transaction_options
 @click.option("--batch-size", metavar="SIZE", default="512KB", help="Largest size of a batch.", show_default=True)
 @click.option(
     "--linger", metavar="TIME", default="5ms", help="How long a batch waits for more records.", show_default=True

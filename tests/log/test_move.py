@@ -67,6 +67,14 @@ def copy_all(moves: Moves) -> None:
         pass
 
 
+def copied(manager: LogManager, tmp_path: Path) -> Moves:
+    """A move to the other directory whose copy has all that there is."""
+    moves = Moves(manager)
+    moves.start(T0, str(tmp_path / "b"))
+    copy_all(moves)
+    return moves
+
+
 def flush_copy(moves: Moves) -> None:
     future = moves.future(T0)
     assert future is not None
@@ -130,9 +138,7 @@ def test_a_move_has_ended_whatever_the_disks_refuse_afterwards(
     log.cleaned_until = 7
     for write in manager.collect_cleaned_offsets():
         write.write()
-    moves = Moves(manager)
-    moves.start(T0, str(tmp_path / "b"))
-    copy_all(moves)
+    moves = copied(manager, tmp_path)
     disk = FullDisk(str(tmp_path / name), monkeypatch)
     moved = moves.finish(T0)
     assert moved is not None
@@ -148,9 +154,7 @@ def test_a_move_has_ended_whatever_the_disks_refuse_afterwards(
 def test_the_old_replica_stays_where_the_disk_of_the_new_one_fails_at_once(tmp_path: Path) -> None:
     manager = started(tmp_path)
     before = records(filled(manager, tmp_path))
-    moves = Moves(manager)
-    moves.start(T0, str(tmp_path / "b"))
-    copy_all(moves)
+    moves = copied(manager, tmp_path)
     moved = moves.finish(T0)
     assert moved is not None
     manager.fail(StorageError(str(tmp_path / "b"), "it is gone"))
@@ -169,9 +173,7 @@ def test_a_replica_whose_place_the_copy_cannot_take_is_not_marked_as_replaced(
 ) -> None:
     manager = started(tmp_path)
     log = filled(manager, tmp_path)
-    moves = Moves(manager)
-    moves.start(T0, str(tmp_path / "b"))
-    copy_all(moves)
+    moves = copied(manager, tmp_path)
     flush_copy(moves)
     disk = BadDisk(tmp_path / "b", "rename", errno.ENOSPC, monkeypatch)
     with pytest.raises(StorageError):
@@ -194,9 +196,7 @@ def test_a_copy_is_used_from_its_renaming_on_and_the_other_stays_until_the_disk_
 ) -> None:
     manager = started(tmp_path)
     log = filled(manager, tmp_path)
-    moves = Moves(manager)
-    moves.start(T0, str(tmp_path / "b"))
-    copy_all(moves)
+    moves = copied(manager, tmp_path)
     flush_copy(moves)
     disk = BadDisk(tmp_path / "b", "sync_directory", code, monkeypatch)
     moved = moves.finish(T0)
@@ -221,9 +221,7 @@ def test_a_replaced_replica_that_is_used_again_is_not_marked_any_more(tmp_path: 
     """Its copy is on a disk that failed before it was put away. When that comes back, the copy lacks records."""
     manager = started(tmp_path)
     log = filled(manager, tmp_path)
-    moves = Moves(manager)
-    moves.start(T0, str(tmp_path / "b"))
-    copy_all(moves)
+    moves = copied(manager, tmp_path)
     assert moves.finish(T0) is not None
     manager.close()
     (tmp_path / "b").rename(tmp_path / "away")
@@ -273,9 +271,7 @@ def test_a_move_goes_on_after_a_restart(tmp_path: Path) -> None:
 def test_a_crash_in_the_middle_of_the_exchange_leaves_one_replica(tmp_path: Path, renamed: bool) -> None:
     manager = started(tmp_path)
     log = filled(manager, tmp_path)
-    moves = Moves(manager)
-    moves.start(T0, str(tmp_path / "b"))
-    copy_all(moves)
+    moves = copied(manager, tmp_path)
     future = moves.future(T0)
     assert future is not None
     (Path(log.directory) / MOVED).touch()
@@ -293,9 +289,7 @@ def test_a_crash_in_the_middle_of_the_exchange_leaves_one_replica(tmp_path: Path
 def test_a_copy_follows_when_its_replica_is_cut_back_or_emptied(tmp_path: Path) -> None:
     manager = started(tmp_path)
     log = filled(manager, tmp_path)
-    moves = Moves(manager)
-    moves.start(T0, str(tmp_path / "b"))
-    copy_all(moves)
+    moves = copied(manager, tmp_path)
     log.truncate_to(15)
     for n in range(20):
         append(log, batch(b"new %d" % n), epoch=7)
@@ -319,9 +313,7 @@ def test_a_replica_that_begins_in_the_middle_of_a_batch_moves(tmp_path: Path) ->
         append(log, batch(*(b"%d" % n for n in range(10))))
     log.increment_start_offset(13)
     before = records(log)
-    moves = Moves(manager)
-    moves.start(T0, str(tmp_path / "b"))
-    copy_all(moves)
+    moves = copied(manager, tmp_path)
     moved = finished(moves)
     assert moved is not None
     assert records(moved) == before
@@ -344,9 +336,7 @@ def test_a_log_of_which_the_end_was_compacted_away_moves_whole(tmp_path: Path) -
     manager = started(tmp_path)
     log = manager.logs[T0]
     assert 0 < len(records(log)) < log.end_offset == 10
-    moves = Moves(manager)
-    moves.start(T0, str(tmp_path / "b"))
-    copy_all(moves)
+    moves = copied(manager, tmp_path)
     append(log, batch(b"late"), epoch=2)
     before = records(log)
     copy_all(moves)
@@ -361,9 +351,7 @@ def test_a_log_of_which_the_end_was_compacted_away_moves_whole(tmp_path: Path) -
 def test_what_is_damaged_of_a_copy_is_copied_again(tmp_path: Path) -> None:
     manager = started(tmp_path)
     before = records(filled(manager, tmp_path))
-    moves = Moves(manager)
-    moves.start(T0, str(tmp_path / "b"))
-    copy_all(moves)
+    moves = copied(manager, tmp_path)
     future = moves.future(T0)
     assert future is not None
     with open(future.segments[0].path(".log"), "r+b") as file:
@@ -401,9 +389,7 @@ def test_a_move_back_or_elsewhere_gives_up_the_one_under_way(tmp_path: Path) -> 
 def test_a_move_that_is_given_up_while_its_copy_is_flushed_costs_no_directory(tmp_path: Path) -> None:
     manager = started(tmp_path)
     log = filled(manager, tmp_path)
-    moves = Moves(manager)
-    moves.start(T0, str(tmp_path / "b"))
-    copy_all(moves)
+    moves = copied(manager, tmp_path)
     future = moves.future(T0)
     assert future is not None
     flush = future.start_flush()

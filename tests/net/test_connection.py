@@ -383,6 +383,16 @@ def test_large_requests_share_the_memory_there_is_and_all_arrive() -> None:
     run(echo, scenario, Limits(queued_bytes=1_500_000))
 
 
+async def stand_first_in_line(server: Server, writer: asyncio.StreamWriter) -> None:
+    """With a request of which more than all memory has come, and the rest has not."""
+    writer.write(struct.pack(">i", 4_000_000) + bytes(1_600_000))
+    while not server.queued.full:
+        await asyncio.sleep(0.001)
+    writer.write(bytes(600_000))
+    while not server.queued._waiting:
+        await asyncio.sleep(0.001)
+
+
 def test_who_stalls_while_others_wait_for_memory_is_closed(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -390,12 +400,7 @@ def test_who_stalls_while_others_wait_for_memory_is_closed(
 
     async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
         stalled, writer = await connect()
-        writer.write(struct.pack(">i", 4_000_000) + bytes(1_600_000))
-        while not server.queued.full:
-            await asyncio.sleep(0.001)
-        writer.write(bytes(600_000))  # first in line
-        while not server.queued._waiting:
-            await asyncio.sleep(0.001)
+        await stand_first_in_line(server, writer)
         reader, other = await connect()
         other.write(frame(bytes(2_000_000)))
         assert len(await read_frame(reader)) == 2_000_000
@@ -408,12 +413,7 @@ def test_who_stalls_while_others_wait_for_memory_is_closed(
 def test_a_request_whose_rest_has_arrived_waits_for_no_larger_one_that_trickles() -> None:
     async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
         _, writer = await connect()
-        writer.write(struct.pack(">i", 4_000_000) + bytes(1_600_000))
-        while not server.queued.full:
-            await asyncio.sleep(0.001)
-        writer.write(bytes(600_000))  # first in line
-        while not server.queued._waiting:
-            await asyncio.sleep(0.001)
+        await stand_first_in_line(server, writer)
         reader, other = await connect()
         other.write(frame(bytes(200_000)))
         assert len(await read_frame(reader)) == 200_000
