@@ -35,7 +35,7 @@ class ReplicaMoves:
         self._moves = Moves(replicas.logs)
         self._resting: set[TopicPartition] = set()
         """Those of which a disk has just refused something."""
-        self._flushed: dict[TopicPartition, Log] = {}
+        self._flushed: set[Log] = set()
         """Copies of which only what came while they were flushed, and since, may not be on the disk."""
         self._changed = asyncio.Event()
         """Set when there may be something to go on with that there was not before."""
@@ -70,6 +70,8 @@ class ReplicaMoves:
             log.exception(
                 "internal error: moves between log directories have stopped until the next AlterReplicaLogDirs"
             )
+        finally:
+            self._flushed.clear()  # also of moves that were given up
 
     async def _go_on(self, tp: TopicPartition) -> None:
         try:
@@ -110,17 +112,16 @@ class ReplicaMoves:
         nothing comes in between."""
         if not self._moves.step(tp).caught_up:
             return
-        if self._flushed.get(tp) is future and future.unflushed_bytes <= _LITTLE:
+        if future in self._flushed and future.unflushed_bytes <= _LITTLE:
             self._finish(tp)
         else:
             await self._durable.flush(future)
-            self._flushed[tp] = future
+            self._flushed.add(future)
 
     def _finish(self, tp: TopicPartition) -> None:
         moved = self._moves.finish(tp)
         if moved is None:
             return
-        self._flushed.pop(tp, None)
         partition = self._replicas.find(*tp)
         if partition is not None:
             partition.take_log(moved.log)
