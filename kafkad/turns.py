@@ -153,41 +153,54 @@ class Backlog:
 
 class Jobs:
     """Large work in the lane. What takes little memory goes on side by side; of the rest one is done after the other,
-    so that what it holds is gone before the next begins, or grows on."""
+    so that what it holds is gone before the next begins, or grows on. Hosts take turns at that, however many
+    connections one of them has; what is of the same host is done in order."""
 
     __slots__ = ("_alone", "_lane")
 
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
-        self._alone: deque[Callable[[float], bool]] = deque()
+        self._alone: dict[str, deque[Callable[[float], bool]]] = {}
+        """By host; the first one's first is being done."""
 
-    def do(self, pieces: Pieces[T], *, alone: bool, has_grown: Callable[[], bool] = lambda: False) -> asyncio.Future[T]:
+    def do(
+        self, pieces: Pieces[T], *, alone: bool, host: str = "", has_grown: Callable[[], bool] = lambda: False
+    ) -> asyncio.Future[T]:
         """Its result, which is there at once if the work is short. What goes on side by side is done alone from the
-        moment that it `has_grown`, which is asked between its turns."""
+        moment that it `has_grown`, which is asked between its turns. `host`: who asked for it."""
         end: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         work = partial(_work, pieces, end, self._lane.clock)
         if not (alone and self._alone) and work(self._lane.clock() + self._lane.at_once(), _LEAST_PIECES):
             return end
         if not alone:
-            self._lane.add(partial(self._side_by_side, work, has_grown))
+            self._lane.add(partial(self._side_by_side, work, host, has_grown))
         else:
-            self._queue(work)
+            self._queue(work, host)
         return end
 
-    def _side_by_side(self, work: Callable[[float], bool], has_grown: Callable[[], bool], until: float) -> None:
+    def _side_by_side(
+        self, work: Callable[[float], bool], host: str, has_grown: Callable[[], bool], until: float
+    ) -> None:
         if has_grown():
-            self._queue(work)
+            self._queue(work, host)
         elif not work(until):
-            self._lane.add(partial(self._side_by_side, work, has_grown))
+            self._lane.add(partial(self._side_by_side, work, host, has_grown))
 
-    def _queue(self, work: Callable[[float], bool]) -> None:
-        self._alone.append(work)
+    def _queue(self, work: Callable[[float], bool], host: str) -> None:
+        if host in self._alone:
+            self._alone[host].append(work)
+            return
+        self._alone[host] = deque([work])
         if len(self._alone) == 1:
             self._lane.add(self._one_by_one)
 
     def _one_by_one(self, until: float) -> None:
-        if self._alone[0](until):
-            self._alone.popleft()
+        host, waiting = next(iter(self._alone.items()))
+        if waiting[0](until):
+            waiting.popleft()
+            del self._alone[host]
+            if waiting:
+                self._alone[host] = waiting  # the next host first
         if self._alone:
             self._lane.add(self._one_by_one)
 

@@ -129,6 +129,29 @@ def test_jobs_that_have_grown_are_done_one_after_the_other() -> None:
     asyncio.run(scenario())
 
 
+def test_hosts_take_turns_with_jobs_that_are_done_alone_and_those_of_each_keep_their_order() -> None:
+    async def scenario() -> None:
+        loop = Loop()
+        jobs = Jobs(loop.lane)
+        done: list[str] = []
+
+        def large(name: str) -> Pieces[None]:
+            for _ in range(30):
+                loop.now += 0.001
+                yield
+            done.append(name)
+
+        for number in range(5):
+            jobs.do(large(f"crowd {number}"), alone=True, host="10.0.0.1")
+        for number in range(2):
+            jobs.do(large(f"other {number}"), alone=True, host="10.0.0.2")
+        while not loop.idle:
+            loop.turn()
+        assert done == ["crowd 0", "other 0", "crowd 1", "other 1", "crowd 2", "crowd 3", "crowd 4"]
+
+    asyncio.run(scenario())
+
+
 def test_a_backlog_is_worked_off_in_its_order_a_turn_at_a_time() -> None:
     loop = Loop()
     backlog, done = Backlog(loop.lane), list[int]()

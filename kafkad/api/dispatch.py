@@ -207,7 +207,10 @@ class Dispatcher:
         alone = len(asked.request.frame) > _SMALL_IN_MEMORY
         answered, throttle = self._answered(asked, handled), asked.request.throttle
         job = self._jobs.do(
-            answered if throttle is None else throttle.timed(answered), alone=alone, has_grown=asked.has_grown
+            answered if throttle is None else throttle.timed(answered),
+            alone=alone,
+            host=asked.request.connection.host,
+            has_grown=asked.has_grown,
         )
         if not job.done():
             self._wait(job, partial(self._answer, asked))

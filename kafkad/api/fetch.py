@@ -189,7 +189,7 @@ class FetchApi:
             if not isinstance(reply, Pending):
                 connection.reply(reply)
 
-        reply_later(connection, "Fetch", self._jobs.do(pieces, alone=alone), answer)
+        reply_later(connection, "Fetch", self._jobs.do(pieces, alone=alone, host=connection.host), answer)
         return PENDING
 
     def wait_on(

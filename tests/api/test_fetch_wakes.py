@@ -55,6 +55,7 @@ class Client:
     """As much of a connection as a fetch looks at."""
 
     address = "a-test:1"
+    host = "a-test"
 
     def __init__(self) -> None:
         self.closed = False
