@@ -27,6 +27,9 @@ from kafkad_etl.messages import Plan
 DRIVER = Path(kafkad_etl.__file__).parent / "driver" / "main.py"
 _FLAGS = {"--verbose", "-v", "--supervise"}
 _MOST_SHUFFLE_PARTITIONS = 8
+_DELTA_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
+"""Tasks that read the state of a table of Delta, with every batch anew: 50 unless something else is said, each of which
+makes code of its own."""
 _FEW_ROWS = 200_000
 BRIEF = "-XX:TieredStopAtLevel=1"
 """Java's option for a JVM that exits before optimised compilation pays off, which takes half of a short run's CPU
@@ -149,7 +152,9 @@ def settings(job: Job, master: str) -> dict[str, Scalar]:
         "spark.sql.session.timeZone": "UTC",
     }
     if is_local(master):
-        ours["spark.sql.shuffle.partitions"] = min(cores(master), _MOST_SHUFFLE_PARTITIONS)
+        partitions = min(cores(master), _MOST_SHUFFLE_PARTITIONS)
+        ours["spark.sql.shuffle.partitions"] = partitions
+        ours[_DELTA_PARTITIONS] = partitions
         ours["spark.driver.host"] = "127.0.0.1"
         ours["spark.driver.bindAddress"] = "127.0.0.1"
     return ours | spark_conf(job)

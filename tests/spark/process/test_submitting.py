@@ -51,13 +51,15 @@ def test_the_command_line() -> None:
     assert words[:13] == [*head.split(), "local:/c/a.jar,hdfs://n/b.jar"]
     assert words[-5:] == ["--queue", "night", "--verbose", str(DRIVER), "/private/socket"]
     assert confs(words)["spark.sql.shuffle.partitions"] == "2"
+    assert confs(words)["spark.databricks.delta.snapshotPartitions"] == "2"
     assert confs(words)["spark.sql.session.timeZone"] == "UTC"
 
 
 def test_a_cluster_gets_copies_of_the_jars_and_its_own_number_of_partitions() -> None:
     words = command(ENVIRONMENT, a_job(), "yarn", NO_OPTIONS, ["/private/socket"])
     assert "/c/a.jar,hdfs://n/b.jar" in words
-    assert not {"spark.sql.shuffle.partitions", "spark.driver.host"} & set(confs(words))
+    ours = {"spark.sql.shuffle.partitions", "spark.databricks.delta.snapshotPartitions", "spark.driver.host"}
+    assert not ours & set(confs(words))
 
 
 def test_what_the_job_sets_goes_before_what_we_would() -> None:
