@@ -30,7 +30,7 @@ _MOST_SHUFFLE_PARTITIONS = 8
 _DELTA_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
 """Tasks that read the state of a table of Delta, with every batch anew: 50 unless something else is said, each of which
 makes code of its own."""
-_FEW_ROWS = 200_000
+_FEW_ROWS, _FEW_BATCHES = 200_000, 30
 BRIEF = "-XX:TieredStopAtLevel=1"
 """Java's option for a JVM that exits before optimised compilation pays off, which takes half of a short run's CPU
 time."""
@@ -208,7 +208,9 @@ def is_brief(plan: Plan) -> bool:
         for topic, partitions in reading.end.items()
         for partition, last in partitions.items()
     )
-    return sum(offsets) <= _FEW_ROWS
+    rows = sum(offsets)
+    batches = 1 if plan.mode == "batch" else rows / plan.job.source.rows_per_batch
+    return rows <= _FEW_ROWS and batches <= _FEW_BATCHES
 
 
 def java_options(

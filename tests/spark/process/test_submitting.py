@@ -138,6 +138,18 @@ def test_a_run_is_brief_that_reads_few_rows(rows: int, mode: Mode, brief: bool) 
     assert not is_brief(replace(plan, reading=None))
 
 
+@pytest.mark.parametrize(
+    ("rows", "mode", "brief"), [(3000, "available-now", True), (3001, "available-now", False), (3001, "batch", True)]
+)
+def test_a_run_of_many_batches_is_not_brief_however_few_rows_they_have(rows: int, mode: Mode, brief: bool) -> None:
+    job = a_job()
+    job = replace(job, source=replace(job.source, rows_per_batch=100))
+    reading = Reading(
+        client={}, how="subscribe", what="t", start={"t": {0: 0}}, end={"t": {0: rows}}, fail_on_data_loss=True
+    )
+    assert is_brief(Plan(task="run", job=job, mode=mode, reading=reading)) == brief
+
+
 def java(
     conf: dict[str, Scalar] | None = None,
     *,
