@@ -27,25 +27,25 @@ class Issuers:
 
     def verify_at(self, config: Config, listener: str) -> Callable[[], Verify | None]:
         """By the settings of this listener, which cannot change while the broker runs."""
-        user_claim = str(config.for_listener(listener, "sasl.oauthbearer.sub.claim.name"))
-        url = config.for_listener(listener, "sasl.oauthbearer.jwks.endpoint.url")
+        user_claim = str(config.for_mechanism(listener, OAUTHBEARER, "sasl.oauthbearer.sub.claim.name"))
+        url = config.for_mechanism(listener, OAUTHBEARER, "sasl.oauthbearer.jwks.endpoint.url")
         if not url:
             unsecured = UnsecuredTokens(Expected(user_claim=user_claim, skew_ms=0), self._clock.now_ms)
             return lambda: unsecured
-        audiences = config.for_listener(listener, "sasl.oauthbearer.expected.audience")
-        issuer = config.for_listener(listener, "sasl.oauthbearer.expected.issuer")
+        audiences = config.for_mechanism(listener, OAUTHBEARER, "sasl.oauthbearer.expected.audience")
+        issuer = config.for_mechanism(listener, OAUTHBEARER, "sasl.oauthbearer.expected.issuer")
         expected = Expected(
             audiences if isinstance(audiences, tuple) else (),
             str(issuer) if issuer else None,
             user_claim,
-            config.int_for_listener(listener, "sasl.oauthbearer.clock.skew.seconds") * 1000,
+            config.int_for_mechanism(listener, OAUTHBEARER, "sasl.oauthbearer.clock.skew.seconds") * 1000,
         )
         jaas = config.jaas(listener, OAUTHBEARER)
         settings = JwksSettings(
             str(url),
-            config.int_for_listener(listener, "sasl.oauthbearer.jwks.endpoint.refresh.ms"),
-            config.int_for_listener(listener, "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms"),
-            config.int_for_listener(listener, "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms"),
+            config.int_for_mechanism(listener, OAUTHBEARER, "sasl.oauthbearer.jwks.endpoint.refresh.ms"),
+            config.int_for_mechanism(listener, OAUTHBEARER, "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms"),
+            config.int_for_mechanism(listener, OAUTHBEARER, "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms"),
             trusted=jaas.options.get("ssl.truststore.location") if jaas is not None else None,
         )
         if settings not in self._keys:

@@ -94,7 +94,7 @@ async def _own_token(
 
     options = module.options if module is not None else {}
     source = TokenSource(
-        str(config.for_listener(listener, "sasl.oauthbearer.token.endpoint.url")),
+        str(config.for_mechanism(listener, OAUTHBEARER, "sasl.oauthbearer.token.endpoint.url")),
         options.get("clientId", ""),
         options.get("clientSecret", ""),
         options.get("scope", ""),

@@ -139,7 +139,7 @@ def _handler(config: Config, listener: str, mechanism: str) -> list[str]:
 def _tokens_of_issuers(config: Config, listener: str) -> list[str]:
     """By what tokens of OAUTHBEARER are verified."""
     setting = "sasl.oauthbearer.jwks.endpoint.url"
-    url = str(config.for_listener(listener, setting) or "")
+    url = str(config.for_mechanism(listener, "OAUTHBEARER", setting) or "")
     if url:
         if find_spec("jwt") is None or find_spec("cryptography") is None:
             return [f"{setting} needs the Python packages PyJWT and cryptography: install kafkad[security]"]
@@ -229,7 +229,7 @@ def _own_login(config: Config) -> list[str]:
 def _own_token(config: Config, listener: str, module: LoginModule | None) -> list[str]:
     """Where a broker has the token from by which it logs in at others."""
     setting = "sasl.oauthbearer.token.endpoint.url"
-    url = str(config.for_listener(listener, setting) or "")
+    url = str(config.for_mechanism(listener, "OAUTHBEARER", setting) or "")
     if url.startswith("file:///"):
         return []
     if not url.startswith("https://"):

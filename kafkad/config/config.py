@@ -130,6 +130,11 @@ class Config:
         own = f"listener.name.{listener.lower()}.{mechanism.lower()}.{name}"
         return self._values[own] if own in self._values else self.for_listener(listener, name)
 
+    def int_for_mechanism(self, listener: _Str, mechanism: _Str, name: _Str) -> _Int:
+        value = self.for_mechanism(listener, mechanism, name)
+        assert isinstance(value, _Int), name
+        return value
+
     def jaas(self, listener: _Str, mechanism: _Str) -> LoginModule | None:
         """What JAAS says of a mechanism, which Kafka has by listener only. Raises ValueError."""
         text = self._values.get(f"listener.name.{listener.lower()}.{mechanism.lower()}.{JAAS}")
@@ -319,22 +324,17 @@ def find_setting(name: str) -> Setting | None:
 
 
 JAAS = "sasl.jaas.config"
-_PER_LISTENER = (
+PER_MECHANISM = (
     JAAS,
-    "sasl.kerberos.",
-    "sasl.oauthbearer.clock.skew.seconds",
-    "sasl.oauthbearer.expected.audience",
-    "sasl.oauthbearer.expected.issuer",
-    "sasl.oauthbearer.jwks.endpoint.refresh.ms",
-    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
-    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
-    "sasl.oauthbearer.jwks.endpoint.url",
-    "sasl.oauthbearer.sub.claim.name",
-    "sasl.oauthbearer.token.endpoint.url",
+    "sasl.oauthbearer.",
     "sasl.login.callback.handler.class",
     "sasl.server.callback.handler.class",
-    "sasl.enabled.mechanisms",
     "connections.max.reauth.ms",
+)
+_PER_LISTENER = (
+    *PER_MECHANISM,
+    "sasl.kerberos.",
+    "sasl.enabled.mechanisms",
     "sasl.server.max.receive.size",
     "max.connections",
     "max.connection.creation.rate",

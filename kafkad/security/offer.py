@@ -115,7 +115,7 @@ def offer(
             mechanisms[mechanism] = partial(ScramServer, mechanism, find, made_up, new_nonce)
     return Offer(
         mechanisms,
-        {mechanism: _lifetime_ms(config, listener, mechanism) for mechanism in enabled},
+        {each: config.int_for_mechanism(listener, each, "connections.max.reauth.ms") for each in enabled},
         config.int_for_listener(listener, "sasl.server.max.receive.size"),
         config.int("connection.failed.authentication.delay.ms"),
         users,
@@ -132,9 +132,3 @@ def _kerberos(config: Config, listener: str) -> Begin:
 
     tickets = service(config, listener)
     return partial(Gssapi, partial(KerberosAcceptance, tickets), tickets.names)
-
-
-def _lifetime_ms(config: Config, listener: str, mechanism: str) -> int:
-    lifetime_ms = config.for_mechanism(listener, mechanism, "connections.max.reauth.ms")
-    assert isinstance(lifetime_ms, int)
-    return lifetime_ms

@@ -618,6 +618,49 @@ def test_a_large_frame_that_waits_its_turn_is_held_once() -> None:
     at_home(scenario)
 
 
+@pytest.mark.parametrize("before", ["listener.name.sasl.", "listener.name.sasl.oauthbearer."])
+def test_what_a_listener_asks_of_tokens_may_have_the_mechanism_before_it(before: str, tmp_path: Path) -> None:
+    """As Kafka's documentation writes these settings."""
+    (tmp_path / "keys.json").write_bytes(key_set(jwk(rsa_key(), "k1")))
+    asked = {
+        "jwks.endpoint.url": f"file://{tmp_path}/keys.json",
+        "expected.audience": "kafka",
+        "expected.issuer": "https://issuer",
+        "sub.claim.name": "email",
+        "clock.skew.seconds": "1",
+    }
+    made = config(
+        "sasl.enabled.mechanisms=OAUTHBEARER",
+        *[f"{before}sasl.oauthbearer.{name}={value}" for name, value in asked.items()],
+    )
+    now_s = int(time.time())
+    claims = {"aud": "kafka", "iss": "https://issuer", "email": "alice", "iat": now_s, "exp": now_s + 60}
+
+    def shown(**others: object) -> bytes:
+        return f"n,,\x01auth=Bearer {signed(rsa_key(), **(claims | others))}\x01\x01".encode()
+
+    async def scenario(house: House) -> None:
+        issuers = Issuers(ThreadPoolExecutor(1), house.server.clock, house.server.timers)
+        house.logins.offers = {
+            "SASL": offer(made, "SASL", b"secret", house.users, house.plain_users, issuers.verify_at)
+        }
+        issuers.start()
+        await issuers.asked()
+        try:
+            client = await house.connect()
+            await client.ask(handshake("OAUTHBEARER"))
+            assert authenticated(await client.ask(token(shown()))).auth_bytes == b""
+            assert [c.peer.principal.name for c in house.router.connections] == ["alice"]
+            for others in ({"aud": "other"}, {"iss": "https://other"}, {"email": None}, {"exp": now_s - 10}):
+                client = await house.connect()
+                await client.ask(handshake("OAUTHBEARER"))
+                assert b"invalid_token" in authenticated(await client.ask(token(shown(**others)))).auth_bytes
+        finally:
+            await issuers.stop()
+
+    at_home(scenario)
+
+
 def test_a_login_waits_while_the_keys_of_its_issuer_are_read_for_the_first_time(tmp_path: Path) -> None:
     """Also one that shows its token at once. Others do not wait, and who goes away is forgotten."""
     now_s = int(time.time())

@@ -110,3 +110,14 @@ def test_lifetimes_are_those_of_the_mechanism_then_of_the_listener_then_of_all()
     assert config.for_mechanism("SASL_PLAINTEXT", "SCRAM-SHA-256", name) == 3
     assert config.for_mechanism("SASL_PLAINTEXT", "SCRAM-SHA-512", name) == 2
     assert config.for_mechanism("OTHER", "SCRAM-SHA-512", name) == 1
+
+
+def test_where_keys_and_tokens_are_may_have_the_mechanism_before_it() -> None:
+    """As Kafka's documentation writes it."""
+    own = f"{OWN}.oauthbearer.sasl.oauthbearer"
+    keys = ("sasl.enabled.mechanisms=OAUTHBEARER", f"{own}.jwks.endpoint.url=file:///keys")
+    assert loaded(*keys).warnings == ()
+    assert "expected https://… or file:///…" in problem(*keys, f"{own}.jwks.endpoint.url=http://issuer/keys")
+    assert "whatever its scope is" in loaded(*keys, f"{own}.scope.claim.name=scp").warnings[0]
+    brokers = ("zookeeper.connect=zk:2181", "sasl.mechanism.inter.broker.protocol=OAUTHBEARER")
+    assert loaded(*keys, *brokers, f"{own}.token.endpoint.url=file:///token").warnings == ()
