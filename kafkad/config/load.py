@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from kafkad.config.checks import contradictions
 from kafkad.config.config import Config, Source, find_setting
 from kafkad.config.files import ConfigError, Entry, is_properties, read_properties, read_yaml
+from kafkad.config.idle import idle
 from kafkad.config.secrets import PROVIDERS, Secrets
 from kafkad.config.setting import Setting, Value
 from kafkad.config.tables import BROKER_SETTINGS
@@ -57,15 +58,12 @@ def load(config_file: str | None, overrides: Sequence[str], environ: Mapping[str
     loader.from_kafka = False
     loader.take(given)
     loader.check_permissions()
-    config = Config(
-        {Source.DEFAULT_CONFIG: defaults, Source.STATIC_BROKER_CONFIG: loader.values},
-        file=config_file,
-        warnings=loader.all_warnings(),
-        unknown=loader.unknown,
-    )
+    layers = {Source.DEFAULT_CONFIG: defaults, Source.STATIC_BROKER_CONFIG: loader.values}
+    config = Config(layers, file=config_file, warnings=loader.all_warnings(), unknown=loader.unknown)
     problems = loader.all_problems() or contradictions(config)
     if problems:
         raise ConfigError(*problems)
+    config.warnings += tuple(idle(config))
     return config
 
 

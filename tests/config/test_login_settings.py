@@ -121,3 +121,29 @@ def test_where_keys_and_tokens_are_may_have_the_mechanism_before_it() -> None:
     assert "whatever its scope is" in loaded(*keys, f"{own}.scope.claim.name=scp").warnings[0]
     brokers = ("zookeeper.connect=zk:2181", "sasl.mechanism.inter.broker.protocol=OAUTHBEARER")
     assert loaded(*keys, *brokers, f"{own}.token.endpoint.url=file:///token").warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("other.connections.max.reauth.ms", "listeners has no OTHER"),
+        ("SASL_PLAINTEXT.connections.max.reauth.ms", "listeners and mechanisms are written in lower case there"),
+        ("sasl_plaintext.Plain.connections.max.reauth.ms", "listeners and mechanisms are written in lower case there"),
+        ("sasl_plaintext.scram.connections.max.reauth.ms", "listener SASL_PLAINTEXT does not have SCRAM"),
+        ("sasl_plaintext.plain.connections.max.reauth.ms", "listener SASL_PLAINTEXT does not have PLAIN"),
+        (
+            "sasl_plaintext.scram-sha-256.max.connections",
+            "it is of a listener and not of a mechanism: leave scram-sha-256 out",
+        ),
+    ],
+)
+def test_a_setting_that_belongs_to_no_listener_and_no_mechanism_is_told_of(name: str, reason: str) -> None:
+    config = loaded("sasl.enabled.mechanisms=SCRAM-SHA-256", f"listener.name.{name}=5")
+    assert config.warnings == (f"no effect: listener.name.{name}: {reason}",)
+
+
+def test_the_listener_of_metrics_is_one_only_over_tls() -> None:
+    name = "listener.name.http.ssl.keystore.location"
+    served = ("sasl.enabled.mechanisms=SCRAM-SHA-256", f"{name}=/key")
+    assert loaded(*served, "http.listener=https://127.0.0.1:9404").warnings == ()
+    assert loaded(*served, "http.listener=127.0.0.1:9404").warnings == (f"no effect: {name}: listeners has no HTTP",)

@@ -1,0 +1,34 @@
+"""Finds settings of one listener, or of a mechanism there, that hold for nothing: names that nobody goes by."""
+
+from __future__ import annotations
+
+from kafkad.config.config import PER_MECHANISM, Config, Source
+from kafkad.config.tables import BROKER_SETTINGS
+
+
+def idle(config: Config) -> list[str]:
+    """A warning for each reason, with the settings that it is true of. For a configuration that can be used."""
+    by_reason: dict[str, list[str]] = {}
+    for name in config.names_at(Source.STATIC_BROKER_CONFIG):
+        reason = _reason(config, name) if name.startswith("listener.name.") else None
+        if reason is not None:
+            by_reason.setdefault(reason, []).append(name)
+    return [f"no effect: {', '.join(sorted(names))}: {reason}" for reason, names in by_reason.items()]
+
+
+def _reason(config: Config, name: str) -> str | None:
+    _, _, listener, base = name.split(".", 3)
+    mechanism, _, bare = base.partition(".") if base not in BROKER_SETTINGS else ("", "", base)
+    if (listener + mechanism) != (listener + mechanism).lower():
+        return "listeners and mechanisms are written in lower case there"
+    if listener == "http" and config.http_over_tls:
+        return None
+    if listener.upper() not in {each.listener for each in config.listeners}:
+        return f"listeners has no {listener.upper()}"
+    if not mechanism:
+        return None
+    if not bare.startswith(PER_MECHANISM):
+        return f"it is of a listener and not of a mechanism: leave {mechanism} out"
+    if listener.upper() not in config.login_listeners or mechanism.upper() not in config.mechanisms(listener):
+        return f"listener {listener.upper()} does not have {mechanism.upper()}"
+    return None
