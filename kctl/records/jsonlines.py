@@ -5,13 +5,14 @@ Text is a string, bytes that are not UTF-8 are {"base64": …}, none is null: th
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from functools import lru_cache
-from json import dumps, loads
 from json.encoder import encode_basestring
 from typing import Any
 
 from kctl.records.formats import Headers, Parsed
 from kctl.records.located import Located
+from kctl.texts import exact_json
 from kctl.texts.output import rfc3339, without_c1
 
 FIELDS = ("topic", "partition", "offset", "timestamp", "timestamp_ms", "key", "value", "headers")
@@ -49,13 +50,21 @@ def json_line(at: Located) -> str:
 def read_json_line(line: bytes) -> Parsed:
     """ValueError when it is none. Keys and values may be any JSON: what is no text goes as it is written, compactly."""
     try:
-        said = loads(line)
-    except UnicodeDecodeError:
-        raise ValueError("is not UTF-8") from None
+        return _parsed(_said(line))
     except RecursionError:
         raise ValueError("is nested too deeply") from None
+
+
+def _said(line: bytes) -> Any:
+    try:
+        return exact_json.read(line.removeprefix(BOM_UTF8).decode())
+    except UnicodeDecodeError:
+        raise ValueError("is not UTF-8") from None
     except ValueError as error:
         raise ValueError(f"is not JSON: {error}") from None
+
+
+def _parsed(said: Any) -> Parsed:
     if not isinstance(said, dict):
         raise ValueError('is no object like {"key": …, "value": …}')
     if unknown := [name for name in said if name not in FIELDS]:
@@ -86,14 +95,14 @@ def _bytes(value: Any, what: str) -> bytes | None:
                 return b64decode(text, validate=True)
             except ValueError:
                 raise ValueError(f"has a {what} that is not base64") from None
-    return dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    return exact_json.written(value).encode("utf-8", "backslashreplace")  # half a character stays as \ud800
 
 
 def _headers(value: Any) -> Headers:
     if value is None:
         return ()
     if isinstance(value, dict):
-        return tuple((name, _bytes(data, "header")) for name, data in value.items())
+        return tuple(_header({"key": name, "value": data}) for name, data in value.items())
     if not isinstance(value, list):
         raise ValueError('has headers that are no list of {"key": …, "value": …}')
     return tuple(_header(each) for each in value)
@@ -108,6 +117,11 @@ def _header(value: Any) -> tuple[str, bytes | None]:
 
 def _number(said: dict[str, Any], name: str) -> int | None:
     value = said.get(name)
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
-        raise ValueError(f"has a {name} that is no whole number")
-    return value
+    if value is None:
+        return None
+    try:
+        if isinstance(value, bytes):
+            return int(value)
+    except ValueError:
+        pass
+    raise ValueError(f"has a {name} that is no whole number")

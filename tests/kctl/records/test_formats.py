@@ -122,10 +122,23 @@ def test_json_there_and_back_is_exact(
         (b'{"key": 5, "value": null}', Parsed(b"5", None)),
         (b'{"value": "x", "headers": {"a": "1", "b": null}}', Parsed(None, b"x", (("a", b"1"), ("b", None)))),
         (b'{"value": {"base64": "AA==", "more": 1}}', Parsed(None, b'{"base64":"AA==","more":1}')),
+        (b'{"value": {"base64": 1}, "partition": 2}', Parsed(None, b'{"base64":1}', partition=2)),
+        (b'\xef\xbb\xbf{"value": [true, false, null, {}, []]}', Parsed(None, b"[true,false,null,{},[]]")),
+        (
+            b'{"value": {"\\ud800": "\\u0001 \\ud83d\\ude00"}}',
+            Parsed(None, '{"\\ud800":"\\u0001 \U0001f600"}'.encode()),
+        ),
     ],
 )
 def test_json_as_people_write_it(line: bytes, parsed: Parsed) -> None:
     assert read_json_line(line) == parsed
+
+
+@pytest.mark.parametrize("number", ["1.10", "12345678901234567890123", "1e400", "1E-7", "-0", "-0.0", "9" * 5000])
+def test_numbers_go_as_they_are_written(number: str) -> None:
+    line = f'{{"key": {number}, "value": {{"a": [{number}, "b"]}}, "headers": {{"c": {number}}}}}'
+    text = number.encode()
+    assert read_json_line(line.encode()) == Parsed(text, b'{"a":[%b,"b"]}' % text, (("c", text),))
 
 
 @pytest.mark.parametrize(
@@ -145,6 +158,11 @@ def test_json_as_people_write_it(line: bytes, parsed: Parsed) -> None:
         b'{"headers": [{"value": 1}]}',
         b'{"value": {"base64": "!"}}',
         b'{"value": "\\ud800"}',
+        b'{"headers": {"\\ud800": "x"}}',
+        b'{"value": NaN}',
+        b'{"value": {"a": [-Infinity]}}',
+        b'{"partition": 1e3}',
+        b'{"timestamp_ms": ' + b"9" * 5000 + b"}",
         b'{"value": ' + b"[" * 100_000 + b"}",
     ],
 )
