@@ -66,8 +66,10 @@ def _json_for_programs(data: bytes | None) -> Any:
 
 
 def _json_for_people(data: bytes | None) -> Any:
+    from kctl.texts import exact_json
+
     try:
-        return None if data is None else compact(_loaded(data))
+        return None if data is None else exact_json.written(exact_json.read(data.decode()))
     except (ValueError, RecursionError):
         return _auto_for_people(data)
 
