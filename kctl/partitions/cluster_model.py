@@ -67,6 +67,8 @@ class ClusterModel:
 
     def __init__(self, brokers: Iterable[Broker], partitions: Sequence[Partition]) -> None:
         self.brokers = {broker.id: broker for broker in brokers}
+        self._racks = {broker.id: f"rack {broker.rack}" for broker in self.brokers.values() if broker.rack is not None}
+        self._rack_count = len({self.rack(broker) for broker in self.brokers})
         self.partitions = partitions
         self.replicas: list[tuple[int, ...]] = [()] * len(partitions)
         self.counts: Counter[int] = Counter()
@@ -109,8 +111,7 @@ class ClusterModel:
 
     def rack(self, broker: int) -> str:
         """The broker's rack; a broker without one counts as a rack of its own."""
-        known = self.brokers.get(broker)
-        return f"rack {known.rack}" if known and known.rack is not None else f"broker {broker}"
+        return self._racks.get(broker) or f"broker {broker}"
 
     def alive(self, broker: int) -> bool:
         return broker in self.brokers and self.brokers[broker].alive
@@ -122,4 +123,4 @@ class ClusterModel:
 
     def rack_limit(self, replicas: int) -> int:
         """The most replicas of one partition in a rack when they are spread as well as the cluster allows."""
-        return -(-replicas // max(len({self.rack(broker) for broker in self.brokers}), 1))
+        return -(-replicas // max(self._rack_count, 1))
