@@ -19,6 +19,7 @@ from kafkad.api.peer import Peer
 from kafkad.clock import Clock
 from kafkad.metrics import COUNTER, Family, Labels
 from kafkad.net.connection import Answer, Connection, Ending, Serve
+from kafkad.net.greetings import other_protocol
 from kafkad.net.reply import NOT_TAKEN
 from kafkad.security.attempts import Attempts
 from kafkad.security.authorizer import Principal
@@ -206,9 +207,8 @@ class _Door:
     def check_size(self, connection: Connection, size: int) -> None:
         largest = self._logins.offers[connection.listener.name].largest_frame
         if not 0 <= size <= largest:
-            raise self._ending(
-                connection, None, f"a frame of {size} bytes, not 0 to sasl.server.max.receive.size={largest}"
-            )
+            why = f"a frame of {size} bytes, not 0 to sasl.server.max.receive.size={largest}"
+            raise self._ending(connection, None, why + other_protocol(size))
 
     def __call__(self, connection: Connection, view: memoryview, at: int, end: int) -> Answer:
         self.check_size(connection, end - at)

@@ -27,6 +27,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kafkad.net.awake import NEVER
+from kafkad.net.greetings import other_protocol
 from kafkad.net.reply import (
     BYTES,
     NOT_TAKEN,
@@ -462,6 +463,7 @@ class Connection:
         if size > self.listener.max_request_bytes:
             raise MalformedError(
                 f"a frame of {size} bytes is over socket.request.max.bytes={self.listener.max_request_bytes}"
+                + other_protocol(size)
             )
 
     def _keep(self, view: memoryview, at: int, have: int) -> None:

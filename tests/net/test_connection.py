@@ -474,6 +474,26 @@ def test_without_memory_one_connection_is_closed_and_says_so_once(
     run(echo, scenario)
 
 
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "it begins as TLS does, which this listener does not speak"),
+        (b"GET /metrics HTTP/1.1\r\n\r\n", "it begins as HTTP does"),
+    ],
+)
+def test_who_speaks_another_protocol_is_told_of_by_its_name(
+    said: bytes, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        reader, writer = await connect()
+        writer.write(said)
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        assert told in caplog.text
+
+    run(echo, scenario)
+
+
 def test_replies_that_nobody_reads_have_a_bound_over_all_connections(caplog: pytest.LogCaptureFixture) -> None:
     def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply:
         return frame(bytes(16 << 20))
