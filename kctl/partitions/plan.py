@@ -189,7 +189,7 @@ def _plan(session: Session, drained: frozenset[int], balance: str | None, option
         balance,
         options.racks or "prefer",
         repair_racks=_repairs(options.racks, drained, balance),
-        topics=_topics(options, snapshot.partitions),
+        topics=topics_chosen(options, snapshot.partitions),
     )
     if goal._replace(topics=None, racks="prefer") == Goal():
         places = _given(options)
@@ -239,20 +239,21 @@ def _check_brokers(snapshot: Snapshot, drained: frozenset[int], options: PlanOpt
         raise KctlError(what, exit_code=Exit.USAGE, hints=("--rack-aware prefer takes it for a rack of its own",))
 
 
-def _topics(options: PlanOptions, partitions: Iterable[Partition]) -> frozenset[str] | None:
+def topics_chosen(options: PlanOptions, partitions: Iterable[Partition]) -> frozenset[str] | None:
     """A name with * or ? is a pattern: no topic is called so."""
     wanted = list(options.topics)
     if options.from_file:
         wanted += parse_topics(text_of(options.from_file), options.from_file)
     if not wanted:
         return None
-    known = sorted({partition.topic for partition in partitions})
+    known = {partition.topic for partition in partitions}
     chosen: set[str] = set()
     for word in wanted:
-        found = [name for name in known if name == word or (("*" in word or "?" in word) and fnmatchcase(name, word))]
+        is_pattern = "*" in word or "?" in word
+        found = {name for name in known if fnmatchcase(name, word)} if is_pattern else known & {word}
         if not found:
-            raise unknown("topic", word, known)
-        chosen.update(found)
+            raise unknown("topic", word, sorted(known))
+        chosen |= found
     return frozenset(chosen)
 
 

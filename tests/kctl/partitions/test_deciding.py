@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +18,7 @@ from kctl.partitions.elect import preferred, unclean
 from kctl.partitions.list import partition_health
 from kctl.partitions.partition_names import named
 from kctl.partitions.placement import Move
+from kctl.partitions.plan import PlanOptions, topics_chosen
 from kctl.partitions.plan_entries import DONE, ELSEWHERE, MOVING, WAITING, PlanEntry, plan_entry
 from kctl.partitions.plan_execution import to_elect
 from kctl.partitions.reassignment_json import Place, render_plan
@@ -24,6 +26,7 @@ from kctl.partitions.requests import Active, Directory
 from kctl.partitions.throttle import Throttles
 from kctl.partitions.throttle_settings import BROKER, LISTS, RATES, TOPIC, Setting, Transfer
 from kctl.reach.session import Cluster
+from tests.kctl.work import is_linear
 
 WHERE = TopicPartition("t", 0)
 THERE = Partition("t", 0, (1, 2), 1, 100)
@@ -195,3 +198,15 @@ def test_a_partition_that_is_not_there(word: str, what: str) -> None:
     found, (error,) = named([word, "a:0"], [Partition("a", 0, (1,), 1)])
     assert (error.what, error.exit_code) == (what, Exit.NOT_FOUND)
     assert [each.name for each in found] == [TopicPartition("a", 0)], "the others are meant nevertheless"
+
+
+def test_topics_of_a_file_are_not_searched_for_among_all() -> None:
+    def choosing(count: int) -> Callable[[], object]:
+        partitions = [Partition(f"t{number}", 0, (1,), 1) for number in range(count)]
+        options = PlanOptions(tuple(each.topic for each in partitions), None, (), None, None, False, None, "plan.json")
+        return lambda: topics_chosen(options, partitions)
+
+    assert is_linear(choosing)
+    few = [Partition(name, 0, (1,), 1) for name in ("a", "ab", "b")]
+    options = PlanOptions(("a*", "b"), None, (), None, None, False, None, "plan.json")
+    assert topics_chosen(options, few) == {"a", "ab", "b"}
