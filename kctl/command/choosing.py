@@ -49,7 +49,9 @@ class Choice:
         there = set(known)
         wanted = [name for name in known if self._matches(name)]
         named = set(self.names)
-        missing = [unknown(self.kind, name, known) for name in self.names if name not in there]
+        missing = list(
+            all_unknown(self.kind, [name for name in self.names if name not in there], lambda: known).values()
+        )
         if (self.match or self.regex) and not wanted:
             patterns = ", ".join((*self.match, *self.regex))
             missing.append(KctlError(f"no {self.kind} matches {patterns}", exit_code=Exit.NOT_FOUND))
@@ -75,6 +77,16 @@ def unknown(kind: str, name: str, known: Sequence[str]) -> KctlError:
     hints = pattern_hint(name) or did_you_mean(name, known)
     code = _CODES.get(kind, "")
     return KctlError(f'{kind} "{name}" does not exist', exit_code=Exit.NOT_FOUND, code=code, hints=hints)
+
+
+SUGGESTED = 10
+"""Errors that say which names look like the one that is wrong: with many names on both sides that takes minutes."""
+
+
+def all_unknown(kind: str, names: Sequence[str], known: Callable[[], Sequence[str]]) -> dict[str, KctlError]:
+    """An error for each of these names; what is `known` is asked for once."""
+    there = known() if names else ()
+    return {name: unknown(kind, name, there if at < SUGGESTED else ()) for at, name in enumerate(names)}
 
 
 def pattern_hint(name: str) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkad.errors import ErrorCode
-from kctl.command.choosing import Choice, pattern_hint, unknown
+from kctl.command.choosing import Choice, all_unknown, pattern_hint
 from kctl.errors import Exit, KctlError, failure
 
 if TYPE_CHECKING:
@@ -28,18 +28,15 @@ def chosen_topics(
 def _named(session: Session, chosen: Choice) -> tuple[dict[str, Topic], list[KctlError]]:
     found = {topic.name: topic for topic in session.metadata(chosen.names)}
     topics = {name: found[name] for name in chosen.names if name in found and not found[name].error_code}
-    errors = []
-    known: list[str] | None = None
-    for name in chosen.names:
-        if name in topics:
-            continue
-        if name in found and found[name].error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            errors.append(_failure(found[name]))
-            continue
-        if known is None:  # only a mistake pays for the list of all
-            known = [topic.name for topic in session.metadata()]
-        errors.append(unknown("topic", name, known))
-    return topics, errors
+    wrong = [name for name in chosen.names if name not in topics]
+    refused = {
+        name: _failure(found[name])
+        for name in wrong
+        if name in found and found[name].error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    }
+    missing = [name for name in wrong if name not in refused]
+    errors = refused | all_unknown("topic", missing, lambda: [topic.name for topic in session.metadata()])
+    return topics, [errors[name] for name in wrong]
 
 
 def _failure(topic: Topic) -> KctlError:

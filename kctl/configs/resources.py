@@ -62,6 +62,8 @@ class Entry(NamedTuple):
 
 
 Described = dict[Resource, list[Entry]]
+Refused = dict[Resource, tuple[int, str | None]]
+"""The code and the message of a broker's answer."""
 
 
 def parse_resource(text: str) -> Resource:
@@ -94,6 +96,7 @@ def described(
 
     found: Described = {}
     errors: list[KctlError] = []
+    refused: Refused = {}
     asked = list(dict.fromkeys(resources))
     at_broker: dict[int | None, list[DescribeConfigsResource]] = {}
     for resource in asked:
@@ -115,9 +118,10 @@ def described(
         for result in answer.results:
             resource = Resource(_kind(result.resource_type), result.resource_name)
             if result.error_code:
-                errors.append(_failure(session, resource, result.error_code, result.error_message))
+                refused[resource] = result.error_code, result.error_message
             else:
                 found[resource] = sorted(map(entry, result.configs))
+    errors += _failures(session, refused).values()
     if quotas := [resource for resource in asked if resource.has_quotas]:
         found |= _quotas(session, quotas)
     return {resource: found[resource] for resource in asked if resource in found}, errors
@@ -144,16 +148,17 @@ def altered(
             for broker, items in at_broker.items()
         ]
     )
-    refused: dict[Resource, KctlError] = {}
+    failed: dict[Resource, KctlError] = {}
+    refused: Refused = {}
     for broker, answer in zip(at_broker, answers, strict=True):
         if isinstance(answer, KctlError):
-            refused |= {resource: answer for resource in changes if broker_of(resource) == broker}
+            failed |= {resource: answer for resource in changes if broker_of(resource) == broker}
             continue
         for result in answer.responses:
             if result.error_code:
                 resource = Resource(_kind(result.resource_type), result.resource_name)
-                refused[resource] = _failure(session, resource, result.error_code, result.error_message)
-    return refused
+                refused[resource] = result.error_code, result.error_message
+    return failed | _failures(session, refused)
 
 
 def broker_of(resource: Resource) -> int | None:
@@ -165,12 +170,16 @@ def _kind(number: int) -> str:
     return next(kind for kind, known in _TYPES.items() if known == number)
 
 
-def _failure(session: Session, resource: Resource, code: int, message: str | None) -> KctlError:
-    if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and resource.kind == "topic":
-        from kctl.command.choosing import unknown
+def _failures(session: Session, refused: Refused) -> dict[Resource, KctlError]:
+    failures = {resource: failure(code, str(resource), message) for resource, (code, message) in refused.items()}
+    unknown = {resource for resource, (code, _) in refused.items() if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    missing = {resource.name: resource for resource in refused if resource.kind == "topic" and resource in unknown}
+    if missing:
+        from kctl.command.choosing import all_unknown
 
-        return unknown("topic", resource.name, [topic.name for topic in session.metadata()])
-    return failure(code, str(resource), message)
+        told = all_unknown("topic", list(missing), lambda: [topic.name for topic in session.metadata()])
+        failures |= {missing[name]: error for name, error in told.items()}
+    return failures
 
 
 def entry(config: DescribeConfigsResourceResult) -> Entry:

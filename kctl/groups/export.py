@@ -11,7 +11,7 @@ from kctl.command.cluster_names import group_names
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import KctlError, exit_code
 from kctl.groups.committed import committed
-from kctl.groups.group_lag import chosen_groups, nothing_of
+from kctl.groups.group_lag import chosen_groups, nothing_of_all
 from kctl.groups.offsets_file import FileOffset, csv_text
 from kctl.reach.session import Session
 from kctl.texts.output import Column, render_errors
@@ -40,16 +40,18 @@ def export_offsets(session: Session, chosen: Choice) -> int:
     errors: list[KctlError] = list(found.errors)
     lines: list[FileOffset] = []
     rows = []
+    empty: list[str] = []
     for name, commits in committed(session, found.names).items():
         if isinstance(commits, KctlError):
             errors.append(commits)
         elif not commits:
-            errors.append(nothing_of(session, name))
+            empty.append(name)
         else:
             for where, commit in sorted(commits.items()):
                 lines.append(FileOffset(name, where, commit.offset))
                 metadata = commit.metadata or None
                 rows.append({"group": name, **where._asdict(), "offset": commit.offset, "metadata": metadata})
+    errors += nothing_of_all(session, empty)
     settings = session.settings
     if settings.output != "table" or settings.columns:
         return answer(session, COLUMNS, rows, errors)

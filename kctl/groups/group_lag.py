@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkad.names import TopicPartition
-from kctl.command.choosing import Choice, unknown
+from kctl.command.choosing import Choice, all_unknown
 from kctl.errors import Exit, KctlError
 from kctl.groups.committed import Commits, committed
 from kctl.groups.group import CLASSIC, DEAD, EMPTY, NEW, Group, Listed, described_groups, listed_groups
@@ -62,14 +62,16 @@ def lags_of_groups(session: Session, chosen: ChosenGroups) -> tuple[dict[str, Gr
     commits = dict.fromkeys(groups, Commits()) | committed(session, [g.name for g in groups.values() if g.commits])
     ranges = read_ranges(session, groups, commits)
     group_lags: dict[str, GroupLag] = {}
+    empty: list[str] = []
     for name, group in groups.items():
         own = commits[name]
         if isinstance(own, KctlError):
             errors.append(own)
         elif group.state == DEAD and not own:
-            errors.append(nothing_of(session, name))
+            empty.append(name)
         else:
             group_lags[name] = GroupLag(group, own, partition_lags(group, own, ranges))
+    errors += nothing_of_all(session, empty)
     return _without_markers(session, group_lags), [*chosen.errors, *errors]
 
 
@@ -147,13 +149,20 @@ def known_groups(session: Session, chosen: ChosenGroups) -> tuple[dict[str, Grou
 
 
 def nothing_of(session: Session, name: str) -> KctlError:
-    """Of a group without commits: whether it is there at all, and if not which are called nearly so."""
-    known = all_groups(session)
-    if name in known:
-        kind = known[name].type
-        which = "" if kind in (CLASSIC, NEW) else f", a {kind} group,"
-        return KctlError(f'group "{name}"{which} has committed nothing', exit_code=Exit.NOT_FOUND)
-    return unknown("group", name, list(known))
+    (error,) = nothing_of_all(session, [name])
+    return error
+
+
+def nothing_of_all(session: Session, names: Sequence[str]) -> list[KctlError]:
+    """Of groups without commits: whether they are there at all, and if not which are called nearly so."""
+    known = all_groups(session) if names else {}
+    missing = all_unknown("group", [name for name in names if name not in known], lambda: list(known))
+    return [missing.get(name) or _without_commits(known[name]) for name in names]
+
+
+def _without_commits(group: Listed) -> KctlError:
+    which = "" if group.type in (CLASSIC, NEW) else f", a {group.type} group,"
+    return KctlError(f'group "{group.name}"{which} has committed nothing', exit_code=Exit.NOT_FOUND)
 
 
 def read_ranges(

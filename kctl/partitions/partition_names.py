@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from kafkad.names import TopicPartition
-from kctl.command.choosing import unknown
+from kctl.command.choosing import SUGGESTED, unknown
 from kctl.errors import Exit, KctlError
 from kctl.partitions.cluster_model import Partition
 from kctl.partitions.reassignment_json import parse_partition, parse_partitions
@@ -24,29 +24,34 @@ def named(words: Sequence[str], partitions: Iterable[Partition]) -> tuple[list[P
     topics: dict[str, list[Partition]] = {}
     for partition in there.values():
         topics.setdefault(partition.topic, []).append(partition)
+    known = sorted(topics)
     found: dict[TopicPartition, Partition] = {}
-    errors = []
+    errors: list[KctlError] = []
     for word in words:
         try:
-            found |= {partition.name: partition for partition in _meant(word, topics, there)}
+            meant = _meant(word, topics, there, known if len(errors) < SUGGESTED else ())
+            found |= {partition.name: partition for partition in meant}
         except KctlError as error:
             errors.append(error)
     return sorted(found.values(), key=lambda partition: partition.name), errors
 
 
-def _meant(word: str, topics: Mapping[str, list[Partition]], there: dict[TopicPartition, Partition]) -> list[Partition]:
+def _meant(
+    word: str, topics: Mapping[str, list[Partition]], there: dict[TopicPartition, Partition], known: Sequence[str]
+) -> list[Partition]:
+    """`known`: the topics that are looked through for one that is called nearly so."""
     if is_file(word):
         return [_there(where, there) for where in parse_partitions(text_of(word), word)]
-    return topics[word] if word in topics else [_there(_parsed(word, topics), there)]
+    return topics[word] if word in topics else [_there(_parsed(word, topics, known), there)]
 
 
-def _parsed(word: str, topics: Iterable[str]) -> TopicPartition:
+def _parsed(word: str, topics: Collection[str], known: Sequence[str]) -> TopicPartition:
     try:
         where = parse_partition(word)
     except ValueError:
-        raise unknown("topic", word, sorted(topics)) from None
+        raise unknown("topic", word, known) from None
     if where.topic not in topics:
-        raise unknown("topic", where.topic if ":" in word else word, sorted(topics))
+        raise unknown("topic", where.topic if ":" in word else word, known)
     return where
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
-from kctl.command.choosing import Choice, unknown
+from kctl.command.choosing import Choice, all_unknown
 from kctl.command.chosen import chosen_brokers, chosen_topics
 from kctl.errors import Exit, KctlError, failure
 from kctl.reach.session import TRANSACTION
@@ -120,16 +120,12 @@ def described(session: Session, ids: Iterable[str]) -> dict[str, Transaction | K
 def described_or_unknown(session: Session, ids: Iterable[str]) -> tuple[dict[str, Transaction], list[KctlError]]:
     """These transactional ids, and what is wrong with the others: of one that does not exist, which are called nearly
     so."""
-    found: dict[str, Transaction] = {}
-    errors: list[KctlError] = []
-    for name, one in described(session, ids).items():
-        if not isinstance(one, KctlError):
-            found[name] = one
-        elif one.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND.name:
-            errors.append(unknown("transactional id", name, [known.transactional_id for known in listed(session)[0]]))
-        else:
-            errors.append(one)
-    return found, errors
+    told = described(session, ids)
+    found = {name: one for name, one in told.items() if not isinstance(one, KctlError)}
+    errors = {name: one for name, one in told.items() if isinstance(one, KctlError)}
+    missing = [name for name, one in errors.items() if one.code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND.name]
+    errors |= all_unknown("transactional id", missing, lambda: [one.transactional_id for one in listed(session)[0]])
+    return found, list(errors.values())
 
 
 def producers_of(

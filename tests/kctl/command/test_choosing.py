@@ -8,7 +8,8 @@ import pytest
 
 from kctl.command import choosing
 from kctl.command.choosing import Choice
-from kctl.errors import KctlError
+from kctl.errors import Exit, KctlError
+from tests.kctl.conftest import Kctl
 
 
 def test_names_come_first_and_patterns_in_order() -> None:
@@ -32,3 +33,33 @@ def test_no_name_on_standard_input_chooses_nothing(monkeypatch: pytest.MonkeyPat
     assert (bool(chosen), chosen.literal, chosen.of(["a", "b"])) == (True, True, ([], []))
     with pytest.raises(KctlError, match="no topic is named"):
         chosen.required()
+
+
+def test_only_the_first_of_many_unknown_names_say_which_look_like_them() -> None:
+    names = [f"order-{number}" for number in range(30)]
+    errors = Choice("topic", names, [], []).of([f"orders-{number}" for number in range(30)])[1]
+    assert [error.what for error in errors] == [f'topic "{name}" does not exist' for name in names]
+    assert [bool(error.hints) for error in errors] == [True] * 10 + [False] * 20
+
+
+@pytest.mark.parametrize(
+    ("command", "request_name"),
+    [
+        ("topics list", "MetadataRequest to any"),
+        ("configs describe", "MetadataRequest to any"),
+        ("groups describe", "ListGroupsRequest"),
+        ("groups export", "ListGroupsRequest"),
+        ("txns describe", "ListTransactionsRequest"),
+    ],
+)
+def test_what_there_is_is_asked_for_once_however_many_names_are_unknown(
+    on_broker: Kctl, command: str, request_name: str
+) -> None:
+    prefix = "topic/" if command.startswith("configs") else ""
+
+    def asked(count: int) -> int:
+        ran = on_broker("-v", *command.split(), *(f"{prefix}unknown-{number}" for number in range(count)))
+        assert ran.code == Exit.NOT_FOUND
+        return ran.err.count(request_name)
+
+    assert asked(5) == asked(1) > 0
