@@ -18,7 +18,7 @@ from kctl.errors import KctlError
 from kctl.groups.culprits import judge, suspects
 from kctl.groups.group import REBALANCING, Group, labels
 from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups, unknown_lags
-from kctl.groups.history import read_history
+from kctl.groups.history import History, read_histories
 from kctl.groups.partition_lag import PartitionLag
 from kctl.groups.recent_commits import Recent, recent
 from kctl.partitions.throttle import Throttles, throttles
@@ -230,15 +230,16 @@ def _reached(facts: Facts, found: Mapping[TopicPartition, OffsetAt]) -> dict[Top
     return {where: at.offset if at.offset >= 0 else ends[where] or 0 for where, at in found.items()}
 
 
-def _suspects(session: Session, group: Group) -> tuple[str, ...]:
+def _suspects(group: Group, history: History) -> tuple[str, ...]:
     names = labels(group.members)
-    return tuple(names[one.member.id] for one in suspects(judge(group, read_history(session, group.name, ()))))
+    return tuple(names[one.member.id] for one in suspects(judge(group, history)))
 
 
 def _with_progress(session: Session, facts: Facts) -> Facts:
     """Adds the progress of groups. Without access to `__consumer_offsets`, the facts say only that it was not seen."""
     waiting = {name: look.group for name, look in facts.groups.items() if look.group.state in REBALANCING}
-    facts = facts._replace(suspects={name: _suspects(session, group) for name, group in waiting.items()})
+    histories = read_histories(session, dict.fromkeys(waiting, ()))
+    facts = facts._replace(suspects={name: _suspects(group, histories[name]) for name, group in waiting.items()})
     held = {
         lag.where
         for look in facts.groups.values()

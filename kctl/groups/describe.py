@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from shlex import quote
 from typing import Any
 
@@ -17,13 +18,16 @@ from kctl.errors import KctlError
 from kctl.groups.culprits import judge
 from kctl.groups.group import REBALANCING, Group, labels
 from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups, note_unknown, with_unread
-from kctl.groups.history import History, read_history
+from kctl.groups.history import History, read_histories
 from kctl.groups.members import MEMBER_COLUMNS, member_rows
 from kctl.groups.partition_lag import NO_COMMIT, PartitionLag, total
-from kctl.groups.record_times import times_of
-from kctl.reach.offsets import MAX_TIMESTAMP, offsets_at
+from kctl.groups.record_times import Place, times_of
+from kctl.reach.offsets import MAX_TIMESTAMP, OffsetAt, offsets_at
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Document, Row, Writer, duration_text, note
+
+_AT_ONCE = 1000
+"""Records whose times are asked for together: more may take longer than an answer may."""
 
 COLUMNS = (
     Column("group", "The group's name."),
@@ -86,7 +90,14 @@ def describe_groups(
     note_unknown(session, group_lags)
     if all_partitions:
         group_lags = with_unread(session, group_lags)
-    shown = [_Shown(session, group_lag, lagging, no_time) for group_lag in group_lags.values()]
+    histories = {} if no_time else read_histories(session, {name: look.commits for name, look in group_lags.items()})
+    for problem in dict.fromkeys(history.problem for history in histories.values() if history.problem):
+        note(session.settings, f"times of commits are not known: {problem}")
+    behind = {} if no_time else _behind(session, group_lags.values())
+    shown = [
+        _Shown(group_lag, histories.get(name, History({}, None)), behind, lagging)
+        for name, group_lag in group_lags.items()
+    ]
     if session.settings.output in ("json", "yaml", "name"):
         return answer(session, COLUMNS, [one.item for one in shown], errors)
     if members:
@@ -99,13 +110,9 @@ def describe_groups(
 class _Shown:
     """One group with all that is printed of it."""
 
-    def __init__(self, session: Session, group_lag: GroupLag, lagging: bool, no_time: bool) -> None:
+    def __init__(self, group_lag: GroupLag, history: History, behind: Behind, lagging: bool) -> None:
         self.group_lag = group_lag
-        commits = [] if no_time else [lag.where for lag in group_lag.lags if lag.committed is not None]
-        self.history = read_history(session, group_lag.group.name, commits) if not no_time else History({}, None)
-        if self.history.problem:
-            note(session.settings, f"times of commits are not known: {self.history.problem}")
-        behind = {} if no_time else _behind(session, group_lag.lags)
+        self.history = history
         names = labels(group_lag.group.members)
         now_ms = int(time.time() * 1000)
         lags = [lag for lag in group_lag.lags if not lagging or lag.lag or lag.is_unknown]
@@ -138,21 +145,31 @@ def _without_group(row: Row) -> dict[str, Any]:
     return {name: value for name, value in row.items() if name != "group"}
 
 
-def _behind(session: Session, lags: list[PartitionLag]) -> dict[TopicPartition, int]:
-    offsets = {lag.where: lag.next for lag in lags if lag.lag and lag.next is not None}
-    lates = offsets_at(session, dict.fromkeys(offsets, MAX_TIMESTAMP))
+Behind = Mapping[Place, int]
+"""Milliseconds between the record there and the last one of its partition."""
+
+
+def _behind(session: Session, group_lags: Iterable[GroupLag]) -> Behind:
+    """Of the records that are read next."""
+    places = {
+        (lag.where, lag.next): None for look in group_lags for lag in look.lags if lag.lag and lag.next is not None
+    }
+    lates: dict[TopicPartition, OffsetAt | KctlError] = {}
     behind = {}
-    for where, next_ms in times_of(session, offsets).items():
-        last = lates[where]
-        if not isinstance(last, KctlError) and last.timestamp >= next_ms >= 0:
-            behind[where] = last.timestamp - next_ms
+    remaining = iter(places)
+    while part := list(islice(remaining, _AT_ONCE)):
+        lates |= offsets_at(session, dict.fromkeys([where for where, _ in part if where not in lates], MAX_TIMESTAMP))
+        for at, next_ms in times_of(session, part).items():
+            last = lates[at[0]]
+            if not isinstance(last, KctlError) and last.timestamp >= next_ms >= 0:
+                behind[at] = last.timestamp - next_ms
     return behind
 
 
 def _offset_row(
     group: Group,
     lag: PartitionLag,
-    behind: Mapping[TopicPartition, int],
+    behind: Behind,
     history: History,
     names: Mapping[str, str],
     now_ms: int,
@@ -166,7 +183,7 @@ def _offset_row(
         "committed": lag.committed,
         "end": lag.end,
         "lag": lag.lag,
-        "behind_ms": behind.get(lag.where),
+        "behind_ms": None if lag.next is None else behind.get((lag.where, lag.next)),
         "commit_age_ms": None if committed_ms is None else max(now_ms - committed_ms, 0),
         "member": names[member.id] if member else None,
         "host": member.host if member else None,

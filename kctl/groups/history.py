@@ -7,7 +7,7 @@ Whoever may not read that topic learns less, never something wrong. It is read f
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkad.errors import ErrorCode
@@ -54,18 +54,58 @@ class History(NamedTuple):
 
 def read_history(session: Session, group: str, partitions: Iterable[TopicPartition]) -> History:
     """Until the time of a commit of each of these partitions is known, and the last generation."""
+    return read_histories(session, {group: partitions})[group]
+
+
+def read_histories(session: Session, wanted: Mapping[str, Iterable[TopicPartition]]) -> dict[str, History]:
+    """The same of several groups: what holds the records of many is read once for all of them."""
+    if not wanted:
+        return {}
+    at_home: dict[TopicPartition, list[str]] = {}
     try:
-        home = homes(session, [group])[group]
-        found = _Found(group, frozenset(partitions))
-        first, last = bounds(session, home)
-        for begin, end in steps(first, last):
-            found.read(records_between(session, home, begin, end))
-            if found.complete:
-                break
+        for name, home in homes(session, wanted).items():
+            at_home.setdefault(home, []).append(name)
+        ends = bounds(session, at_home)
     except KctlError as error:
-        code = f" ({error.code})" if error.code else ""
-        return History({}, None, f"{error.what}{code}")
-    return History(found.commit_ms, found.generation)
+        return dict.fromkeys(wanted, _unread(error))
+    histories: dict[str, History] = {}
+    for home, names in at_home.items():
+        found = {name.encode(): _Found(name, frozenset(wanted[name])) for name in names}
+        try:
+            _read_home(session, home, ends[home], found)
+        except KctlError as error:
+            histories |= dict.fromkeys(names, _unread(error))
+        else:
+            histories |= {one.group: History(one.commit_ms, one.generation) for one in found.values()}
+    return histories
+
+
+def _unread(error: KctlError) -> History:
+    code = f" ({error.code})" if error.code else ""
+    return History({}, None, f"{error.what}{code}")
+
+
+def _read_home(
+    session: Session, home: TopicPartition, ends: tuple[int, int] | KctlError, found: Mapping[bytes, _Found]
+) -> None:
+    if isinstance(ends, KctlError):
+        raise ends
+    for begin, end in steps(*ends):
+        waiting = {name: one for name, one in found.items() if not one.complete}
+        if not waiting:
+            break
+        own: dict[bytes, list[Record]] = {name: [] for name in waiting}
+        for record in records_between(session, home, begin, end):
+            if (name := group_of(record)) in own:  # most are of other groups, and not worth decoding
+                own[name].append(record)
+        for name, one in waiting.items():
+            one.read(own[name])
+
+
+def group_of(record: Record) -> bytes:
+    """The keys of all kinds begin with a version and the group."""
+    key = record.key or b""
+    return key[4 : 4 + int.from_bytes(key[2:4], "big")]
 
 
 def steps(first: int, last: int) -> Iterator[tuple[int, int]]:
@@ -81,9 +121,8 @@ class _Found:
     """The records found so far. They are read backwards, so those found first are the newest and stay."""
 
     def __init__(self, group: str, partitions: frozenset[TopicPartition]) -> None:
-        self._group = group
+        self.group = group
         self._partitions = partitions
-        self._name = group.encode()
         self._commits: dict[TopicPartition, int | None] = {}
         self._generation: LastGeneration | None = None
         self._generation_seen = False
@@ -117,10 +156,9 @@ class _Found:
         from kctl.segments.decoders import decode_offsets
 
         for record in records:
-            if record.key and self._name in record.key:  # most are of other groups, and not worth decoding
-                decoded = decode_offsets(record)
-                if decoded is not None and decoded.subject == self._group:
-                    yield decoded.type, decoded.key, decoded.value
+            decoded = decode_offsets(record)
+            if decoded is not None and decoded.subject == self.group:
+                yield decoded.type, decoded.key, decoded.value
 
 
 def _generation(value: Any) -> LastGeneration:
@@ -153,14 +191,19 @@ def homes_in(session: Session, name: str, keys: Iterable[str]) -> dict[str, Topi
     return {key: TopicPartition(name, home_partition(key, count)) for key in keys}
 
 
-def bounds(session: Session, home: TopicPartition) -> tuple[int, int]:
-    bounds = []
-    for time in (EARLIEST, LATEST):
-        found = offsets_at(session, {home: time})[home]
-        if isinstance(found, KctlError):
-            raise found
-        bounds.append(found.offset)
-    return bounds[0], bounds[1]
+def bounds(
+    session: Session, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, tuple[int, int] | KctlError]:
+    """The first offset of each partition, and its end."""
+    firsts, lasts = (offsets_at(session, dict.fromkeys(partitions, time)) for time in (EARLIEST, LATEST))
+    found: dict[TopicPartition, tuple[int, int] | KctlError] = {}
+    for where, first in firsts.items():
+        last = lasts[where]
+        if isinstance(first, KctlError):
+            found[where] = first
+        else:
+            found[where] = last if isinstance(last, KctlError) else (first.offset, last.offset)
+    return found
 
 
 def records_between(session: Session, home: TopicPartition, begin: int, end: int) -> Iterator[Record]:

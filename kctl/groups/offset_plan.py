@@ -94,7 +94,7 @@ def plan_rows(session: Session, plans: Plans) -> list[Row]:
     for plan in plans.values():
         offsets |= {one.where: one.new for one in plan if one.new < one.end}
     same = len({tuple(sorted((one.where, one.new) for one in plan)) for plan in plans.values()}) <= 1
-    times = times_of(session, offsets) if same else {}
+    times = {where: time for (where, _), time in times_of(session, offsets.items() if same else ()).items()}
     return [_row(name, one, times) for name, plan in plans.items() for one in plan]
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkad.names import TopicPartition
 from kctl.errors import KctlError
-from kctl.groups.history import RECORDS, homes, records_between
+from kctl.groups.history import RECORDS, group_of, homes, records_between
 from kctl.reach.offsets import LATEST, offsets_at
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def seen(groups: Iterable[str], records: Iterable[Record]) -> dict[str, Recent]:
     names = {group.encode() for group in commits}
     changed = set()
     for record in records:
-        if _group_of(record) not in names:
+        if group_of(record) not in names:
             continue  # most are of other groups, and not worth decoding
         decoded = decode_offsets(record)
         if decoded is None:
@@ -61,9 +61,3 @@ def seen(groups: Iterable[str], records: Iterable[Record]) -> dict[str, Recent]:
             key: Any = decoded.key
             commits[decoded.subject].add(TopicPartition(key.topic, key.partition))
     return {group: Recent(frozenset(partitions), group in changed) for group, partitions in commits.items()}
-
-
-def _group_of(record: Record) -> bytes:
-    """The keys of all kinds begin with a version and the group."""
-    key = record.key or b""
-    return key[4 : 4 + int.from_bytes(key[2:4], "big")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kafkad.names import TopicPartition
@@ -11,6 +11,10 @@ from kctl.errors import KctlError
 if TYPE_CHECKING:
     from kafkad.wire.messages.fetch import FetchRequest
     from kctl.reach.session import Session
+
+
+Place = tuple[TopicPartition, int]
+"""A partition and an offset in it."""
 
 
 def fetch_request(where: TopicPartition, offset: int, max_bytes: int) -> FetchRequest:
@@ -22,19 +26,20 @@ def fetch_request(where: TopicPartition, offset: int, max_bytes: int) -> FetchRe
     return FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=max_bytes, topics=[topic])
 
 
-def times_of(session: Session, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+def times_of(session: Session, places: Iterable[Place]) -> dict[Place, int]:
     """The time of the first record at or after each offset; offsets without one that can be read are left out."""
-    leaders = session.leaders(offsets)
-    wanted = [(where, place) for where, place in leaders.items() if not isinstance(place, KctlError)]
-    answers = session.call_many([(place, fetch_request(where, offsets[where], 1)) for where, place in wanted])
+    asked = list(dict.fromkeys(places))
+    leaders = session.leaders(where for where, _ in asked)
+    wanted = [(at, leader) for at in asked if not isinstance(leader := leaders[at[0]], KctlError)]
+    answers = session.call_many([(leader, fetch_request(*at, 1)) for at, leader in wanted])
     times = {}
-    for (where, _), answer in zip(wanted, answers, strict=True):
+    for (at, _), answer in zip(wanted, answers, strict=True):
         if isinstance(answer, KctlError) or answer.error_code:
             continue
         (topic,) = answer.responses
         (partition,) = topic.partitions
-        if not partition.error_code and (time := _first_time(partition.records or b"", offsets[where])) is not None:
-            times[where] = time
+        if not partition.error_code and (time := _first_time(partition.records or b"", at[1])) is not None:
+            times[at] = time
     return times
 
 

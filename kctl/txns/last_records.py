@@ -25,8 +25,12 @@ def changed_ms(session: Session, ids: Iterable[str]) -> dict[str, int]:
     try:
         for name, home in homes_in(session, TRANSACTIONS_TOPIC, ids).items():
             at_home.setdefault(home, set()).add(name)
+        ends = bounds(session, at_home)
         for home, names in at_home.items():
-            for begin, end in steps(*bounds(session, home)):
+            of_home = ends[home]
+            if isinstance(of_home, KctlError):
+                continue
+            for begin, end in steps(*of_home):
                 found = last_changes(names, records_between(session, home, begin, end)) | found
                 if names <= found.keys():
                     break

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from kafkad.errors import ErrorCode
-from kafkad.names import TopicPartition
+from kafkad.names import TopicPartition, home_partition
 from kctl.errors import Exit, KctlError
 from kctl.groups import group_lag, history
 from kctl.reach.connection import Connection
@@ -104,6 +104,35 @@ def test_whoever_may_not_read_the_history_learns_less(
     ran = on_broker("groups", "describe", "closed", "-o", "csv", "--no-headers", "--columns", "lag,commit_age_ms")
     assert (ran.code, ran.out) == (Exit.DONE, "2,\r\n")
     assert "times of commits are not known: not-to-be-read cannot be read (UNKNOWN_TOPIC_OR_PARTITION)" in ran.err
+
+
+def test_commits_of_groups_with_the_same_home_are_read_once(on_broker: Kctl, port: int) -> None:
+    make_topic(port, "at-home", 3)
+    home = home_partition("at-home-0", 50)
+    names = [name for name in map("at-home-{}".format, range(300)) if home_partition(name, 50) == home]
+    for name in names:
+        commit(port, name, {TopicPartition("at-home", 0): 3})
+
+    def fetches(*groups: str) -> int:
+        columns = ("-o", "csv", "--no-headers", "--columns", "lag,commit_age_ms")
+        ran = on_broker("-v", "groups", "describe", *groups, *columns)
+        assert len(re.findall(r"0,\d+\r\n", ran.out)) == len(groups)
+        return ran.err.count("FetchRequest") - ran.err.count("OffsetFetchRequest")
+
+    assert len(names) > 3
+    assert fetches(*names) == fetches(names[0]) > 0
+
+
+def test_the_record_that_several_groups_read_next_is_looked_up_once(on_broker: Kctl, port: int) -> None:
+    make_topic(port, "same-place", 30)
+    names = [f"same-place-{number}" for number in range(5)]
+    for name in names:
+        commit(port, name, {TopicPartition("same-place", 0): 10})
+    columns = ("-o", "csv", "--no-headers", "--columns", "lag,behind_ms")
+    ran = on_broker("-v", "groups", "describe", *names, *columns)
+    assert ran.out.split("\r\n")[:-1] == ["20,19"] * 5
+    alone = on_broker("-v", "groups", "describe", names[0], *columns)
+    assert ran.err.count("ListOffsetsRequest") == alone.err.count("ListOffsetsRequest")
 
 
 def test_partitions_that_nobody_reads(on_broker: Kctl, port: int) -> None:
