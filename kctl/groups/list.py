@@ -60,14 +60,21 @@ def list_groups(
 
     Example: kctl groups list --topic orders --lagging 1000
     """
-    group_lags, errors = lags_of_groups(session, chosen_groups(session, chosen))
     wanted_states = {state.lower() for state in states}
     wanted_types = {kind.lower() for kind in types}
+
+    def is_wanted(state: str, kind: str) -> bool:
+        return (not states or state.lower() in wanted_states) and (not types or kind in wanted_types)
+
+    found = chosen_groups(session, chosen)
+    listed = found.listed or {}
+    unwanted = {one.name for one in listed.values() if one.state and not is_wanted(one.state, one.type)}
+    found = found._replace(names=[name for name in found.names if name not in unwanted])
+    group_lags, errors = lags_of_groups(session, found)
     rows = [
         row
         for row in map(_row, group_lags.values())
-        if (not states or row["state"].lower() in wanted_states)
-        and (not types or row["type"] in wanted_types)
+        if is_wanted(row["state"], row["type"])
         and (not topics or not set(topics).isdisjoint(row["topics"]))
         and (lagging is None or row["unknown"] or (row["lag"] or 0) > lagging)
     ]

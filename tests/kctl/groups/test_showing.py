@@ -159,6 +159,7 @@ def test_filters_of_the_list(on_broker: Kctl, port: int) -> None:
     assert names("--state", "empty") == ["filter-1", "filter-2"]
     assert names("--state", "stable") == []
     assert names("--type", "consumer") == []
+    assert "OffsetFetch" not in on_broker("-v", "groups", "list", "--match", "filter-*", "--state", "dead").err
 
 
 def test_fails_above(on_broker: Kctl, port: int) -> None:
