@@ -13,6 +13,7 @@ from kctl.command.cluster_names import topic_names
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.partitions.apply import read_plan, rollback_of
+from kctl.partitions.copy_progress import by_partition
 from kctl.partitions.dynamic_settings import are_so, write_settings
 from kctl.partitions.partition_names import is_file, named
 from kctl.partitions.plan_entries import PlanEntry
@@ -69,7 +70,7 @@ def cancel(session: Session, what: Sequence[str], everything: bool, keep_throttl
     doomed = {} if of_plan or keep_throttles else removals(found, names)
     slowing = of_plan.rows() if of_plan and not keep_throttles else changed_rows(found.values, doomed)
     columns = COLUMNS if slowing or not session.settings.is_text else _MOVES
-    change = Change(session, columns, [*_rows(seen, chosen), *slowing], unknown)
+    change = Change(session, columns, [*cancelled_rows(seen, chosen), *slowing], unknown)
     if not change.confirmed(f"Cancel {counted(len(chosen), 'move')}?"):
         return change.code
     errors = _cancel(session, chosen)
@@ -95,8 +96,8 @@ def _chosen(words: Sequence[str], seen: PlanStatus) -> tuple[list[PlanEntry], li
     return chosen, errors
 
 
-def _rows(seen: PlanStatus, chosen: Sequence[PlanEntry]) -> list[Row]:
-    amounts = copies(seen)
+def cancelled_rows(seen: PlanStatus, chosen: Sequence[PlanEntry]) -> list[Row]:
+    amounts = by_partition(copies(seen))
     return [
         {
             "topic": each.partition.topic,
@@ -104,9 +105,7 @@ def _rows(seen: PlanStatus, chosen: Sequence[PlanEntry]) -> list[Row]:
             "planned": list(each.place.replicas),
             "back": list(each.now),
             "log_dirs": list(each.before.log_dirs),
-            "copied_bytes": sum(
-                amount.copied for copy, amount in amounts.items() if copy.partition == each.partition.name
-            ),
+            "copied_bytes": amounts[each.partition.name].copied if each.partition.name in amounts else 0,
         }
         for each in chosen
     ]
@@ -170,8 +169,9 @@ def _clear(session: Session, partitions: Collection[TopicPartition], doomed: Col
 def removals(found: Throttles, partitions: Iterable[TopicPartition]) -> dict[Setting, str | None]:
     """The throttles to remove once these partitions do not move: their own and, if nothing else moves, all of their
     topics, for one of them may have arrived just now, and the rates of all brokers."""
-    numbers = by_topic(partitions)
-    others_move = any(each.partition.partition not in numbers.get(each.partition.topic, ()) for each in found.transfers)
+    names = set(partitions)
+    numbers = by_topic(names)
+    others_move = any(each.partition not in names for each in found.transfers)
     new: dict[Setting, str | None] = {}
     for setting, value in found.values.items():
         if setting.kind == TOPIC and setting.owner in numbers:

@@ -36,6 +36,15 @@ class Amount(NamedTuple):
         return min(99, self.copied * 100 // self.size) if self.size else 0
 
 
+def by_partition(amounts: Mapping[Copying, Amount]) -> dict[TopicPartition, Amount]:
+    """The sums over the new replicas of each partition."""
+    sums: dict[TopicPartition, Amount] = {}
+    for copy, amount in amounts.items():
+        copied, size = sums.get(copy.partition, (0, 0))
+        sums[copy.partition] = Amount(copied + amount.copied, size + amount.size)
+    return sums
+
+
 class Report(NamedTuple):
     """`rate` is None before there are two looks; `eta_seconds` is None while nothing moves."""
 

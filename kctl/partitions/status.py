@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import click
 
@@ -11,7 +11,15 @@ from kctl.command.paths import files
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.partitions.apply import read_plan
-from kctl.partitions.copy_progress import Amount, Copying, CopyProgress, Report, progress_line, stall_reason
+from kctl.partitions.copy_progress import (
+    Amount,
+    Copying,
+    CopyProgress,
+    Report,
+    by_partition,
+    progress_line,
+    stall_reason,
+)
 from kctl.partitions.plan_entries import DONE, MOVING, PlanEntry
 from kctl.partitions.plan_execution import PlanStatus, copies, plan_status, under_way
 from kctl.partitions.throttle import left_over_lines
@@ -49,7 +57,7 @@ def status(session: Session, file: str | None) -> int:
     places = {} if file is None else read_plan(file).places
     seen = under_way(session) if file is None else plan_status(session, places)
     amounts = copies(seen)
-    rows = [_row(each, amounts) for each in seen.entries]
+    rows = status_rows(seen.entries, amounts)
     there = seen.snapshot.by_name()
     errors = [
         KctlError(f"partition {where} of the plan does not exist", exit_code=Exit.NOT_FOUND)
@@ -73,18 +81,21 @@ def _progress() -> CopyProgress:
     return found
 
 
-def _row(each: PlanEntry, amounts: Mapping[Copying, Amount]) -> Row:
-    mine = [amount for copy, amount in amounts.items() if copy.partition == each.partition.name]
-    copied, size = (sum(numbers) for numbers in zip(*mine, strict=True)) if mine else (0, each.copy_bytes)
+def status_rows(entries: Iterable[PlanEntry], amounts: Mapping[Copying, Amount]) -> list[Row]:
+    sums = by_partition(amounts)
+    return [_row(each, sums.get(each.partition.name, Amount(0, each.copy_bytes))) for each in entries]
+
+
+def _row(each: PlanEntry, amount: Amount) -> Row:
     return {
         "topic": each.partition.topic,
         "partition": each.partition.partition,
         "now": list(each.now),
         "planned": list(each.place.replicas),
         "state": each.state,
-        "copied_bytes": None if each.state == DONE else copied,
-        "size_bytes": None if each.state == DONE else size,
-        "percent": 100 if each.state == DONE else Amount(copied, size).percent,
+        "copied_bytes": None if each.state == DONE else amount.copied,
+        "size_bytes": None if each.state == DONE else amount.size,
+        "percent": 100 if each.state == DONE else amount.percent,
         "adding": list(each.active.adding) if each.active else [],
         "removing": list(each.active.removing) if each.active else [],
         "log_dirs": list(each.place.log_dirs),

@@ -121,9 +121,11 @@ def way_back(before: Values, new: Values) -> list[str]:
     is_other_rate = all(setting.kind == BROKER and new[setting] is not None for setting in changing)
     if is_other_rate and len(rates_before) == 1 and None not in rates_before:
         return [f"partitions throttle set {rates_before.pop()}"]
+    by_owner: dict[tuple[str, str], list[Setting]] = {}
+    for setting in changing:
+        by_owner.setdefault((setting.kind, setting.owner), []).append(setting)
     commands = []
-    for owner in dict.fromkeys((setting.kind, setting.owner) for setting in changing):
-        own = [setting for setting in changing if (setting.kind, setting.owner) == owner]
+    for owner, own in by_owner.items():
         back = [f"'{setting.name}={before[setting]}'" for setting in own if before.get(setting) is not None]
         gone = [setting.name for setting in own if before.get(setting) is None]
         commands += [f"configs set {'/'.join(owner)} {' '.join(back)}"] if back else []
@@ -154,14 +156,15 @@ class Throttle(NamedTuple):
 
     def to_restore(self, current: Values) -> tuple[dict[Setting, str | None], list[Setting]]:
         """The values to put back, and the settings to leave alone because somebody else has changed them since."""
-        foreign = [
-            setting
-            for setting, before in self.before.items()
-            if setting in current and current[setting] not in (self.now.get(setting), before)
-        ]
-        return {
-            setting: before for setting, before in self.before.items() if setting in current and setting not in foreign
-        }, foreign
+        back: dict[Setting, str | None] = {}
+        foreign: list[Setting] = []
+        for setting, before in self.before.items():
+            if setting in current:
+                if current[setting] in (self.now.get(setting), before):
+                    back[setting] = before
+                else:
+                    foreign.append(setting)
+        return back, foreign
 
 
 def render_state(throttle: Throttle) -> str:

@@ -11,7 +11,7 @@ import pytest
 from kafkad.names import TopicPartition
 from kctl.errors import Exit
 from kctl.partitions.apply import rollback_of
-from kctl.partitions.cancel import removals
+from kctl.partitions.cancel import cancelled_rows, removals
 from kctl.partitions.cluster_model import Broker, Partition
 from kctl.partitions.effect import effects, rack_losses, seconds
 from kctl.partitions.elect import preferred, unclean
@@ -20,11 +20,14 @@ from kctl.partitions.partition_names import named
 from kctl.partitions.placement import Move
 from kctl.partitions.plan import PlanOptions, topics_chosen
 from kctl.partitions.plan_entries import DONE, ELSEWHERE, MOVING, WAITING, PlanEntry, plan_entry
-from kctl.partitions.plan_execution import to_elect
+from kctl.partitions.plan_execution import PlanStatus, copies, to_elect
 from kctl.partitions.reassignment_json import Place, render_plan
 from kctl.partitions.requests import Active, Directory
+from kctl.partitions.snapshot import Snapshot
+from kctl.partitions.status import status_rows
 from kctl.partitions.throttle import Throttles
 from kctl.partitions.throttle_settings import BROKER, LISTS, RATES, TOPIC, Setting, Transfer
+from kctl.reach.log_dirs import LogDir, ReplicaSize
 from kctl.reach.session import Cluster
 from tests.kctl.work import is_linear
 
@@ -210,3 +213,25 @@ def test_topics_of_a_file_are_not_searched_for_among_all() -> None:
     few = [Partition(name, 0, (1,), 1) for name in ("a", "ab", "b")]
     options = PlanOptions(("a*", "b"), None, (), None, None, False, None, "plan.json")
     assert topics_chosen(options, few) == {"a", "ab", "b"}
+
+
+def moving(count: int) -> PlanStatus:
+    """So many partitions that move to broker 3, of which half of the bytes are there."""
+    partitions = [Partition("t", number, (3, 2), 1, 100) for number in range(count)]
+    active = {each.name: TO_THREE for each in partitions}
+    copied = tuple(ReplicaSize(3, "/a", "t", each.partition, 50, 0, future=False) for each in partitions)
+    directories = [LogDir(3, "/a", None, None, None, copied)]
+    entries = [plan_entry(each, Place((3, 2)), TO_THREE, {}, {}) for each in partitions]
+    return PlanStatus(Snapshot([], partitions, active, directories, []), entries)
+
+
+def test_many_moves_are_not_searched_for_the_copies_of_each() -> None:
+    def shown(count: int) -> Callable[[], object]:
+        seen = moving(count)
+        amounts = copies(seen)
+        return lambda: (status_rows(seen.entries, amounts), cancelled_rows(seen, seen.entries))
+
+    assert is_linear(shown)
+    seen = moving(2)
+    assert [(row["copied_bytes"], row["percent"]) for row in status_rows(seen.entries, copies(seen))] == [(50, 50)] * 2
+    assert [row["copied_bytes"] for row in cancelled_rows(seen, seen.entries)] == [50, 50]

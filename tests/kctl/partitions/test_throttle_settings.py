@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,6 +26,7 @@ from kctl.partitions.throttle_settings import (
     way_back,
     without,
 )
+from tests.kctl.work import is_linear
 
 LEADERS, FOLLOWERS = LISTS
 COPY = Transfer(TopicPartition("t", 0), (3, 2), (1,))
@@ -163,3 +166,11 @@ def test_way_back_restores_what_was_set(
     before: dict[Setting, str | None], new: dict[Setting, str | None], commands: list[str]
 ) -> None:
     assert way_back(before, new) == commands
+
+
+def test_the_way_back_of_many_topics_is_not_searched_for_each() -> None:
+    def leading_back(count: int) -> Callable[[], object]:
+        settings = [Setting(TOPIC, f"t{number}", LISTS[0]) for number in range(count)]
+        return lambda: way_back(dict.fromkeys(settings, "0:1"), dict.fromkeys(settings))
+
+    assert is_linear(leading_back)
