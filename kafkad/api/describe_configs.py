@@ -54,12 +54,16 @@ def handle(
     context: Context, request: Request, message: DescribeConfigsRequest
 ) -> Pieces[DescribeConfigsResponse | Coroutine[Any, Any, Answer]]:
     """A resource that is named twice is answered once, for the keys that it is named with last, as in Kafka."""
-    resources = {(resource.resource_type, resource.resource_name): resource for resource in message.resources}
-    yield
+    resources: dict[tuple[int, str], DescribeConfigsResource] = {}
+    for resource in message.resources:
+        resources[resource.resource_type, resource.resource_name] = resource
+        yield
     describe = partial(_all_described, context, request, message, resources.values())
-    elsewhere = [
-        name for kind, name in resources if kind == ResourceType.TOPIC and _is_elsewhere(context, request, name)
-    ]
+    elsewhere = []
+    for kind, name in resources:
+        if kind == ResourceType.TOPIC and _is_elsewhere(context, request, name):
+            elsewhere.append(name)
+        yield
     if elsewhere:
         return _when_read(context, elsewhere, describe)
     return (yield from describe(context.configs.topic))
