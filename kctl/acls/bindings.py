@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from ipaddress import ip_address
-from itertools import product
 from typing import NamedTuple
 
 from kctl.errors import Exit, KctlError, did_you_mean
@@ -86,11 +85,18 @@ def adding(binding: Binding) -> str:
 
 def removing(bindings: Sequence[Binding], others: Collection[Binding]) -> list[str]:
     """Commands that remove these ACLs and no others: a single one, or where that is not possible one for each."""
+    resources = {binding.resource for binding in bindings}
     whom = {(binding.permission, binding.principal) for binding in bindings}
-    hosts = list(dict.fromkeys(binding.host for binding in bindings))
-    meant = product({b.resource for b in bindings}, whom, hosts, {b.operation for b in bindings})
-    every = {Binding(principal, host, what, where, permission) for where, (permission, principal), host, what in meant}
-    parts = [bindings] if every.isdisjoint(others) else [[binding] for binding in bindings]
+    hosts = {binding.host for binding in bindings}
+    operations = {binding.operation for binding in bindings}
+    hit = any(
+        other.resource in resources
+        and (other.permission, other.principal) in whom
+        and other.host in hosts
+        and other.operation in operations
+        for other in others
+    )
+    parts = [[binding] for binding in bindings] if hit else [bindings]
     return [f"kctl acls remove {_options(part, dict.fromkeys(b.host for b in part))}" for part in parts if part]
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from kafkad.names import TopicPartition
-from kctl.acls.bindings import Binding, Resource, decide, operation_named
+from kctl.acls.bindings import Binding, Resource, decide, operation_named, removing
 from kctl.errors import KctlError
 from kctl.quotas.entities import Quota, applying, entity_of
 from kctl.txns.asking import Producer, Transaction
 from kctl.txns.hanging import is_candidate, why_hanging
 from kctl.users.credentials import salted_password
+from tests.kctl.work import is_linear
 
 ORDERS = Resource("topic", "orders")
 
@@ -142,3 +145,26 @@ def test_why_it_hangs() -> None:
     assert "CompleteAbort" in why_hanging(OPEN, looked_after._replace(state="CompleteAbort"))
     assert "epoch 4" in why_hanging(OPEN, looked_after._replace(producer_epoch=4))
     assert "without this partition" in why_hanging(OPEN, looked_after._replace(partitions=()))
+
+
+def of_many(count: int) -> list[Binding]:
+    """Each of another user on another topic."""
+    return [Binding(f"User:{n}", "*", "Read", Resource("topic", f"t{n}"), "allow") for n in range(count)]
+
+
+def test_one_command_removes_acls_unless_it_would_remove_others() -> None:
+    first, second = of_many(2)
+    (both,) = removing([first, second], [])
+    assert both == (
+        "kctl acls remove --allow 'User:0' --allow 'User:1' --host '*' --operation Read --topic 't0' --topic 't1'"
+    )
+    other = first._replace(resource=second.resource)
+    assert len(removing([first, second], [other])) == 2
+    assert removing([first, second], [other._replace(operation="Write")]) == [both]
+
+
+def test_the_command_that_removes_many_acls_is_not_compared_with_all_combinations_of_them() -> None:
+    def commanding(count: int) -> Callable[[], object]:
+        return lambda: removing(of_many(count), of_many(2 * count)[count:])
+
+    assert is_linear(commanding)
