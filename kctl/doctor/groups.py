@@ -20,7 +20,7 @@ from kctl.doctor.facts import (
 )
 from kctl.doctor.finding import Check, Finding, Severity
 from kctl.groups.group import EMPTY, REBALANCING, labels
-from kctl.groups.partition_lag import BEYOND, DELETED, total
+from kctl.groups.partition_lag import BEYOND, DELETED, by_member, total
 from kctl.texts.output import counted, duration_text
 
 _CROWDED = 2
@@ -45,8 +45,9 @@ def stuck(facts: Facts) -> Iterator[Finding]:
         if recent.changed or group_lag.group.state in REBALANCING:
             continue
         names = labels(group_lag.group.members)
+        assigned = by_member(group_lag.lags)
         for member in group_lag.group.members:
-            held = [lag for lag in group_lag.lags if lag.member is member]
+            held = assigned.get(member.id, [])
             late = [lag for lag in held if is_late(lag, facts.waited_for)]
             if late and recent.commits.isdisjoint(lag.where for lag in held):
                 who = f"{names[member.id]} ({member.host}) of group {name}"

@@ -11,7 +11,7 @@ from kctl.command.cluster_names import group_names
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.groups.group import Group, labels
 from kctl.groups.group_lag import chosen_groups, lags_of_groups, note_unknown
-from kctl.groups.partition_lag import PartitionLag, total
+from kctl.groups.partition_lag import PartitionLag, by_member, total
 from kctl.groups.partitions_text import partitions_text
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Row
@@ -52,6 +52,7 @@ def group_members(session: Session, chosen: Choice) -> int:
 
 def member_rows(group: Group, lags: Sequence[PartitionLag]) -> list[Row]:
     names = labels(group.members)
+    held = by_member(lags)
     rows: list[Row] = []
     for member in group.members:
         moving = member.target is not None and set(member.target) != set(member.assigned)
@@ -61,7 +62,7 @@ def member_rows(group: Group, lags: Sequence[PartitionLag]) -> list[Row]:
                 "member": names[member.id],
                 "host": member.host,
                 "partitions": len(member.assigned),
-                "lag": total(lag for lag in lags if lag.member is member).lag,
+                "lag": total(held.get(member.id, ())).lag,
                 "topics": list(member.topics),
                 "assignment": partitions_text(member.assigned) or None,
                 "instance": member.instance,

@@ -85,6 +85,15 @@ def _why(error: KctlError | None) -> str:
     return OUT_OF_REACH if error.code == ErrorCode.LEADER_NOT_AVAILABLE.name else error.what
 
 
+def by_member(lags: Iterable[PartitionLag]) -> dict[str, list[PartitionLag]]:
+    """Those that are assigned, by the id of the member."""
+    found: dict[str, list[PartitionLag]] = {}
+    for lag in lags:
+        if lag.member is not None:
+            found.setdefault(lag.member.id, []).append(lag)
+    return found
+
+
 class Total(NamedTuple):
     lag: int | None
     """None if it is not known of a partition."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kctl.command.choosing import Choice
 from kctl.errors import KctlError
 from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups
-from kctl.groups.partition_lag import total
+from kctl.groups.partition_lag import PartitionLag, total
 
 if TYPE_CHECKING:
     from kctl.reach.session import Session
@@ -47,6 +47,8 @@ def sorted_out(group_lags: Mapping[str, GroupLag], topics: set[str]) -> Readers:
 
 def _reads(group_lag: GroupLag, topics: set[str]) -> Iterator[tuple[str, Reader]]:
     group = group_lag.group
+    by_topic: dict[str, list[PartitionLag]] = {}
+    for lag in group_lag.lags:
+        by_topic.setdefault(lag.where.topic, []).append(lag)
     for topic in topics & group_lag.topics:
-        lag = total(lag for lag in group_lag.lags if lag.where.topic == topic).lag
-        yield topic, Reader(group.name, group.state, lag, len(group.members))
+        yield topic, Reader(group.name, group.state, total(by_topic.get(topic, ())).lag, len(group.members))

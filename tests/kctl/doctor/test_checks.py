@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,18 +14,22 @@ from kctl.brokers.facts import BrokerFacts
 from kctl.doctor.command import CHECKS, look, not_looked_at
 from kctl.doctor.facts import DIRECTORIES, Facts, grown, retention_ms
 from kctl.doctor.finding import Finding, Severity
+from kctl.doctor.groups import stuck
 from kctl.doctor.health import HealthReport
 from kctl.errors import KctlError
 from kctl.groups.committed import Commit
 from kctl.groups.group import Group, Member
 from kctl.groups.group_lag import GroupLag
+from kctl.groups.members import member_rows
 from kctl.groups.partition_lag import BEYOND, DELETED, PartitionLag
 from kctl.groups.recent_commits import Recent
 from kctl.partitions.throttle import Throttles
 from kctl.partitions.throttle_settings import Setting, Transfer
 from kctl.reach.log_dirs import LogDir
+from kctl.topics.readers import Readers, sorted_out
 from kctl.txns.asking import Transaction
 from kctl.txns.lingering import Lingering
+from tests.kctl.work import is_linear
 
 ERROR, WARN, INFO = Severity.ERROR, Severity.WARN, Severity.INFO
 API, BEFORE_3_7 = {0: (0, 11)}, {0: (0, 9)}
@@ -330,6 +335,25 @@ def test_a_member_that_gets_nothing_done() -> None:
         "kctl groups describe g; kctl groups rebalance g --member m-1",
         "members commit nothing, with records to read",
     )
+
+
+def test_the_members_of_a_large_group_are_not_searched_for_in_all_partitions() -> None:
+    def looking(count: int) -> Callable[[], object]:
+        where = [TopicPartition(f"t{number}", 0) for number in range(count)]
+        members = tuple(Member(f"m-{each}", None, "c", "h", assigned=(each,)) for each in where)
+        lags = [LATE._replace(where=each, member=member) for each, member in zip(where, members, strict=True)]
+        look = GroupLag(Group("g", "Stable", members=members), {}, lags)
+        facts = HEALTHY._replace(groups={"g": look}, waited_for=dict.fromkeys(where, 8), recent={"g": Recent()})
+        assert [row["lag"] for row in member_rows(look.group, lags)] == [15] * count
+        assert {topic: [reader.lag for reader in readers] for topic, readers in of_topics(look).items()} == {
+            each.topic: [15] for each in where
+        }
+        return lambda: (list(stuck(facts)), member_rows(look.group, lags), of_topics(look))
+
+    def of_topics(look: GroupLag) -> Readers:
+        return sorted_out({"g": look}, {lag.where.topic for lag in look.lags})
+
+    assert is_linear(looking, 50)
 
 
 @pytest.mark.parametrize(
