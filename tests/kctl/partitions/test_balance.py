@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable
 from itertools import permutations
 from random import Random
-from types import FrameType
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -18,6 +15,7 @@ from kctl.partitions.cluster_model import BALANCES, Broker, ClusterModel, Goal, 
 from kctl.partitions.offers import Offer, Offers
 from kctl.partitions.placement import planned_moves
 from tests.kctl.partitions.test_placement import clusters, goals
+from tests.kctl.work import is_linear
 
 
 class Searched:
@@ -90,31 +88,14 @@ def test_offers_are_the_ones_that_a_search_finds_whatever_was_passed_on(
             offers.passed(at, giver, taker)
 
 
-def lines_executed(work: Callable[[], object]) -> int:
-    lines = 0
-
-    def trace(frame: FrameType, event: str, argument: object) -> Any:
-        nonlocal lines
-        lines += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        work()
-    finally:
-        sys.settrace(before)
-    return lines
-
-
 @pytest.mark.parametrize("by", BALANCES)
 @pytest.mark.parametrize("topics", [1, 40])
 def test_four_times_the_partitions_are_hardly_more_than_four_times_the_work(by: str, topics: int) -> None:
-    def work(count: int) -> int:
+    def planning(count: int) -> Callable[[], object]:
         brokers = [Broker(broker, "abc"[broker % 3]) for broker in range(1, 7)]
         partitions = [
             Partition(f"t{at % topics}", at // topics, (1, 2, 3), 1, 1 + at * 7919 % 1009) for at in range(count)
         ]
-        return lines_executed(lambda: planned_moves(brokers, partitions, Goal(balance=by)))
+        return lambda: planned_moves(brokers, partitions, Goal(balance=by))
 
-    assert work(480) < 6 * work(120)
+    assert is_linear(planning, 120)
