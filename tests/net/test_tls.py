@@ -280,8 +280,10 @@ def test_nothing_but_changes_of_keys_ends_the_connection_and_does_not_take_the_l
     async def scenario(listener: Listener, connect: Connect) -> None:
         client, records = await greeted(listener.port, AUTHORITY)
         with client:
-            client.sendall(b"".join(records.key_update(asked=False) for _ in range(5_000)))
+            while not listener.connections:
+                await asyncio.sleep(0.001)
             [connection] = listener.connections.values()
+            client.sendall(b"".join(records.key_update(asked=False) for _ in range(5_000)))
             began = time.process_time()
             while listener.connections:
                 connection.on_readable()
