@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
 from kafkad.api.context import Context, Request
 from kafkad.api.routes import ROUTES, Route
@@ -32,7 +33,7 @@ def handle(context: Context, request: Request, message: ApiVersionsRequest) -> A
     features = context.features
     levels = {**features.levels, TRANSACTION_VERSION: features.transaction_version}
     return ApiVersionsResponse(
-        api_keys=[_range(route) for route in (*ROUTES, *context.between_brokers)],
+        api_keys=_ranges(context.between_brokers),
         supported_features=[
             SupportedFeatureKey(name=TRANSACTION_VERSION, min_version=0, max_version=LAST_TRANSACTION_VERSION)
         ]
@@ -50,6 +51,12 @@ def handle(context: Context, request: Request, message: ApiVersionsRequest) -> A
 def unsupported(route: Route) -> ApiVersionsResponse:
     """For a version of ApiVersions that this broker does not know: which one to try instead."""
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_range(route)])
+
+
+@cache
+def _ranges(between_brokers: tuple[Route, ...]) -> list[ApiVersion]:
+    """Of all routes: half of the work for an answer, and each new connection asks."""
+    return [_range(route) for route in (*ROUTES, *between_brokers)]
 
 
 def _range(route: Route) -> ApiVersion:

@@ -303,6 +303,7 @@ class TlsTransport:
         "_held",
         "_kept",
         "_layer",
+        "_left",
         "_lowest",
         "_more",
         "_out",
@@ -336,6 +337,8 @@ class TlsTransport:
         """Something has arrived that the kernel does not know of any more."""
         self._ended = False
         """The peer has said that nothing follows."""
+        self._left = False
+        """The peer has closed the connection without saying so."""
         self._out: Bytes = unsent
         """Encrypted bytes that have to leave; they hold `_held` bytes of what was given to `send`."""
         self._held = 0
@@ -361,6 +364,7 @@ class TlsTransport:
         most = max(size + (size >> 8), _RECORD) if layer.kept < _MOST_KEPT else _RECORD
         got = self._sock.recv_into(layer.scratch[:most])
         if not got:
+            self._left = not self._ended
             return 0
         sealed: Bytes = layer.scratch[:got]
         if self._kept:
@@ -511,8 +515,8 @@ class TlsTransport:
         return has_ended(self._sock)
 
     def close(self) -> None:
-        """Says that this is the end, if it may be said now: most peers do without."""
-        if not self._out:
+        """Says that this is the end, if it may be said now and somebody is there to hear it: most peers do without."""
+        if not self._out and not self._left:
             with suppress(OSError):
                 self._tls.unwrap()
             self._say_last()

@@ -235,6 +235,19 @@ def test_the_server_says_that_it_closes() -> None:
     over_tls(echo, scenario)
 
 
+def test_nothing_is_said_to_a_client_that_left_without_a_word() -> None:
+    """It would cost a twentieth of a short connection, and be answered by a reset."""
+
+    async def scenario(listener: Listener, connect: Connect) -> None:
+        client, _ = await greeted(listener.port, AUTHORITY)
+        with client:
+            client.setblocking(False)
+            client.shutdown(socket.SHUT_WR)
+            assert await asyncio.get_running_loop().sock_recv(client, 100) == b""
+
+    over_tls(echo, scenario)
+
+
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
 def test_a_client_may_change_its_keys() -> None:
     async def scenario(listener: Listener, connect: Connect) -> None:
