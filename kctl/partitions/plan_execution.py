@@ -95,12 +95,14 @@ class PlanExecution:
         self._sleep = sleep
         self._shown = ProgressLine(session.settings, clock)
         self._progress = CopyProgress()
+        self._entries: dict[TopicPartition, PlanEntry] = {}
+        """As they were last seen: what does not move now is not looked at."""
         self._stalled: set[Copying] = set()
         self._answered = clock()
 
     def run(self, size: int, *, pause_if_urp: bool) -> list[KctlError]:
         """Everything, `size` partitions at a time; what the cluster refused."""
-        seen = plan_status(self._session, self.places)
+        seen = self._seen(self.places)
         errors: list[KctlError] = []
         try:
             moving = {each.partition.name for each in seen.entries if each.state == MOVING}
@@ -140,12 +142,11 @@ class PlanExecution:
         """Returns when none of these moves any more."""
         still_since = None
         while names:
-            seen = self._patiently(self._look)
-            mine = [each for each in seen.entries if each.partition.name in names]
-            if all(each.state == DONE for each in mine):
+            seen = self._patiently(partial(self._look, names))
+            if all(each.state == DONE for each in seen.entries):
                 return
             self._tell(seen, label)
-            if any(each.state == MOVING for each in mine):
+            if any(each.state == MOVING for each in seen.entries):
                 still_since = None
             elif still_since is None:
                 still_since = self._clock()
@@ -153,9 +154,16 @@ class PlanExecution:
                 return  # somebody cancelled it; the last look says so
             self._sleep(_LOOK_SECONDS)
 
-    def _look(self) -> PlanStatus:
+    def _look(self, names: Iterable[TopicPartition]) -> PlanStatus:
         self._plan_throttle.catch_up()
-        return plan_status(self._session, self.places)
+        return self._seen({where: self.places[where] for where in names})
+
+    def _seen(self, places: Mapping[TopicPartition, Place]) -> PlanStatus:
+        seen = plan_status(self._session, places)
+        for where in places:
+            self._entries.pop(where, None)
+        self._entries |= {each.partition.name: each for each in seen.entries}
+        return seen
 
     def _patiently(self, action: Callable[[], R]) -> R:
         """Again and again while nobody answers: a broker that dies is no reason to leave the others alone."""
@@ -172,14 +180,14 @@ class PlanExecution:
                 return result
 
     def _tell(self, seen: PlanStatus, label: str) -> None:
+        """All of the plan, of which `seen` is what moves."""
         amounts = copies(seen)
         begun = {each.partition for each in amounts}
-        to_come = sum(
-            each.copy_bytes for each in seen.entries if each.state == WAITING and each.partition.name not in begun
-        )
+        entries = self._entries.values()
+        to_come = sum(each.copy_bytes for each in entries if each.state == WAITING and each.partition.name not in begun)
         report = self._progress.observe(self._clock(), amounts, to_come)
-        moving = sum(each.state == MOVING for each in seen.entries)
-        done = sum(each.state == DONE for each in seen.entries)
+        moving = sum(each.state == MOVING for each in entries)
+        done = sum(each.state == DONE for each in entries)
         self._tell_stalled(seen, report, amounts)
         self._shown.show(progress_line, report, label, moving, done, self._plan_throttle.rate)
 

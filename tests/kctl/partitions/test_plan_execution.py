@@ -1,0 +1,65 @@
+"""A plan that is carried out batch by batch, on a cluster in which each move takes one look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kafkad.names import TopicPartition
+from kctl.partitions import plan_execution
+from kctl.partitions.cluster_model import Broker, Partition
+from kctl.partitions.plan_execution import PlanExecution
+from kctl.partitions.reassignment_json import Place
+from kctl.partitions.requests import Active
+from kctl.partitions.snapshot import Snapshot
+from kctl.settings import Settings
+
+
+class FakeCluster:
+    def __init__(self, partitions: int) -> None:
+        self.partitions = {each.name: each for each in (Partition("t", n, (1,), 1, 10) for n in range(partitions))}
+        self.active: dict[TopicPartition, Active] = {}
+        self.looked_at: list[int] = []
+
+    def begin(self, session: object, moves: Mapping[TopicPartition, tuple[int, ...]]) -> dict[TopicPartition, Any]:
+        self.active |= {where: Active((*replicas, 1), replicas, (1,)) for where, replicas in moves.items()}
+        return {}
+
+    def take(self, session: object, asked: Mapping[str, Iterable[int]]) -> Snapshot:
+        names = [TopicPartition(topic, number) for topic, numbers in asked.items() for number in numbers]
+        self.looked_at.append(len(names))
+        active = {where: self.active.pop(where) for where in names if where in self.active}
+        seen = [
+            self.partitions[where]._replace(replicas=active[where].target)
+            if where in active
+            else self.partitions[where]
+            for where in sorted(names)
+        ]
+        self.partitions |= {each.name: each._replace(leader=each.replicas[0]) for each in seen}
+        return Snapshot([Broker(1), Broker(2)], seen, active, [], [])
+
+
+def test_while_a_batch_moves_nothing_else_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster = FakeCluster(10)
+    monkeypatch.setattr(plan_execution, "take", cluster.take)
+    monkeypatch.setattr(plan_execution, "begin_moves", cluster.begin)
+    monkeypatch.setattr(plan_execution, "choose_directories", lambda session, paths: {})
+    places = dict.fromkeys(cluster.partitions, Place((2,)))
+    throttle: Any = SimpleNamespace(catch_up=lambda: None, rate=None)
+    session: Any = SimpleNamespace(settings=Settings())
+    seconds = iter(range(0, 10_000, 10))  # so that each look is told
+    execution = PlanExecution(session, places, throttle, lambda: next(seconds), lambda seconds: None)
+    assert execution.run(4, pause_if_urp=False) == []
+    assert {each.replicas for each in cluster.partitions.values()} == {(2,)}
+    assert cluster.looked_at == [10, 4, 4, 4, 4, 2, 2]
+    told = [line.split("  ")[:3] for line in capsys.readouterr().err.splitlines()]
+    assert told == [
+        ["batch 1/3", "4 moving, 0 done", "0 B of 100 B"],
+        ["batch 2/3", "4 moving, 4 done", "40 B of 100 B"],
+        ["batch 3/3", "2 moving, 8 done", "80 B of 100 B"],
+    ]
