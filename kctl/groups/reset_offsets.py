@@ -150,11 +150,15 @@ _BYTE_ORDER_MARK = "\ufeff"
 """What Excel and Windows' editors put before a text."""
 
 
-def _file(path: str | None) -> list[FileOffset] | None:
+def _file(path: str | None) -> dict[str, dict[TopicPartition, int]] | None:
+    """The offsets by group; those of a file that names no groups are for all of them, and stand under ""."""
     if path is None:
         return None
     text = sys.stdin.read() if path == "-" else Path(path).read_text(errors="replace")
-    return parse_offsets(text.removeprefix(_BYTE_ORDER_MARK), "standard input" if path == "-" else path)
+    found: dict[str, dict[TopicPartition, int]] = {}
+    for one in parse_offsets(text.removeprefix(_BYTE_ORDER_MARK), "standard input" if path == "-" else path):
+        found.setdefault(one.group, {})[one.where] = one.offset
+    return found
 
 
 def _scope_given(options: Mapping[str, Any], from_file: bool) -> None:
@@ -169,13 +173,13 @@ def _wanted(
     session: Session,
     name: str,
     target: Target,
-    from_file: list[FileOffset] | None,
+    from_file: Mapping[str, dict[TopicPartition, int]] | None,
     commits: Commits,
     options: Mapping[str, Any],
 ) -> Wanted:
     scopes = [parse_scope(text) for text in options["topics"]]
     if from_file is not None:
-        given = {one.where: one.offset for one in from_file if one.group in ("", name)}
+        given = from_file.get("") or from_file.get(name, {})
     elif options["to_group"]:
         given = offsets_of(session, options["to_group"])
     else:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,9 +13,11 @@ from hypothesis import strategies as st
 
 from kafkad.names import TopicPartition
 from kctl.errors import Exit, KctlError
+from kctl.groups import reset_offsets
 from kctl.groups.offsets_file import FileOffset, csv_text, parse_offsets, save
 from kctl.groups.partition_lag import Range
 from kctl.groups.targets import (
+    GIVEN,
     NONE_SO_LATE,
     TO_END,
     TO_START,
@@ -27,6 +31,7 @@ from kctl.groups.targets import (
     planned,
 )
 from kctl.texts.scopes import Scope, parse_scope
+from tests.kctl.work import is_linear
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 NOW = 1_795_000_000_000
@@ -193,3 +198,23 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
     first, second = (save(tmp_path, "../weird/gröup", text) for text in ("1", "2"))
     assert (first.parent, second.parent) == (tmp_path, tmp_path)
     assert (first.read_text(), second.read_text()) == ("1", "2")
+
+
+def test_a_file_of_many_groups_is_not_searched_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        reset_offsets, "partitions_in", lambda session, scopes: [TopicPartition("t", 0) for _ in scopes]
+    )
+    nobody: Any = None
+    options = {"topics": (), "to_group": None}
+
+    def resetting(count: int) -> Callable[[], object]:
+        names = [f"g{number}" for number in range(count)]
+        path = tmp_path / "offsets.csv"
+        path.write_text("".join(f"{name},t,0,{at}\n" for at, name in enumerate(names)))
+        offsets = reset_offsets._file(str(path))
+        return lambda: [
+            reset_offsets._wanted(nobody, name, Target(GIVEN), offsets, {}, options).given for name in names
+        ]
+
+    assert is_linear(resetting)
+    assert resetting(3)() == [{TopicPartition("t", 0): at} for at in range(3)]
