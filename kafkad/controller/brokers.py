@@ -104,6 +104,7 @@ class Brokers:
         changed = await self._lead.repair(partitions)
         batch = self._lead.tell_changed(self._lead.batch(), changed)
         batch.metadata(partitions)
+        await batch.prepare()
         self._lead.send(batch)
 
     # Log directories.
@@ -123,6 +124,7 @@ class Brokers:
         for tp in self._hosted(self._state.replicas_on(brokers)):
             here = [r for r in self._state.entry(tp).assignment.replicas if r in brokers]
             batch.leader_and_isr(here, tp, tell_all=False)
+        await batch.prepare()
         self._lead.send(batch)
         await asyncio.gather(*[self._forget(path) for path in paths])
 

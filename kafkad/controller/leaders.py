@@ -40,7 +40,9 @@ class Elections:
         for tp, state in changed.items():
             if state is None:
                 outcomes[tp] = _nobody(kind, tp)
-        answers = self._lead.send(self._lead.tell_changed(self._lead.batch(), changed))
+        batch = self._lead.tell_changed(self._lead.batch(), changed)
+        await batch.prepare()
+        answers = self._lead.send(batch)
         if partitions is None:
             needless = ErrorCode.ELECTION_NOT_NEEDED
             outcomes = {tp: e for tp, e in outcomes.items() if e is None or e.code != needless}

@@ -61,10 +61,10 @@ async def load_more_partitions(lead: Leadership, name: str, watch: Watch) -> Non
     """Adds partitions that somebody wrote into the node of a known topic; one that is being deleted gets none."""
     path, topic = Topic.path(name), lead.state.topics[name]
     [node] = await lead.store.get_many([path], watch)
-    text = None if node is None else readable(path, partial(Topic.decode, node[0]))
+    text = None if node is None else readable(path, partial(Topic.decode, node[0], topic.partitions))
     if node is None or text is None:
         return
-    added = {p: PartitionEntry(text.partitions[p]) for p in sorted(text.partitions.keys() - topic.partitions.keys())}
+    added = {p: PartitionEntry(assignment) for p, assignment in sorted(text.partitions.items())}
     if added and name in lead.state.deleting:
         await lead.write([Set(path, topic.znode().encode(), node[1].version)])
     else:

@@ -133,6 +133,7 @@ class Topics:
             made += await asyncio.gather(
                 *[self._create(r, wanted.get(r.name, {}), configs[r.name], batch, admit) for r in group]
             )
+            await batch.prepare()
             answers += self._lead.send(batch)
         return made, answers
 
@@ -152,8 +153,7 @@ class Topics:
         except KafkaError as e:
             return _refused(name, e)
         topic = TopicEntry(name, os.urandom(16))
-        for partition, replicas in sorted(assignment.items()):
-            topic.partitions[partition] = self._entry(replicas)
+        topic.partitions = await self._entries(assignment)
         text = Config.encode({n: v for n, v in configs.items() if v is not None})
         path = Config.path(Config.entity_path(Config.TOPICS, name))
         try:
@@ -165,7 +165,7 @@ class Topics:
         except (Refused, ConnectionLoss) as e:
             return TopicResult(name=name, error=storage_refused(e))
         self._state.add_topic(topic)
-        _tell_new(batch, name, topic.partitions)
+        await _tell_new(batch, name, topic.partitions)
         return TopicResult(
             name=name,
             topic_id=topic.topic_id,
@@ -173,20 +173,28 @@ class Topics:
             replication_factor=planned.replication_factor,
         )
 
-    def _entry(self, replicas: tuple[int, ...]) -> PartitionEntry:
-        """A new partition's entry, with its first state if any of its replicas is there."""
-        elected = first_leader(replicas, self._state.live)
-        state = elected and PartitionState(
-            leader=elected.leader, leader_epoch=0, isr=elected.isr, controller_epoch=self._lead.epoch
-        )
-        return PartitionEntry(PartitionAssignment(replicas=replicas), state)
+    async def _entries(self, assignment: Assignment) -> dict[int, PartitionEntry]:
+        """The entries of new partitions, with a first state for each of which any replica is there."""
+        entries: dict[int, PartitionEntry] = {}
+        live, epoch = self._state.live, self._lead.epoch
+        turns = Turns()
+        for partition, replicas in sorted(assignment.items()):
+            await turns.give_way()
+            elected = first_leader(replicas, live)
+            state = elected and PartitionState(
+                leader=elected.leader, leader_epoch=0, isr=elected.isr, controller_epoch=epoch
+            )
+            entries[partition] = PartitionEntry(PartitionAssignment(replicas=replicas), state)
+        return entries
 
     async def _write(
         self, operations: Sequence[Operation], topic: str, partitions: Mapping[int, PartitionEntry]
     ) -> None:
         """Writes in one transaction where ZooKeeper would take it. The next election completes it after a crash."""
         pending = list(operations)
+        turns = Turns()
         for partition, entry in partitions.items():
+            await turns.give_way()
             if entry.state is not None:
                 pending += new_partition(topic, partition, entry.state)
             if len(pending) >= _OPERATIONS_PER_WRITE:
@@ -220,16 +228,17 @@ class Topics:
                 if e.code == ErrorCode.NOT_CONTROLLER:
                     raise
                 results.append(_refused(request.name, e))
+        await batch.prepare()
         return results, self._lead.send(batch)
 
     async def _add(self, name: str, added: Assignment, batch: RequestBatch) -> None:
         topic = self._state.topics[name]
-        entries = {partition: self._entry(replicas) for partition, replicas in added.items()}
+        entries = await self._entries(added)
         whole = TopicEntry(name, topic.topic_id)
         whole.partitions = topic.partitions | entries
         await self._write([Set(Topic.path(name), whole.znode().encode())], name, entries)
         topic.partitions = whole.partitions
-        _tell_new(batch, name, entries)
+        await _tell_new(batch, name, entries)
 
     # Judging.
 
@@ -400,8 +409,10 @@ def _in_groups(results: Sequence[TopicResult]) -> Iterator[list[TopicResult]]:
         yield group
 
 
-def _tell_new(batch: RequestBatch, name: str, partitions: Mapping[int, PartitionEntry]) -> None:
+async def _tell_new(batch: RequestBatch, name: str, partitions: Mapping[int, PartitionEntry]) -> None:
+    turns = Turns()
     for partition, entry in partitions.items():
+        await turns.give_way()
         if entry.state is not None:
             batch.leader_and_isr(entry.assignment.replicas, TopicPartition(name, partition), is_new=True)
 

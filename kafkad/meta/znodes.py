@@ -8,7 +8,7 @@ nodes have no text; `PERSISTENT` are those that must exist before anything else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -200,7 +200,8 @@ class Topic(NamedTuple):
         return json_text(value)
 
     @classmethod
-    def decode(cls, data: bytes) -> Topic:
+    def decode(cls, data: bytes, known: Container[int] = ()) -> Topic:
+        """`known` partitions are left out."""
         value = json_fields(data)
         adding, removing = value.get("adding_replicas", {}), value.get("removing_replicas", {})
         return cls(
@@ -210,6 +211,7 @@ class Topic(NamedTuple):
                     replicas=tuple(replicas), adding=tuple(adding.get(p, ())), removing=tuple(removing.get(p, ()))
                 )
                 for p, replicas in value["partitions"].items()
+                if int(p) not in known
             },
         )
 

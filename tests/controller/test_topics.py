@@ -54,6 +54,30 @@ async def test_defaults(cluster: Cluster) -> None:
     assert result.topic_id != NO_TOPIC_ID
 
 
+@with_brokers(1, 2)
+async def test_many_partitions_are_made_in_turns_with_everybody_else(cluster: Cluster) -> None:
+    """Each of the steps that a partition takes may be the last one of a turn: there are more than five for each."""
+    turned = 0
+
+    async def turn() -> None:
+        nonlocal turned
+        while True:
+            turned += 1
+            await asyncio.sleep(0)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("kafkad.turns.TURN_S", -1)
+        for made in (
+            lambda: cluster.controller.create_topics([NewTopic("a", 500, 2)], timeout_ms=60_000),
+            lambda: cluster.controller.create_partitions([MorePartitions(name="a", count=1000)], timeout_ms=60_000),
+        ):
+            others, before = asyncio.create_task(turn()), turned
+            (result,) = await made()
+            others.cancel()
+            assert result.error is None
+            assert turned - before > 5 * 500
+
+
 @with_brokers(1, 2, 3, placement_start=0)
 async def test_a_fixed_place(cluster: Cluster) -> None:
     await cluster.controller.create_topics([NewTopic(name="a", partitions=5, replication_factor=2)], timeout_ms=1000)
