@@ -23,7 +23,7 @@ from kafkad.controller.registration import present
 from kafkad.meta.readable import readable
 from kafkad.meta.store import BadVersion, MetaStore
 from kafkad.meta.znodes import IsrChange, Partition, Topic
-from kafkad.model import BrokerInfo
+from kafkad.model import NO_LEADER, BrokerInfo, PartitionState
 from kafkad.names import TopicId, TopicPartition
 from kafkad.net.client import Link, LinkError
 from kafkad.timers import Timers, sleep
@@ -100,6 +100,8 @@ async def leave_isrs(
 
 async def _leave(store: MetaStore, broker: int, tp: TopicPartition, topic_id: TopicId, leaders: OtherLeaders) -> bool:
     path = Partition.path(*tp)
+    led: PartitionState | None = None
+    """With a leader that lives; it may have lost the partition while it was asked."""
     while True:
         nodes = await store.get_many([Topic.path(tp.topic), path])
         if nodes[0] is None or nodes[1] is None:
@@ -109,10 +111,11 @@ async def _leave(store: MetaStore, broker: int, tp: TopicPartition, topic_id: To
         if topic is None or state is None or topic.topic_id != topic_id:
             return False
         isr = tuple(member for member in state.isr if member != broker)
-        if len(isr) in (0, len(state.isr)):
+        if len(isr) in (0, len(state.isr)) or state == led:
             return False
-        if state.leader not in (broker, -1) and await leaders.lives(state.leader):
-            return False
+        if state.leader not in (broker, NO_LEADER) and await leaders.lives(state.leader):
+            led = state
+            continue
         try:
             await store.set(path, Partition.encode(replace(state, isr=isr)), state.partition_epoch)
         except BadVersion:

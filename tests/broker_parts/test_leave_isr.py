@@ -157,3 +157,22 @@ def test_a_leader_keeps_the_isr_if_it_answers_late_or_only_others(comes_back: bo
         assert waited_ms < 1_000 if comes_back else PATIENCE_MS <= waited_ms < PATIENCE_MS + 200
 
     asyncio.run(scenario())
+
+
+def test_a_leader_that_comes_back_may_have_lost_the_partition_meanwhile() -> None:
+    """To this broker, whose last session was not over yet: what was read before says nothing any more."""
+
+    async def scenario() -> None:
+        scene = Scene()
+        scene.link.answers = False
+        await scene.make_topic(2, 2, 1, 3)
+        leaving = asyncio.ensure_future(scene.leave())
+        await scene.wait(lambda: scene.link.asked > 3)
+        state = await scene.state()
+        elected = PartitionState(leader=1, leader_epoch=5, isr=(1, 3), controller_epoch=2)
+        await scene.session.set(Partition.path(*A0), Partition.encode(elected), state.partition_epoch)
+        scene.link.answers = True
+        await scene.wait(leaving.done)
+        assert (await scene.state()).isr == (3,)
+
+    asyncio.run(scenario())
