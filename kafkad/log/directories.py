@@ -189,11 +189,13 @@ class LogDirectory:
             self.checkpoint(RECOVERY_POINTS, {tp: log.recovery_point for tp, log in self.all_logs()}),
         ]
 
-    def says_too_much_of(self, log: Log) -> bool:
-        """It is one of the logs here, and by the checkpoint more of it is on the disk than is known to be."""
+    def holds(self, log: Log) -> bool:
         tp = log.topic_partition
-        is_here = log in (self.logs.get(tp), self.futures.get(tp))
-        return is_here and (self.checkpointed(RECOVERY_POINTS, tp) or 0) > log.recovery_point
+        return log in (self.logs.get(tp), self.futures.get(tp))
+
+    def says_too_much_of(self, log: Log) -> bool:
+        """By the checkpoint more of it is on the disk than is known to be."""
+        return (self.checkpointed(RECOVERY_POINTS, log.topic_partition) or 0) > log.recovery_point
 
     def collect_start_offsets(self) -> CheckpointWrite:
         """Only those that the names of the segments do not tell."""

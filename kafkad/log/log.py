@@ -97,6 +97,7 @@ class Log:
         "cleaned_until",
         "compacting",
         "config",
+        "cut_may_return",
         "directory",
         "durable_name",
         "end_offset",
@@ -145,6 +146,8 @@ class Log:
         self._torn = False
         """Bytes of a failed write may still be in the file, behind the end of the active segment."""
         self._truncations = 0
+        self.cut_may_return = False
+        """The disk may still have what was cut off: after a power failure it could stand between newer records."""
 
         self._durable_until = loaded.durable_until
         self._flushed_size = self._segments.active.base, self._segments.active.size
@@ -733,6 +736,7 @@ class Log:
 
     def _truncated(self, segments: list[Segment], start: int, end: int) -> None:
         self._truncations += 1
+        self.cut_may_return = True
         self._new_names = True  # those of dropped segments may come back
         self.durable_name = -1
         if self.cleaned_until is not None:
@@ -936,6 +940,11 @@ class Log:
         """Leaves to the next flush what this one should have written beside records."""
         self._new_names = self._new_names or flush.names
         self.epochs.dirty = self.epochs.dirty or self.epochs.path in flush.paths
+
+    def cut_settled(self, truncations: int) -> None:
+        """What was cut off is gone from the disk, unless the log was cut back since it counted `truncations`."""
+        if truncations == self._truncations:
+            self.cut_may_return = False
 
     def records_flushed(self, upto: int, truncations: int) -> None:
         """The records before `upto` are on the disk, unless the log was cut back since it counted `truncations`."""

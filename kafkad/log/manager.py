@@ -68,7 +68,8 @@ class LogManager:
         self.damages = Damages()
         self._producer_expiration_ms = producer_expiration_ms
         self.cut: set[Log] = set()
-        """Logs that were cut back, of which a checkpoint may still say that more is on the disk."""
+        """Logs that were cut back, of which a checkpoint may still say that more is on the disk, or the disk still have
+        what was cut off."""
         self.files = files
         self.clock = clock
         self._directory_of: dict[TopicPartition, LogDirectory] = {}
@@ -482,9 +483,10 @@ class LogManager:
         return [write for directory in self.forget_noted_cuts() for write in directory.collect_recovery_points()]
 
     def forget_noted_cuts(self) -> set[LogDirectory]:
-        """Leave in `cut` the logs of which a checkpoint says too much; the directories of these."""
-        stale = [(directory, log) for directory in self.live for log in self.cut if directory.says_too_much_of(log)]
-        self.cut = {log for _, log in stale}
+        """Leave in `cut` only what it is for; the directories whose checkpoints say too much."""
+        here = [(directory, log) for directory in self.live for log in self.cut if directory.holds(log)]
+        stale = [(directory, log) for directory, log in here if directory.says_too_much_of(log)]
+        self.cut = {log for _, log in stale}.union(log for _, log in here if log.cut_may_return)
         return {directory for directory, _ in stale}
 
     def collect_start_offsets(self) -> list[CheckpointWrite]:

@@ -12,6 +12,7 @@ from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.directories import CheckpointWrite, LogDirectory
 from kafkad.log.files import lacks_room, may_pass
+from kafkad.log.log import Log
 from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.metrics import TopicProbes
 from kafkad.names import NO_TOPIC_ID, TopicPartition, name_problem
@@ -179,15 +180,26 @@ class ReplicaManager:
         await self._write(self.logs.forget_predecessors(named))
 
     async def note_cuts(self) -> None:
-        """Have no checkpoint say any more of what was cut off that it is on the disk.
+        """Have no checkpoint say any more of what was cut off that it is on the disk, and the disk no longer have it:
+        where newer records are written over it, a power failure may leave the older ones.
 
         Logs for which a disk refuses that stay in `logs.cut`, and the next try comes a second later.
         """
         if self.logs.clock.monotonic_ms() < self._next_note_ms:
             return
-        if not await self._write(self.logs.collect_cut_recovery_points()):
+        noted = await self._write(self.logs.collect_cut_recovery_points())
+        settled = await asyncio.gather(*[self._settle_cut(log) for log in self.logs.cut if log.cut_may_return])
+        if not noted or not all(settled):
             self._next_note_ms = self.logs.clock.monotonic_ms() + _NOTE_AGAIN_MS
         self.logs.forget_noted_cuts()
+
+    async def _settle_cut(self, log: Log) -> bool:
+        try:
+            await self.durable.settle_cut(log)
+        except StorageError as error:
+            self.directory_failed(error)
+            return False
+        return True
 
     async def _write(self, writes: Iterable[CheckpointWrite]) -> bool:
         """False if a disk has refused some of it."""

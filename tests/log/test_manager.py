@@ -357,6 +357,9 @@ def test_a_log_that_was_cut_back_is_not_said_to_be_on_the_disk_as_far_as_before(
     assert (disks[0] / "recovery-point-offset-checkpoint").read_text() == f"0\n1\nt 0 {log.recovery_point}\n"
     assert log.recovery_point < 20
     assert manager.collect_cut_recovery_points() == []
+    assert manager.cut == {log}  # until the disk has forgotten what was cut off
+    log.cut_settled(log.truncations)
+    manager.forget_noted_cuts()
     assert manager.cut == set()
     manager.close()
 

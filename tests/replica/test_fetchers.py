@@ -152,6 +152,28 @@ def test_a_full_disk_that_cannot_note_a_cut_holds_up_only_what_was_cut(
     assert not follower.replicas.logs.cut
 
 
+def test_nothing_is_written_over_what_was_cut_off_before_the_disk_has_forgotten_it(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a power failure may leave the older records between newer ones, with true checksums and epochs in order."""
+    partition = follower.partitions[0]
+    assert partition.following is not None
+    partition.following.truncate_to_end_of(2)
+    path = partition.log.segments[-1].path(".log")
+    synced: list[int] = []
+
+    def sync(fd: int) -> None:
+        if os.path.sameopenfile(fd, reading.fileno()):
+            assert (os.fstat(fd).st_size, follower.asked) == (partition.log.segments[-1].size, [])
+            synced.append(fd)
+
+    with open(path, "rb") as reading:
+        monkeypatch.setattr(follower.replicas.logs.files, "sync", sync)
+        follower.follow()
+    assert len(synced) == 1
+    assert sorted(follower.asked) == [(0, 2), (1, 5)]
+
+
 def test_a_copy_that_cannot_note_a_cut_does_not_hold_up_its_replica(
     follower: Follower, monkeypatch: pytest.MonkeyPatch
 ) -> None:
