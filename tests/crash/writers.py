@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from types import TracebackType
 from typing import Self
 
@@ -111,6 +112,12 @@ class IdempotentWriter(Writer):
             self.sent += 1
             self._producer.poll(PAUSE_S)
         assert self._producer.flush(SECONDS) == 0
+
+    def await_answer(self) -> None:
+        known, deadline = len(self.acknowledged), time.monotonic() + SECONDS
+        while len(self.acknowledged) == known:
+            assert time.monotonic() < deadline, "nothing was acknowledged"
+            time.sleep(0.02)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         assert error is None, error
