@@ -57,7 +57,7 @@ class Brokers:
         if moved:  # to other listeners, as a Java broker may while it runs
             batch = self._lead.batch()
             batch.metadata([])
-            self._lead.send(batch)
+            await self._lead.send(batch)
         if dead:
             await self.died(dead)
         if new:
@@ -84,7 +84,7 @@ class Brokers:
         introduction = self._lead.batch()
         introduction.metadata([], self._state.brokers.keys() - ids)
         introduction.all_metadata(ids)
-        self._lead.send(introduction)
+        await self._lead.send(introduction)
         affected = self._state.replicas_on(ids)
         changed = await self._lead.repair(self._hosted(affected))
         batch = self._lead.tell_changed(self._lead.batch(), changed)
@@ -92,7 +92,7 @@ class Brokers:
             here = [r for r in self._state.entry(tp).assignment.replicas if r in ids]
             batch.leader_and_isr(here, tp, tell_all=False)
         batch.metadata(affected)
-        self._lead.send(batch)
+        await self._lead.send(batch)
 
     def _hosted(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Without topics that are being deleted: their logs must not be created again."""
@@ -104,8 +104,7 @@ class Brokers:
         changed = await self._lead.repair(partitions)
         batch = self._lead.tell_changed(self._lead.batch(), changed)
         batch.metadata(partitions)
-        await batch.prepare()
-        self._lead.send(batch)
+        await self._lead.send(batch)
 
     # Log directories.
 
@@ -124,8 +123,7 @@ class Brokers:
         for tp in self._hosted(self._state.replicas_on(brokers)):
             here = [r for r in self._state.entry(tp).assignment.replicas if r in brokers]
             batch.leader_and_isr(here, tp, tell_all=False)
-        await batch.prepare()
-        self._lead.send(batch)
+        await self._lead.send(batch)
         await asyncio.gather(*[self._forget(path) for path in paths])
 
     async def _forget(self, path: str) -> None:
@@ -171,12 +169,12 @@ class Brokers:
         led = [tp for tp in shared if self._leader(tp) == broker]
         followed = [tp for tp in shared if self._leader(tp) != broker]
         moved = await self._lead.change(led, partial(self._moved_for_shutdown, preference=self._lead.preference()))
-        self._lead.send(self._lead.tell_changed(self._lead.batch(), moved))
+        await self._lead.send(self._lead.tell_changed(self._lead.batch(), moved))
         batch = self._lead.batch()
         for tp in followed:
             batch.stop(broker, tp, delete=False)
         shrunk = await self._lead.change(followed, lambda tp, entry: self._without(broker, entry))
-        self._lead.send(self._lead.tell_changed(batch, shrunk))
+        await self._lead.send(self._lead.tell_changed(batch, shrunk))
         return [tp for tp in led if self._leader(tp) == broker]
 
     def _leader(self, tp: TopicPartition) -> int:

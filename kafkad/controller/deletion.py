@@ -87,7 +87,7 @@ class Deletions:
             topic = self._state.topics[name]
             partitions += len(topic.partitions)
             if partitions >= _PARTITIONS_PER_TURN:
-                self._lead.send(batch)
+                await self._lead.send(batch)
                 await asyncio.sleep(0)
                 batch, partitions = self._lead.batch(), 0
             if not deletion.begun:
@@ -95,7 +95,7 @@ class Deletions:
             elif deletion.stuck:
                 replicas, deletion.stuck = deletion.stuck, set()
                 self._ask_replicas(topic, deletion, replicas, batch)
-        self._lead.send(batch)
+        await self._lead.send(batch)
         await self._finish(list(self._state.deleting))
 
     def _begin(self, topic: TopicEntry, deletion: Deletion, batch: RequestBatch) -> None:

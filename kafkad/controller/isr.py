@@ -45,7 +45,7 @@ class Isr:
         if written:
             batch = self._lead.batch()
             batch.metadata(written)
-            self._lead.send(batch)
+            await self._lead.send(batch)
         return outcomes
 
     def _judge(self, leader: int, tp: TopicPartition, wanted: WantedIsr) -> IsrResult | None:

@@ -40,9 +40,7 @@ class Elections:
         for tp, state in changed.items():
             if state is None:
                 outcomes[tp] = _nobody(kind, tp)
-        batch = self._lead.tell_changed(self._lead.batch(), changed)
-        await batch.prepare()
-        answers = self._lead.send(batch)
+        answers = await self._lead.send(self._lead.tell_changed(self._lead.batch(), changed))
         if partitions is None:
             needless = ErrorCode.ELECTION_NOT_NEEDED
             outcomes = {tp: e for tp, e in outcomes.items() if e is None or e.code != needless}

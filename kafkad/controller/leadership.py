@@ -258,8 +258,9 @@ class Leadership:
                 batch.leader_and_isr([r for r in replicas if self.state.online(r, tp)], tp)
         return batch
 
-    def send(self, batch: RequestBatch) -> Answers:
+    async def send(self, batch: RequestBatch) -> Answers:
         """Send the requests of `batch`; this broker's own answers can be awaited."""
+        await batch.prepare()
         return Answers([answer for broker, answer in batch.send(self._sender()) if broker == self.parts.broker])
 
     def _sender(self) -> Sender:
@@ -289,12 +290,12 @@ class Leadership:
         finally:
             await channel.close()
 
-    def ask_idle(self, brokers: Iterable[int], idle_ms: float) -> None:
+    async def ask_idle(self, brokers: Iterable[int], idle_ms: float) -> None:
         """Sends brokers that had nothing to answer for so long the list of all brokers, which they have already."""
         idle = [broker for broker in brokers if self._queues[broker].idle_ms >= idle_ms]
         batch = self.batch()
         batch.metadata([], idle)
-        self.send(batch)
+        await self.send(batch)
 
     async def probe(self, broker: BrokerInfo, on_answer: Callable[[int], None]) -> None:
         """Over a new connection, until it answers. It is told nothing but who is there."""

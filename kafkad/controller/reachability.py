@@ -77,7 +77,7 @@ class Reachability:
         others = self._state.brokers.keys() - {self._lead.parts.broker}
         self._greet(broker for broker in others if self._lead.unanswered_ms(broker) >= self.interval_ms)
         silent = sorted(broker for broker in others if self._is_silent(broker, now_ms))
-        self._lead.ask_idle(others, self.interval_ms)
+        await self._lead.ask_idle(others, self.interval_ms)
         if silent:
             registered = len(self._state.brokers) + len(self._state.unreachable)
             if is_minority(len(self._state.brokers) - len(silent), registered):

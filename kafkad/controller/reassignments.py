@@ -157,7 +157,7 @@ class Reassignments:
         changed = await self._lead.change([tp], self._next_epoch)
         batch = self._lead.tell_changed(self._lead.batch(), changed)
         batch.leader_and_isr(assignment.adding, tp, is_new=True)
-        self._lead.send(batch)
+        await self._lead.send(batch)
 
     def _complete(self, entry: PartitionEntry) -> bool:
         return entry.state is not None and set(target(entry.assignment)) <= set(entry.state.isr)
@@ -168,7 +168,7 @@ class Reassignments:
         entry.assignment = PartitionAssignment(replicas=target(before))
         try:
             moved = await self._lead.change([tp], self._led_by_target)
-            self._lead.send(self._lead.tell_changed(self._lead.batch(), moved))
+            await self._lead.send(self._lead.tell_changed(self._lead.batch(), moved))
             await self._drop(tp, before.removing)
             await self._write(tp, entry.assignment)
         except MetaError:
@@ -179,7 +179,7 @@ class Reassignments:
             await self._forget_asked([tp])
         batch = self._lead.batch()
         batch.metadata([tp])
-        self._lead.send(batch)
+        await self._lead.send(batch)
         await self._deletions.go_on()
 
     def _led_by_target(self, tp: TopicPartition, entry: PartitionEntry) -> PartitionState | None:
@@ -230,7 +230,7 @@ class Reassignments:
         batch = self._lead.tell_changed(self._lead.batch(), changed)
         for replica in replicas:
             batch.stop(replica, tp, delete=True)
-        self._lead.send(batch)
+        await self._lead.send(batch)
 
     async def _write(self, tp: TopicPartition, assignment: PartitionAssignment) -> None:
         topic = self._state.topics[tp.topic]

@@ -98,8 +98,9 @@ class RequestBatch:
         return NO_EPOCH if state is None else state.leader_epoch
 
     async def prepare(self) -> None:
-        """Makes what `send` puts together, and gives way to others in between: that of thousands of partitions takes a
-        tenth of a second. For an event of the controller, which no other changes the state of the cluster in."""
+        """Make what `send` puts together, in turns with everybody else: those of thousands of partitions take 0.1 s.
+
+        The controller works on one event after the other, so that nothing changes the cluster's state meanwhile."""
         turns = Turns()
         for replicas in self._replicas.values():
             for tp, is_new in replicas.items():

@@ -113,7 +113,7 @@ class Term:
         returned = await load_topics(lead, names, self._topic_written)
         introduction = lead.batch()
         introduction.metadata([], self.state.brokers)
-        lead.send(introduction)
+        await lead.send(introduction)
         await self.deletions.mark(self._watch(self._deletions_asked))
         answers = await self._tell_everything(returned)
         await self.reassignments.go_on()
@@ -157,7 +157,7 @@ class Term:
             await turns.give_way()
             batch.leader_and_isr(self.state.entry(tp).assignment.replicas, tp, is_new=tp in made, tell_all=False)
         batch.metadata(hosted)
-        return lead.send(batch)
+        return await lead.send(batch)
 
     async def _leave_out(self, returned: ReturnedMembers) -> None:
         """Members that have returned count as failed where there are others to go on with.
@@ -203,7 +203,7 @@ class Term:
         ]
         if leaderless:
             changed = await self.lead.repair(leaderless)
-            self.lead.send(self.lead.tell_changed(self.lead.batch(), changed))
+            await self.lead.send(self.lead.tell_changed(self.lead.batch(), changed))
 
     # What is heard.
 
@@ -284,7 +284,7 @@ class Term:
             batch.leader_and_isr(self.state.entry(tp).assignment.replicas, tp)
         for tp in made:
             batch.leader_and_isr(self.state.entry(tp).assignment.replicas, tp, is_new=True)
-        self.lead.send(batch)
+        await self.lead.send(batch)
 
     async def _deletions_asked(self) -> None:
         await self.deletions.mark(self._watch(self._deletions_asked))
@@ -335,7 +335,7 @@ class Term:
         await self._read_states(known)
         batch = self.lead.batch()
         batch.metadata(known)
-        self.lead.send(batch)
+        await self.lead.send(batch)
         for path in paths:
             with contextlib.suppress(NoNode):
                 await self.lead.write([Delete(path)])

@@ -124,7 +124,7 @@ class Topics:
                 TopicResult(name=topic.name, partitions=len(assignment), replication_factor=len(assignment[0]))
             )
         if validate_only:
-            return results, self._lead.send(self._lead.batch())
+            return results, await self._lead.send(self._lead.batch())
         configs = {topic.name: topic.configs for topic in topics}
         made: list[TopicResult] = []
         answers = Answers()
@@ -133,8 +133,7 @@ class Topics:
             made += await asyncio.gather(
                 *[self._create(r, wanted.get(r.name, {}), configs[r.name], batch, admit) for r in group]
             )
-            await batch.prepare()
-            answers += self._lead.send(batch)
+            answers += await self._lead.send(batch)
         return made, answers
 
     async def _create(
@@ -228,8 +227,7 @@ class Topics:
                 if e.code == ErrorCode.NOT_CONTROLLER:
                     raise
                 results.append(_refused(request.name, e))
-        await batch.prepare()
-        return results, self._lead.send(batch)
+        return results, await self._lead.send(batch)
 
     async def _add(self, name: str, added: Assignment, batch: RequestBatch) -> None:
         topic = self._state.topics[name]
