@@ -159,6 +159,8 @@ class ReplicaManager:
         response = LeaderAndIsrResponse()
         await self._load_configs(t.topic_name for t in request.topic_states if t.topic_name not in self._partitions)
         await self._forget_predecessors(request)
+        if self.logs.cut:
+            await self.note_cuts()  # a leader does not ask before it appends
         turns = Turns()
         changed: list[Partition] = []
         try:

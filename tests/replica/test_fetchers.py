@@ -115,6 +115,9 @@ class Follower:
     async def _follow(self, partitions: Iterable[Partition]) -> None:
         self._fetchers.follow(partitions)
 
+    def lead(self, index: int) -> None:
+        self._broker.lead("t", index, leader=1)
+
     def work(self, after_ms: int = 0) -> None:
         self._broker.work(self.clock, self._timers, after_ms)
 
@@ -172,6 +175,17 @@ def test_nothing_is_written_over_what_was_cut_off_before_the_disk_has_forgotten_
         follower.follow()
     assert len(synced) == 1
     assert sorted(follower.asked) == [(0, 2), (1, 5)]
+
+
+def test_a_leader_does_not_write_over_what_was_cut_off_either(follower: Follower) -> None:
+    """It was cut a moment ago, and leads before it has fetched again."""
+    log = follower.partitions[0].log
+    assert follower.partitions[0].following is not None
+    follower.partitions[0].following.truncate_to_end_of(2)
+    assert log.cut_may_return
+    follower.lead(0)
+    assert not log.cut_may_return
+    assert not follower.replicas.logs.cut
 
 
 def test_a_copy_that_cannot_note_a_cut_does_not_hold_up_its_replica(
