@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from kafkad import __version__, loggers
 from kafkad.config import Config, ConfigError, load
 from kafkad.config.exposed import exposed
+from kafkad.garbage import keep_collections_short
 from kafkad.model import Endpoint
 
 BAD_CONFIGURATION = 2
@@ -42,6 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         logging.getLogger("kafkad.config").warning("%s", warning)
 
     _allow_many_files()
+    keep_collections_short()
     if several:
         from kafkad.supervisor import run as supervise
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import gc
 import logging
 import os
 import signal
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from math import ceil
 from random import Random
@@ -34,6 +32,7 @@ from kafkad.clock import SystemClock
 from kafkad.config import Config, ConfigError, ZooKeeperAddress
 from kafkad.config.exposed import exposed
 from kafkad.controller.registration import OtherCluster, refuse_other_cluster
+from kafkad.garbage import no_collections
 from kafkad.log.checkpoint import CheckpointError
 from kafkad.log.directories import DirectoryLockedError, ForeignDirectoryError
 from kafkad.log.loading import DuplicatePartitionError, LoadingStopped
@@ -75,19 +74,6 @@ T = TypeVar("T")
 
 class _StoppedEarly(Exception):
     """The broker was told to stop before it was ready."""
-
-
-@contextlib.contextmanager
-def _without_collector() -> Iterator[None]:
-    """A start makes many objects that stay, none of them in a cycle that is let go later: looking through them for
-    garbage, again and again while they become more, would take a quarter of the start, and hold up requests after it.
-    """
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 def _refuse_without_keytabs(config: Config) -> None:
@@ -278,7 +264,7 @@ class Daemon:
     async def _open_embedded(self, directory: str) -> EmbeddedStore:
         refuse_lost_store(directory, self._logs.directories)
         try:
-            with _without_collector():
+            with no_collections():
                 store = await self._loop.run_in_executor(self._threads, EmbeddedStore.open, directory, self._clock)
         except OSError as error:
             problem = f"{error.filename or directory}: {error.strerror}"
@@ -305,7 +291,7 @@ class Daemon:
         )
         self._lifecycle.enter(BrokerState.RECOVERY, "loading logs")
         progress = RecoveryProgress(self._loop, self._notifier, self._loading, self._stopping.is_set)
-        with _without_collector():
+        with no_collections():
             loaded = await load(platform, self._settings, progress.update)
         progress.done()
         self._lifecycle.enter(BrokerState.STARTING, "logs are loaded; taking over their partitions")
@@ -321,7 +307,7 @@ class Daemon:
         return parts
 
     async def _join(self, parts: Parts, store: MetadataStore) -> None:
-        with _without_collector():
+        with no_collections():
             await parts.start()
         self._registry = parts.metrics(self._lifecycle)
         if store.collect is not None:

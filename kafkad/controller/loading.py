@@ -22,6 +22,8 @@ from kafkad.turns import Turns
 
 log = logging.getLogger(__name__)
 
+_STATES_AT_ONCE = 200
+
 ReturnedMembers = dict[TopicPartition, frozenset[int]]
 """Members of ISRs that have registered since the ISR was written."""
 
@@ -105,8 +107,12 @@ async def bring_online(lead: Leadership) -> list[TopicPartition]:
     new = [
         (tp, entry) for tp, entry in lead.state.partitions() if entry.state is None and not lead.state.going(tp.topic)
     ]
-    made = await asyncio.gather(*[_bring_online(lead, tp, entry) for tp, entry in new])
-    return [tp for (tp, _), done in zip(new, made, strict=True) if done]
+    made: list[TopicPartition] = []
+    for begin in range(0, len(new), _STATES_AT_ONCE):
+        some = new[begin : begin + _STATES_AT_ONCE]
+        online = await asyncio.gather(*[_bring_online(lead, tp, entry) for tp, entry in some])
+        made += [tp for (tp, _), done in zip(some, online, strict=True) if done]
+    return made
 
 
 async def _bring_online(lead: Leadership, tp: TopicPartition, entry: PartitionEntry) -> bool:

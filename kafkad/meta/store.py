@@ -17,6 +17,8 @@ from enum import Enum, auto
 from typing import NamedTuple, Protocol
 
 ANY_VERSION = -1
+_NODES_AT_ONCE = 200
+"""More reads side by side would be no faster, and hold up the event loop."""
 
 
 class MetaError(Exception):
@@ -200,9 +202,23 @@ async def ensure_path(store: MetaStore, path: str) -> None:
 
 async def subtree(store: MetaStore, path: str) -> list[str]:
     """`path` and all below it, deepest first, so that they can be deleted in this order. Empty if there is nothing."""
+    found: list[str] = []
+    level = [path]
+    while level:
+        below: list[str] = []
+        for begin in range(0, len(level), _NODES_AT_ONCE):
+            some = level[begin : begin + _NODES_AT_ONCE]
+            answers = await asyncio.gather(*[_names_below(store, node) for node in some])
+            for node, names in zip(some, answers, strict=True):
+                if names is not None:
+                    found.append(node)
+                    below += [f"{node}/{name}" for name in names]
+        level = below
+    return found[::-1]
+
+
+async def _names_below(store: MetaStore, path: str) -> list[str] | None:
     try:
-        names = await store.children(path)
+        return await store.children(path)
     except NoNode:
-        return []
-    below = await asyncio.gather(*[subtree(store, f"{path}/{name}") for name in names])
-    return [*(p for paths in below for p in paths), path]
+        return None

@@ -6,12 +6,12 @@ the log after compaction. A batch of a transaction, and the marker that ends one
 
 from __future__ import annotations
 
-import gc
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
+from kafkad.garbage import no_collections
 from kafkad.log.log import Log
 from kafkad.log.scan import Damage, find, scan
 from kafkad.shard.gather import Latest, gather
@@ -69,19 +69,9 @@ class Loader:
         self._pause_at = 0
 
     async def run(self) -> None:
-        """Raises Abandoned, and StorageError when the disk fails.
-
-        What is loaded may be millions of objects, with no cycles among them. Looking through them for cycles, again
-        and again while they become more, would hold up the event loop for longer than anything else; and so it would
-        afterwards.
-        """
-        gc.disable()
-        try:
+        """Raises Abandoned, and StorageError when the disk fails."""
+        with no_collections(lambda: self.records > _MOST_KEYS):
             await self._run()
-        finally:
-            if self.records > _MOST_KEYS:
-                gc.freeze()
-            gc.enable()
 
     async def _run(self) -> None:
         for data, at, header in scan(self._log, self._skip):

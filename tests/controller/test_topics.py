@@ -402,6 +402,26 @@ async def test_a_topic_written_by_a_tool(cluster: Cluster) -> None:
     assert (await cluster.state("old", 1)).leader == 1
 
 
+@with_brokers(1)
+async def test_few_tasks_at_a_time_make_and_delete_what_a_tool_wrote(cluster: Cluster) -> None:
+    """Thousands that begin in one turn of the loop would hold up everybody else."""
+    most = 0
+
+    def make(loop: asyncio.AbstractEventLoop, coroutine: Any, **more: Any) -> asyncio.Task[Any]:
+        nonlocal most
+        most = max(most, len(asyncio.all_tasks(loop)))
+        return asyncio.Task(coroutine, loop=loop, **more)
+
+    asyncio.get_running_loop().set_task_factory(make)
+    text = json.dumps({"version": 1, "partitions": {str(p): [1] for p in range(1500)}}).encode()
+    await cluster.client.create("/brokers/topics/large", text)
+    while len(cluster[1].replicas) < 1500:
+        await cluster.settle()
+    await cluster.controller.delete_topics(["large"], timeout_ms=10_000)
+    assert await cluster.client.children("/brokers/topics") == []
+    assert most < 300
+
+
 # More partitions.
 
 
