@@ -36,7 +36,9 @@ async def load_topics(lead: Leadership, names: Sequence[str], watch: Watch | Non
     nodes = await lead.store.get_many([Topic.path(name) for name in names], watch)
     found = [await _topic(lead, name, *node) for name, node in zip(names, nodes, strict=True) if node is not None]
     topics = [topic for topic in found if topic is not None]
-    returned = await _load_states(lead, topics)
+    returned = await _load_states(
+        lead, [(TopicPartition(t.name, number), entry) for t in topics for number, entry in t.partitions.items()]
+    )
     turns = Turns()
     for topic in topics:
         await turns.give_way()
@@ -59,26 +61,28 @@ async def _topic(lead: Leadership, name: str, data: bytes, stat: Stat) -> TopicE
     return topic
 
 
-async def load_more_partitions(lead: Leadership, name: str, watch: Watch) -> None:
-    """Adds partitions that somebody wrote into the node of a known topic; one that is being deleted gets none."""
+async def load_more_partitions(lead: Leadership, name: str, watch: Watch) -> list[TopicPartition]:
+    """Adds partitions that somebody wrote into the node of a known topic, with the states that they may have, and
+    returns them; one that is being deleted gets none."""
     path, topic = Topic.path(name), lead.state.topics[name]
     [node] = await lead.store.get_many([path], watch)
     text = None if node is None else readable(path, partial(Topic.decode, node[0], topic.partitions))
     if node is None or text is None:
-        return
+        return []
     added = {p: PartitionEntry(assignment) for p, assignment in sorted(text.partitions.items())}
     if added and name in lead.state.deleting:
         await lead.write([Set(path, topic.znode().encode(), node[1].version)])
-    else:
-        topic.partitions |= added
+        return []
+    partitions = [(TopicPartition(name, number), entry) for number, entry in added.items()]
+    await _load_states(lead, partitions)
+    topic.partitions |= added
+    return [tp for tp, _ in partitions]
 
 
-async def _load_states(lead: Leadership, topics: Sequence[TopicEntry]) -> ReturnedMembers:
-    partitions, paths = [], []
-    for topic in topics:
-        for number, entry in topic.partitions.items():
-            paths.append(Partition.path(topic.name, number))
-            partitions.append((TopicPartition(topic.name, number), entry))
+async def _load_states(
+    lead: Leadership, partitions: Sequence[tuple[TopicPartition, PartitionEntry]]
+) -> ReturnedMembers:
+    paths = [Partition.path(*tp) for tp, _ in partitions]
     returned = {}
     turns = Turns()
     for path, (tp, entry), node in zip(paths, partitions, await lead.store.get_many(paths), strict=True):

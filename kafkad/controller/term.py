@@ -269,18 +269,20 @@ class Term:
         """Takes in topics and partitions that somebody wrote into the store, and watches the nodes of `names`."""
         new = [name for name in names if name not in self.state.topics]
         await load_topics(self.lead, new, self._topic_written)
+        topics = self.state.topics
+        found = [TopicPartition(n, number) for n in new if n in topics for number in topics[n].partitions]
         for name in names:
-            if name not in new and name in self.state.topics:
-                await load_more_partitions(self.lead, name, self._topic_written)
+            if name not in new and name in topics:
+                found += await load_more_partitions(self.lead, name, self._topic_written)
         if names:
-            await self._new_partitions([topic for topic in new if topic in self.state.topics])
+            await self._new_partitions(found)
 
-    async def _new_partitions(self, found: Iterable[str] = ()) -> None:
-        """Also tells of the partitions of topics that were `found`, whose first states somebody else may have written:
-        this controller itself, by a write that it had no answer to."""
+    async def _new_partitions(self, found: Iterable[TopicPartition] = ()) -> None:
+        """Also tells of partitions that were `found`, whose first states somebody else may have written: this
+        controller itself, by a write that it had no answer to, or of which a part was refused."""
         made = await bring_online(self.lead)
         batch = self.lead.batch()
-        for tp in [TopicPartition(topic, number) for topic in found for number in self.state.topics[topic].partitions]:
+        for tp in found:
             batch.leader_and_isr(self.state.entry(tp).assignment.replicas, tp)
         for tp in made:
             batch.leader_and_isr(self.state.entry(tp).assignment.replicas, tp, is_new=True)

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from kafkad.controller.topics import MorePartitions, NewTopic
+from kafkad.controller.topics import MorePartitions, NewTopic, new_partition
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.embedded import EmbeddedSession
 from kafkad.meta.store import ConnectionLoss, MetaError, Operation, Refused, Result, TooLarge
 from kafkad.meta.znodes import Config, LogDirEvent, Topic, TopicDeletion
-from kafkad.model import PartitionAssignment
+from kafkad.model import PartitionAssignment, PartitionState
 from kafkad.names import NO_TOPIC_ID, TopicPartition, id_text
 from kafkad.wire.messages.stop_replica import StopReplicaRequest
 
@@ -442,6 +442,20 @@ async def test_more_partitions(cluster: Cluster) -> None:
     assert (await cluster.state("a", 2)).leader == 3
     assert await try_add(cluster, MorePartitions(name="a", count=5, assignment=[(3, 2)])) == [ErrorCode.NONE]
     assert cluster[3].replicas[TopicPartition("a", 4)].replicas == [3, 2]
+
+
+@with_brokers(1, 2)
+async def test_partitions_whose_first_states_are_written_already(cluster: Cluster) -> None:
+    """By a request of which the store has refused the rest."""
+    await cluster.create("a", (1, 2))
+    state = PartitionState(leader=2, leader_epoch=0, isr=(2, 1), controller_epoch=1)
+    await cluster.client.multi(new_partition("a", 1, state))
+    topic = Topic.decode((await cluster.client.get(Topic.path("a")))[0])
+    topic.partitions[1] = topic.partitions[2] = PartitionAssignment(replicas=(2, 1))
+    await cluster.client.set(Topic.path("a"), topic.encode())
+    await cluster.settle()
+    assert [cluster[1].replicas[TopicPartition("a", p)].leader for p in (1, 2)] == [2, 2]
+    assert [cluster[2].metadata[TopicPartition("a", p)].leader for p in (1, 2)] == [2, 2]
 
 
 @with_brokers(1, 2)
