@@ -159,6 +159,8 @@ class BrokerClient:
     async def _connected(self, deadline_ms: float) -> ClientConnection:
         if self._closed:
             raise self._failed(_CLOSED)
+        if self._opening is not None and self._opening.done():
+            self._opened(self._opening)  # in the turn in which it failed: who asks again would get the same answer
         connection = self._connection
         if connection is not None and not connection.closed:
             if connection.good_until_ms is None or self._clock.monotonic_ms() < connection.good_until_ms:
@@ -177,6 +179,8 @@ class BrokerClient:
             raise self._failed(_CLOSED) from None
 
     def _opened(self, task: asyncio.Task[ClientConnection]) -> None:
+        if task is not self._opening:
+            return
         self._opening = None
         if task.cancelled() or task.exception() is not None:
             self._failures += 1

@@ -328,6 +328,26 @@ def test_a_broker_that_is_not_there_is_tried_at_growing_intervals() -> None:
     with_broker(scenario)
 
 
+def test_who_asks_in_the_turn_in_which_a_connection_failed_does_not_get_its_failure_again() -> None:
+    """Who then asks at once again would never let the loop go on to note that it has failed."""
+
+    async def scenario(broker: Broker) -> None:
+        async def refused() -> ClientConnection:
+            raise LinkError("refused")
+
+        client = broker.client()
+        client._opening = asyncio.ensure_future(refused())
+        await asyncio.wait([client._opening])
+        asking = asyncio.create_task(client.open(timeout_ms=60_000))
+        while broker.timers.next_deadline_ms() is None and not asking.done():
+            await asyncio.sleep(0)
+        broker.advance(OPTIONS.longest_backoff_ms)
+        await asking
+        client.close()
+
+    with_broker(scenario)
+
+
 def test_waiting_for_a_connection_ends_with_the_request() -> None:
     async def scenario(broker: Broker) -> None:
         with socket.socket() as silent:
