@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import gc
 from collections.abc import Callable, Iterator
-from time import perf_counter
+from time import thread_time
 from typing import Any, Final
 
 _LONG_S: Final = 0.005
@@ -27,9 +27,12 @@ def keep_collections_short() -> None:
 
 
 class FreezingAfterLong:
-    """A callback of `gc`. Where collections are short there is nothing to gain, and cycles are still found."""
+    """A callback of `gc`. Where collections are short there is nothing to gain, and cycles are still found.
 
-    def __init__(self, now: Callable[[], float] = perf_counter) -> None:
+    Time for which the processor did something else does not count.
+    """
+
+    def __init__(self, now: Callable[[], float] = thread_time) -> None:
         self._now = now
         self._begun = 0.0
 
