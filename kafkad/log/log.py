@@ -31,7 +31,7 @@ from kafkad.log.files import (
     short_write,
     storage_error,
 )
-from kafkad.log.flush import Flush
+from kafkad.log.flush import Flush, sync_records
 from kafkad.log.indexed import LOG, Hole
 from kafkad.log.producers import DEFAULT_EXPIRATION_MS, Origin, ProducerStates, read_marker
 from kafkad.log.recovery import Loaded
@@ -82,6 +82,11 @@ def _nobody_listens(whose: object, what: object) -> None:
     pass
 
 
+def _settle(log: Log) -> None:
+    log.settling()()
+    log.cut_settled(log.truncations)
+
+
 class Log:
     __slots__ = (
         "_clock",
@@ -94,6 +99,7 @@ class Log:
         "_segments",
         "_torn",
         "_truncations",
+        "before_overwriting",
         "cleaned_until",
         "compacting",
         "config",
@@ -146,7 +152,7 @@ class Log:
         self._torn = False
         """Bytes of a failed write may still be in the file, behind the end of the active segment."""
         self._truncations = 0
-        self.cut_may_return = False
+        self.cut_may_return = any(damage.was_cut for damage in loaded.damage)
         """The disk may still have what was cut off: after a power failure it could stand between newer records."""
 
         self._durable_until = loaded.durable_until
@@ -177,6 +183,8 @@ class Log:
         """Called with damage that a read runs into."""
         self.on_cut: Callable[[Log, int], None] = _nobody_listens
         """Called with this log and its new end when it was cut back."""
+        self.before_overwriting: Callable[[Log], None] = _settle
+        """Called before an append if what was cut off may return: afterwards it may not; StorageError."""
         self.retired = False
         """Taken out of the broker: deleted, or replaced by its copy in another log directory."""
 
@@ -427,6 +435,7 @@ class Log:
             if self._pwrite(segment.fd, view[at:end], segment.size) != end - at:
                 raise short_write()
         except OSError as error:
+            self.cut_may_return |= len(pending) > 1  # whole batches of it may be on the disk
             raise self._undo_write(segment, error) from error
         for batch in pending:
             header = batch.header
@@ -467,6 +476,8 @@ class Log:
             if self._torn:
                 self._files.truncate(segment.file.fd, segment.size)
                 self._torn = False
+            if self.cut_may_return:
+                self.before_overwriting(self)
             if not segment.ready:
                 segment.prepare(self.config)
             if segment.should_roll(self.config, length, max_timestamp, last, self._clock.now_ms()):
@@ -940,6 +951,19 @@ class Log:
         """Leaves to the next flush what this one should have written beside records."""
         self._new_names = self._new_names or flush.names
         self.epochs.dirty = self.epochs.dirty or self.epochs.path in flush.paths
+
+    def settling(self) -> Callable[[], None]:
+        """What has the disk forget what was cut off, and waits for that: for a thread, and `cut_settled` behind it."""
+        directory = self.directory
+        with disk_errors(directory, "truncating"):
+            file = self._segments.active.file
+
+        def settle() -> None:
+            with disk_errors(directory, "truncating"):
+                sync_records(self._files, file)
+                self._files.sync_names(directory)
+
+        return settle
 
     def cut_settled(self, truncations: int) -> None:
         """What was cut off is gone from the disk, unless the log was cut back since it counted `truncations`."""

@@ -67,9 +67,8 @@ class LogManager:
         self.on_damage = on_damage
         self.damages = Damages()
         self._producer_expiration_ms = producer_expiration_ms
-        self.cut: set[Log] = set()
-        """Logs that were cut back, of which a checkpoint may still say that more is on the disk, or the disk still have
-        what was cut off."""
+        self.cut: dict[Log, None] = {}
+        """Logs that were cut back, of which the disk may still have what was cut off, or a checkpoint say so."""
         self.files = files
         self.clock = clock
         self._directory_of: dict[TopicPartition, LogDirectory] = {}
@@ -149,7 +148,7 @@ class LogManager:
             for topic_partition, log in directory.logs.items():
                 self.adopt(topic_partition, log, directory)
             for log in directory.futures.values():
-                log.on_cut = self.future_cut_back
+                self.watch_future(log)
         self._need_one()
 
     def _remove_later(self, path: str, config_for: ConfigFor) -> None:
@@ -165,7 +164,9 @@ class LogManager:
     def adopt(self, topic_partition: TopicPartition, log: Log, directory: LogDirectory) -> None:
         """Take in an open log of `directory` as the one of its partition."""
         log.producers.expiration_ms = self._producer_expiration_ms
-        log.on_damage, log.on_cut = self._damaged, self._cut_back
+        log.on_damage = self._damaged
+        self._watch_cuts(log)
+        log.on_cut = self._cut_back
         for damage in log.found:
             self._damaged(topic_partition, damage)
         directory.logs[topic_partition] = log
@@ -177,13 +178,19 @@ class LogManager:
         if self.damages.add(topic_partition, damage):
             self.on_damage(topic_partition, damage)
 
+    def watch_future(self, future: Log) -> None:
+        """A copy that is being made in another directory is cut back with its replica."""
+        self._watch_cuts(future)
+        future.on_cut = lambda log, offset: self.cut.update({log: None})
+
+    def _watch_cuts(self, log: Log) -> None:
+        log.before_overwriting = self._settle_now
+        if log.cut_may_return:
+            self.cut[log] = None
+
     def _cut_back(self, log: Log, offset: int) -> None:
         self.damages.cut_off(log.topic_partition, offset)
-        self.future_cut_back(log, offset)
-
-    def future_cut_back(self, future: Log, offset: int) -> None:
-        """Its replica was cut back, while it was being copied to another directory."""
-        self.cut.add(future)
+        self.cut[log] = None
 
     def found_topics(self) -> list[TopicOnDisk]:
         """The topics in the log directories, for a first start on an empty metadata store."""
@@ -475,19 +482,34 @@ class LogManager:
     def collect_recovery_points(self) -> list[CheckpointWrite]:
         return [write for directory in self.live for write in directory.collect_recovery_points()]
 
-    def collect_cut_recovery_points(self) -> list[CheckpointWrite]:
-        """What is to be written before anything more is appended to the logs in `cut`; nothing once all is.
+    def settling(self, log: Log) -> Callable[[], None]:
+        """What has the disk forget what was cut off a log, and the checkpoint before it say no more that it is there:
+        recovery would not look at what is appended at these offsets. For a thread, and `cut_settled` behind it.
 
-        What is appended to them is not on the disk, though it has offsets that were; recovery would not look at it.
-        """
-        return [write for directory in self.forget_noted_cuts() for write in directory.collect_recovery_points()]
+        Nothing for a log that is not here any more."""
+        directory = next((directory for directory in self.live if directory.holds(log)), None)
+        if directory is None:
+            return lambda: None
+        noting = directory.collect_recovery_points() if directory.says_too_much_of(log) else []
+        forget = log.settling()
 
-    def forget_noted_cuts(self) -> set[LogDirectory]:
-        """Leave in `cut` only what it is for; the directories whose checkpoints say too much."""
-        here = [(directory, log) for directory in self.live for log in self.cut if directory.holds(log)]
-        stale = [(directory, log) for directory, log in here if directory.says_too_much_of(log)]
-        self.cut = {log for _, log in stale}.union(log for _, log in here if log.cut_may_return)
-        return {directory for directory, _ in stale}
+        def settle() -> None:
+            for write in noting:
+                write.write()
+            forget()
+
+        return settle
+
+    def cut_settled(self, log: Log, truncations: int) -> None:
+        """Unless the log was cut back since it counted `truncations`."""
+        log.cut_settled(truncations)
+        if not log.cut_may_return:
+            self.cut.pop(log, None)
+
+    def _settle_now(self, log: Log) -> None:
+        truncations = log.truncations
+        self.settling(log)()
+        self.cut_settled(log, truncations)
 
     def collect_start_offsets(self) -> list[CheckpointWrite]:
         return [directory.collect_start_offsets() for directory in self.live]

@@ -92,7 +92,7 @@ class Moves:
                 topic_id=log.topic_id,
                 start_offset=log.start_offset,
             )
-        future.on_cut = manager.future_cut_back
+        manager.watch_future(future)
         return future
 
     def cancel(self, topic_partition: TopicPartition) -> bool:

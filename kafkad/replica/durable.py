@@ -7,8 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 
 from kafkad.errors import StorageError
-from kafkad.log.files import Files, disk_errors
-from kafkad.log.flush import sync_records
+from kafkad.log.files import Files
 from kafkad.log.fsync import GroupFsync, OnDone
 from kafkad.log.log import Log
 
@@ -19,9 +18,8 @@ def _nobody_listens(error: StorageError) -> None:
 
 class Durable:
     def __init__(self, files: Files, threads: Executor) -> None:
-        self._files = files
         self._threads = threads
-        self._group = GroupFsync(files, self._run_in_thread)
+        self._group = GroupFsync(files, self.in_thread)
         self.on_failure: Callable[[StorageError], None] = _nobody_listens
         """Told of each flush and fsync that fails, for who waited for it may have given up meanwhile."""
 
@@ -38,24 +36,7 @@ class Durable:
             else:
                 log.flush_failed(flush)
 
-        await asyncio.shield(self._run_in_thread(flush.sync, end))
-
-    async def settle_cut(self, log: Log) -> None:
-        """Have the disk know that the log was cut back; StorageError. It goes on to its end if its caller gives up."""
-        directory, truncations = log.directory, log.truncations
-        with disk_errors(directory, "truncating"):
-            file = log.segments[-1].file
-
-        def sync() -> None:
-            with disk_errors(directory, "truncating"):
-                sync_records(self._files, file)
-                self._files.sync_names(directory)
-
-        def end(error: StorageError | None) -> None:
-            if error is None:
-                log.cut_settled(truncations)
-
-        await asyncio.shield(self._run_in_thread(sync, end))
+        await asyncio.shield(self.in_thread(flush.sync, end))
 
     async def run(self, work: Callable[[], None]) -> None:
         """Do what waits for a disk in a thread."""
@@ -65,7 +46,8 @@ class Durable:
         """Call `on_done` once the records now in `log` are on the disk; all that wait share one fsync."""
         self._group.fsync(log, on_done)
 
-    def _run_in_thread(self, work: Callable[[], None], on_done: OnDone) -> asyncio.Future[None]:
+    def in_thread(self, work: Callable[[], None], on_done: OnDone) -> asyncio.Future[None]:
+        """Call `on_done` on the loop once a thread is through with `work`, or has a StorageError."""
         running = asyncio.get_running_loop().run_in_executor(self._threads, work)
 
         def done(finished: asyncio.Future[None]) -> None:

@@ -288,7 +288,7 @@ class Fetcher:
         settings = self._all.settings
         await link.open(timeout_ms=settings.timeout_ms)
         if self._all.replicas.logs.cut:
-            await self._note_cuts()
+            self._leave_out_cut()
         if link is not self._link or not self._session:
             return
         self._changed.clear()
@@ -304,13 +304,21 @@ class Fetcher:
         if self._asked is not None:
             await self._take(link, link.read(self._asked, answer))
 
-    async def _note_cuts(self) -> None:
-        """Nothing may be appended to a log that was cut back before its checkpoint says so: while a disk refuses that,
-        its partition rests."""
+    def _leave_out_cut(self) -> None:
+        """Nothing may be appended to a log that was cut back before its disk knows of it: until then, or until the disk
+        has refused it, its partition is not fetched. Then it rests."""
         replicas = self._all.replicas
-        await replicas.note_cuts()
-        cut = replicas.logs.cut
-        self._postpone([f for f in self._followed.values() if f.partition.log in cut and f.key in self._session])
+        replicas.cuts.begin()
+        refused = []
+        for followed in self._followed.values():
+            if followed.partition.log in replicas.logs.cut and followed.key in self._session:
+                end = replicas.cuts.end_of(followed.partition.log)
+                if end is None:
+                    refused.append(followed)
+                else:
+                    self._session.forget(followed.key)
+                    end.add_done_callback(partial(self._resume_one, followed))
+        self._postpone(refused)
 
     def _go_on(self, answer: Answer) -> FetchRequest | FollowerFetch | None:
         """HOT. Take an answer about one partition alone, in the turn in which it arrives, and ask for what comes next.
@@ -532,6 +540,9 @@ class Fetcher:
         for followed in partitions:
             if self._is_still_here(followed):
                 self._all.resume(followed, self)
+
+    def _resume_one(self, followed: Followed, end: object) -> None:
+        self._resume([followed])
 
     def _take_again(self, followed: Followed) -> None:
         if self._is_still_here(followed):

@@ -12,10 +12,10 @@ from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.directories import CheckpointWrite, LogDirectory
 from kafkad.log.files import lacks_room, may_pass
-from kafkad.log.log import Log
 from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.metrics import TopicProbes
 from kafkad.names import NO_TOPIC_ID, TopicPartition, name_problem
+from kafkad.replica.cuts import Cuts
 from kafkad.replica.full_disks import FullDisks
 from kafkad.replica.lost_tails import LostTails
 from kafkad.replica.partition import Partition, ReplicaParts, Role
@@ -36,8 +36,6 @@ log = logging.getLogger(__name__)
 
 _NOTHING: Mapping[int, Partition] = MappingProxyType({})
 _REMINDER_MS = 60_000
-_NOTE_AGAIN_MS = 1_000
-"""From a checkpoint that a disk has refused to the next try."""
 _EPOCHS_THAT_SKIP_THE_CHECK = (-1, -2)
 """StopReplica says -2 when the topic is deleted, -1 when the controller does not know."""
 
@@ -62,6 +60,7 @@ class ReplicaManager:
         self.waits = parts.waits
         self.durable = parts.durable
         self.durable.on_failure = self.directory_failed
+        self.cuts = Cuts(logs, self.durable)
         self.probes = TopicProbes()
         self._topic_config = topic_config
         self._load_configs = load_configs
@@ -76,8 +75,6 @@ class ReplicaManager:
         self.isr_failures = 0
         """Count of changes of an ISR that the controller did not make."""
         self._silent_until: dict[str, float] = {}
-        self._next_note_ms = 0.0
-        """When cuts may be noted again, after a disk has refused that."""
         self.lost_tails = LostTails(parts.broker_id)
         self._full_disks = FullDisks(parts.broker_id, parts.metadata)
         self._without_room: dict[TopicPartition, tuple[bytes, bool]] = {}
@@ -159,8 +156,6 @@ class ReplicaManager:
         response = LeaderAndIsrResponse()
         await self._load_configs(t.topic_name for t in request.topic_states if t.topic_name not in self._partitions)
         await self._forget_predecessors(request)
-        if self.logs.cut:
-            await self.note_cuts()  # a leader does not ask before it appends
         turns = Turns()
         changed: list[Partition] = []
         try:
@@ -173,6 +168,8 @@ class ReplicaManager:
                 response.topics.append(LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=answers))
         finally:  # a controller that resigns gives up a request half-way, and nobody repeats what has been done of it
             self.on_roles_changed(changed)
+            if self.logs.cut:
+                self.cuts.begin()
         return response
 
     async def _forget_predecessors(self, request: LeaderAndIsrRequest) -> None:
@@ -181,38 +178,12 @@ class ReplicaManager:
         )
         await self._write(self.logs.forget_predecessors(named))
 
-    async def note_cuts(self) -> None:
-        """Have no checkpoint say any more of what was cut off that it is on the disk, and the disk no longer have it:
-        where newer records are written over it, a power failure may leave the older ones.
-
-        Logs for which a disk refuses that stay in `logs.cut`, and the next try comes a second later.
-        """
-        if self.logs.clock.monotonic_ms() < self._next_note_ms:
-            return
-        noted = await self._write(self.logs.collect_cut_recovery_points())
-        settled = await asyncio.gather(*[self._settle_cut(log) for log in self.logs.cut if log.cut_may_return])
-        if not noted or not all(settled):
-            self._next_note_ms = self.logs.clock.monotonic_ms() + _NOTE_AGAIN_MS
-        self.logs.forget_noted_cuts()
-
-    async def _settle_cut(self, log: Log) -> bool:
-        try:
-            await self.durable.settle_cut(log)
-        except StorageError as error:
-            self.directory_failed(error)
-            return False
-        return True
-
-    async def _write(self, writes: Iterable[CheckpointWrite]) -> bool:
-        """False if a disk has refused some of it."""
-        is_whole = True
+    async def _write(self, writes: Iterable[CheckpointWrite]) -> None:
         for write in writes:
             try:
                 await self.durable.run(write.write)
             except StorageError as error:
                 self.directory_failed(error)
-                is_whole = False
-        return is_whole
 
     def _update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         refused = self._refuse(request.controller_epoch, request.broker_epoch)

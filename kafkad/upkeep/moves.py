@@ -76,7 +76,7 @@ class ReplicaMoves:
     async def _go_on(self, tp: TopicPartition) -> None:
         try:
             if self._replicas.logs.cut:
-                await self._replicas.note_cuts()
+                await self._settle_cut(tp)
             future = self._moves.future(tp)
             if future is None or self._replicas.logs.get(tp) is None:
                 pass  # the topic was deleted meanwhile, or a log directory has failed
@@ -91,6 +91,14 @@ class ReplicaMoves:
             log.error("moving %s to another log directory failed; it stays where it is: %s", tp, error)
             self._give_up(tp)
         await asyncio.sleep(0)
+
+    async def _settle_cut(self, tp: TopicPartition) -> None:
+        """Of the copy, whose replica was cut back."""
+        cuts, future = self._replicas.cuts, self._moves.future(tp)
+        cuts.begin()
+        end = None if future is None else cuts.end_of(future)
+        if end is not None:
+            await asyncio.wait([end])
 
     def _give_up(self, tp: TopicPartition) -> None:
         try:

@@ -77,11 +77,14 @@ def test_no_append_before_a_torn_one_is_cleared_away(home: Home) -> None:
 def test_a_copied_run_that_fails_is_taken_back(home: Home) -> None:
     log = home.open()
     log.append_copied(memoryview(_copied(0, 1, 2)))
+    home.files.synced.clear()
     home.files.tear_next_write(100)
     with pytest.raises(StorageError):
         log.append_copied(memoryview(_copied(3, 4, 5)))
+    assert home.files.synced == []
     log.append_copied(memoryview(_copied(3, 4, 5)))
     assert [record.offset for record in records(log)] == list(range(6))
+    assert home.files.synced == [str(path_of(log, ".log")), log.directory]  # whole batches may come back otherwise
 
 
 def _copied(*offsets: int) -> bytearray:
@@ -168,6 +171,10 @@ def test_a_torn_tail_is_cut_off(home: Home, kept: int) -> None:
     log = home.open(clean=False)
     assert len(records(log)) == log.end_offset == 30
     assert path.stat().st_size == log.segments[-1].size
+    home.files.synced.clear()
+    for _ in range(2):
+        fill(log, 1)
+        assert home.files.synced == ([str(path), log.directory] if kept else [])  # before anything is written over it
 
 
 @pytest.mark.parametrize("tail", [bytes(5000), b"\xff" * 700, bytes(16) + b"\x02" + bytes(80)])

@@ -347,20 +347,43 @@ def test_a_log_that_was_cut_back_is_not_said_to_be_on_the_disk_as_far_as_before(
     log.flush()
     for write in manager.collect_recovery_points():
         write.write()
-    assert manager.collect_cut_recovery_points() == []
     log.truncate_to(20)
-    writes = manager.collect_cut_recovery_points()
-    assert manager.collect_cut_recovery_points() != []  # until it is written
-    assert manager.cut == {log}
-    for write in writes:
-        write.write()
+    assert list(manager.cut) == [log]
+    manager.settling(log)()
     assert (disks[0] / "recovery-point-offset-checkpoint").read_text() == f"0\n1\nt 0 {log.recovery_point}\n"
     assert log.recovery_point < 20
-    assert manager.collect_cut_recovery_points() == []
-    assert manager.cut == {log}  # until the disk has forgotten what was cut off
-    log.cut_settled(log.truncations)
-    manager.forget_noted_cuts()
-    assert manager.cut == set()
+    assert list(manager.cut) == [log]
+    manager.cut_settled(log, log.truncations - 1)
+    assert list(manager.cut) == [log]  # it was cut back again meanwhile
+    manager.cut_settled(log, log.truncations)
+    assert not manager.cut
+    manager.close()
+
+
+def test_an_append_to_a_log_that_was_cut_back_waits_for_the_disk(disks: tuple[Path, Path]) -> None:
+    manager = started(disks[0])
+    log = manager.create(T0, TOPIC_ID, CONFIG)
+    append(log, 30)
+    log.flush()
+    for write in manager.collect_recovery_points():
+        write.write()
+    log.truncate_to(20)
+    append(log, 1)
+    assert not manager.cut
+    written = (disks[0] / "recovery-point-offset-checkpoint").read_text().split()
+    assert int(written[-1]) < 20
+    manager.close()
+
+
+def test_nothing_is_to_be_settled_of_a_log_that_was_deleted(disks: tuple[Path, Path]) -> None:
+    manager = started(disks[0])
+    log = manager.create(T0, TOPIC_ID, CONFIG)
+    append(log, 30)
+    log.truncate_to(20)
+    manager.delete(T0)
+    manager.settling(log)()
+    manager.cut_settled(log, log.truncations)
+    assert not manager.cut
     manager.close()
 
 

@@ -150,7 +150,7 @@ def test_a_copy_that_cannot_note_a_cut_waits_for_that(broker: Broker, monkeypatc
     disk = FullDisk(broker.second, monkeypatch)
     broker.resume()
     broker.work()
-    assert (broker.replicas.logs.cut, disk.refused) == ({copy}, 1)
+    assert ([*broker.replicas.logs.cut], disk.refused) == ([copy], 1)
     broker.work(after_ms=1_000)
     assert (broker.home(FIRST), disk.refused) == (broker.first, 2)
     disk.is_full = False
