@@ -210,6 +210,7 @@ class Parts:
 
     async def start(self) -> None:
         """Joins the cluster, and serves what its controller gives to this broker."""
+        self.replicas.cuts.begin()
         if self.platform.links is not None:
             self.replicas.metadata.expects_topics = await has_topics(self.platform.store)
         await self.membership.join()
@@ -279,6 +280,7 @@ class Parts:
             await self.loaded.rights.acls.stop()
         await self.controller.stop()
         self.controller_link.close()
+        self.replicas.cuts.stop()
         loop, threads = asyncio.get_running_loop(), self.platform.threads
         await loop.run_in_executor(threads, self.platform.logs.close, self.replicas.high_watermarks())
         await loop.run_in_executor(threads, self.slow_path.close)

@@ -71,6 +71,8 @@ class LogDirectory:
         self.broken: dict[TopicPartition, BrokenPartition] = {}
         self._checkpoints: dict[str, dict[TopicPartition, int]] = {}
         self._versions: dict[str, int] = {}
+        self._collected: dict[str, int] = {}
+        """The version of the last write of each checkpoint, done or about to be."""
         self._next_version = count(1)
         self._writing = threading.Lock()
         self._files = files
@@ -194,7 +196,9 @@ class LogDirectory:
         return log in (self.logs.get(tp), self.futures.get(tp))
 
     def says_too_much_of(self, log: Log) -> bool:
-        """By the checkpoint more of it is on the disk than is known to be."""
+        """By the checkpoint, or by one that is about to be written, more of it is on the disk than is known to be."""
+        if self._versions.get(RECOVERY_POINTS, 0) < self._collected.get(RECOVERY_POINTS, 0):
+            return True
         return (self.checkpointed(RECOVERY_POINTS, log.topic_partition) or 0) > log.recovery_point
 
     def collect_start_offsets(self) -> CheckpointWrite:
@@ -219,7 +223,8 @@ class LogDirectory:
             known = self.checkpointed(name, topic_partition)
             if known is not None:
                 offsets[topic_partition] = known
-        return CheckpointWrite(self, name, offsets, next(self._next_version))
+        version = self._collected[name] = next(self._next_version)
+        return CheckpointWrite(self, name, offsets, version)
 
     def store(self, write: CheckpointWrite) -> None:
         """Thread-safe; a write that was overtaken by a later one is dropped, and so is one that changes nothing."""

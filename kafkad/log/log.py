@@ -435,7 +435,9 @@ class Log:
             if self._pwrite(segment.fd, view[at:end], segment.size) != end - at:
                 raise short_write()
         except OSError as error:
-            self.cut_may_return |= len(pending) > 1  # whole batches of it may be on the disk
+            if len(pending) > 1 and self._files.size(segment.path(LOG)) > segment.size:
+                self.cut_may_return = True  # whole batches of it may be on the disk
+                self.on_cut(self, self.end_offset)
             raise self._undo_write(segment, error) from error
         for batch in pending:
             header = batch.header
@@ -725,6 +727,7 @@ class Log:
         and holds `offset`."""
         with disk_errors(self.directory, "truncating"):
             self._seal()
+            may_return = self.size > 0 or offset < self.end_offset  # a new replica often begins at a later offset
             at = offset if base is None else base
             same = next((segment for segment in self._segments.all if segment.base == at), None)
             if same is not None:
@@ -737,7 +740,7 @@ class Log:
                 same.transactions.replace([])
                 same.has_transactions = False
                 same.created_ms = self._clock.now_ms()
-            self._truncated([first], offset, offset)
+            self._truncated([first], offset, offset, may_return=may_return)
             self.producers.reset(offset)
 
     def _producers_as_of(self, end: int, segments: list[Segment]) -> ProducerStates:
@@ -745,9 +748,9 @@ class Log:
         recovery.reload_producers(producers, segments, self.start_offset, end, self._clock.now_ms())
         return producers
 
-    def _truncated(self, segments: list[Segment], start: int, end: int) -> None:
+    def _truncated(self, segments: list[Segment], start: int, end: int, *, may_return: bool = True) -> None:
         self._truncations += 1
-        self.cut_may_return = True
+        self.cut_may_return |= may_return
         self._new_names = True  # those of dropped segments may come back
         self.durable_name = -1
         if self.cleaned_until is not None:

@@ -181,16 +181,19 @@ class LogManager:
     def watch_future(self, future: Log) -> None:
         """A copy that is being made in another directory is cut back with its replica."""
         self._watch_cuts(future)
-        future.on_cut = lambda log, offset: self.cut.update({log: None})
+        future.on_cut = lambda log, offset: self._note_cut(log)
 
     def _watch_cuts(self, log: Log) -> None:
         log.before_overwriting = self._settle_now
-        if log.cut_may_return:
-            self.cut[log] = None
+        self._note_cut(log)
 
     def _cut_back(self, log: Log, offset: int) -> None:
         self.damages.cut_off(log.topic_partition, offset)
-        self.cut[log] = None
+        self._note_cut(log)
+
+    def _note_cut(self, log: Log) -> None:
+        if log.cut_may_return:
+            self.cut[log] = None
 
     def found_topics(self) -> list[TopicOnDisk]:
         """The topics in the log directories, for a first start on an empty metadata store."""
@@ -490,8 +493,8 @@ class LogManager:
         directory = next((directory for directory in self.live if directory.holds(log)), None)
         if directory is None:
             return lambda: None
-        noting = directory.collect_recovery_points() if directory.says_too_much_of(log) else []
         forget = log.settling()
+        noting = directory.collect_recovery_points() if directory.says_too_much_of(log) else []
 
         def settle() -> None:
             for write in noting:

@@ -27,14 +27,16 @@ class Cuts:
         self._ends: dict[Log, asyncio.Future[None]] = {}
         self._waiting: deque[Log] = deque()
         self._running = 0
+        self._stopped = False
         self._rests_until: dict[str, float] = {}
         """By log directory."""
 
     def begin(self) -> None:
         """With all logs that were cut back, but those whose disk has just refused it."""
-        now_ms = self._logs.clock.monotonic_ms()
+        if self._stopped:
+            return
         for log in self._logs.cut:
-            if log not in self._ends and self._rests_until.get(_place(log), 0) <= now_ms:
+            if log not in self._ends and not self._rests(log):
                 self._ends[log] = asyncio.get_running_loop().create_future()
                 self._waiting.append(log)
         self._start_next()
@@ -49,6 +51,9 @@ class Cuts:
 
     def _start(self, log: Log) -> None:
         truncations = log.truncations
+        if self._rests(log):
+            self._end(log)
+            return
         try:
             settle = self._logs.settling(log)
         except StorageError as error:
@@ -66,9 +71,21 @@ class Cuts:
 
         self._durable.in_thread(settle, done)
 
+    def stop(self) -> None:
+        """What is left to do an append does, or the next start."""
+        self._stopped = True
+        while self._waiting:
+            self._end(self._waiting.popleft())
+
+    def _rests(self, log: Log) -> bool:
+        return self._rests_until.get(_place(log), 0) > self._logs.clock.monotonic_ms()
+
     def _ended(self, log: Log, error: StorageError | None) -> None:
         if error is not None:
             self._rests_until[_place(log)] = self._logs.clock.monotonic_ms() + _REST_MS
+        self._end(log)
+
+    def _end(self, log: Log) -> None:
         end = self._ends.pop(log)
         if not end.done():
             end.set_result(None)

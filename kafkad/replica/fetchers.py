@@ -18,6 +18,7 @@ from functools import partial
 
 from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.log.log import Log
 from kafkad.model import BrokerInfo
 from kafkad.names import NO_TOPIC_ID, TopicPartition, java_hash
 from kafkad.net.client import Answer, FrameLink, Link, LinkError
@@ -40,6 +41,7 @@ log = logging.getLogger(__name__)
 
 _LATEST, _EARLIEST = -1, -2
 _FIRST_REST_MS = 10
+_TOGETHER_MS = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +111,7 @@ class Fetchers:
         self._fetchers: dict[tuple[int, int, bool], Fetcher] = {}
         """By leader and slot; True for those of newcomers."""
         self._fetched_by: dict[Partition, Fetcher] = {}
+        self._stopped = False
 
     def follow(self, changed: Iterable[Partition]) -> None:
         """The roles of these partitions are others now, or begin again in another epoch."""
@@ -116,6 +119,8 @@ class Fetchers:
             before = self._fetched_by.pop(partition, None)
             if before is not None:
                 before.remove(partition)
+            if self._stopped:
+                continue
             if partition.following is not None and partition.role.leader >= 0:
                 fetcher = self._fetched_by[partition] = self._fetcher(partition)
                 fetcher.add(partition, partition.following)
@@ -130,6 +135,8 @@ class Fetchers:
             self.follow(list(self._fetched_by))
 
     async def stop(self) -> None:
+        """For good."""
+        self._stopped = True
         for fetcher in self._fetchers.values():
             await fetcher.stop()
         self._fetchers.clear()
@@ -156,6 +163,8 @@ class Fetchers:
 
     def resume(self, rested: Followed, at: Fetcher) -> None:
         """Fetch it again; elsewhere, if a fetch waits where it has rested."""
+        if self._stopped:
+            return
         fetcher = self._fetcher(rested.partition)
         if fetcher is not at:
             at.remove(rested.partition)
@@ -180,7 +189,7 @@ class Fetchers:
 
 
 def slot_of(topic: str, partition: int, slots: int) -> int:
-    return (31 * java_hash(topic) + partition & 0x7FFF_FFFF) % slots
+    return 0 if slots == 1 else (31 * java_hash(topic) + partition & 0x7FFF_FFFF) % slots
 
 
 class Fetcher:
@@ -198,6 +207,8 @@ class Fetcher:
         self._handed_over: list[Followed] = []
         """What another fetcher has taken while a fetch of it was under way here."""
         self._session = FetchSession(fetchers.replicas.broker_id)
+        self._settled: list[Followed] = []
+        """What the disks know of by now that was cut off, and is fetched again in a moment."""
         self._followed: dict[Key, Followed] = {}
         self._link: FrameLink | None = None
         self._endpoint: BrokerInfo | None = None
@@ -287,7 +298,7 @@ class Fetcher:
             link = self._connected()
         settings = self._all.settings
         await link.open(timeout_ms=settings.timeout_ms)
-        if self._all.replicas.logs.cut:
+        if self._has_cut():
             self._leave_out_cut()
         if link is not self._link or not self._session:
             return
@@ -304,21 +315,42 @@ class Fetcher:
         if self._asked is not None:
             await self._take(link, link.read(self._asked, answer))
 
+    def _has_cut(self) -> bool:
+        cut = self._all.replicas.logs.cut
+        return bool(cut) and any(self._asked_for(log) for log in cut)
+
+    def _asked_for(self, cut: Log) -> Followed | None:
+        followed = self._followed.get(Key(cut.topic_id, cut.topic_partition.partition))
+        return followed if followed is not None and followed.key in self._session else None
+
     def _leave_out_cut(self) -> None:
         """Nothing may be appended to a log that was cut back before its disk knows of it: until then, or until the disk
         has refused it, its partition is not fetched. Then it rests."""
         replicas = self._all.replicas
         replicas.cuts.begin()
         refused = []
-        for followed in self._followed.values():
-            if followed.partition.log in replicas.logs.cut and followed.key in self._session:
-                end = replicas.cuts.end_of(followed.partition.log)
-                if end is None:
-                    refused.append(followed)
-                else:
-                    self._session.forget(followed.key)
-                    end.add_done_callback(partial(self._resume_one, followed))
+        for cut in list(replicas.logs.cut):
+            followed = self._asked_for(cut)
+            if followed is None or followed.partition.log is not cut:
+                continue  # followed elsewhere, or a copy of it
+            end = replicas.cuts.end_of(cut)
+            if end is None:
+                refused.append(followed)
+            else:
+                self._session.forget(followed.key)
+                end.add_done_callback(partial(self._settled_one, followed))
         self._postpone(refused)
+
+    def _settled_one(self, followed: Followed, end: object) -> None:
+        """Those that follow within a moment are fetched again together: each may have a waiting fetch given up."""
+        self._settled.append(followed)
+        if len(self._settled) == 1:
+            due_ms = self._all.clock.monotonic_ms() + _TOGETHER_MS
+            self._all.timers.at(due_ms, self._resume_settled)
+
+    def _resume_settled(self) -> None:
+        settled, self._settled = self._settled, []
+        self._resume(settled)
 
     def _go_on(self, answer: Answer) -> FetchRequest | FollowerFetch | None:
         """HOT. Take an answer about one partition alone, in the turn in which it arrives, and ask for what comes next.
@@ -333,7 +365,7 @@ class Fetcher:
         self.is_waiting = False
         self._take_newcomers()
         self._take_alone(self._session.answered_alone(asked), alone)
-        if not self._session or self._all.replicas.logs.cut:
+        if not self._session or self._has_cut():
             return None
         self._changed.clear()
         self.is_waiting = True
@@ -386,6 +418,11 @@ class Fetcher:
                 self._take_one(followed, data, lost, later)
             except KafkaError as error:
                 self._failed(followed, error, later)
+            except Exception:
+                log.exception(
+                    "internal error while taking what was fetched for %s; trying again", followed.partition.tp
+                )
+                later.append(followed)
             await turns.give_way()
         self._postpone(later)
         if lost:
@@ -456,8 +493,10 @@ class Fetcher:
         ahead = [followed for followed in lost if ends.get(followed, -1) >= followed.place.offset]
         starts = await self._offsets(link, ahead, _EARLIEST) if ahead else {}
         unknown: list[Followed] = []
+        turns = Turns()
         for followed in lost:
-            if not followed.is_current:
+            await turns.give_way()
+            if not self._is_still_here(followed):
                 continue
             try:
                 before = followed.place
@@ -540,9 +579,6 @@ class Fetcher:
         for followed in partitions:
             if self._is_still_here(followed):
                 self._all.resume(followed, self)
-
-    def _resume_one(self, followed: Followed, end: object) -> None:
-        self._resume([followed])
 
     def _take_again(self, followed: Followed) -> None:
         if self._is_still_here(followed):

@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 
 _NOTHING: Mapping[int, Partition] = MappingProxyType({})
 _REMINDER_MS = 60_000
+_CHANGED_AT_ONCE = 500
 _EPOCHS_THAT_SKIP_THE_CHECK = (-1, -2)
 """StopReplica says -2 when the topic is deleted, -1 when the controller does not know."""
 
@@ -87,8 +88,8 @@ class ReplicaManager:
         self.on_replicas_changed: Callable[[], None] = lambda: None
         """Called when replicas are gone with their log directory, or are here after all."""
         self.on_roles_changed: Callable[[Sequence[Partition]], None] = lambda partitions: None
-        """Called with partitions that a request gave other roles or epochs or took away, or that lost their disk, when
-        all of them are as they are to be."""
+        """Called with partitions that a request gave other roles or epochs or took away, or that lost their disk, some
+        hundreds at a time."""
         self.role_watchers: dict[str, Callable[[Partition], None]] = {}
         """Callbacks by topic, for a partition of it that changes its role here, is taken away, or loses its disk."""
         logs.on_failure = self._directory_lost
@@ -156,6 +157,8 @@ class ReplicaManager:
         response = LeaderAndIsrResponse()
         await self._load_configs(t.topic_name for t in request.topic_states if t.topic_name not in self._partitions)
         await self._forget_predecessors(request)
+        if self.logs.cut:
+            self.cuts.begin()
         turns = Turns()
         changed: list[Partition] = []
         try:
@@ -165,6 +168,9 @@ class ReplicaManager:
                     code = self._apply_state(topic, state, changed)
                     answers.append(LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=code))
                     await turns.give_way()
+                    if len(changed) >= _CHANGED_AT_ONCE:
+                        self.on_roles_changed(changed)
+                        changed = []
                 response.topics.append(LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=answers))
         finally:  # a controller that resigns gives up a request half-way, and nobody repeats what has been done of it
             self.on_roles_changed(changed)

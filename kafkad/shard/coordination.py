@@ -205,7 +205,8 @@ class Coordination(Generic[M]):
                 try:
                     await self._load(index, shard)
                 except Abandoned:
-                    continue
+                    if self._loading.get(index) is shard:  # its log is in another directory now
+                        self._loading[index] = Shard(shard.partition, self._parts, self._make_machine)
                 except StorageError as error:
                     self._replicas.directory_failed(error)
                     self._loading.pop(index, None)
@@ -219,7 +220,8 @@ class Coordination(Generic[M]):
     async def _load(self, index: int, shard: Shard[M]) -> None:
         clock = self._parts.clock
         begun_ms = clock.monotonic_ms()
-        loader = Loader(shard.partition.log, shard.machine, lambda: self._loading.get(index) is shard)
+        source = shard.partition.log
+        loader = Loader(source, shard.machine, lambda: self._loading.get(index) is shard and not source.retired)
         await loader.run()
         shard.begin()
         del self._loading[index]

@@ -138,7 +138,7 @@ def test_a_copy_begins_in_the_middle_of_a_batch_as_the_log_does_that_it_is_made_
     other.files.tear_next_write(30)
     with pytest.raises(StorageError):
         copy.append_copied(memoryview(data))
-    assert (copy.start_offset, copy.end_offset, copy.recovery_point, cuts) == (13, 13, 10, [13])
+    assert (copy.start_offset, copy.end_offset, copy.recovery_point, cuts) == (13, 13, 10, [13, 13])
     copy = other.reopen()
     copy.append_copied(memoryview(data))
     for again in (copy, other.reopen(clean=False), other.reopen()):

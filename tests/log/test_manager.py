@@ -375,6 +375,32 @@ def test_an_append_to_a_log_that_was_cut_back_waits_for_the_disk(disks: tuple[Pa
     manager.close()
 
 
+def test_a_checkpoint_that_is_about_to_be_written_does_not_vouch_for_what_was_cut_off(disks: tuple[Path, Path]) -> None:
+    manager = started(disks[0])
+    log = manager.create(T0, TOPIC_ID, CONFIG)
+    append(log, 30)
+    log.flush()
+    late = manager.collect_recovery_points()
+    log.truncate_to(20)
+    manager.settling(log)()
+    for write in late:
+        write.write()
+    written = (disks[0] / "recovery-point-offset-checkpoint").read_text().split()
+    assert int(written[-1]) < 20
+    manager.close()
+
+
+def test_a_new_replica_that_begins_at_a_later_offset_has_nothing_cut_off(disks: tuple[Path, Path]) -> None:
+    """Thousands begin like that on a new broker, and would wait for as many fsyncs."""
+    manager = started(disks[0])
+    log = manager.create(T0, TOPIC_ID, CONFIG)
+    log.truncate_fully_at(100)
+    assert not manager.cut
+    log.truncate_fully_at(50)
+    assert list(manager.cut) == [log]
+    manager.close()
+
+
 def test_nothing_is_to_be_settled_of_a_log_that_was_deleted(disks: tuple[Path, Path]) -> None:
     manager = started(disks[0])
     log = manager.create(T0, TOPIC_ID, CONFIG)

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from kafkad.errors import StorageError
+from kafkad.errors import ErrorCode, StorageError
 from kafkad.log.log import Log
 from kafkad.log.move import Moves
 from kafkad.model import BrokerInfo
@@ -22,7 +22,13 @@ from kafkad.replica.following import Following
 from kafkad.replica.partition import Partition
 from kafkad.timers import Timers
 from kafkad.wire.follower_fetch import FollowerFetch
-from kafkad.wire.messages.fetch import FetchRequest, FetchResponse
+from kafkad.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from kafkad.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from kafkad.wire.records import Record
 from tests.fakes import FakeClock
 from tests.full_disk import FullDisk
@@ -55,6 +61,7 @@ class SlowLeader:
         self.opened = asyncio.Event()
         self.asked: list[list[tuple[int, int]]] = []
         self._answers: list[asyncio.Future[FetchResponse]] = []
+        self._ends: asyncio.Future[ListOffsetsResponse]
 
     async def open(self, **how: object) -> None:
         await self.opened.wait()
@@ -69,7 +76,20 @@ class SlowLeader:
 
     def answer_with_nothing(self) -> None:
         """In a session of its own for each connection."""
-        self._answers.pop().set_result(FetchResponse(session_id=1 + id(self) % 1_000))
+        self.answer(FetchResponse(session_id=1 + id(self) % 1_000))
+
+    def answer(self, response: FetchResponse) -> None:
+        self._answers.pop().set_result(response)
+
+    async def call(self, request: ListOffsetsRequest, **how: object) -> ListOffsetsResponse:
+        self._ends = asyncio.get_running_loop().create_future()
+        return await self._ends
+
+    def answer_with_end(self, offset: int) -> None:
+        """Of partition 1."""
+        partition = ListOffsetsPartitionResponse(partition_index=1, offset=offset)
+        topic = ListOffsetsTopicResponse(name="t", partitions=[partition])
+        self._ends.set_result(ListOffsetsResponse(topics=[topic]))
 
     def read(self, request: object, answer: FetchResponse) -> FetchResponse:
         return answer
@@ -121,8 +141,11 @@ class Follower:
     def work(self, after_ms: int = 0) -> None:
         self._broker.work(self.clock, self._timers, after_ms)
 
-    def stop(self) -> None:
+    def stop_fetching(self) -> None:
         self._broker.run(self._fetchers.stop())
+
+    def stop(self) -> None:
+        self.stop_fetching()
         self._broker.stop()
 
 
@@ -142,9 +165,10 @@ def test_a_full_disk_that_cannot_note_a_cut_holds_up_only_what_was_cut(
         partition.following.truncate_to_end_of(2)
     disk = FullDisk(os.path.dirname(follower.partitions[0].log.directory), monkeypatch)
     follower.follow()
+    follower.work(after_ms=10)
     assert follower.asked == [(1, 2)]
     assert [*follower.replicas.logs.cut] == [follower.partitions[0].log]
-    follower.work(after_ms=999)
+    follower.work(after_ms=989)
     assert (follower.asked, disk.refused) == ([(1, 2)], 1)
     follower.work(after_ms=1_000)
     assert (follower.asked, disk.refused) == ([(1, 2)], 2)
@@ -174,6 +198,7 @@ def test_nothing_is_written_over_what_was_cut_off_before_the_disk_has_forgotten_
     with open(path, "rb") as reading:
         monkeypatch.setattr(follower.replicas.logs.files, "sync", sync)
         follower.follow()
+        follower.work(after_ms=10)
     assert len(synced) == 1
     assert sorted(follower.asked) == [(0, 2), (1, 5)]
 
@@ -207,8 +232,23 @@ def test_a_copy_that_cannot_note_a_cut_does_not_hold_up_its_replica(
     moves.step(moving.tp)
     FullDisk(os.path.dirname(other.log.directory), monkeypatch)
     follower.follow()
+    follower.work(after_ms=10)
     assert sorted(follower.asked) == [(0, 2), (1, 5)]
     assert [*follower.replicas.logs.cut] == [copy]
+
+
+def test_nothing_is_fetched_any_more_once_fetching_has_stopped(follower: Follower) -> None:
+    """Logs are being closed then."""
+    partition = follower.partitions[0]
+    assert partition.following is not None
+    partition.following.truncate_to_end_of(2)
+    follower.follow(partition)
+    follower.stop_fetching()
+    asked = list(follower.asked)
+    for ms in (10, 100, 1_000, 2_000):
+        follower.work(after_ms=ms)
+    follower.follow(*follower.partitions)
+    assert follower.asked == asked
 
 
 def test_a_partition_whose_first_cut_fails_is_not_fetched_before_it_was_made(
@@ -233,6 +273,7 @@ def test_a_partition_whose_first_cut_fails_is_not_fetched_before_it_was_made(
     follower.work(after_ms=10)
     assert (follower.asked, refusals) == ([(1, 5)], [])
     follower.work(after_ms=20)
+    follower.work(after_ms=10)  # once the disk knows of it, with others of which that is true by then
     assert follower.asked == [(1, 5), (0, 2)]
 
 
@@ -279,3 +320,33 @@ def test_it_rests_a_little_at_first_for_its_leader_may_hear_of_the_epoch_later()
     followed = Followed(cast(Partition, partition), cast(Following, None))
     assert [followed.rest_ms(1_000) for _ in range(9)] == [10, 20, 40, 80, 160, 320, 640, 1_000, 1_000]
     assert Followed(cast(Partition, partition), cast(Following, None)).rest_ms(5) == 5
+
+
+def test_what_was_handed_over_while_the_leader_said_where_its_log_begins_is_left_to_who_took_it(
+    follower: Follower,
+) -> None:
+    """Its place may be another by then, and it is not in this fetcher's session any more."""
+    usual, newcomers = two_leaders(follower)
+    usual.opened.set()
+    newcomers.opened.set()
+    first, second = follower.partitions
+    follower.follow(first)
+    follower.follow(second)
+    newcomers.answer(
+        FetchResponse(
+            session_id=7,
+            responses=[
+                FetchableTopicResponse(
+                    topic_id=second.log.topic_id,
+                    partitions=[PartitionData(partition_index=1, error_code=ErrorCode.OFFSET_OUT_OF_RANGE)],
+                )
+            ],
+        )
+    )
+    follower.work()
+    usual.answer_with_nothing()
+    follower.work()
+    newcomers.answer_with_end(3)
+    follower.work()
+    assert second.log.end_offset == 5
+    assert usual.asked == [[(0, 5)], [(1, 5)]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 
 from kafkad.controller.topics import MorePartitions, NewTopic
 from kafkad.errors import ErrorCode, KafkaError, StorageError
-from kafkad.names import home_partition
+from kafkad.log.move import Moves
+from kafkad.names import TopicPartition, home_partition
 from kafkad.shard import Coordination, Shard, loading
 from kafkad.shard.shard import CoordinatorParts
 from kafkad.wire.records import Record
@@ -316,6 +318,36 @@ def test_a_partition_that_comes_back_while_it_is_loaded_is_loaded_from_the_start
     broker.run_until(lambda: not coordinator.coordination.loading)
     assert [machine.state for machine in coordinator.machines] == ["new", "loaded"]
     assert not coordinator.machines[0].applied
+    assert len(coordinator.coordination.shard("a").machine.pairs) == 1_000
+
+
+def test_a_log_that_moves_to_another_directory_while_it_is_loaded_is_loaded_from_there(
+    broker: OneBroker, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The files of the one before have other names then: to go on would look as if its disk had failed."""
+    coordinator.fill(1_000)
+    tp, logs = TopicPartition(TOPIC, 0), broker.replicas.logs
+    home = os.path.dirname(logs.logs[tp].directory)
+    [target] = [directory.path for directory in logs.directories if directory.path != home]
+
+    async def begin() -> _Held:
+        turns = _Held()
+        monkeypatch.setattr(loading, "Turns", lambda: turns)
+        coordinator.coordination.start()
+        await asyncio.sleep(0)
+        return turns
+
+    turns = broker.run(begin())
+    moves = Moves(logs)
+    moves.start(tp, target)
+    while not moves.step(tp).caught_up:
+        pass
+    moved = moves.finish(tp)
+    assert moved is not None
+    broker.replicas.get(*tp).take_log(moved.log)
+    turns.may_end.set()
+    broker.run_until(lambda: not coordinator.coordination.loading)
+    assert [machine.state for machine in coordinator.machines] == ["new", "loaded"]
     assert len(coordinator.coordination.shard("a").machine.pairs) == 1_000
 
 
