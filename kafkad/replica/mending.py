@@ -2,7 +2,8 @@
 
 Logs with a damaged stretch (`Log.damage`) are looked at every few seconds. The batches are asked for as a consumer
 asks, for a follower's own fetches say how far it is; so they are committed, and the same on every replica. They have to
-fill the stretch exactly, pass their checksums, and have the offsets that are missing.
+fill the stretch exactly, pass their checksums, and have the offsets that are missing. Where the end of a file is lost
+they have to be all of these offsets: else records that are still missing would count as there.
 
 A leader has nobody to ask: while others are in sync it gives the leadership away, by answering KAFKA_STORAGE_ERROR to
 the LeaderAndIsr as in `lost_tails`, and mends as a follower.
@@ -103,7 +104,7 @@ class Mender:
             return
         for segment, hole in partition.log.damage:
             place = segment.path(""), hole
-            if place in self._given_up or hole.end - hole.start > LARGEST:
+            if place in self._given_up or not 0 < hole.end - hole.start <= LARGEST:
                 continue
             records = await self._fetched(partition, leader, hole)
             if partition.following is None or partition.failure is not None:
@@ -125,7 +126,7 @@ class Mender:
             )
 
     async def _fetched(self, partition: Partition, leader: BrokerInfo, hole: Hole) -> bytes | None:
-        """The bytes for the stretch; None if the leader has not exactly as many. Raises LinkError, KafkaError."""
+        """The bytes for the stretch; None if those of the leader do not fit. Raises LinkError, KafkaError."""
         size = hole.end - hole.start
         found = bytearray()
         offset = hole.first
@@ -149,7 +150,8 @@ class Mender:
             raise LinkError(f"broker {leader.id} sent what cannot be used: {error}") from None
         finally:
             link.close()
-        return bytes(found) if len(found) == size else None
+        fits = len(found) == size and (offset == hole.next or not hole.lost)
+        return bytes(found) if fits else None
 
 
 def _request(partition: Partition, offset: int, size: int) -> FetchRequest:

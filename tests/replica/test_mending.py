@@ -1,16 +1,22 @@
-"""Leaders are asked for what a log lost beside each other, and only so many at once; a damaged leader gives way."""
+"""Leaders are asked for what a log lost beside each other, and only so many at once; a damaged leader gives way; what
+they answer is written only where it belongs."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from kafkad.log.indexed import Hole
 from kafkad.model import BrokerInfo
 from kafkad.names import TopicPartition
 from kafkad.replica.mending import LEADERS_AT_ONCE, LOOK_MS, Mender
 from kafkad.timers import Timers
+from kafkad.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from kafkad.wire.records import Record, build_batch
 from tests.fakes import FakeClock
 
 
@@ -26,6 +32,7 @@ class Replicas(list[Any]):
     def __init__(self, leaders: range) -> None:
         super().__init__(followed(leader) for leader in leaders)
         self.on_replicas_changed: Any = None
+        self.logs: Any = None
         self.metadata = SimpleNamespace(brokers={id_: BrokerInfo(id=id_, endpoints=()) for id_ in leaders})
 
 
@@ -84,3 +91,88 @@ def test_a_damaged_log_is_to_be_led_elsewhere_whenever_it_is_led_here_again() ->
 
     asyncio.run(run())
     assert asked == [1, 3]
+
+
+LEADER = 2
+
+
+def records(offset: int) -> bytes:
+    return bytes(build_batch([Record(offset, 1, None, b"value")]))
+
+
+SIZE = len(records(0))
+
+
+class DamagedLog:
+    """`written` has the offsets of the stretches that were mended."""
+
+    is_damaged = True
+    topic_id = bytes(16)
+
+    def __init__(self, *holes: Hole) -> None:
+        segment = SimpleNamespace(path=str)
+        self.damage = [(segment, hole) for hole in holes]
+        self.truncations = 0
+        self.written: list[int] = []
+
+    def mend(self, segment: object, hole: Hole, records: bytes) -> bool:
+        self.written.append(hole.first)
+        return True
+
+
+class Whole:
+    """A leader with one record in each batch; `asked` has the offsets, and `meanwhile` happens before an answer."""
+
+    def __init__(self, asked: list[int], meanwhile: Callable[[], None]) -> None:
+        self._asked, self._meanwhile = asked, meanwhile
+
+    async def call(self, request: FetchRequest, *, timeout_ms: int) -> FetchResponse:
+        [asked] = request.topics[0].partitions
+        self._asked.append(asked.fetch_offset)
+        count = request.max_bytes // SIZE
+        found = b"".join(records(offset) for offset in range(asked.fetch_offset, asked.fetch_offset + count))
+        self._meanwhile()
+        data = PartitionData(high_watermark=100, records=found)
+        return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
+
+    def close(self) -> None:
+        pass
+
+
+def looked_once(log: DamagedLog, meanwhile: Callable[[Any], None] = lambda partition: None) -> list[int]:
+    """The offsets that the leader of a replica with this log was asked for at one look."""
+    partition = followed(LEADER)
+    partition.log, partition.failure = log, None
+    replicas = Replicas(range(0))
+    replicas.append(partition)
+    replicas.metadata.brokers[LEADER] = BrokerInfo(id=LEADER, endpoints=())
+    replicas.logs = SimpleNamespace(damages=SimpleNamespace(mended=lambda path, start, end: None))
+    asked: list[int] = []
+
+    async def run() -> None:
+        clock, timers = FakeClock(), Timers()
+        leader = Whole(asked, lambda: meanwhile(partition))
+        mender = Mender(replicas, lambda broker: leader, clock, timers)  # type: ignore[arg-type]
+        mender.start()
+        await asyncio.sleep(0)
+        clock.advance(LOOK_MS)
+        timers.expire(clock.monotonic_ms())
+        for _ in range(20):
+            await asyncio.sleep(0)
+        await mender.stop()
+
+    asyncio.run(run())
+    return asked
+
+
+def test_the_lost_end_of_a_file_has_no_bytes_that_could_be_filled() -> None:
+    log = DamagedLog(Hole(SIZE, SIZE, first=1, next=3, lost=True))
+    assert looked_once(log) == []
+    assert log.written == []
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_what_is_left_of_a_lost_end_is_filled_only_if_all_of_it_is_there_then(lost: int) -> None:
+    log = DamagedLog(Hole(SIZE, 3 * SIZE, first=1, next=3 + lost, lost=True))
+    assert looked_once(log) == [1]
+    assert log.written == ([] if lost else [1])
