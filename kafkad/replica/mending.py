@@ -3,7 +3,8 @@
 Logs with a damaged stretch (`Log.damage`) are looked at every few seconds. The batches are asked for as a consumer
 asks, for a follower's own fetches say how far it is; so they are committed, and the same on every replica. They have to
 fill the stretch exactly, pass their checksums, and have the offsets that are missing. Where the end of a file is lost
-they have to be all of these offsets: else records that are still missing would count as there.
+they have to be all of these offsets: else records that are still missing would count as there. A log that was cut back
+while its leader was asked is left to the next look: there may be newer records in the place of the stretch.
 
 A leader has nobody to ask: while others are in sync it gives the leadership away, by answering KAFKA_STORAGE_ERROR to
 the LeaderAndIsr as in `lost_tails`, and mends as a follower.
@@ -106,9 +107,14 @@ class Mender:
             place = segment.path(""), hole
             if place in self._given_up or not 0 < hole.end - hole.start <= LARGEST:
                 continue
+            if (segment, hole) not in partition.log.damage:
+                continue
+            truncations = partition.log.truncations
             records = await self._fetched(partition, leader, hole)
-            if partition.following is None or partition.failure is not None:
+            if partition.following is None or partition.failure is not None or partition.role.leader != leader.id:
                 return
+            if partition.log.truncations != truncations or (segment, hole) not in partition.log.damage:
+                continue
             if records is None:
                 log.error(
                     "%s: broker %d, its leader, has other batches for offsets %d to %d; the damage stays",

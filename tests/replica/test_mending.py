@@ -22,7 +22,9 @@ from tests.fakes import FakeClock
 
 def followed(leader: int) -> Any:
     hole = Hole(start=0, end=100, first=0, next=10)
-    log = SimpleNamespace(is_damaged=True, damage=[(SimpleNamespace(path=str), hole)], topic_id=bytes(16))
+    log = SimpleNamespace(
+        is_damaged=True, damage=[(SimpleNamespace(path=str), hole)], topic_id=bytes(16), truncations=0
+    )
     tp = TopicPartition("t", leader)
     role = SimpleNamespace(leader=leader)
     return SimpleNamespace(tp=tp, role=role, log=log, following=object(), is_leader=False, leader_epoch=1)
@@ -111,9 +113,13 @@ class DamagedLog:
 
     def __init__(self, *holes: Hole) -> None:
         segment = SimpleNamespace(path=str)
-        self.damage = [(segment, hole) for hole in holes]
+        self.left = [(segment, hole) for hole in holes]
         self.truncations = 0
         self.written: list[int] = []
+
+    @property
+    def damage(self) -> list[tuple[object, Hole]]:
+        return list(self.left)
 
     def mend(self, segment: object, hole: Hole, records: bytes) -> bool:
         self.written.append(hole.first)
@@ -176,3 +182,37 @@ def test_what_is_left_of_a_lost_end_is_filled_only_if_all_of_it_is_there_then(lo
     log = DamagedLog(Hole(SIZE, 3 * SIZE, first=1, next=3 + lost, lost=True))
     assert looked_once(log) == [1]
     assert log.written == ([] if lost else [1])
+
+
+def hole(first: int) -> Hole:
+    return Hole(first * SIZE, (first + 1) * SIZE, first, first + 1)
+
+
+def test_a_log_that_is_cut_back_while_its_leader_is_asked_is_left_as_it_is() -> None:
+    """Newer records may be where the stretch was, or another stretch in the same place."""
+    log = DamagedLog(hole(1), hole(3), hole(5))
+
+    def cut(partition: Any) -> None:
+        if log.truncations == 0:
+            log.truncations = 1
+            del log.left[1]
+
+    assert looked_once(log, cut) == [1, 5]
+    assert log.written == [5]
+
+
+def test_a_stretch_that_is_gone_meanwhile_is_not_filled() -> None:
+    """Retention has deleted it, or the replica is in another log directory now."""
+    log = DamagedLog(hole(1), hole(3))
+    assert looked_once(log, lambda partition: log.left.clear()) == [1]
+    assert log.written == []
+
+
+def test_what_a_leader_of_before_answers_is_not_used() -> None:
+    log = DamagedLog(hole(1), hole(3))
+
+    def lead_elsewhere(partition: Any) -> None:
+        partition.role = SimpleNamespace(leader=LEADER + 1)
+
+    assert looked_once(log, lead_elsewhere) == [1]
+    assert log.written == []
