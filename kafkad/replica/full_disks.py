@@ -28,8 +28,8 @@ class FullDisks:
     def __init__(self, broker: int, metadata: MetadataCache) -> None:
         self._broker = broker
         self._metadata = metadata
-        self._left: dict[TopicPartition, str] = {}
-        """Log directories of what has left its ISR."""
+        self._left: dict[TopicPartition, Partition] = {}
+        """What has left its ISR."""
         self._asked: set[TopicPartition] = set()
         """Those of which the controller knows."""
         self._next_look_ms: dict[str, float] = {}
@@ -42,12 +42,12 @@ class FullDisks:
         leaving = [
             partition
             for partition in partitions
-            if os.path.dirname(partition.log.directory) == directory
+            if _place(partition) == directory
             and partition.tp not in self._left
             and self._is_in_sync_with_others(partition)
         ]
         for partition in leaving:
-            self._left[partition.tp] = directory
+            self._left[partition.tp] = partition
             partition.become(replace(partition.role, leader=_NOBODY))
         return leaving
 
@@ -73,10 +73,16 @@ class FullDisks:
 
     def come_back(self, has_room: Callable[[str], bool]) -> bool:
         """True if the controller has to ask again about replicas whose log directories have room by now."""
-        with_room = {directory for directory in {self._left[tp] for tp in self._asked} if has_room(directory)}
-        back = [tp for tp in self._asked if self._left[tp] in with_room]
+        places = {tp: _place(self._left[tp]) for tp in self._asked}
+        with_room = {directory for directory in set(places.values()) if has_room(directory)}
+        back = [tp for tp, directory in places.items() if directory in with_room]
         for tp in back:
             self.forget(tp)
         if back:
             log.info("there is room in %s again: %d partitions follow", ", ".join(sorted(with_room)), len(back))
         return bool(back)
+
+
+def _place(partition: Partition) -> str:
+    """Its log directory, which may be another one by now than the one that was full: replicas are moved."""
+    return os.path.dirname(partition.log.directory)
