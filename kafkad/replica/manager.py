@@ -317,15 +317,19 @@ class ReplicaManager:
         """Try again to make replicas for which there was no room on the disk, and have those back that have left their
         ISRs for that; the controller then asks about them."""
         made = []
-        for tp, (topic_id, is_new) in list(self._without_room.items()):
+        for tp in list(self._without_room):
             try:
                 if tp in self._without_room and self.find(*tp) is None:
-                    self._open(tp, topic_id, is_new)
+                    self._open(tp, *self._without_room[tp])
                     made.append(tp)
+                self._without_room.pop(tp, None)
             except StorageError as error:
                 self.directory_failed(error)
-                break
-            self._without_room.pop(tp, None)
+                if may_pass(error):
+                    break
+            except KafkaError as error:
+                log.error("cannot make a replica of %s, for which there was no room: %s", tp, error)
+                del self._without_room[tp]
             yield tp
         if made:
             log.info("the disk has room again: created %d partitions that a full disk had not allowed", len(made))

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kafkad.errors import ErrorCode
+from kafkad.errors import ErrorCode, StorageError
+from kafkad.log.log import Log
+from kafkad.names import TopicPartition
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import ReplicaParts
 from kafkad.replica.waits import Waits
@@ -113,3 +117,76 @@ def test_what_a_controller_has_given_up_half_way_is_followed_as_far_as_it_was_do
     broker.run(scenario())
     assert 3 <= len(followed) < 20
     assert sorted(followed) == sorted(str(partition.tp) for partition in replicas.of_topic("a").values())
+
+
+def give(broker: OneBroker, topic_id: bytes, *partitions: int) -> list[int]:
+    """New partitions of topic `a`; the codes that the controller gets for them."""
+    states = [
+        LeaderAndIsrPartitionState(partition_index=index, leader=1, leader_epoch=1, isr=[1], replicas=[1], is_new=True)
+        for index in partitions
+    ]
+    topic = LeaderAndIsrTopicState(topic_name="a", topic_id=topic_id, partition_states=states)
+    request = LeaderAndIsrRequest(controller_epoch=NEW, topic_states=[topic])
+    answer = broker.run(broker.parts.replicas.leader_and_isr(request))
+    return [each.error_code for each in answer.topics[0].partition_errors]
+
+
+def give_without_room(broker: OneBroker, topic_id: bytes, *partitions: int) -> None:
+    def full(path: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(broker.replicas.logs.files, "mkdir", full)
+        assert set(give(broker, topic_id, *partitions)) == {ErrorCode.KAFKA_STORAGE_ERROR}
+
+
+def made(broker: OneBroker) -> list[int]:
+    """The partitions that are here after another try, of which the controller is told."""
+    told: list[bool] = []
+    broker.replicas.on_replicas_changed = lambda: told.append(True)
+
+    async def try_again() -> None:
+        for _ in broker.replicas.make_what_had_no_room():
+            pass
+
+    broker.run(try_again())
+    assert told
+    return sorted(broker.replicas.of_topic("a"))
+
+
+ID, OTHER_ID = bytes(15) + b"a", bytes(15) + b"b"
+
+
+def test_a_partition_whose_log_is_of_another_topic_keeps_none_behind_it_away(broker: OneBroker) -> None:
+    give_without_room(broker, ID, 0, 1)
+    logs = broker.replicas.logs
+    logs.create(TopicPartition("a", 0), OTHER_ID, broker.parts.settings.of_topic("a"))
+    assert made(broker) == [1]
+
+
+def test_a_disk_that_fails_when_there_is_room_again_keeps_no_partition_away_from_another_disk(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_without_room(broker, ID, 0, 1)
+    logs = broker.replicas.logs
+    create = logs.create
+    failing = [broker.directories[0]]
+
+    def create_with_failure(tp: TopicPartition, *args: Any, **options: Any) -> Log:
+        if failing:
+            raise StorageError(failing.pop(), "it is broken")
+        return create(tp, *args, **options)
+
+    monkeypatch.setattr(logs, "create", create_with_failure)
+    assert made(broker) == [1]
+    assert made(broker) == [0, 1]
+
+
+def test_a_topic_that_is_recreated_while_partitions_are_made_has_those_of_its_own(broker: OneBroker) -> None:
+    give_without_room(broker, ID, 0, 1)
+
+    making = broker.replicas.make_what_had_no_room()
+    assert next(making) == ("a", 0)
+    give_without_room(broker, OTHER_ID, 1)
+    assert list(making) == [("a", 1)]
+    assert broker.replicas.get("a", 1).log.topic_id == OTHER_ID
