@@ -442,9 +442,11 @@ class LogManager:
 
     # --- passes: each step does one log, so that the caller can do other things in between
 
-    def retention_pass(self, high_watermark: Callable[[TopicPartition], int]) -> Iterator[int]:
+    def retention_pass(
+        self, high_watermark: Callable[[TopicPartition], int], on_refusal: Callable[[StorageError], None]
+    ) -> Iterator[int]:
         """Delete what retention no longer keeps of the logs that are not being compacted, some segments at a time;
-        yields how many."""
+        yields how many. What a disk refuses goes to `on_refusal`, and the other logs are done all the same."""
         for topic_partition in list(self.logs):
             deleted = MOST_AT_ONCE
             while deleted == MOST_AT_ONCE:
@@ -452,8 +454,10 @@ class LogManager:
                 if log is None or log.compacting:
                     break
                 deleted = 0
-                with self.guarded():
+                try:
                     deleted = log.delete_old_segments(self.clock.now_ms(), high_watermark(topic_partition))
+                except StorageError as error:
+                    on_refusal(error)
                 yield deleted
 
     def producer_expiry_pass(self) -> Iterator[int]:

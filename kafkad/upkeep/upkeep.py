@@ -100,7 +100,7 @@ class Upkeep:
                     await self._durable.flush(each)
 
     async def retain(self) -> None:
-        await _a_few_a_turn(self._logs.retention_pass(self._high_watermark))
+        await _a_few_a_turn(self._logs.retention_pass(self._high_watermark, self._replicas.directory_failed))
 
     async def forget_producers(self) -> None:
         await _a_few_a_turn(self._logs.producer_expiry_pass())

@@ -174,7 +174,7 @@ def test_retention_deletes_many_segments_in_several_steps(disks: tuple[Path, Pat
     log = manager.create(T0, TOPIC_ID, LogConfig(segment_bytes=300, retention_bytes=0))
     append(log, 50)
     many = len(log.segments)
-    steps = list(manager.retention_pass(lambda tp: 50))
+    steps = list(manager.retention_pass(lambda tp: 50, manager.fail))
     assert sum(steps) == many == 50
     assert max(steps) <= 16
     assert (log.start_offset, len(log.segments)) == (50, 1)
@@ -186,9 +186,9 @@ def test_retention_leaves_alone_what_is_being_compacted(disks: tuple[Path, Path]
     log = manager.create(T0, TOPIC_ID, LogConfig(segment_bytes=1024, retention_bytes=1024))
     append(log, 40)
     log.compacting = True
-    assert list(manager.retention_pass(lambda tp: 40)) == []
+    assert list(manager.retention_pass(lambda tp: 40, manager.fail)) == []
     log.compacting = False
-    assert list(manager.retention_pass(lambda tp: 40)) > [0]
+    assert list(manager.retention_pass(lambda tp: 40, manager.fail)) > [0]
     manager.close()
 
 
@@ -489,7 +489,7 @@ def test_passes_work_log_by_log(disks: tuple[Path, Path]) -> None:
     assert manager.logs_to_flush() == [log]
     log.flush()
     assert manager.logs_to_flush() == []
-    assert [deleted > 0 for deleted in manager.retention_pass(lambda tp: 20)] == [True, False]
+    assert [deleted > 0 for deleted in manager.retention_pass(lambda tp: 20, manager.fail)] == [True, False]
     assert log.start_offset > 0
     assert list(manager.producer_expiry_pass()) == [0, 0]
     clock.advance(60_000)

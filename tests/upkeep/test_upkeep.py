@@ -36,6 +36,7 @@ class Jobs:
 
     def __init__(self, directory: Path) -> None:
         self.clock = FakeClock()
+        self.halts: list[str] = []
         self.bad, self.good = str(directory / "bad"), str(directory / "good")
         self.logs: LogManager = started(directory / "bad", directory / "good", clock=self.clock)
         for tp in (BAD, GOOD):
@@ -53,7 +54,7 @@ class Jobs:
             self.logs,
             config_for,
             load_configs,
-            halt=lambda why: None,
+            halt=self.halts.append,
         )
         config = load_config(None, [], {})
         self.upkeep = Upkeep(self.logs, self.replicas, durable, lambda: config, self._threads, timers)
@@ -134,3 +135,15 @@ def test_a_checkpoint_that_cannot_be_written_keeps_no_other(jobs: Jobs, monkeypa
     jobs.do(jobs.upkeep.write_recovery_points)
     assert disk.refused
     assert Path(jobs.good, "recovery-point-offset-checkpoint").read_text() == "0\n1\ngood 0 60\n"
+
+
+def test_retention_ends_the_broker_when_it_finds_the_last_log_directory_broken(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def delete_old_segments(log: Log, now_ms: int, high_watermark: int) -> int:
+        raise StorageError(os.path.dirname(log.directory), "it is broken")
+
+    monkeypatch.setattr(Log, "delete_old_segments", delete_old_segments)
+    jobs.do(jobs.upkeep.retain)
+    assert not jobs.logs.live
+    assert len(jobs.halts) == 1
