@@ -39,6 +39,7 @@ from kafkad.log.indexed import LOG, Hole
 from kafkad.log.log import Log
 from kafkad.log.move import Moves
 from kafkad.log.segment import Segment
+from kafkad.log.worker import NoWorkerError
 from kafkad.names import TopicPartition
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
@@ -251,6 +252,8 @@ class Cleaner:
         except AbandonedError:
             if self._stands(chosen):
                 self._count_death(chosen)
+        except NoWorkerError as error:
+            log.warning("%s is compacted later: %s", chosen.tp, error)
         except UncleanableError as error:
             self._mark(chosen, str(error))
         except StorageError as error:

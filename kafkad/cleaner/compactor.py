@@ -12,7 +12,7 @@ from kafkad.log.compaction import (
     Offer,
     Replacement,
 )
-from kafkad.log.worker import Worker
+from kafkad.log.worker import NoWorkerError, Worker
 
 MODULE = "kafkad.cleaner.worker"
 """A name and no import: only the worker imports the code that compacts."""
@@ -28,18 +28,24 @@ class Compactor:
     """
 
     def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="compactor")
+        self._thread = _one_thread()
         self._worker: Worker | None = None
         self._closed = False
         self._abandoned = False
 
     def submit(self, job: CompactionJob, offer: Offer) -> Future[CompactionResult]:
         """The future raises UncleanableError, OSError, or AbandonedError when the worker was ended or has died.
+        NoWorkerError, here or there, when it cannot be started.
 
         `offer` is called in another thread, before the future is done, with each segment as soon as it is finished.
         """
         self._abandoned = False
-        return self._thread.submit(self._run, job, offer)
+        try:
+            return self._thread.submit(self._run, job, offer)
+        except RuntimeError as error:
+            self._thread.shutdown(wait=False, cancel_futures=True)  # it would do this job before the next one
+            self._thread = _one_thread()
+            raise NoWorkerError(f"no thread for compaction can be started: {error}") from error
 
     def abandon(self) -> None:
         """Break off the job that was submitted last, also while its worker is only starting."""
@@ -79,3 +85,8 @@ class Compactor:
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.close()
+
+
+def _one_thread() -> ThreadPoolExecutor:
+    """It starts at the first job."""
+    return ThreadPoolExecutor(1, thread_name_prefix="compactor")

@@ -22,24 +22,39 @@ measure of what to keep: a cleaner that never rests kept 11 MB for good."""
 _PACKAGES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
+class NoWorkerError(Exception):
+    """A worker cannot be started now, as when processes, threads or memory have run out: to be tried again."""
+
+
 class Worker:
     """Not thread-safe but for `kill`."""
 
     def __init__(self, module: str, niceness: int = 0) -> None:
-        """`niceness` is added to the broker's, from the start on: what a process imports first takes a while."""
+        """NoWorkerError when it cannot be started.
+
+        `niceness` is added to the broker's, from the start on: what a process imports first takes a while.
+        """
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
         path = os.pathsep.join(filter(None, (_PACKAGES, os.environ.get("PYTHONPATH"))))
-        self._process = subprocess.Popen(
-            (sys.executable, "-P", "-m", module),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**_MEMORY, **environment, "PYTHONPATH": path},
-        )
+        try:
+            self._process = subprocess.Popen(
+                (sys.executable, "-P", "-m", module),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                env={**_MEMORY, **environment, "PYTHONPATH": path},
+            )
+        except OSError as error:
+            raise NoWorkerError(f"no process for {module} can be started: {error}") from error
         if niceness:
             with suppress(PermissionError):  # a sandbox may forbid it; the work is done at any priority
                 os.setpriority(os.PRIO_PROCESS, self._process.pid, os.getpriority(os.PRIO_PROCESS, 0) + niceness)
         self._reaper = threading.Thread(target=self._process.wait, name=f"{module} ends", daemon=True)
-        self._reaper.start()
+        try:
+            self._reaper.start()
+        except RuntimeError as error:
+            with self._process:
+                self._process.kill()
+            raise NoWorkerError(f"no thread for the end of {module} can be started: {error}") from error
 
     @property
     def pid(self) -> int:

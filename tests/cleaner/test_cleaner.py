@@ -24,6 +24,7 @@ from kafkad.log.indexed import Hole
 from kafkad.log.log import Log
 from kafkad.log.move import Moves
 from kafkad.log.segments import Segments
+from kafkad.log.worker import NoWorkerError
 from kafkad.names import TopicPartition
 from kafkad.wire.records import Record
 from tests.cleaner.cleaner import clean
@@ -377,6 +378,21 @@ def test_a_disk_that_refuses_the_worker(scene: Scene, code: int, offline: bool) 
     directory = scene.broker.replicas.logs.directories[0]
     scene.until(lambda: scene.worker.job or directory.failure)
     assert (directory.failure is not None) == offline
+
+
+def test_a_worker_that_cannot_be_started_costs_neither_log_nor_directory(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene.dirty("a")
+    for _ in range(3):
+        scene.until_job()
+        scene.worker.fail(NoWorkerError("no process"))
+    scene.until_job()
+    assert [directory.failure for directory in scene.broker.replicas.logs.directories] == [None, None]
+    assert (scene.cleaner.uncleanable, scene.cleaner.dead_workers) == ({}, 0)
+    assert caplog.messages.count("a-0 is compacted later: no process") == 3
+    scene.worker.do(scene.log())
+    scene.until(lambda: scene.log().cleaned_until)
 
 
 def test_new_settings_begin_with_new_workers(scene: Scene) -> None:

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from kafkad.cleaner import compactor as compactor_module
 from kafkad.cleaner.compactor import MODULE, NICENESS, Compactor
 from kafkad.cleaner.worker import Pace
 from kafkad.log.compaction import AbandonedError, Replacement, UncleanableError
-from kafkad.log.worker import Worker
+from kafkad.log.worker import NoWorkerError, Worker
 from kafkad.wire.records import Record, build_batch
 from tests.cleaner.compacting import NOW_MS, Partition, run
 
@@ -213,6 +213,49 @@ def test_a_job_is_broken_off_while_its_worker_starts(
     may_go_on.set()
     with pytest.raises(AbandonedError):
         future.result()
+
+
+def refuse_process(*args: object, **settings: object) -> None:
+    raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+
+def refuse_thread(thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+def refuse_reaper(thread: threading.Thread) -> None:
+    if thread.name.endswith(" ends"):
+        refuse_thread(thread)
+    start_thread(thread)
+
+
+start_thread = threading.Thread.start
+
+
+@pytest.mark.parametrize(
+    ("part", "operation", "refuse"),
+    [
+        (subprocess, "Popen", refuse_process),
+        (threading.Thread, "start", refuse_reaper),
+        (threading.Thread, "start", refuse_thread),
+    ],
+)
+def test_a_worker_that_cannot_be_started_is_no_fault_of_the_disk_and_is_tried_again(
+    compactor: Compactor,
+    partition: Partition,
+    monkeypatch: pytest.MonkeyPatch,
+    part: object,
+    operation: str,
+    refuse: Callable[..., None],
+) -> None:
+    with monkeypatch.context() as faulty:
+        faulty.setattr(part, operation, refuse)
+        with pytest.raises(NoWorkerError):
+            compactor.submit(partition.job(), partition.offered.append).result()
+    assert children() == []
+    refused = list(partition.offered)
+    assert compactor.submit(partition.job(), partition.offered.append).result().next_dirty == 200
+    assert (refused, len(partition.offered)) == ([], 1)
 
 
 def test_an_idle_worker_that_went_is_replaced(compactor: Compactor, partition: Partition) -> None:
