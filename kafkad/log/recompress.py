@@ -5,6 +5,7 @@ A worker starts at the first batch that needs one.
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,7 +15,9 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.recompress_worker import MODULE
-from kafkad.log.worker import Worker
+from kafkad.log.worker import NoWorkerError, Worker
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -39,7 +42,8 @@ class SlowPath:
         `records` is how many the batch has that it looks into.
 
         Requests take turns, and their answers come in any order: a caller that needs one waits in between. A worker
-        that dies is replaced and the call tried once more; then the future raises KafkaError.
+        that dies is replaced and the call tried once more; then the future raises KafkaError. Without a process or a
+        thread to be had, it raises one that clients try again after.
         """
         result: Future[T] = Future()
         (self._few if records <= _FEW_RECORDS else self._many).add(_Job(call, result), request)
@@ -54,7 +58,7 @@ class SlowPath:
 
     def _run(self, call: Callable[[], Any]) -> Any:
         for _ in range(_ATTEMPTS):
-            worker = self._take_idle() or Worker(MODULE)
+            worker = self._take_idle() or _started()
             try:
                 answer = worker.ask(call)
             except (OSError, EOFError):
@@ -69,6 +73,18 @@ class SlowPath:
             return self._idle.get_nowait()
         except Empty:
             return None
+
+
+def _started() -> Worker:
+    try:
+        return Worker(MODULE)
+    except NoWorkerError as error:
+        raise _not_now(str(error)) from error
+
+
+def _not_now(reason: str) -> KafkaError:
+    log.warning("a batch cannot be looked into: %s", reason)
+    return KafkaError(ErrorCode.REQUEST_TIMED_OUT, reason)
 
 
 class _Job(NamedTuple):
@@ -88,7 +104,11 @@ class _Queue:
     def add(self, job: _Job, request: object) -> None:
         with self._lock:
             self._waiting.setdefault(request, deque()).append(job)
-        self._threads.submit(self._do_next)
+        try:
+            self._threads.submit(self._do_next)
+        except RuntimeError as error:  # the next thread passes over what was cancelled
+            job.result.cancel()
+            raise _not_now(f"no thread can be started: {error}") from error
 
     def close(self) -> None:
         with self._lock:

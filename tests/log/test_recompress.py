@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from threading import Event
+from threading import Event, Thread
 
 import pytest
 
@@ -183,6 +184,28 @@ def test_workers_that_keep_dying_are_given_up(slow_path: SlowPath) -> None:
     with pytest.raises(KafkaError) as caught:
         submitted(slow_path, BATCH, broken, None).result()
     assert caught.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert submitted(slow_path, BATCH).result().batch is not None
+
+
+def refuse_process(*args: object, **settings: object) -> None:
+    raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+
+def refuse_thread(thread: Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
+@pytest.mark.parametrize(
+    ("part", "operation", "refuse"), [(subprocess, "Popen", refuse_process), (Thread, "start", refuse_thread)]
+)
+def test_without_a_process_or_a_thread_clients_are_to_try_again(
+    slow_path: SlowPath, monkeypatch: pytest.MonkeyPatch, part: object, operation: str, refuse: Callable[..., None]
+) -> None:
+    with monkeypatch.context() as faulty:
+        faulty.setattr(part, operation, refuse)
+        with pytest.raises(KafkaError) as caught:
+            submitted(slow_path, BATCH).result()
+    assert caught.value.code == ErrorCode.REQUEST_TIMED_OUT
     assert submitted(slow_path, BATCH).result().batch is not None
 
 
