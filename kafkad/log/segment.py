@@ -249,7 +249,8 @@ class Segment(IndexedFile):
         self.first_timestamp = UNKNOWN
         self.last_base = NOWHERE
         if self.newest_timestamp_offset >= offset:
-            self._find_max_timestamp()
+            with contextlib.suppress(BadBatch):  # the largest timestamp before the damage
+                self._find_max_timestamp()
         with as_far_as_there_is_room():
             self.store_indexes()
         self.limit = self.roll_after = ASK_FIRST

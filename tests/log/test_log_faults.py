@@ -14,7 +14,7 @@ from kafkad.log.epochs import FILE_NAME
 from kafkad.log.files import may_pass
 from kafkad.log.log import Log
 from kafkad.wire.control import ControlRecord, build_marker
-from kafkad.wire.records import iter_batches
+from kafkad.wire.records import MAGIC_AT, iter_batches
 from tests.fakes import FaultyFiles
 from tests.log.conftest import Home, append, batch, records, searched
 
@@ -921,6 +921,25 @@ def test_a_truncation_that_lacks_room_or_open_files_is_done_whole_or_not_begun(
     assert append(log, batch(b"new", producer_id=5, producer_epoch=0, base_sequence=end if known else 0)) == end
     log = home.reopen(clean=after % 2 == 0)
     assert [record.offset for record in records(log)] == list(range(start, end + 1))
+
+
+@pytest.mark.parametrize("rotten", [0, 10])
+def test_a_truncation_is_done_whole_although_batches_that_stay_have_become_unreadable(home: Home, rotten: int) -> None:
+    """They are read for the largest timestamp that is left."""
+    home.expect_problems = True
+    log = home.open(index_interval_bytes=200, segment_bytes=1 << 20)
+    for timestamp in (5000, *[1000] * 38, 6000):
+        append(log, batch(b"." * 200, timestamp=timestamp))
+    segment = log.segments[-1]
+    with Path(segment.path(".log")).open("r+b") as file:
+        file.seek(segment.locate(rotten) + MAGIC_AT)
+        file.write(b"\x7f")
+    log.truncate_to(39)
+    assert (log.end_offset, log.truncations) == (39, 1)
+    assert os.path.getsize(segment.path(".log")) == log.size
+    assert (segment.max_timestamp, segment.newest_timestamp_offset) == (5000, 0)
+    log.truncate_to(30)
+    assert append(log, batch(b"new")) == 30
 
 
 @pytest.mark.parametrize("renamed", range(6))
