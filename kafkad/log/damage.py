@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from kafkad.names import TopicPartition
@@ -43,36 +43,48 @@ class Damages:
     """All damage found since the start, each place once. A thread may add while the loop reads."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, int], tuple[TopicPartition, Damage]] = {}
+        self._found: dict[TopicPartition, dict[tuple[str, int], Damage]] = {}
+        self._partitions: dict[str, TopicPartition] = {}
+        """By the path of a file with damage."""
 
     def add(self, tp: TopicPartition, damage: Damage) -> bool:
         """True if it is news."""
+        found = self._found.setdefault(tp, {})
         place = damage.path, damage.position
-        if place in self._found:
+        if place in found:
             return False
-        self._found[place] = tp, damage
+        self._partitions[damage.path] = tp
+        found[place] = damage
         return True
 
     def mended(self, path: str, start: int, end: int) -> None:
         """The bytes from `start` to `end` of that file are sound again."""
-        self._found = {
-            place: found for place, found in self._found.items() if place[0] != path or not start <= place[1] < end
-        }
+        tp = self._partitions.get(path)
+        if tp is not None:
+            self._keep(tp, lambda damage: damage.path != path or not start <= damage.position < end)
 
     def cut_off(self, tp: TopicPartition, offset: int) -> None:
         """The partition's log ends with `offset` now: no damage is left behind it."""
-        self._found = {
-            place: found
-            for place, found in self._found.items()
-            if found[0] != tp or found[1].was_cut or found[1].first < offset
-        }
+        self._keep(tp, lambda damage: damage.was_cut or damage.first < offset)
 
     def forget(self, tp: TopicPartition) -> None:
         """The partition was deleted, or has another log."""
-        self._found = {place: found for place, found in self._found.items() if found[0] != tp}
+        for path, _ in self._found.pop(tp, {}):
+            self._partitions.pop(path, None)
 
     def kept(self) -> Iterator[tuple[TopicPartition, Damage]]:
-        return (found for found in list(self._found.values()) if not found[1].was_cut)
+        return ((tp, damage) for tp, damage in self._all() if not damage.was_cut)
 
     def cut(self) -> Iterator[tuple[TopicPartition, Damage]]:
-        return (found for found in list(self._found.values()) if found[1].was_cut)
+        return ((tp, damage) for tp, damage in self._all() if damage.was_cut)
+
+    def _keep(self, tp: TopicPartition, is_left: Callable[[Damage], bool]) -> None:
+        found = self._found.get(tp, {})
+        for place, damage in list(found.items()):
+            if not is_left(damage):
+                del found[place]
+
+    def _all(self) -> Iterator[tuple[TopicPartition, Damage]]:
+        for tp, found in list(self._found.items()):
+            for damage in list(found.values()):
+                yield tp, damage
