@@ -7,6 +7,8 @@ import os
 from kafkad.api.context import Context, Request
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.names import TopicPartition
+from kafkad.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from kafkad.turns import Turns
 from kafkad.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
@@ -19,16 +21,15 @@ async def handle(
     context: Context, request: Request, message: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
     """Answered when the moves have begun; DescribeLogDirs tells how far they are."""
+    turns = Turns()
     topics: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     for directory in message.dirs:
         for topic in directory.topics:
-            topics.setdefault(topic.name, []).extend(
-                AlterReplicaLogDirPartitionResult(
-                    partition_index=index,
-                    error_code=_move(context, TopicPartition(topic.name, index), directory.path),
-                )
-                for index in topic.partitions
-            )
+            results = topics.setdefault(topic.name, [])
+            for index in topic.partitions:
+                await turns.give_way()
+                code = _move(context, request, TopicPartition(topic.name, index), directory.path)
+                results.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
     return _response(topics)
 
 
@@ -50,8 +51,10 @@ def _response(topics: dict[str, list[AlterReplicaLogDirPartitionResult]]) -> Alt
     )
 
 
-def _move(context: Context, tp: TopicPartition, path: str) -> ErrorCode:
+def _move(context: Context, request: Request, tp: TopicPartition, path: str) -> ErrorCode:
+    """All is checked here: replica, directory and the right to do so may have gone since the last one."""
     try:
+        request.check(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
         if not os.path.isabs(path):
             raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not an absolute path")
         context.replicas.logs.live_directory(path)

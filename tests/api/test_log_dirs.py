@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Awaitable, Callable
 
 import pytest
 
+from kafkad.api import alter_replica_log_dirs
 from kafkad.errors import ErrorCode, StorageError
 from kafkad.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -106,6 +108,34 @@ def test_a_topic_may_be_deleted_while_it_moves(broker: OneBroker) -> None:
     assert gone.error is None
     broker.settle()
     assert placed(broker) == {source: [], target: []}
+
+
+class _Beside:
+    """Turns in which something else happens, before the third part of the work."""
+
+    def __init__(self, happens: Callable[[], Awaitable[object]]) -> None:
+        self.given = 0
+        self._happens = happens
+
+    async def give_way(self) -> None:
+        self.given += 1
+        if self.given == 3:
+            await self._happens()
+
+
+def test_many_moves_give_way_and_a_topic_may_go_meanwhile(broker: OneBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker.create("t", partitions=2)
+    broker.create("gone", partitions=2)
+    turns = _Beside(lambda: broker.controller.delete_topics(["gone"], timeout_ms=5_000))
+    monkeypatch.setattr(alter_replica_log_dirs, "Turns", lambda: turns)
+    topics = [AlterReplicaLogDirTopic(name=name, partitions=[0, 1]) for name in ("t", "gone")]
+    target = AlterReplicaLogDir(path=broker.directories[0], topics=topics)
+    results = broker.ask(AlterReplicaLogDirsRequest(dirs=[target]), 2).results
+    assert turns.given == 4
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [[p.error_code for p in result.partitions] for result in results] == [[0, 0], [unknown, unknown]]
+    broker.settle()
+    assert not any(name == "gone" for replicas in placed(broker).values() for name, *_ in replicas)
 
 
 def test_moves_that_cannot_be(broker: OneBroker) -> None:
