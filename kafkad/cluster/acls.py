@@ -17,6 +17,7 @@ from functools import partial
 from typing import NamedTuple
 
 from kafkad.clock import Clock
+from kafkad.cluster.listeners import tell
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.notes import Note, Notes, follow
 from kafkad.meta.readable import UNREADABLE
@@ -191,8 +192,7 @@ class Acls:
             self._tell()
 
     def _tell(self) -> None:
-        for listener in self.on_change:
-            listener()
+        tell(self.on_change)
 
     async def _read_all(self) -> None:
         last = [await notes.newest() for notes in self._notes]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
+from kafkad.cluster.listeners import tell
 from kafkad.meta.readable import readable
 from kafkad.meta.store import MetaStore, NoNode, Stat
 from kafkad.meta.znodes import Config
@@ -80,5 +81,4 @@ class EntityConfigs:
             self._entities[entity] = overrides
         else:
             del self._entities[entity]
-        for listener in self._listeners:
-            listener(entity, overrides)
+        tell(self._listeners, entity, overrides)

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from kafkad.clock import Clock
+from kafkad.cluster.listeners import tell
 from kafkad.config import Config
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.notes import Note, Notes, follow
@@ -276,8 +277,7 @@ class DelegationTokens:
         elif self._tokens.pop(token_id, None) is not None:
             del self._ids[self.secret(token_id)]
             self._credentials.pop(token_id, None)
-            for told in self.on_end:
-                told(token_id)
+            tell(self.on_end, token_id)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ read that again. As in Kafka, notes older than a quarter of an hour are removed 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import logging
 import re
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable
@@ -14,13 +14,17 @@ from typing import Any, Final, NamedTuple
 
 from kafkad.clock import Clock
 from kafkad.meta.retrying import until_answered
-from kafkad.meta.store import MetaStore, NoNode, WatchEvent
-from kafkad.timers import Timers
+from kafkad.meta.store import MetaStore, NoNode, Refused, WatchEvent
+from kafkad.timers import Timers, sleep
+
+log = logging.getLogger(__name__)
 
 KEPT_MS: Final = 15 * 60 * 1000
 NO_NOTE: Final = ""
 _DIGITS = 10
 _REMOVED_AT_ONCE = 20
+_FIRST_PAUSE_MS = 1_000
+_LONGEST_PAUSE_MS = 60_000
 
 
 class Note(NamedTuple):
@@ -40,6 +44,7 @@ class Notes:
         self._clock = clock
         self._news = news
         self._last = NO_NOTE
+        self._may_remove = True
 
     async def newest(self) -> str:
         """The name of the newest, or NO_NOTE: of what is read after this, it says nothing new."""
@@ -66,20 +71,35 @@ class Notes:
         self._news.set()
 
     async def _remove_old(self, names: list[str]) -> None:
-        """A few of the oldest at a time."""
+        """A few of the oldest at a time. If the store refuses that, nobody is harmed."""
         paths = [f"{self.parent}/{name}" for name in names]
         before = self._clock.now_ms() - KEPT_MS
         for path, node in zip(paths, await self._store.get_many(paths), strict=True):
             if node is not None and node[1].ctime_ms < before:
-                with contextlib.suppress(NoNode):
+                try:
                     await self._store.delete(path)
+                except NoNode:
+                    pass
+                except Refused as error:
+                    if self._may_remove:
+                        log.warning("old notes of changes cannot be removed: %s", error)
+                    self._may_remove = False
+                    return
 
 
 async def follow(
     news: asyncio.Event, catch_up: Callable[[], Awaitable[Any]], what: str, clock: Clock, timers: Timers
 ) -> None:
-    """Calls `catch_up` whenever there is news, and again until the store answers. `what` it does is for the log."""
+    """Calls `catch_up` whenever there is news, and again until it succeeds. `what` it does is for the log."""
+    pause_ms = _FIRST_PAUSE_MS
     while True:
         await news.wait()
         news.clear()
-        await until_answered(catch_up, what, clock, timers)
+        try:
+            await until_answered(catch_up, what, clock, timers)
+            pause_ms = _FIRST_PAUSE_MS
+        except Exception:
+            log.exception("internal error: cannot %s; trying again in %d s", what, pause_ms // 1000)
+            await sleep(pause_ms, clock, timers)
+            pause_ms = min(pause_ms * 2, _LONGEST_PAUSE_MS)
+            news.set()

@@ -11,19 +11,23 @@ from kafkad.cluster.configs import DynamicConfigs
 from kafkad.cluster.features import FinalizedFeatures
 from kafkad.controller.registration import prepare
 from kafkad.meta.embedded import EmbeddedStore
+from kafkad.meta.notes import KEPT_MS
 from kafkad.meta.retrying import RETRY_MS
-from kafkad.meta.store import ConnectionLoss, MetaStore
-from kafkad.meta.znodes import Config, Features, LogDirEvent
+from kafkad.meta.store import ConnectionLoss, MetaStore, Refused
+from kafkad.meta.znodes import Config, ConfigChange, Features, LogDirEvent
+from kafkad.model import Entity
 from kafkad.timers import Timers
 from tests.fakes import FakeClock
 
 
 class Unsteady:
-    """A session whose operations fail while its connection is lost."""
+    """A session whose operations fail while its connection is lost, and in worse ways."""
 
     def __init__(self, session: MetaStore) -> None:
         self._session = session
         self.lost = False
+        self.broken = False
+        self.may_delete = True
         self.refused = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -33,6 +37,10 @@ class Unsteady:
             if self.lost:
                 self.refused += 1
                 raise ConnectionLoss(str(path))
+            if self.broken:
+                raise AssertionError
+            if name == "delete" and not self.may_delete:
+                raise Refused(path, "NoAuth")
             return await operation(path, *args, **options)
 
         return attempt
@@ -86,6 +94,52 @@ async def test_a_change_of_settings_that_came_with_the_loss(place: Place) -> Non
     place.unsteady.lost = False
     await place.retry()
     assert place.configs.topic("a") == {"retention.ms": "7"}
+
+
+async def changed(place: Place, entity: str, **settings: str) -> None:
+    await place.other.create(f"/config/{entity}", Config.encode(settings))
+    note = ConfigChange.encode(entity)
+    await place.other.create("/config/changes/config_change_", note, sequential=True)
+
+
+@at_a_place
+async def test_changes_are_followed_whatever_fails(place: Place) -> None:
+    place.unsteady.broken = True
+    await changed(place, "users/alice", consumer_byte_rate="7")
+    await place.settle()
+    assert not place.configs.entities.all
+    place.unsteady.broken = False
+    await place.retry()
+    assert place.configs.entities.of(Entity(user="alice")) == {"consumer_byte_rate": "7"}
+
+
+@at_a_place
+async def test_a_listener_that_fails_keeps_nothing_from_the_others(place: Place) -> None:
+    def fail(*change: object) -> None:
+        raise AssertionError
+
+    heard: list[object] = []
+    place.configs.listen(Config.TOPICS, fail)
+    place.configs.listen(Config.TOPICS, lambda *change: heard.append(change[0]))
+    place.configs.entities.listen(fail)
+    place.configs.entities.listen(lambda *change: heard.append(change[0]))
+    await changed(place, "topics/a", **{"retention.ms": "7"})
+    await changed(place, "users/alice", consumer_byte_rate="7")
+    await place.settle()
+    assert heard == ["a", Entity(user="alice")]
+
+
+@at_a_place
+async def test_old_notes_that_may_not_be_removed_keep_no_change_from_being_known(place: Place) -> None:
+    await changed(place, "topics/old", **{"retention.ms": "7"})
+    await place.settle()
+    place.unsteady.may_delete = False
+    place.clock.advance(KEPT_MS + 1)
+    for name in ("a", "b"):
+        await changed(place, f"topics/{name}", **{"retention.ms": "7"})
+        await place.configs.catch_up()
+        await place.settle()
+        assert place.configs.topic(name) == {"retention.ms": "7"}
 
 
 @at_a_place
