@@ -22,14 +22,18 @@ class Issuers:
         self._clock = clock
         self._timers = timers
         self._keys: dict[JwksSettings, Jwks] = {}
+        self._started = False
         self.on_asked: list[Callable[[], None]] = []
         """Called whenever one of them has been asked for the first time, whether there was an answer or not."""
 
     def verify_at(self, config: Config, listener: str) -> Callable[[], Verify | None]:
-        """By the settings of this listener, which cannot change while the broker runs."""
+        """By the settings of this listener. ValueError if by them no token can be verified: the mechanism may be added
+        while the broker runs, and its keys may not."""
         user_claim = str(config.for_mechanism(listener, OAUTHBEARER, "sasl.oauthbearer.sub.claim.name"))
         url = config.for_mechanism(listener, OAUTHBEARER, "sasl.oauthbearer.jwks.endpoint.url")
         if not url:
+            if not config.bool("kafkad.oauthbearer.unsecured"):
+                raise ValueError("it has no sasl.oauthbearer.jwks.endpoint.url, which needs a restart to change")
             unsecured = UnsecuredTokens(Expected(user_claim=user_claim, skew_ms=0), self._clock.now_ms)
             return lambda: unsecured
         audiences = config.for_mechanism(listener, OAUTHBEARER, "sasl.oauthbearer.expected.audience")
@@ -50,12 +54,16 @@ class Issuers:
         )
         if settings not in self._keys:
             read = reader(settings)
-            self._keys[settings] = Jwks(settings, read, self._threads, self._clock, self._timers, self._tell)
+            added = Jwks(settings, read, self._threads, self._clock, self._timers, self._tell)
+            self._keys[settings] = added
+            if self._started:
+                added.start()
         keys = self._keys[settings]
         signed = SignedTokens(expected, lambda: keys.keys, self._clock.now_ms, keys.missed)
         return lambda: signed if keys.asked.is_set() else None
 
     def start(self) -> None:
+        self._started = True
         for keys in self._keys.values():
             keys.start()
 

@@ -24,14 +24,16 @@ def logins(
     entities: EntityConfigs,
     connections: Callable[[], list[Connection]],
     clock: Clock,
-    issuers: Issuers | None,
+    issuers: Issuers,
     tokens: DelegationTokens | None,
 ) -> Logins:
     users = ScramUsers(tokens.account) if tokens is not None else ScramUsers()
 
     def make_offer(listener: str) -> Offer:
-        verify_at = issuers.verify_at if issuers is not None else None
-        return offer(*(settings.config, listener, secret, users, lambda: made.offers[listener].plain_users, verify_at))
+        def plain_users() -> Mapping[str, str]:
+            return made.offers[listener].plain_users
+
+        return offer(settings.config, listener, secret, users, plain_users, issuers.verify_at)
 
     def changed(entity: Entity, overrides: Mapping[str, str]) -> None:
         if isinstance(entity.user, str) and entity.client is None:
@@ -43,6 +45,5 @@ def logins(
     entities.listen(changed)
     if tokens is not None:
         tokens.on_end.append(made.token_ended)
-    if issuers is not None:
-        issuers.on_asked.append(made.mechanism_ready)
+    issuers.on_asked.append(made.mechanism_ready)
     return made

@@ -198,7 +198,7 @@ class Parts:
     context: Context
     dispatcher: Dispatcher
     issuers: Issuers | None
-    """None where no listener has OAUTHBEARER."""
+    """None where no listener asks for a login."""
     logins: Logins | None
     quotas: QuotasInForce
     upkeep: Upkeep
@@ -291,6 +291,8 @@ class Parts:
         settings.override(cluster_wide=configs.cluster, per_broker=configs.broker)
         config = settings.config
         self.context.config = config
+        if self.logins is not None:  # first, so that users who are gone are closed whatever fails below
+            self.logins.settings_changed()
         self.fetch.max_bytes = config.int("fetch.max.bytes")
         self.produce.verifies = config.bool("transaction.partition.verification.enable")
         self.platform.server.apply(settings.limits())
@@ -304,8 +306,6 @@ class Parts:
         self.controller.configs_changed(None)
         if self.replication is not None:
             self.replication.settings_changed(config)
-        if self.logins is not None:
-            self.logins.settings_changed()
 
     def metrics(self, lifecycle: Lifecycle) -> Registry:
         return metering.registry(
@@ -471,8 +471,8 @@ def _replicas(platform: Platform, loaded: Loaded, durable: Durable) -> ReplicaMa
 
 
 def _issuers(platform: Platform, config: Config) -> Issuers | None:
-    """None where no listener takes their tokens."""
-    if not config.listeners_with("OAUTHBEARER"):
+    """None where no listener asks for a login: any other may get OAUTHBEARER while the broker runs."""
+    if not config.login_listeners:
         return None
     from kafkad.broker.issuers import Issuers
 
@@ -483,7 +483,7 @@ def _logins(
     platform: Platform, loaded: Loaded, issuers: Issuers | None, tokens: DelegationTokens | None
 ) -> Logins | None:
     """None where no listener asks for one."""
-    if not loaded.settings.config.login_listeners:
+    if issuers is None:
         return None
     from kafkad.broker.logins import logins
 

@@ -278,8 +278,15 @@ class Config:
         merged |= {name: before[name] for name in restart if name in before}
         layers = {**self._layers, Source.STATIC_BROKER_CONFIG: merged}
         config = Config(layers, file=fresh.file, warnings=fresh.warnings, unknown=fresh.unknown)
-        changed = tuple(name for name in differing if name not in restart and config.value(name) != self.value(name))
+        changed = tuple(
+            name for name in differing if name not in restart and config._in_force(name) != self._in_force(name)
+        )
         return Reload(config, changed, restart)
+
+    def _in_force(self, name: _Str) -> Value:
+        """None for a setting of one listener that is not set."""
+        setting = BROKER_SETTINGS.get(name)
+        return self._values.get(name, None if setting is None else setting.default)
 
     def max_connections_per_ip_overrides(self) -> dict[_Str, _Int]:
         """Host (an address or a name) to count. Raises ValueError."""

@@ -92,27 +92,29 @@ def offer(
     secret: bytes,
     scram: ScramUsers,
     plain_users: PlainUsers,
-    verify_at: VerifyAt | None = None,
+    verify_at: VerifyAt,
 ) -> Offer:
     """By `secret`, which all brokers of a cluster share, users are made up who do not exist. A login that has begun may
-    outlast this offer: its password is looked up in `plain_users`. `verify_at` is None where no listener takes tokens
-    of OAUTHBEARER."""
+    outlast this offer: its password is looked up in `plain_users`. A mechanism that cannot be had is left out, so that
+    all else is by the new settings."""
     enabled = config.mechanisms(listener)
     plain = config.jaas(listener, "PLAIN") if "PLAIN" in enabled else None
     users = plain.users if plain is not None else _NO_USERS
     mechanisms: dict[str, Begin] = {}
     for mechanism in enabled:
-        if mechanism == "PLAIN":
-            mechanisms[mechanism] = partial(Plain, plain_users)
-        elif mechanism == OAUTHBEARER:
-            assert verify_at is not None
-            mechanisms[mechanism] = partial(_bearer, verify_at(config, listener))
-        elif mechanism == GSSAPI:
-            mechanisms[mechanism] = _kerberos(config, listener)
-        else:
-            find = partial(scram.account, mechanism)
-            made_up = MadeUp(secret, partial(scram.usual_iterations, mechanism))
-            mechanisms[mechanism] = partial(ScramServer, mechanism, find, made_up, new_nonce)
+        try:
+            if mechanism == "PLAIN":
+                mechanisms[mechanism] = partial(Plain, plain_users)
+            elif mechanism == OAUTHBEARER:
+                mechanisms[mechanism] = partial(_bearer, verify_at(config, listener))
+            elif mechanism == GSSAPI:
+                mechanisms[mechanism] = _kerberos(config, listener)
+            else:
+                find = partial(scram.account, mechanism)
+                made_up = MadeUp(secret, partial(scram.usual_iterations, mechanism))
+                mechanisms[mechanism] = partial(ScramServer, mechanism, find, made_up, new_nonce)
+        except ValueError as error:
+            log.error("nobody can log in with %s at listener %s: %s", mechanism, listener, error)
     return Offer(
         mechanisms,
         {each: config.int_for_mechanism(listener, each, "connections.max.reauth.ms") for each in enabled},

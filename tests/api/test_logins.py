@@ -140,9 +140,12 @@ class House:
         self.users = ScramUsers(lambda mechanism, token_id: self.tokens.get(token_id))
         self.clock = JumpingClock()
         self.server = server
+        self.issuers = Issuers(ThreadPoolExecutor(1), server.clock, server.timers)
         self.logins = Logins(
             ["SASL"],
-            lambda listener: offer(self.config, listener, b"secret", self.users, self.plain_users),
+            lambda listener: offer(
+                self.config, listener, b"secret", self.users, self.plain_users, self.issuers.verify_at
+            ),
             self.users,
             server.connections,
             self.clock,
@@ -659,6 +662,55 @@ def test_what_a_listener_asks_of_tokens_may_have_the_mechanism_before_it(before:
             await issuers.stop()
 
     at_home(scenario)
+
+
+def reloaded(before: Config, *settings: str) -> Config:
+    """With OAUTHBEARER and these settings in the file, and carol's password no more."""
+    mechanisms = "sasl.enabled.mechanisms=PLAIN,OAUTHBEARER"
+    bearer = f"listener.name.sasl.oauthbearer.sasl.jaas.config={BEARER} required;"
+    return before.with_file(config(mechanisms, f'{JAAS} user_bob="pw2";', bearer, *settings)).config
+
+
+def test_oauthbearer_may_be_added_and_its_keys_may_not(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Tokens that nobody signed are not taken for that, and all other changes are in force."""
+    address = f"listener.name.sasl.sasl.oauthbearer.jwks.endpoint.url=file://{tmp_path}/keys.json"
+
+    async def scenario(house: House) -> None:
+        carol, bob = await house.connect(), await house.connect()
+        await carol.log_in()
+        await bob.log_in("bob", "pw2")
+        house.config = reloaded(house.config, address)
+        house.logins.settings_changed()
+        assert await carol.closed()
+        assert house.logins.offers["SASL"].mechanisms.keys() == {"PLAIN"}
+        assert await bob.ask(METADATA)
+
+    with caplog.at_level("ERROR"):
+        at_home(scenario)
+    assert "nobody can log in with OAUTHBEARER at listener SASL" in caplog.text
+    assert "needs a restart" in caplog.text
+
+
+def test_oauthbearer_may_be_added_where_its_keys_are_named(tmp_path: Path) -> None:
+    """Whether others are read already or not, they are read then."""
+    address = f"listener.name.sasl.sasl.oauthbearer.jwks.endpoint.url=file://{tmp_path}/keys.json"
+    (tmp_path / "keys.json").write_bytes(key_set(jwk(rsa_key(), "k1")))
+    now_s = int(time.time())
+    shown = f"n,,\x01auth=Bearer {signed(rsa_key(), iat=now_s, exp=now_s + 60)}\x01\x01".encode()
+
+    async def scenario(house: House) -> None:
+        house.issuers.on_asked.append(house.logins.mechanism_ready)
+        house.issuers.start()
+        house.config = reloaded(house.config, address)
+        house.logins.settings_changed()
+        try:
+            client = await house.connect()
+            await client.ask(handshake("OAUTHBEARER"))
+            assert authenticated(await client.ask(token(shown))).auth_bytes == b""
+        finally:
+            await house.issuers.stop()
+
+    at_home(scenario, address)
 
 
 def test_a_login_waits_while_the_keys_of_its_issuer_are_read_for_the_first_time(tmp_path: Path) -> None:
