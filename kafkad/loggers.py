@@ -25,6 +25,7 @@ _KAFKA_LEVELS = {
     "DEBUG": logging.DEBUG,
     "TRACE": logging.DEBUG,
 }
+_LONGEST_MESSAGE = 4_000
 _LINES_A_SECOND = 10
 _FROM_STRANGERS = "kafkad.net."
 """Parts whose lines anybody can cause who can connect."""
@@ -131,6 +132,20 @@ class _NoFlood(logging.Filter):
         return lines < _LINES_A_SECOND
 
 
+def _message(record: logging.LogRecord) -> str:
+    """Names from clients may be in it, which must not fill the log."""
+    text = record.getMessage()
+    more = len(text) - _LONGEST_MESSAGE
+    return text if more <= 0 else f"{text[:_LONGEST_MESSAGE]}… ({more} characters were cut off)"
+
+
+def escaped(text: str) -> str:
+    """With escapes for what could begin a new line in the log, or control a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def _part(record: logging.LogRecord) -> str:
     return record.name.removeprefix("kafkad.")
 
@@ -147,7 +162,7 @@ class _Lines(logging.Formatter):
         return f"{moment}.{int(record.msecs):03d} {record.levelname:<7} {self._text(record)}"
 
     def _text(self, record: logging.LogRecord) -> str:
-        text = f"{self._who}{_part(record)}: {record.getMessage()}"
+        text = f"{self._who}{_part(record)}: {escaped(_message(record))}"
         return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
 
 
@@ -175,7 +190,7 @@ class _JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             **self._who,
             "part": _part(record),
-            "message": record.getMessage(),
+            "message": _message(record),
         }
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)

@@ -69,10 +69,25 @@ def test_the_journal_gets_priorities_instead_of_times(tmp_path: Path, monkeypatc
         status = os.fstat(stream.fileno())
         monkeypatch.setenv("JOURNAL_STREAM", f"{status.st_dev}:{status.st_ino}")
         loggers.setup("text", "info", stream)
-        logging.getLogger("kafkad.net").warning("two\nlines")
+        logging.getLogger("kafkad.net").exception("two\nlines")
         logging.getLogger("kafkad.net").info("one")
         stream.seek(0)
-        assert stream.read() == "<4>net: two\n<4>lines\n<6>one\n".replace("<6>one", "<6>net: one")
+        assert stream.read() == "<3>net: two\\nlines\n<3>NoneType: None\n<6>net: one\n"
+
+
+def test_a_message_cannot_pass_for_another_line() -> None:
+    stream = logged()
+    logging.getLogger("kafkad.group").info("member %s joined é", "a\r\nb\x1b[2K\x85\u2028c\ud800")
+    (line,) = stream.getvalue().splitlines()
+    assert line.endswith(r"group: member a\r\nb\x1b[2K\x85\u2028c\ud800 joined é")
+
+
+@pytest.mark.parametrize("style", ["text", "json"])
+def test_a_message_cannot_fill_the_log(style: str) -> None:
+    stream = logged(style)
+    logging.getLogger("kafkad.group").info("%s", "x" * 32_000)
+    assert f"{'x' * 4000}… (28000 characters were cut off)" in stream.getvalue()
+    assert len(stream.getvalue()) < 4_300
 
 
 def test_a_stream_that_is_not_the_journal_is_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

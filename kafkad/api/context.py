@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kafkad.api.routes import API_NAMES
 from kafkad.clock import Clock
 from kafkad.errors import KafkaError
+from kafkad.loggers import escaped
 from kafkad.security.authorizer import REFUSALS, Operation, ResourceType
 from kafkad.wire.frames import RequestHeader
 
@@ -101,9 +102,8 @@ class Request:
     @property
     def asker(self) -> str:
         """The sender for log lines: principal, address and client id."""
-        client = self.header.client_id or ""
-        name = client if client.isprintable() else client.encode("unicode_escape").decode()
-        return f"{self.peer.principal} from {self.connection.address}, client {name[:200] or '(unnamed)'}"
+        client, principal = self.header.client_id or "(unnamed)", str(self.peer.principal)
+        return f"{escaped(principal[:200])} from {self.connection.address}, client {escaped(client[:200])}"
 
     @property
     def listener(self) -> str:

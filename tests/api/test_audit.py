@@ -15,7 +15,7 @@ from kafkad.api.peer import Peer
 from kafkad.api.prepared import Grounds
 from kafkad.api.routes import ROUTES
 from kafkad.net.connection import Connection
-from kafkad.security.authorizer import ALLOW_ALL
+from kafkad.security.authorizer import ALLOW_ALL, Principal
 from kafkad.wire.frames import RequestHeader
 from kafkad.wire.messages.alter_client_quotas import AlterClientQuotasRequest, EntityData, OpData, RequestEntryData
 from kafkad.wire.messages.alter_configs import AlterableConfig as Replacing
@@ -176,6 +176,16 @@ def test_a_topic_that_is_created_as_somebody_asked_for_it(broker: OneBroker, tra
 def altered(kind: int, name: str, *configs: AlterableConfig) -> IncrementalAlterConfigsRequest:
     resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=list(configs))
     return IncrementalAlterConfigsRequest(resources=[resource])
+
+
+def test_who_asks_may_have_a_name_that_is_no_line(broker: OneBroker) -> None:
+    """Nor can it fill the log."""
+    connection = broker.connection
+    connection.peer = Peer("SASL", "127.0.0.1", ALLOW_ALL, Grounds())
+    connection.peer.identify(Principal("User", "a\nb" + "c" * 300))
+    header = RequestHeader(3, 1, 1, "d\r" + "e" * 300)
+    asker = Request(header, cast(Connection, connection), memoryview(b"")).asker
+    assert asker == f"User:a\\nb{'c' * 192} from 127.0.0.1:50123, client d\\r{'e' * 198}"
 
 
 def test_settings(broker: OneBroker, trail: Trail) -> None:
