@@ -51,7 +51,8 @@ class Audit:
             return
         lines = changes(message, response)
         if lines and not self._is_daily_work(changes, request, message):
-            self._write(iter(lines), request.asker)
+            say = _say_at_any_level if _may_change_levels(changes, message) else log.info
+            self._write(iter(lines), request.asker, say)
 
     def created_on_demand(self, request: Request, topics: Iterable[str]) -> None:
         lines = (
@@ -73,22 +74,33 @@ class Audit:
             del self._committers[next(iter(self._committers))]
         return known
 
-    def _write(self, lines: Iterator[str], asker: str) -> None:
+    def _write(self, lines: Iterator[str], asker: str, say: Callable[..., None] = log.info) -> None:
         for line in islice(lines, _LINES_AT_ONCE):
-            log.info("%s; by %s", line, asker)
+            say("%s; by %s", line, asker)
         rest = next(lines, None)
         if rest is not None:
-            task = asyncio.ensure_future(_write_in_turns(rest, lines, asker))
+            task = asyncio.ensure_future(_write_in_turns(rest, lines, asker, say))
             self._writing.add(task)
             task.add_done_callback(self._writing.discard)
 
 
-async def _write_in_turns(line: str, others: Iterator[str], asker: str) -> None:
-    log.info("%s; by %s", line, asker)
+async def _write_in_turns(line: str, others: Iterator[str], asker: str, say: Callable[..., None]) -> None:
+    say("%s; by %s", line, asker)
     turns = Turns()
     for other in others:
         await turns.give_way()
-        log.info("%s; by %s", other, asker)
+        say("%s; by %s", other, asker)
+
+
+def _may_change_levels(changes: Change, message: Any) -> bool:
+    if changes is not _settings_altered and changes is not _settings_replaced:
+        return False
+    return any(each.resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) for each in message.resources)
+
+
+def _say_at_any_level(text: str, *args: object) -> None:
+    """The level may be another already, by the very change that this tells of."""
+    log.handle(log.makeRecord(log.name, logging.INFO, "", 0, text, args, None))
 
 
 def note_change(line: str, by: str) -> None:

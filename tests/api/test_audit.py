@@ -130,13 +130,14 @@ class Trail(logging.Handler):
 
 @pytest.fixture
 def trail() -> Iterator[Trail]:
-    trail, log = Trail(), logging.getLogger("kafkad.audit")
-    level = log.level
+    trail, log, top = Trail(), logging.getLogger("kafkad.audit"), logging.getLogger("kafkad")
+    level, top_level = log.level, top.level
     log.addHandler(trail)
     log.setLevel(logging.INFO)
     yield trail
     log.removeHandler(trail)
     log.setLevel(level)
+    top.setLevel(top_level)
 
 
 def test_every_api_is_audited_or_said_to_change_nothing() -> None:
@@ -208,6 +209,20 @@ def test_settings(broker: OneBroker, trail: Trail) -> None:
     )
     broker.ask(AlterConfigsRequest(resources=[whole]), 2)
     assert trail.lines() == ["settings of topic t replaced: retention.ms=9"]
+
+
+@pytest.mark.parametrize("setting", ["kafkad.audit", "root"])
+def test_levels_that_would_silence_the_audit_log(setting: str, broker: OneBroker, trail: Trail) -> None:
+    logging.getLogger("kafkad.audit").setLevel(logging.NOTSET)
+    for level in ("FATAL", "ERROR"):
+        broker.ask(altered(LOGGER, "1", AlterableConfig(name=setting, config_operation=SET, value=level)), 1)
+        assert trail.lines() == [f"settings of broker logger 1 changed: {setting}={level}"]
+
+
+def test_the_level_of_the_whole_log(broker: OneBroker, trail: Trail) -> None:
+    logging.getLogger("kafkad.audit").setLevel(logging.NOTSET)
+    broker.ask(altered(BROKER, "", AlterableConfig(name="kafkad.log.level", config_operation=SET, value="error")), 1)
+    assert trail.lines() == ["settings of all brokers changed: kafkad.log.level=error"]
 
 
 def test_groups_and_their_offsets(broker: OneBroker, trail: Trail) -> None:
