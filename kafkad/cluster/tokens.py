@@ -39,7 +39,7 @@ from kafkad.meta.store import (
 )
 from kafkad.names import id_text
 from kafkad.security.scram import FEWEST_ITERATIONS, HASHES, SALT_BITS, ScramAccount, ScramCredential, salt_of
-from kafkad.timers import Timers, sleep
+from kafkad.timers import Timer, Timers, sleep
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +82,9 @@ class DelegationTokens:
         self._credentials: dict[str, dict[str, ScramCredential]] = {}
         """By id and mechanism; made at the first login, for that takes milliseconds."""
         self.on_end: list[Callable[[str], None]] = []
-        """Called with the id of each that is no more."""
+        """Called with the id of each that has expired, or is no more."""
+        self._ends: dict[str, Timer] = {}
+        """By id, of those that have not expired."""
         self._news = asyncio.Event()
         self._notes = Notes(store, DelegationTokenChange.PREFIX, clock, self._news)
         self._reading = asyncio.Lock()
@@ -96,6 +98,8 @@ class DelegationTokens:
         self._tasks = [asyncio.create_task(work) for work in (following, self._sweep_now_and_then())]
 
     async def stop(self) -> None:
+        for timer in self._ends.values():
+            timer.cancel()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -274,10 +278,27 @@ class DelegationTokens:
         if token is not None:
             self._tokens[token_id] = token
             self._ids[self.secret(token_id)] = token_id
+            self._watch(token_id)
         elif self._tokens.pop(token_id, None) is not None:
             del self._ids[self.secret(token_id)]
             self._credentials.pop(token_id, None)
+            self._forget_end(token_id)
             tell(self.on_end, token_id)
+
+    def _watch(self, token_id: str) -> None:
+        """Until it expires, which may be sooner than it was. By then the wall clock may have been set."""
+        self._forget_end(token_id)
+        token = self._tokens[token_id]
+        if self._has_expired(token):
+            tell(self.on_end, token_id)
+        else:
+            left_ms = min(token.max_ms, token.expires_ms) + 1 - self._clock.now_ms()
+            self._ends[token_id] = self._timers.at(self._clock.monotonic_ms() + left_ms, partial(self._watch, token_id))
+
+    def _forget_end(self, token_id: str) -> None:
+        timer = self._ends.pop(token_id, None)
+        if timer is not None:
+            timer.cancel()
 
 
 @contextmanager

@@ -162,6 +162,47 @@ async def test_all_brokers_are_told_of_the_end(place: Place) -> None:
 
 
 @at_a_place
+async def test_whoever_is_logged_in_is_told_when_a_token_expires(place: Place) -> None:
+    """At all brokers, though it stays in the store until the sweep; also where it expires sooner than it was to."""
+    ended: list[list[str]] = [[], []]
+    for tokens, seen in zip((place.one, place.other), ended, strict=True):
+        tokens.on_end.append(seen.append)
+
+    async def later(ms: int) -> None:
+        await turns()
+        place.clock.advance(ms)
+        place.timers.expire(place.clock.monotonic_ms())
+        await turns()
+
+    at_once, soon, renewed = [await place.create() for _ in range(3)]
+    await place.one.expire(place.one.secret(at_once.token_id), ALICE, 0)
+    await place.one.expire(place.one.secret(soon.token_id), ALICE, 60_000)
+    await place.one.expire(place.one.secret(renewed.token_id), ALICE, 60_000)
+    await place.one.renew(place.one.secret(renewed.token_id), ALICE, 2 * 60_000)
+    await later(1)
+    assert ended == [[at_once.token_id]] * 2
+    await later(59_999)
+    assert ended == [[at_once.token_id]] * 2
+    await later(1)
+    assert ended == [[at_once.token_id, soon.token_id]] * 2
+    await later(60_000)
+    assert ended == [[at_once.token_id, soon.token_id, renewed.token_id]] * 2
+    assert len(await place.store.children("/delegation_token/tokens")) == 3
+
+
+@at_a_place
+async def test_a_token_that_has_expired_when_it_is_read(place: Place) -> None:
+    ended: list[str] = []
+    place.other.on_end.append(ended.append)
+    token = await place.create()
+    await turns()
+    over = token._replace(expires_ms=place.clock.now_ms() - 1)
+    await place.store.set(DelegationToken.path(token.token_id), over.encode())
+    await place.other.session_renewed()
+    assert ended == [token.token_id]
+
+
+@at_a_place
 async def test_two_brokers_change_a_token_at_the_same_time(place: Place) -> None:
     token = await place.create(BOB)
     await turns()
