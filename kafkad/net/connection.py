@@ -511,7 +511,7 @@ class Connection:
         if size != self.held:
             by, self.held = size - self.held, size
             if self._stranger:
-                self.listener.server.lobby.hold(self, size)
+                self.listener.lobby.hold(self, size)
             else:
                 self.listener.queued.change(by)
 

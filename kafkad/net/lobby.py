@@ -1,4 +1,4 @@
-"""Connections that are not authenticated yet: not many, not for long, and not with much memory.
+"""Connections of a listener that are not authenticated yet: not many, not for long, and not with much memory.
 
 A connection that says nothing costs its client nothing. So each has a deadline, from when it was accepted until it is
 authenticated; and when there are too many, the oldest one that kafkad waits for is closed to make room for the next.

@@ -44,7 +44,8 @@ _WAIT_FOR_ROOM_S = 0.1
 _MOST_HELD = 1000
 _RESET = struct.pack("ii", 1, 0)
 _SHARE_OF_STRANGERS = 4
-"""What may be held of requests before a login is this part of queued.max.request.bytes, and beside it."""
+"""What may be held of requests before a login is this part of queued.max.request.bytes, and beside it. The listeners
+share it equally."""
 _THIS_MACHINE = "127.", "::1"
 _MAPPED = "::ffff:"
 """The prefix of IPv4 addresses at a listener on every interface."""
@@ -147,14 +148,6 @@ class Server:
         self.awake = Awake(loop.call_soon)
         self.lane = Lane(loop.call_soon)
         self.queued = Queued(limits.queued_bytes, loop.call_later, self._read_at_once)
-        self.lobby = Lobby(
-            clock,
-            timers,
-            patience_ms=limits.setup_ms,
-            most=limits.max_unauthenticated,
-            most_of_host=limits.max_unauthenticated_per_ip,
-            most_bytes=self.queued.limit // _SHARE_OF_STRANGERS,
-        )
         self.per_ip: Counter[str] = Counter()
         self.total = 0
         self.refused = 0
@@ -181,7 +174,9 @@ class Server:
         return listener
 
     def start(self, dispatch: Dispatch) -> None:
+        guarded = sum(listener.guarded for listener in self.listeners)
         for listener in self.listeners:
+            listener.lobby.most_bytes //= max(guarded, 1)
             listener.start(dispatch)
 
     def _read_at_once(self, full: bool) -> None:
@@ -246,11 +241,11 @@ class Server:
 
     def apply(self, limits: Limits) -> None:
         self.limits = limits
-        lobby = self.lobby
-        lobby.patience_ms = limits.setup_ms
-        lobby.most, lobby.most_of_host = limits.max_unauthenticated, limits.max_unauthenticated_per_ip
         for listener in self.listeners:
             listener.max_request_bytes = limits.max_request_bytes
+            lobby = listener.lobby
+            lobby.patience_ms = limits.setup_ms
+            lobby.most, lobby.most_of_host = limits.max_unauthenticated, limits.max_unauthenticated_per_ip
         self.accept_if_room()
 
     def close_idle(self, tick: int, oldest_allowed: int) -> int:
@@ -303,10 +298,20 @@ class Listener:
         if apart:
             self.lane = Lane(server.loop.call_soon)
             self.queued = Queued(server.limits.queued_bytes, server.loop.call_later, self.read_at_once)
+        limits = server.limits
+        self.lobby = Lobby(
+            server.clock,
+            server.timers,
+            patience_ms=limits.setup_ms,
+            most=limits.max_unauthenticated,
+            most_of_host=limits.max_unauthenticated_per_ip,
+            most_bytes=server.queued.limit // _SHARE_OF_STRANGERS,
+        )
+        """Not shared: strangers at a public listener keep no broker out of the one between brokers."""
         self.logins = Backlog(self.lane)
         """Frames of peers that log in: all of them together are one piece of work among the others in the lane."""
         self.dispatch: Dispatch
-        self.max_request_bytes = server.limits.max_request_bytes
+        self.max_request_bytes = limits.max_request_bytes
         self._sock = sock
         self._wrap = wrap
         self._accepting = False
@@ -349,7 +354,7 @@ class Listener:
         """Called by a connection of this listener that has closed."""
         if self.connections.pop(connection.fd, None) is not None:
             if self.login:
-                self.server.lobby.leave(connection)
+                self.lobby.leave(connection)
             self._one_less(connection.host)
 
     def _one_less(self, host: str) -> None:
@@ -362,20 +367,20 @@ class Listener:
 
     def logged_in(self, connection: Connection) -> None:
         """It is known now who this is, or that it may not log in."""
-        self.server.lobby.leave(connection)
+        self.lobby.leave(connection)
 
     def handshake_failed(self, handshake: Handshake) -> None:
         self.handshakes.discard(handshake)
-        self.server.lobby.leave(handshake)
+        self.lobby.leave(handshake)
         self._one_less(handshake.host)
 
     def handshake_done(self, handshake: Handshake, transport: Transport) -> None:
         self.handshakes.discard(handshake)
         connection = self._open_connection(transport, handshake.host, handshake.port)
         if self.login:
-            self.server.lobby.go_on_as(handshake, connection)
+            self.lobby.go_on_as(handshake, connection)
         else:
-            self.server.lobby.leave(handshake)
+            self.lobby.leave(handshake)
         if transport.pending and not connection.muted:
             connection.on_readable()
 
@@ -390,7 +395,7 @@ class Listener:
         return self.open >= own or (not self.apart and self.server.crowded)
 
     @property
-    def _guarded(self) -> bool:
+    def guarded(self) -> bool:
         return self.tls is not None or self.login
 
     def _accept_again(self) -> None:
@@ -414,7 +419,7 @@ class Listener:
                     )
                 self._pause()
                 return
-            if self._guarded and not self.server.lobby.has_room():
+            if self.guarded and not self.lobby.has_room():
                 self._pause()
                 self.loop.call_later(_WAIT_FOR_ROOM_S, self.resume_if_room)
                 return
@@ -457,7 +462,7 @@ class Listener:
             log.info("refused a connection from %s: it has max.connections.per.ip=%d", host, server.per_ip[host])
             sock.close()
             return
-        if self._guarded and not server.lobby.has_room_for(host):
+        if self.guarded and not self.lobby.has_room_for(host):
             server.refused += 1
             log.info(
                 "refused a connection from %s: it has kafkad.max.unauthenticated.connections.per.ip=%d of them",
@@ -478,11 +483,11 @@ class Listener:
         if self.tls is not None:
             handshake = self.tls.greet(self, sock, host, address[1])
             self.handshakes.add(handshake)
-            server.lobby.enter(handshake)
+            self.lobby.enter(handshake)
             return
         connection = self._open_connection(self._wrap(sock), host, address[1])
         if self.login:
-            server.lobby.enter(connection)
+            self.lobby.enter(connection)
 
     def _open_connection(self, transport: Transport, host: str, port: int) -> Connection:
         connection = Connection(self, transport, host, port)

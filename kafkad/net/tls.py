@@ -202,7 +202,7 @@ class Handshake:
             self.close(f"it has sent {_HELLO_BYTES} bytes and no end of its greeting")
             return
         self._received += received
-        self._listener.server.lobby.hold(self, _HELLO_BYTES - self._left)
+        self._listener.lobby.hold(self, _HELLO_BYTES - self._left)
         if not self._queued and not self._closed:
             self._queued = True
             self.server_tls.layer.queue(self._go_on)

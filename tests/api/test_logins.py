@@ -528,9 +528,9 @@ def test_strangers_at_the_door_take_no_memory_from_those_inside() -> None:
         strangers = [await house.connect() for _ in range(20)]
         for stranger in strangers:
             stranger.writer.write(half)
-        while server.lobby.displaced < 10:
+        while house.listener.lobby.displaced < 10:
             await asyncio.sleep(0.01)
-        assert 0 < server.lobby.held <= 1 << 20
+        assert 0 < house.listener.lobby.held <= 1 << 20
         assert not server.queued.full
         inside.writer.write(half)
         while not house.router.connections[0].held:
@@ -543,7 +543,7 @@ def test_strangers_at_the_door_take_no_memory_from_those_inside() -> None:
 
 def test_what_a_login_brings_of_the_next_request_counts_inside_from_then_on() -> None:
     async def scenario(house: House) -> None:
-        queued, lobby = house.server.queued, house.server.lobby
+        queued, lobby = house.server.queued, house.listener.lobby
         client = await house.connect()
         await client.ask(handshake())
         [connection] = house.router.connections
@@ -616,7 +616,7 @@ def test_a_large_frame_that_waits_its_turn_is_held_once() -> None:
             await asyncio.sleep(0)
         assert 200_000 < held < 201_000
         assert authenticated(await client.frame()).error_code == 58
-        assert house.server.lobby.held == 0
+        assert house.listener.lobby.held == 0
 
     at_home(scenario)
 
@@ -745,13 +745,13 @@ def test_a_login_waits_while_the_keys_of_its_issuer_are_read_for_the_first_time(
             assert (await plain.log_in()).error_code == 0
             await asyncio.sleep(0.05)
             assert not any(answer.done() for answer in answers)
-            assert house.server.lobby.held > len(shown)
+            assert house.listener.lobby.held > len(shown)
             read.set()
             await asyncio.gather(*answers)
             assert authenticated(await one.ask(token(shown))).auth_bytes == b""
             assert authenticated(await other.frame()).auth_bytes == b""
             assert [c.peer.principal.name for c in house.router.connections[:2]] == ["alice", "alice"]
-            assert house.server.lobby.held == 0
+            assert house.listener.lobby.held == 0
         finally:
             read.set()
             await issuers.stop()

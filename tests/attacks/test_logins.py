@@ -35,8 +35,8 @@ def test_half_handshakes_and_half_logins(suffer: Callable[..., None], tmp_path: 
     settings = LOGINS | {
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT,SSL:SSL",
         "ssl.keystore.location": str(authority.issue().write(tmp_path / "keys.pem")),
-        "kafkad.max.unauthenticated.connections": str(2 * EACH),
-        "kafkad.max.unauthenticated.connections.per.ip": str(2 * EACH),
+        "kafkad.max.unauthenticated.connections": str(EACH),
+        "kafkad.max.unauthenticated.connections.per.ip": str(EACH),
     }
 
     def log_in() -> None:

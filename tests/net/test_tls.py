@@ -441,7 +441,7 @@ def test_a_client_without_a_good_certificate_is_turned_away(
             with pytest.raises((ssl.SSLError, ConnectionError)):
                 reader, _ = await connect(context)
                 await reader.readexactly(1)
-        assert listener.open == listener.server.total == len(listener.server.lobby) == 0
+        assert listener.open == listener.server.total == len(listener.lobby) == 0
         assert not listener.server.per_ip
         assert listener.tls is not None
         assert (listener.tls.handshakes, listener.tls.failed) == (0, 1)
@@ -524,7 +524,7 @@ def test_whoever_is_slow_is_closed_at_the_deadline(caplog: pytest.LogCaptureFixt
         with pytest.raises(ConnectionError):
             await task
         assert not listener.open
-        assert listener.server.lobby.late == 2
+        assert listener.lobby.late == 2
         silent.close()
         trickling.close()
 
@@ -571,11 +571,36 @@ def test_silent_clients_make_room_and_others_are_turned_away_meanwhile() -> None
         writer.write(frame(b"question"))
         assert await read_frame(reader) == b"question"
         assert await loop.sock_recv(silent[0], 1) == b""
-        assert (listener.server.lobby.displaced, listener.open) == (1, 3)
+        assert (listener.lobby.displaced, listener.open) == (1, 3)
         for sock in silent:
             sock.close()
 
     over_tls(echo, scenario, Limits(max_unauthenticated_per_ip=3))
+
+
+def test_strangers_at_one_listener_keep_nobody_out_of_another() -> None:
+    """All listeners together hold no more of what strangers send."""
+
+    async def main() -> None:
+        server = serving(Limits(max_unauthenticated=3, max_unauthenticated_per_ip=3, queued_bytes=80_000))
+        public, between, _ = [server.listen(name, "127.0.0.1", 0, login=name != "OPEN") for name in ("A", "B", "OPEN")]
+        server.start(Serving(echo))
+        strangers = [plain(public) for _ in range(3)]
+        while public.open < 3:
+            await asyncio.sleep(0.001)
+        reader, writer = await asyncio.open_connection("127.0.0.1", between.port)
+        writer.write(frame(b"question"))
+        assert await asyncio.wait_for(read_frame(reader), 10) == b"question"
+        assert (public.open, between.open) == (3, 1)
+        assert public.lobby.most_bytes + between.lobby.most_bytes == 20_000
+        server.apply(Limits(max_unauthenticated=7, max_unauthenticated_per_ip=5))
+        assert [(each.lobby.most, each.lobby.most_of_host) for each in (public, between)] == [(7, 5)] * 2
+        writer.close()
+        for stranger in strangers:
+            stranger.close()
+        server.close()
+
+    asyncio.run(main())
 
 
 def test_a_crowd_that_comes_back_at_once_gets_in() -> None:
@@ -587,7 +612,7 @@ def test_a_crowd_that_comes_back_at_once_gets_in() -> None:
 
         await asyncio.gather(*(come_back() for _ in range(60)))
         assert listener.tls is not None
-        assert (listener.tls.handshakes, listener.tls.failed, len(listener.server.lobby)) == (60, 0, 0)
+        assert (listener.tls.handshakes, listener.tls.failed, len(listener.lobby)) == (60, 0, 0)
 
     over_tls(echo, scenario, Limits(max_unauthenticated=20))
 

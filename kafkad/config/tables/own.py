@@ -168,7 +168,7 @@ SETTINGS: tuple[Setting, ...] = (
         "kafkad.max.unauthenticated.connections",
         1_000,
         LOW,
-        "The most connections that are not authenticated yet; the oldest of them that is silent makes room for more.",
+        "The most connections of a listener that are not authenticated yet; the oldest silent one makes room for more.",
         dynamic=CLUSTER_WIDE,
         valid=at_least(1),
     ),
