@@ -15,7 +15,7 @@ from kafkad.api.answering import or_close
 from kafkad.api.context import Context, Request
 from kafkad.api.fetch import FetchApi
 from kafkad.api.peer import Peer
-from kafkad.api.permissions import Handler, guarded
+from kafkad.api.permissions import Handler, check_unread, guarded
 from kafkad.api.prepared import NO_REPLY, Grounds
 from kafkad.api.produce import ProduceApi
 from kafkad.api.routes import API_VERSIONS, BY_KEY, FETCH, PRODUCE, Route
@@ -198,6 +198,8 @@ class Dispatcher:
 
     def _read_and_handled(self, asked: _Asked, body_at: int) -> Pieces[Any]:
         request, route = asked.request, asked.route
+        if _own_refusal(route) is None:
+            check_unread(request, route.permissions)
         body = request.frame[body_at:]
         asked.message = yield from decode_in_pieces(request_class(route.key), request.version, body, route.items)
         response = self._handler(route)(self._context, request, asked.message)
@@ -276,7 +278,8 @@ class Dispatcher:
         return reply
 
     def _note(self, asked: _Asked, response: Any, errors: dict[int, int]) -> None:
-        self._context.audit.note(asked.request, asked.message, response)
+        if asked.message is not None:
+            self._context.audit.note(asked.request, asked.message, response)
         probe = self._probes[asked.route.key]
         probe.record((perf_counter_ns() - asked.started) // 1000)
         for code, count in errors.items():
@@ -292,6 +295,7 @@ class _Asked:
         self.route = route
         self.request = request
         self.message = message
+        """None until it is read; for ever if it is refused unread."""
         self.started = started
         self.reply = bytearray()
         """As far as it has been encoded, where that is done in pieces."""
@@ -311,10 +315,18 @@ def _record_wait(probe: RequestProbe, started: int, local_end: int, reply: Reply
     return reply
 
 
+def _own_refusal(route: Route) -> Callable[[Request, Any, KafkaError], Any] | None:
+    """Of the API's own module, where a refusal names what was asked for."""
+    refused: Callable[[Request, Any, KafkaError], Any] | None = getattr(
+        import_module(route.handler.partition(":")[0]), "refused", None
+    )
+    return refused
+
+
 def _refusal(asked: _Asked, error: KafkaError) -> Any:
     """A refusal of the request as a whole: where the API's own module says, or in the response's only place for it."""
     route = asked.route
-    refused = getattr(import_module(route.handler.partition(":")[0]), "refused", None)
+    refused = _own_refusal(route)
     if refused is not None:
         return refused(asked.request, asked.message, error)
     response = response_class(route.key)()

@@ -65,3 +65,11 @@ def guarded(handler: Handler, permissions: Iterable[Permission]) -> Handler:
         return handler(context, request, message)
 
     return handle if whole else handler
+
+
+def check_unread(request: Request, permissions: Iterable[Permission]) -> None:
+    """Raises the refusal of a request that its sender may not make, whatever is in it: a large one may be 100 MB, and
+    takes many times that once it is read. What is granted is logged when it is asked for again after that."""
+    for operation, resource, whole, field in permissions:
+        if whole and not field and not request.allows(operation, resource, CLUSTER_NAME):
+            request.check(operation, resource, CLUSTER_NAME)

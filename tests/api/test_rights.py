@@ -11,15 +11,16 @@ from typing import Any, cast
 
 import pytest
 
-from kafkad.api.routes import BETWEEN_BROKERS, BY_KEY
+from kafkad.api import dispatch
+from kafkad.api.routes import BETWEEN_BROKERS, BY_KEY, ROUTES, Route
 from kafkad.metrics import RequestProbe
 from kafkad.net.connection import Connection
 from kafkad.net.reply import PENDING, Reply
 from kafkad.security.acl import Acl, Pattern
 from kafkad.security.authorizer import Operation, PatternType, PermissionType, Principal, ResourceType
 from kafkad.turns import at_once
-from kafkad.wire.apis import response_class
-from kafkad.wire.frames import read_response_header
+from kafkad.wire.apis import request_class, response_class
+from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
 from kafkad.wire.schema import decode
 from tests.api.frames import FakeConnection, Frames
 from tests.api.test_acls import AUTHORIZER
@@ -173,3 +174,30 @@ def _codes(message: Any) -> set[int]:
         return set()
     found = {getattr(message, field) for field in message.__slots__ if field.endswith("error_code")}
     return found.union(*(_codes(getattr(message, field)) for field in message.__slots__))
+
+
+@pytest.mark.parametrize("route", [pytest.param(route, id=route.name) for route in BETWEEN_BROKERS])
+def test_a_large_request_of_no_broker_is_refused_unread(
+    frames: Frames, monkeypatch: pytest.MonkeyPatch, route: Route
+) -> None:
+    read: list[Any] = []
+    monkeypatch.setattr(dispatch, "decode_in_pieces", lambda cls, *rest: read.append(cls))
+    small, large = refused(frames, route, "c"), refused(frames, route, "c" * 5_000)
+    assert small == large
+    assert small.error_code == 31
+    assert read == []
+
+
+@pytest.mark.parametrize("route", [pytest.param(route, id=route.name) for route in ROUTES])
+def test_a_large_request_is_refused_like_a_small_one(frames: Frames, route: Route) -> None:
+    if any(permission.whole for permission in route.permissions):
+        assert refused(frames, route, "c") == refused(frames, route, "c" * 5_000)
+
+
+def refused(frames: Frames, route: Route, client_id: str) -> Any:
+    """What bob is told, who has no rights."""
+    bob = frames.connect()
+    bob.peer.identify(BOB)
+    grant(frames, [])
+    asked = encode_request(RequestHeader(route.key, route.last, 1, client_id), request_class(route.key)())
+    return _decoded(route.key, route.last, answer(frames, bob, bytes(asked[4:])))
