@@ -9,6 +9,8 @@ from kafkad.security.mechanism import Login, LoginFailed
 from kafkad.security.oauth_token import TokenRefused, Verify
 
 OAUTHBEARER: Final = "OAUTHBEARER"
+_LONGEST_FIRST: Final = 70_000
+"""Bytes. The token may have 64 KB of them."""
 _REFUSAL: Final = '{"status":"invalid_token"}'
 _NAME: Final = r"(?:[\x01-\x2B\x2D-\x3C\x3E-\x7F]|=2C|=3D)+"
 _FIRST: Final = re.compile(rf"n,(?:a=({_NAME}))?,\x01((?:[A-Za-z]+=[\x20-\x7E\t\r\n]+\x01)*)\x01")
@@ -44,6 +46,8 @@ class OAuthBearer:
 
 def _read(message: bytes) -> tuple[str | None, str]:
     """`n,[a=NAME],^Aauth=Bearer TOKEN^A[EXTENSIONS]^A`: whom the client wants to act as, and the token."""
+    if len(message) > _LONGEST_FIRST:
+        raise LoginFailed(reason=f"its first message has {len(message)} bytes")
     try:
         first = _FIRST.fullmatch(message.decode("ascii"))
     except UnicodeDecodeError:

@@ -9,6 +9,7 @@ from typing import Final
 from kafkad.security.mechanism import Login, LoginFailed
 
 _PARTS: Final = 3
+_LONGEST: Final = 64 * 1024
 _NOBODYS: Final = b"\0 is in no password"
 
 
@@ -21,6 +22,8 @@ class Plain:
         self._users = users
 
     def respond(self, message: bytes) -> Login:
+        if len(message) > _LONGEST:
+            raise LoginFailed
         parts = message.decode(errors="replace").split("\0", _PARTS)
         if len(parts) != _PARTS:
             raise LoginFailed(f"Invalid SASL/PLAIN response: expected {_PARTS} tokens, got {len(parts)}")

@@ -24,7 +24,8 @@ NUMBERED: Final[Mapping[int, str]] = MappingProxyType({1: "SCRAM-SHA-256", 2: "S
 FEWEST_ITERATIONS: Final = 4096
 MOST_ITERATIONS: Final = 16_384
 _NO_BINDING: Final = "n,"
-_LONGEST_FIRST: Final = 4096
+_LONGEST: Final = 4096
+"""Bytes of a message; half a megabyte of commas would cost 20 ms of everybody's time."""
 _LEAST_FIELDS: Final = 4
 _LONGEST_NONCE: Final = 256
 _TOKEN: Final = "tokenauth"
@@ -128,7 +129,7 @@ class ScramServer:
 
     def _first(self, message: bytes) -> bytes:
         """`n,[a=AUTHZID],n=NAME,r=NONCE[,EXTENSIONS]`"""
-        if len(message) > _LONGEST_FIRST:
+        if len(message) > _LONGEST:
             raise LoginFailed
         fields = _text(message).split(",")
         if len(fields) < _LEAST_FIELDS:
@@ -157,6 +158,8 @@ class ScramServer:
 
     def _last(self, message: bytes, credential: ScramCredential) -> Login:
         """`c=BINDING,r=NONCE[,EXTENSIONS],p=PROOF`. Who was deleted or has another password meanwhile fails."""
+        if len(message) > _LONGEST:
+            raise LoginFailed
         unproved, found, proof_text = _text(message).rpartition(",p=")
         channel, nonce, *_ = [*unproved.split(","), ""]
         if not found or nonce not in self._nonces or channel != f"c={_base64(self._binding.encode())}":

@@ -192,6 +192,13 @@ def test_a_good_token() -> None:
     assert exchange().respond(first(unsecured(), "n,a=alice,", "traceId=1 2\x01x=y\x01"))
 
 
+def test_a_long_message_is_not_looked_into() -> None:
+    assert exchange().respond(first(unsecured(), more=f"x={'y' * 60_000}\x01"))
+    with pytest.raises(LoginFailed) as refused:
+        exchange().respond(first(unsecured(), more=f"x={'y' * 70_000}\x01"))
+    assert refused.value.reason.startswith("its first message has ")
+
+
 def test_what_kafka_was_sent() -> None:
     """The tokens of the recording fit its time only."""
     sent = {

@@ -258,6 +258,13 @@ def test_what_plain_says(message: bytes, text: str) -> None:
     assert (response.error_code, response.error_message, response.auth_bytes) == (58, text, b"")
 
 
+def test_a_message_of_half_a_megabyte_is_not_looked_into() -> None:
+    talk = conversation()
+    talk.take(handshake())
+    assert refusal(talk.take(token(b"\0carol\0" + b"\xff" * 500_000)), 36, 2).error_code == 58
+    assert talk.user is None
+
+
 @pytest.mark.parametrize("mechanism", sorted(HASHES))
 def test_what_scram_says_of_whoever_fails(mechanism: str) -> None:
     talk = conversation()

@@ -189,6 +189,12 @@ def test_last_messages_that_do_not_fit(what: bytes, instead: bytes) -> None:
         exchange.respond(last_of(answer).replace(what, instead, 1))
 
 
+def test_a_long_last_message_is_not_looked_into() -> None:
+    """The proof covers it all."""
+    with pytest.raises(LoginFailed):
+        proved("c=biws,r=abcservernonce," + "," * 4096)
+
+
 def test_the_proof_covers_what_it_is_sent_with() -> None:
     """Kafka takes any channel binding that the proof covers, and any nonce that ends as its own."""
     for unproved in ("c=eSws,r=abcservernonce", "c=biws,r=xabcservernonce"):
