@@ -14,6 +14,8 @@ from kafkad.turns import Pieces, at_once
 _MOST_STATES = 2_000
 _MOST_STEPS_KEPT = 5_000
 _LONGEST = 1_000
+_DEEPEST = 50
+"""Groups within groups: each takes several of Python's calls."""
 _CHARACTERS_AT_ONCE = 500
 
 Accepts = Callable[[str], bool]
@@ -53,6 +55,7 @@ class Pattern:
             raise PatternError(f"a pattern of {len(text)} characters, more than {_LONGEST}")
         self._text = text
         self._at = 0
+        self._depth = 0
         self._states: list[_State] = []
         whole = self._alternatives()
         if self._at < len(text):
@@ -208,7 +211,11 @@ class Pattern:
             if self._text[self._at : self._at + 2] != "?:":
                 raise PatternError(f"a group that is not known at {self._at} of {self._text!r}")
             self._at += 2
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise PatternError(f"more than {_DEEPEST} groups within one another")
         part = self._alternatives()
+        self._depth -= 1
         if self._next() != ")":
             raise PatternError(f"a ) is missing in {self._text!r}")
         return part

@@ -45,6 +45,7 @@ def test_what_matches_is_what_python_says(pattern: str, text: str) -> None:
         ("x{,2}", "x{,2}", True),
         ("ünï", "ünï", True),
         (r"a\tb", "a\tb", True),
+        ("(" * 50 + "a" + ")" * 50 + "(b)", "ab", True),
     ],
 )
 def test_matching_is_of_the_whole(pattern: str, text: str, matches: bool) -> None:
@@ -71,6 +72,8 @@ def test_matching_is_of_the_whole(pattern: str, text: str, matches: bool) -> Non
         "[a",
         "a{999}{9}",
         "((a{50}){50}){50}",
+        "(" * 51 + ")" * 51,
+        "(" * 250 + ")" * 250,
     ],
 )
 def test_what_cannot_be_followed_is_refused(pattern: str) -> None:
