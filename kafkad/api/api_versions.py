@@ -20,6 +20,9 @@ from kafkad.wire.messages.api_versions import (
 _FIRST_WITH_SOFTWARE = 3
 _FIRST_WITH_LEVEL_0 = 4
 """Before, a feature that is supported from level 0 on is left out: clients may refuse to read it (KIP-1022)."""
+_LONGEST_KEPT = 255
+"""Characters of a name or version. Kafka takes any number of them; they are kept for each connection, and
+shown to whoever asks for metrics."""
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 
@@ -29,7 +32,8 @@ def handle(context: Context, request: Request, message: ApiVersionsRequest) -> A
         for text in software:
             if not _SOFTWARE.fullmatch(text):
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"{text!r} cannot be the name or version of a client")
-        request.peer.software = software
+        name, version = software
+        request.peer.software = name[:_LONGEST_KEPT], version[:_LONGEST_KEPT]
     features = context.features
     levels = {**features.levels, TRANSACTION_VERSION: features.transaction_version}
     return ApiVersionsResponse(

@@ -32,6 +32,12 @@ def test_the_client_is_remembered(broker: OneBroker) -> None:
     assert broker.connection.peer.software == ("apache-kafka-java", "3.9.2")
 
 
+def test_of_a_long_name_the_beginning_is_remembered(broker: OneBroker) -> None:
+    long = ApiVersionsRequest(client_software_name="n" * 32_000, client_software_version="1" * 32_000)
+    assert broker.ask(long, 4).error_code == 0
+    assert broker.connection.peer.software == ("n" * 255, "1" * 255)
+
+
 @pytest.mark.parametrize(("name", "version"), [("", ""), ("a b", "1"), ("a", "-1"), ("a", "1!"), (".a", "1")])
 def test_a_client_that_names_itself_badly_is_refused(broker: OneBroker, name: str, version: str) -> None:
     with pytest.raises(KafkaError) as refusal:
