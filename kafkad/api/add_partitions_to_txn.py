@@ -17,6 +17,7 @@ from kafkad.api.routes import ADD_PARTITIONS_TO_TXN
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.names import INTERNAL_TOPICS, TopicPartition
 from kafkad.security.authorizer import CLUSTER_NAME, REFUSALS, Operation, ResourceType
+from kafkad.turns import Pieces, at_once
 from kafkad.txn.transaction import AddPartitions
 from kafkad.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -29,6 +30,7 @@ from kafkad.wire.messages.add_partitions_to_txn import (
 )
 
 _FIRST_OF_BROKERS = 4
+_LARGE_FRAME = 4 * 1024
 _OF_CLIENTS, _OF_BROKERS = 0, 2
 """Transaction versions: a broker that adds partitions does so for a client that does not."""
 
@@ -36,11 +38,17 @@ Codes = dict[TopicPartition, ErrorCode]
 OnCodes = Callable[[Codes], None]
 
 
-def handle(
-    context: Context, request: Request, message: AddPartitionsToTxnRequest
-) -> AddPartitionsToTxnResponse | asyncio.Future[AddPartitionsToTxnResponse]:
+Response = AddPartitionsToTxnResponse | asyncio.Future[AddPartitionsToTxnResponse]
+
+
+def handle(context: Context, request: Request, message: AddPartitionsToTxnRequest) -> Response | Pieces[Response]:
     if request.version >= _FIRST_OF_BROKERS:
         return _of_brokers(context, request, message)
+    added = _of_client(context, request, message)
+    return added if len(request.frame) > _LARGE_FRAME else at_once(added)
+
+
+def _of_client(context: Context, request: Request, message: AddPartitionsToTxnRequest) -> Pieces[Response]:
     answer: asyncio.Future[AddPartitionsToTxnResponse] = asyncio.get_running_loop().create_future()
 
     def done(codes: Codes) -> None:
@@ -55,7 +63,11 @@ def handle(
         producer_epoch=message.v3_and_below_producer_epoch,
         topics=message.v3_and_below_topics,
     )
-    _add(context, request, asked, done)
+    refusals = yield from _refusals(context, request, asked, by_broker=False)
+    if not refusals and len(request.frame) > _LARGE_FRAME:
+        # rights and topics may be gone meanwhile
+        refusals = at_once(_refusals(context, request, asked, by_broker=False))
+    _add(context, request, asked, refusals, done)
     if not answer.done():
         return answer
     response = answer.result()
@@ -93,9 +105,7 @@ def refused(request: Request, message: AddPartitionsToTxnRequest, error: KafkaEr
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(codes))
 
 
-def _of_brokers(
-    context: Context, request: Request, message: AddPartitionsToTxnRequest
-) -> AddPartitionsToTxnResponse | asyncio.Future[AddPartitionsToTxnResponse]:
+def _of_brokers(context: Context, request: Request, message: AddPartitionsToTxnRequest) -> Response:
     if not request.allowed(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
         raise KafkaError(*REFUSALS[ResourceType.CLUSTER])
     answer: asyncio.Future[AddPartitionsToTxnResponse] = asyncio.get_running_loop().create_future()
@@ -107,17 +117,18 @@ def _of_brokers(
             answer.set_result(_response(message.transactions, [each or {} for each in results]))
 
     for number, asked in enumerate(message.transactions):
-        _add(context, request, asked, partial(done, number))
+        refusals = at_once(_refusals(context, request, asked, by_broker=True))
+        _add(context, request, asked, refusals, partial(done, number))
     if not results:
         return AddPartitionsToTxnResponse()
     return answer.result() if answer.done() else answer
 
 
-def _add(context: Context, request: Request, asked: AddPartitionsToTxnTransaction, done: OnCodes) -> None:
+def _add(
+    context: Context, request: Request, asked: AddPartitionsToTxnTransaction, refusals: Codes, done: OnCodes
+) -> None:
     """All of the partitions, or none."""
     partitions = _partitions(asked.topics)
-    by_broker = request.version >= _FIRST_OF_BROKERS
-    refusals = _refusals(context, request, asked, by_broker)
     if refusals:
         done({tp: refusals.get(tp, ErrorCode.OPERATION_NOT_ATTEMPTED) for tp in partitions})
         return
@@ -127,18 +138,21 @@ def _add(context: Context, request: Request, asked: AddPartitionsToTxnTransactio
         asked.producer_epoch,
         partitions,
         verify_only=asked.verify_only,
-        version=_OF_BROKERS if by_broker else _OF_CLIENTS,
+        version=_OF_BROKERS if request.version >= _FIRST_OF_BROKERS else _OF_CLIENTS,
         done=done,
         asker=request.asker,
     )
 
 
-def _refusals(context: Context, request: Request, asked: AddPartitionsToTxnTransaction, by_broker: bool) -> Codes:
+def _refusals(
+    context: Context, request: Request, asked: AddPartitionsToTxnTransaction, *, by_broker: bool
+) -> Pieces[Codes]:
     name = asked.transactional_id
     if not by_broker and not request.allowed(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name):
         return dict.fromkeys(_partitions(asked.topics), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     refusals: Codes = {}
-    for topic in asked.topics:
+    for topic in filter(lambda each: each.partitions, asked.topics):
+        yield
         if not by_broker and not _may_write(request, topic.name):
             refused, error = topic.partitions, ErrorCode.TOPIC_AUTHORIZATION_FAILED
         else:

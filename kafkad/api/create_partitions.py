@@ -9,6 +9,7 @@ from kafkad.api.throttling import MutationQuota
 from kafkad.controller.topics import Admit, MorePartitions, TopicResult
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.security.authorizer import Operation, ResourceType
+from kafkad.turns import Turns
 from kafkad.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
@@ -30,7 +31,11 @@ async def handle(context: Context, request: Request, message: CreatePartitionsRe
             raise _forbidden()
         quota.admit(partitions)
 
-    may = {topic.name: request.allowed(Operation.ALTER, ResourceType.TOPIC, topic.name) for topic in message.topics}
+    turns = Turns()
+    may: dict[str, bool] = {}
+    for topic in message.topics:
+        await turns.give_way()
+        may[topic.name] = request.allowed(Operation.ALTER, ResourceType.TOPIC, topic.name)
     wanted = [topic for topic in message.topics if may[topic.name]]
     results = {result.name: result for result in await _add(context, message, wanted, admit)}
     for name in may:

@@ -25,16 +25,21 @@ _FIRST_WITH_QUOTAS = 6
 
 
 async def handle(context: Context, request: Request, message: CreateTopicsRequest) -> CreateTopicsResponse:
-    asked = [topic for topic in message.topics if may_create_topic(request, topic.name)]
+    turns = Turns()
+    asked: list[CreatableTopic] = []
+    refused: dict[str, None] = {}
+    for topic in message.topics:
+        await turns.give_way()
+        if may_create_topic(request, topic.name):
+            asked.append(topic)
+        else:
+            refused[topic.name] = None
     response = await _create_each(context, request, message, asked)
     for topic in asked:
         if _repeats_a_partition(topic):
             error = KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the assignment has a partition twice")
             response.topics.append(_failed(topic.name, error))
-    if len(asked) < len(message.topics):
-        may = {topic.name for topic in asked}
-        refused = dict.fromkeys(topic.name for topic in message.topics if topic.name not in may)
-        response.topics += map(_forbidden, refused)
+    response.topics += map(_forbidden, refused)
     return response
 
 

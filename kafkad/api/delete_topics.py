@@ -8,6 +8,7 @@ from kafkad.controller.controller import DeletedTopic
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.names import NO_TOPIC_ID
 from kafkad.security.authorizer import Operation, ResourceType
+from kafkad.turns import Turns
 from kafkad.wire.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -30,9 +31,8 @@ async def handle(context: Context, request: Request, message: DeleteTopicsReques
     error = KafkaError(ErrorCode.INVALID_REQUEST, "a topic to delete has either a name or an id")
     response = _all_refused([topic for topic in asked if not _is_named_once(topic)], error)
     if request.restricted:
-        refusals = [(topic, _refusal(context, request, topic)) for topic in sound]
-        response.responses += [refusal for _, refusal in refusals if refusal is not None]
-        sound = [topic for topic, refusal in refusals if refusal is None]
+        sound, refusals = await _sorted_out(context, request, sound)
+        response.responses += refusals
 
     quota = MutationQuota(request.throttle, strict=request.version >= _FIRST_WITH_QUOTAS)
 
@@ -51,7 +51,9 @@ async def handle(context: Context, request: Request, message: DeleteTopicsReques
     except KafkaError as failure:
         response.responses += _all_refused(sound, failure).responses
         return response
+    turns = Turns()
     for topic, result in zip(sound, deleted, strict=True):
+        await turns.give_way()
         refusal = None
         if result.error is not None and result.error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             refusal = _refusal(context, request, topic)  # whether it may see the name
@@ -62,6 +64,23 @@ async def handle(context: Context, request: Request, message: DeleteTopicsReques
 
 def _is_named_once(topic: DeleteTopicState) -> bool:
     return (topic.name is None) != (topic.topic_id == NO_TOPIC_ID)
+
+
+async def _sorted_out(
+    context: Context, request: Request, asked: list[DeleteTopicState]
+) -> tuple[list[DeleteTopicState], list[DeletableTopicResult]]:
+    """What may be deleted, and the refusals of the others."""
+    turns = Turns()
+    may: list[DeleteTopicState] = []
+    refusals: list[DeletableTopicResult] = []
+    for topic in asked:
+        await turns.give_way()
+        refusal = _refusal(context, request, topic)
+        if refusal is None:
+            may.append(topic)
+        else:
+            refusals.append(refusal)
+    return may, refusals
 
 
 def _refusal(context: Context, request: Request, topic: DeleteTopicState) -> DeletableTopicResult | None:

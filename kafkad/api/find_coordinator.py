@@ -32,10 +32,16 @@ _UNAVAILABLE = "The coordinator is not available."
 async def handle(context: Context, request: Request, message: FindCoordinatorRequest) -> FindCoordinatorResponse:
     batched = request.version >= _FIRST_BATCHED
     keys = message.coordinator_keys if batched else [message.key]
-    may = {key: _may_ask(request, message.key_type, key) for key in keys}
-    wanted = [key for key in keys if may[key]]
+    turns = Turns()
+    wanted, refused = [], []
+    for key in keys:
+        if _may_ask(request, message.key_type, key):
+            wanted.append(key)
+        else:
+            refused.append(_forbidden(message.key_type, key, batched))
+        await turns.give_way()
     found = await _found(context, request, message.key_type, wanted) if wanted else []
-    found += [_forbidden(message.key_type, key, batched) for key in keys if not may[key]]
+    found += refused
     if batched:
         return FindCoordinatorResponse(coordinators=found)
     [only] = found

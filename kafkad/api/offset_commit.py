@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Coroutine
+from itertools import compress
+from operator import not_
 
 from kafkad.api.context import Context, Request
 from kafkad.api.offset_commit_repeat import RepeatedCommits, may_repeat
@@ -11,6 +13,7 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.committing import Codes, Committer, OffsetToCommit
 from kafkad.group.offsets import Position
 from kafkad.security.authorizer import Operation, ResourceType
+from kafkad.turns import Pieces, at_once
 from kafkad.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -21,16 +24,49 @@ from kafkad.wire.messages.offset_commit import (
 )
 
 _BY_ID = 10
+_LARGE_FRAME = 4 * 1024
+_AT_ONCE = 100
 
 Answers = list[OffsetCommitResponsePartition]
+Response = OffsetCommitResponse | Coroutine[None, None, OffsetCommitResponse]
 
 
-def handle(
-    context: Context, request: Request, message: OffsetCommitRequest
-) -> OffsetCommitResponse | Coroutine[None, None, OffsetCommitResponse]:
+def handle(context: Context, request: Request, message: OffsetCommitRequest) -> Response | Pieces[Response]:
     """HOT. Without a coroutine when nothing has to be waited for."""
+    if len(request.frame) > _LARGE_FRAME:
+        return _in_pieces(context, request, message)
+    return _commit(context, request, message, *at_once(_sorted_out(context, request, message)))
+
+
+def _in_pieces(context: Context, request: Request, message: OffsetCommitRequest) -> Pieces[Response]:
+    response, asked, answers = yield from _sorted_out(context, request, message)
+    if request.restricted:
+        asked, answers = _asked_again(request, message, asked, answers)
+    return _commit(context, request, message, response, asked, answers)
+
+
+def _asked_again(
+    request: Request, message: OffsetCommitRequest, asked: list[OffsetToCommit], answers: Answers
+) -> tuple[list[OffsetToCommit], Answers]:
+    """What is still to be committed: rights may have been taken away while the request was sorted out."""
+    request.check(Operation.READ, ResourceType.GROUP, message.group_id)
+    topics = dict.fromkeys(one.topic for one in asked)
+    may = {name: request.allowed(Operation.READ, ResourceType.TOPIC, name) for name in topics}
+    seen = [may[one.topic] for one in asked]
+    for answer in compress(answers, map(not_, seen)):
+        answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return list(compress(asked, seen)), list(compress(answers, seen))
+
+
+def _commit(
+    context: Context,
+    request: Request,
+    message: OffsetCommitRequest,
+    response: OffsetCommitResponse,
+    asked: list[OffsetToCommit],
+    answers: Answers,
+) -> Response:
     version = request.header.api_version
-    response, asked, answers = _sorted_out(context, request, message, by_id=version >= _BY_ID)
     if not asked:
         return response
     if version == 0:
@@ -74,13 +110,14 @@ def _remember(context: Context, request: Request, message: OffsetCommitRequest, 
 
 
 def _sorted_out(
-    context: Context, request: Request, message: OffsetCommitRequest, by_id: bool
-) -> tuple[OffsetCommitResponse, list[OffsetToCommit], Answers]:
+    context: Context, request: Request, message: OffsetCommitRequest
+) -> Pieces[tuple[OffsetCommitResponse, list[OffsetToCommit], Answers]]:
     """The commits to ask the group for, with their places in the response; unknown topics already have their answer.
 
     Of a partition that is named twice the last offset counts, and it is answered once; so is a topic. One without
     partitions is not answered.
     """
+    by_id = request.header.api_version >= _BY_ID
     metadata = context.replicas.metadata
     topics: dict[str | bytes, OffsetCommitResponseTopic] = {}
     asked: dict[Position, OffsetToCommit] = {}
@@ -92,7 +129,9 @@ def _sorted_out(
         known = metadata.topics.get(name) if name is not None else None
         partitions = _topic_of(topics, topic, by_id).partitions
         hidden = restricted and name is not None and not request.allowed(Operation.READ, ResourceType.TOPIC, name)
-        for one in topic.partitions:
+        for number, one in enumerate(topic.partitions):
+            if not number % _AT_ONCE:
+                yield
             answer = OffsetCommitResponsePartition(partition_index=one.partition_index)
             if hidden:
                 answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED

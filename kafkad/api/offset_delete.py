@@ -22,7 +22,9 @@ def handle(
     context: Context, request: Request, message: OffsetDeleteRequest
 ) -> Pieces[Coroutine[None, None, OffsetDeleteResponse]]:
     """Asks the group even when there is nothing to delete: whether it exists is an answer too."""
-    answers, of_group = _sorted_out(context, request, message)
+    answers, of_group = yield from _sorted_out(context, request, message)
+    if request.restricted:
+        _ask_again(request, message, of_group)
     deletion = yield from context.offsets.delete(message.group_id, list(of_group))
     return _answered(deletion, answers, of_group)
 
@@ -39,9 +41,20 @@ async def _answered(
     )
 
 
+def _ask_again(
+    request: Request, message: OffsetDeleteRequest, of_group: dict[Position, OffsetDeleteResponsePartition]
+) -> None:
+    """Rights may have been taken away while the request was sorted out."""
+    request.check(Operation.DELETE, ResourceType.GROUP, message.group_id)
+    topics = dict.fromkeys(topic for topic, _ in of_group)
+    hidden = {name for name in topics if not request.allowed(Operation.READ, ResourceType.TOPIC, name)}
+    for position in [position for position in of_group if position[0] in hidden]:
+        of_group.pop(position).error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
 def _sorted_out(
     context: Context, request: Request, message: OffsetDeleteRequest
-) -> tuple[dict[str, list[OffsetDeleteResponsePartition]], dict[Position, OffsetDeleteResponsePartition]]:
+) -> Pieces[tuple[dict[str, list[OffsetDeleteResponsePartition]], dict[Position, OffsetDeleteResponsePartition]]]:
     """The answers by topic, and of them those that the group has to give: one for each partition, named twice or not.
 
     What does not exist has its answer. A topic that is named without partitions is not answered.
@@ -50,6 +63,7 @@ def _sorted_out(
     answers: dict[str, list[OffsetDeleteResponsePartition]] = {}
     of_group: dict[Position, OffsetDeleteResponsePartition] = {}
     for topic in message.topics:
+        yield
         may = request.allowed(Operation.READ, ResourceType.TOPIC, topic.name)
         for asked in topic.partitions:
             index = asked.partition_index

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import cache, partial
+from itertools import compress
+from operator import not_
 
 from kafkad.api.context import Context, Request
 from kafkad.errors import ErrorCode, KafkaError
@@ -11,7 +13,7 @@ from kafkad.group.committing import Fetched
 from kafkad.group.offsets import Position
 from kafkad.names import NO_TOPIC_ID
 from kafkad.security.authorizer import Operation, ResourceType
-from kafkad.turns import Pieces, at_once, each
+from kafkad.turns import Pieces, Turns, at_once, each
 from kafkad.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -40,6 +42,7 @@ def handle(
         for group, topics in asked.items():
             answer = yield from _group(context, request, group, topics, message.require_stable, version >= _BY_ID)
             groups.append(answer)
+            yield
         return OffsetFetchResponse(groups=groups)
     positions = None
     if message.topics is not None:
@@ -97,13 +100,20 @@ def _fetched(
     request.check(Operation.DESCRIBE, ResourceType.GROUP, group)
     if positions is None:
         found = yield from context.offsets.fetch(group, None, require_stable)
-        return [one for one in found if may(one.position[0])] if request.restricted else found
-    seen = [position for position in positions if may(position[0])] if request.restricted else positions
-    found = yield from context.offsets.fetch(group, seen, require_stable)
-    if len(seen) < len(positions):
-        refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        found = [*found, *(Fetched(position, error=refused) for position in positions if not may(position[0]))]
-    return found
+        if not request.restricted:
+            return found
+        sees = yield from each(may, (one.position[0] for one in found))
+        return list(compress(found, sees))
+    if not request.restricted:
+        return (yield from context.offsets.fetch(group, positions, require_stable))
+    sees = yield from each(may, (topic for topic, _ in positions))
+    found = yield from context.offsets.fetch(group, list(compress(positions, sees)), require_stable)
+    hidden = compress(positions, map(not_, sees))
+    return found + (yield from each(_hidden, hidden))
+
+
+def _hidden(position: Position) -> Fetched:
+    return Fetched(position, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
 def _of_one_group(found: Iterable[Fetched]) -> Pieces[OffsetFetchResponse]:
@@ -128,11 +138,13 @@ def _of_one_group(found: Iterable[Fetched]) -> Pieces[OffsetFetchResponse]:
 async def _from_store(context: Context, group: str, positions: Sequence[Position], may: Sees) -> OffsetFetchResponse:
     """Offsets in the store (version 0), which has an error for partitions without a commit, or that do not exist."""
     known = context.replicas.metadata.topics
+    turns = Turns()
     found = []
     for position in positions:
+        await turns.give_way()
         topic, partition = position
         if not may(topic):
-            found.append(Fetched(position, error=ErrorCode.TOPIC_AUTHORIZATION_FAILED))
+            found.append(_hidden(position))
         elif topic in known and partition in known[topic].partitions:
             found.append(await context.stored_offsets.fetch(group, position))
         else:

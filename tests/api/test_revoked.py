@@ -22,6 +22,7 @@ from kafkad.security.acl import AclIdentity
 from kafkad.security.authorizer import Operation, Principal, ResourceType
 from kafkad.turns import at_once
 from kafkad.wire.fetch import read_fetch
+from kafkad.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkad.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     EntityData,
@@ -37,6 +38,16 @@ from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkad.wire.messages.heartbeat import HeartbeatRequest
 from kafkad.wire.messages.leave_group import LeaveGroupRequest
 from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kafkad.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from kafkad.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
 from kafkad.wire.messages.sync_group import SyncGroupRequest
 from kafkad.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -448,6 +459,69 @@ def commit_many(users: Users) -> list[int]:
     asked = TxnOffsetCommitRequest(transactional_id="x", group_id="g", **PRODUCER, topics=[topic])
     [answer] = users.frames.ask(asked, 3).topics
     return [partition.error_code for partition in answer.partitions]
+
+
+@pytest.mark.parametrize(("resource", "code"), [(ResourceType.TOPIC, 29), (ResourceType.GROUP, 30)])
+def test_no_offset_is_committed_or_deleted_once_a_right_is_gone_while_the_request_is_sorted_out(
+    users: Users, monkeypatch: pytest.MonkeyPatch, resource: ResourceType, code: int
+) -> None:
+    grow(users, 600)
+    users.grant("alice")
+    users.become("admin")
+    assert create(users.frames, creation("g", operation=DELETE, resource_type=GROUP, principal="User:alice")) == [0]
+    alice = users.become("alice")
+    commit = OffsetCommitRequest(
+        group_id="g",
+        generation_id_or_member_epoch=-1,
+        topics=[
+            OffsetCommitRequestTopic(
+                name="t",
+                partitions=[OffsetCommitRequestPartition(partition_index=n, committed_offset=5) for n in range(600)],
+            )
+        ],
+    )
+    partitions = [OffsetDeleteRequestPartition(partition_index=n) for n in range(600)]
+    delete = OffsetDeleteRequest(group_id="g", topics=[OffsetDeleteRequestTopic(name="t", partitions=partitions)])
+    assert codes_of(alice.ask(commit, 7)) == {0}
+    looks = 0
+
+    def gone(operation: Operation, kind: ResourceType) -> bool:
+        nonlocal looks
+        looks += kind is resource
+        return looks > 1
+
+    take_when(monkeypatch, gone)
+    assert codes_of(alice.ask(commit, 7)) == {code}
+    looks = 0
+    answer = alice.ask(delete, 0)
+    assert codes_of(answer) == {29} if resource is ResourceType.TOPIC else answer.error_code == code
+
+
+def codes_of(answer: Any) -> set[int]:
+    return {partition.error_code for topic in answer.topics for partition in topic.partitions}
+
+
+def test_no_partition_is_added_once_the_topic_is_gone_while_the_request_is_sorted_out(
+    in_transaction: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users = in_transaction
+    grow(users, 2_000)
+    looks = 0
+
+    def gone(operation: Operation, resource: ResourceType) -> bool:
+        nonlocal looks
+        looks += resource is ResourceType.TOPIC
+        return looks > 1
+
+    take_when(monkeypatch, gone)
+    asked = AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="x",
+        v3_and_below_producer_id=5,
+        v3_and_below_producer_epoch=0,
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name="t", partitions=list(range(2_000)))],
+    )
+    [topic] = users.become("alice").ask(asked, 3).results_by_topic_v3_and_below
+    assert {partition.partition_error_code for partition in topic.results_by_partition} == {29}
 
 
 def test_nothing_is_committed_once_the_topic_is_gone_while_the_request_is_sorted_out(

@@ -17,8 +17,11 @@ from kafkad.wire.messages.create_topics import CreatableTopic, CreateTopicsReque
 from kafkad.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from kafkad.wire.schema import Field, within
 from tests.attacks.honest import TOPIC
+from tests.attacks.test_strangers import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from tests.attacks.test_strangers import SETTINGS as LOGINS
 from tests.broker import RawClient
 from tests.clients.asker import Asker
+from tests.oracle.kafka import free_port
 
 pytestmark = pytest.mark.timeout(150)
 
@@ -38,10 +41,11 @@ BOOLEANS = {"validate_only": True}
 
 
 class Maker:
-    """Makes a request of a version, in which the arrays at one depth have many items and the others one."""
+    """Makes a request of a version, in which the arrays at one depth have many items and the others one; those within
+    may have none."""
 
-    def __init__(self, version: int, depth: int, count: int) -> None:
-        self._version, self._depth, self._count = version, depth, count
+    def __init__(self, version: int, depth: int, count: int, within: int = 1) -> None:
+        self._version, self._depth, self._count, self._within = version, depth, count, within
 
     def message(self, cls: type[Any], number: int, depth: int = 0) -> Any:
         fields = [field for field in cls.__schema__.fields if within(self._version, field.versions)]
@@ -51,7 +55,8 @@ class Maker:
         if field.name in NULLS and within(self._version, field.nullable):
             return None
         if field.kind == "array":
-            return [self._item(field, i, depth + 1) for i in range(self._count if depth == self._depth else 1)]
+            count = self._count if depth == self._depth else self._within if depth > self._depth else 1
+            return [self._item(field, i, depth + 1) for i in range(count)]
         if field.kind == "struct":
             return self.message(field.item, number, depth)
         return _plain(field, number)
@@ -89,14 +94,26 @@ def ask(port: int, frame: bytes) -> None:
         client.receive_frame()
 
 
-def large(route: Route, depth: int, count: int) -> bytes:
-    message = Maker(route.last, depth, count).message(request_class(route.key), 0)
-    return encode_request(RequestHeader(route.key, route.last, 1, "attacker"), message)
+def large(route: Route, depth: int, count: int, version: int | None = None, within: int = 1) -> bytes:
+    version = route.last if version is None else version
+    message = Maker(version, depth, count, within).message(request_class(route.key), 0)
+    return encode_request(RequestHeader(route.key, version, 1, "attacker"), message)
 
 
 def as_often_as_it_pays(route: Route) -> Any:
     """Three APIs stand for all where minutes count."""
     mark = pytest.mark.slow if route.name in {"Metadata", "Fetch", "DescribeConfigs"} else pytest.mark.long
+    return pytest.param(route, id=route.name, marks=mark)
+
+
+ASK_FOR_EACH = {
+    "FindCoordinator", "OffsetFetch", "CreateTopics", "DeleteTopics", "CreatePartitions", "OffsetCommit",
+    "OffsetDelete", "AddPartitionsToTxn",
+}  # fmt: skip
+
+
+def for_many_names(route: Route) -> Any:
+    mark = pytest.mark.slow if route.name in ASK_FOR_EACH else pytest.mark.long
     return pytest.param(route, id=route.name, marks=mark)
 
 
@@ -106,6 +123,45 @@ def test_one_large_request(suffer: Callable[..., None], route: Route) -> None:
     count = MANY if route.items > 20_000 or route.name == "Fetch" else FEW
     frames = [large(route, depth, count) for depth in range(depth_of(request_class(route.key), route.last))]
     suffer(f"{route.name} of {count:,}", lambda port: [ask(port, frame) for frame in frames])
+
+
+NAMING = {"AddPartitionsToTxn": 3, "OffsetCommit": 9, "OffsetFetch": 9}
+"""Versions, where later ones are for brokers, or name topics by their ids."""
+
+
+@pytest.mark.parametrize("route", [for_many_names(route) for route in ROUTES])
+def test_one_large_request_without_rights(suffer: Callable[..., None], route: Route) -> None:
+    """Of alice, who may use one group and one transactional id: all else that she names is refused, and logged."""
+    count = MANY if route.items > 20_000 else 2 * FEW
+    version = NAMING.get(route.name, route.last)
+    depths = range(depth_of(request_class(route.key), version))
+    frames = [large(route, depth, count // 2, version) for depth in depths]
+    frames += [large(route, depth, count, version, within=0) for depth in depths]
+    port = free_port()
+    settings = LOGINS | {
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+
+    def attack(_: int) -> None:
+        for frame in frames:
+            with RawClient(port, timeout=LONGEST_ANSWER_S) as alice, contextlib.suppress(ConnectionError, TimeoutError):
+                alice.exchange(SASL_HANDSHAKE)
+                alice.exchange(SASL_AUTHENTICATE)
+                alice.send(frame)
+                alice.receive_frame()
+
+    suffer(
+        f"{route.name} of {count:,} without rights", attack, let_alice_in, settings=settings, listeners={"SASL": port}
+    )
+
+
+def let_alice_in(port: int) -> None:
+    asker = Asker(port)
+    named = {"resource_name": TOPIC, "resource_pattern_type": 3, "principal": "User:alice", "host": "*"}
+    rights = [{"resource_type": kind, **named, "operation": 2, "permission_type": 3} for kind in (3, 5)]
+    assert not any(result.error_code for result in asker.ask("CreateAcls", 3, {"creations": rights}).results)
+    asker.client.close()
 
 
 @pytest.mark.long
