@@ -6,7 +6,7 @@ import resource
 
 import pytest
 
-from kafkad.broker.settings import Settings
+from kafkad.broker.settings import Settings, _by_address
 from kafkad.config import load
 
 
@@ -23,6 +23,11 @@ def test_connections_are_limited_for_each_listener_and_host(caplog: pytest.LogCa
     assert limits.allowed_from("127.0.0.1") == 3
     assert limits.allowed_from("::2") == 4
     assert "no.such.host.invalid is left out" in caplog.text
+
+
+def test_a_name_that_no_host_can_have_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    assert _by_address((("a..b", 5), ("127.0.0.1", 3))) == {"127.0.0.1": 3}
+    assert "a..b is left out" in caplog.text
 
 
 @pytest.mark.parametrize(("limit", "sockets"), [(256, 64), (1024, 448), (64, 16)])

@@ -90,8 +90,9 @@ def _by_address(counts: tuple[tuple[str, int], ...]) -> dict[str, int]:
     for host, count in counts:
         try:
             found |= {str(info[4][0]): count for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
-        except OSError as error:
-            log.warning("max.connections.per.ip.overrides: %s is left out: %s", host, error.strerror)
+        except (OSError, UnicodeError) as error:  # UnicodeError: it cannot be the name of a host
+            why = error.strerror if isinstance(error, OSError) else error
+            log.warning("max.connections.per.ip.overrides: %s is left out: %s", host, why)
     return found
 
 

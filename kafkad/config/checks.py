@@ -290,10 +290,19 @@ def _retention(config: Config) -> list[str]:
 
 def _ip_overrides(config: Config) -> list[str]:
     try:
-        config.max_connections_per_ip_overrides()
+        hosts = config.max_connections_per_ip_overrides()
     except ValueError as error:
         return [str(error)]
-    return []
+    impossible = [host for host in hosts if not _can_be_a_host(host)]
+    return [f"max.connections.per.ip.overrides: {host!r} cannot be the name of a host" for host in impossible]
+
+
+def _can_be_a_host(name: str) -> bool:
+    try:
+        name.encode("idna")  # as a look-up of the name does
+    except UnicodeError:
+        return False
+    return True
 
 
 def _http(config: Config) -> list[str]:

@@ -48,6 +48,11 @@ CONFIG = load(None, [], {})
             ),
         ),
         (
+            {"max.connections.per.ip.overrides": "a..b:5"},
+            True,
+            "requirement failed: max.connections.per.ip.overrides: 'a..b' cannot be the name of a host",
+        ),
+        (
             {"ssl.keystore.type": "PEM"},
             True,
             (

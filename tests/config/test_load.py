@@ -191,6 +191,9 @@ def test_all_problems_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
         ("socket.send.buffer.bytes: -2", "must be at least -1"),
         ("max.connections.per.ip: 0", "max.connections.per.ip can be set to zero only"),
         ("max.connections.per.ip.overrides: localhost", "'localhost' is not host:count"),
+        ("max.connections.per.ip.overrides: a..b:5", "'a..b' cannot be the name of a host"),
+        ("max.connections.per.ip.overrides: .example:3", "'.example' cannot be the name of a host"),
+        (f"max.connections.per.ip.overrides: {'x' * 64}:3", "cannot be the name of a host"),
         ("log.dirs: ' , '", "log.dirs names no directory"),
     ],
 )  # fmt: skip
