@@ -46,6 +46,8 @@ class DynamicConfigs:
         self._clock = clock
         self._timers = timers
         self._topics: dict[str, Overrides] = {}
+        self._meanwhile: set[str] | None = None
+        """While all there is is read: topics that were loaded or forgotten since that began."""
         self._listeners: dict[str, list[Listener]] = {}
         self._news = asyncio.Event()
         self._notes = Notes(store, ConfigChange.PREFIX, clock, self._news)
@@ -75,6 +77,7 @@ class DynamicConfigs:
                     self._tell(Config.TOPICS, name, self.topic(name))
 
     async def _read_all(self) -> None:
+        meanwhile = self._meanwhile = set()
         last = await self._notes.newest()
         cluster = await self._read(f"{Config.BROKERS}/{DEFAULT_ENTITY}")
         broker = await self._read(f"{Config.BROKERS}/{self._broker}")
@@ -83,6 +86,12 @@ class DynamicConfigs:
             names = await self._store.children(Config.path(Config.TOPICS))
             topics = {name: found for name, found in await self._read_topics(names) if found}
         await self.entities.read_all()
+        while meanwhile:
+            again = list(meanwhile)
+            meanwhile.clear()
+            for name, found in await self._read_topics(again):
+                _keep(topics, name, found)
+        self._meanwhile = None
         self._notes.skip(last)
         self.cluster, self.broker, self._topics = cluster, broker, topics
 
@@ -107,7 +116,8 @@ class DynamicConfigs:
         for name, overrides in await until_answered(
             read, "read the settings of topics that this broker is to hold", self._clock, self._timers
         ):
-            self._keep(name, overrides)
+            _keep(self._topics, name, overrides)
+            self._note(name)
 
     async def read_topics(self, names: Sequence[str]) -> dict[str, Overrides]:
         """As the store has them now, of topics that only others hold: what is kept of these here may be old. Raises
@@ -132,6 +142,11 @@ class DynamicConfigs:
         """Deleted ones: that leaves no note."""
         for name in names:
             self._topics.pop(name, None)
+            self._note(name)
+
+    def _note(self, topic: str) -> None:
+        if self._meanwhile is not None:
+            self._meanwhile.add(topic)
 
     async def catch_up(self) -> None:
         """Takes in all changes written before this call; their listeners have been called when it returns."""
@@ -149,12 +164,6 @@ class DynamicConfigs:
             if entity is not None:
                 await self._changed(entity)
 
-    def _keep(self, topic: str, overrides: Overrides) -> None:
-        if overrides:
-            self._topics[topic] = overrides
-        else:
-            self._topics.pop(topic, None)
-
     async def _changed(self, entity: str) -> None:
         kind, _, name = entity.partition("/")
         if kind == Config.BROKERS and name not in (self._broker, DEFAULT_ENTITY):
@@ -164,7 +173,7 @@ class DynamicConfigs:
             return
         overrides = await self._read(entity)
         if kind == Config.TOPICS:
-            self._keep(name, overrides)
+            _keep(self._topics, name, overrides)
         elif kind == Config.BROKERS and name == DEFAULT_ENTITY:
             self.cluster = overrides
         elif kind == Config.BROKERS:
@@ -179,6 +188,13 @@ class DynamicConfigs:
             return _decoded(entity, (await self._store.get(Config.path(entity)))[0])
         except NoNode:
             return _NONE
+
+
+def _keep(topics: dict[str, Overrides], topic: str, overrides: Overrides) -> None:
+    if overrides:
+        topics[topic] = overrides
+    else:
+        topics.pop(topic, None)
 
 
 def _decoded(entity: str, data: bytes) -> Overrides:

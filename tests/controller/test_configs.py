@@ -239,6 +239,27 @@ async def test_what_is_there_at_the_start(place: Place) -> None:
     assert place.followed.topic("a") == {}
 
 
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_topic_that_is_made_while_all_is_read_again_keeps_its_settings(deleted: bool) -> None:
+    @at_a_place
+    async def run(place: Place) -> None:
+        entities = place.followed.entities
+        read_all = entities.read_all
+
+        async def make() -> None:
+            await place.store.create("/config/topics/a", Config.encode({"retention.ms": "7"}))
+            await place.followed.load_topics(["a"])
+            if deleted:
+                await place.store.delete("/config/topics/a")
+            await read_all()
+
+        entities.read_all = make  # type: ignore[method-assign]
+        await place.followed.session_renewed()
+        assert place.followed.topic("a") == ({} if deleted else {"retention.ms": "7"})
+
+    run()
+
+
 @at_a_place
 async def test_after_a_lost_session_changes_are_followed_again(place: Place) -> None:
     await place.alterer.alter(TOPIC, "a", [entry("retention.ms", "7")])
