@@ -107,6 +107,7 @@ class ClusterState:
         if topic is not None:
             self.names.pop(topic.topic_id, None)
             self.deleted.add(topic)
+            self.reassigning.difference_update([TopicPartition(name, partition) for partition in topic.partitions])
         self.deleting.pop(name, None)
         for failed in self.failed_replicas.values():
             failed.difference_update([tp for tp in failed if tp.topic == name])

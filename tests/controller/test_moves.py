@@ -12,7 +12,7 @@ from kafkad.controller.leaders import ElectionKind
 from kafkad.controller.term import Balance
 from kafkad.controller.topics import MorePartitions
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.meta.store import ConnectionLoss, Operation, Refused, Result, Set
+from kafkad.meta.store import ConnectionLoss, Operation, Refused, Result, Set, subtree
 from kafkad.meta.znodes import IsrChange, LogDirEvent, Partition, Reassignments, Topic
 from kafkad.model import PartitionAssignment, PartitionState, WantedIsr
 from kafkad.names import TopicPartition
@@ -358,6 +358,16 @@ async def test_a_topic_that_moves_is_deleted_afterwards(cluster: Cluster) -> Non
     await set_isr(cluster, 2, 3)
     assert await cluster.client.children("/brokers/topics") == []
     assert not any(cluster[broker].replicas for broker in (1, 2, 3))
+
+
+@with_brokers(1, 2, 3)
+async def test_a_topic_that_is_removed_by_hand_moves_no_more(cluster: Cluster) -> None:
+    await cluster.create("a", (2,))
+    await cluster.controller.alter_partition_reassignments({A0: (3,)})
+    for path in await subtree(cluster.client, Topic.path("a")):
+        await cluster.client.delete(path)
+    await cluster.settle()
+    assert await cluster.controller.list_partition_reassignments(None) == {}
 
 
 async def asked_by_node(cluster: Cluster) -> dict[TopicPartition, tuple[int, ...]] | None:
