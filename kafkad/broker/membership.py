@@ -66,6 +66,7 @@ class Membership:
         self._session = 0
         self._expired = False
         self._rejoining: asyncio.Task[None] | None = None
+        self._stopped = False
 
     async def join(self) -> None:
         """Register. DuplicateBroker when another process holds the id."""
@@ -77,6 +78,7 @@ class Membership:
         self._store.listen(self._session_changed)
 
     async def stop(self) -> None:
+        self._stopped = True
         if self._rejoining is not None:
             self._rejoining.cancel()
             await asyncio.wait([self._rejoining])
@@ -119,7 +121,7 @@ class Membership:
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED:
             self._expired = True
-            if self._rejoining is None or self._rejoining.done():
+            if not self._stopped and (self._rejoining is None or self._rejoining.done()):
                 self._rejoining = asyncio.get_running_loop().create_task(self._rejoin())
 
     async def _rejoin(self) -> None:

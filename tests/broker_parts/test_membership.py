@@ -252,6 +252,15 @@ async def test_what_an_expired_session_left_behind_is_removed(scene: Scene) -> N
 
 
 @scene
+async def test_a_session_that_expires_while_the_broker_stops_is_not_renewed(scene: Scene) -> None:
+    await scene.membership.join()
+    await scene.membership.stop()
+    await scene.session.expire()
+    await turns()
+    assert await scene.registered() is None
+
+
+@scene
 async def test_a_broker_whose_id_was_taken_meanwhile_ends(scene: Scene) -> None:
     await scene.membership.join()
 
