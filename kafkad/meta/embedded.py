@@ -90,7 +90,7 @@ class EmbeddedStore:
         journal, torn = Journal.open(path, tree.replay, sync)
         store = cls(tree, journal, clock)
         store.torn_bytes = torn
-        store._compact_at = max(COMPACT_AT_LEAST, 2 * journal.size)
+        store._compact_at = _compact_at(journal)
         return store
 
     @classmethod
@@ -187,7 +187,7 @@ class EmbeddedStore:
                 self._compact_at = 2 * journal.size
                 journal.append(self._unwritten + b"".join([write.applied.entry for write in batch]))
             else:
-                self._compact_at = max(COMPACT_AT_LEAST, COMPACT_RATIO * journal.size)
+                self._compact_at = _compact_at(journal)
 
         return write
 
@@ -331,6 +331,11 @@ class EmbeddedSession(MetaStore):
     def _tell(self, state: SessionState) -> None:
         for listener in self._listeners:
             listener(state)
+
+
+def _compact_at(journal: Journal) -> int:
+    """The size from which it is compacted, whenever it grew to it: also over many starts."""
+    return max(COMPACT_AT_LEAST, COMPACT_RATIO * journal.snapshot_size)
 
 
 class _Write:

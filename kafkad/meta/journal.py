@@ -29,7 +29,7 @@ class JournalError(Exception):
 
 
 class Journal:
-    """An open journal; `size` is where the next frame goes.
+    """An open journal; `size` is where the next frame goes, `snapshot_size` where the first one ends.
 
     After a failed fsync nothing can be known of the file any more, and it refuses all writes.
     """
@@ -37,6 +37,7 @@ class Journal:
     def __init__(self, path: str, fd: int, size: int, sync: Sync) -> None:
         self.path = path
         self.size = size
+        self.snapshot_size = size
         self._fd = fd
         self._sync = sync
         self._broken: OSError | None = None
@@ -55,10 +56,12 @@ class Journal:
         try:
             _lock(fd, path)
             content = _read_all(fd)
-            good = len(MAGIC)
+            good = snapshot_size = len(MAGIC)
             for at, payload in _frames(path, content):
                 _replay(path, at, payload, replay)
                 good = at + _FRAME.size + len(payload)
+                if at == len(MAGIC):
+                    snapshot_size = good
             torn = len(content) - good
             if torn:
                 os.ftruncate(fd, good)
@@ -66,7 +69,9 @@ class Journal:
         except BaseException:
             os.close(fd)
             raise
-        return cls(path, fd, good, sync), torn
+        journal = cls(path, fd, good, sync)
+        journal.snapshot_size = snapshot_size
+        return journal, torn
 
     def append(self, payload: bytes) -> None:
         """On disk when it returns. If it raises OSError, the frame is not in it, or all later ones are refused."""
@@ -91,7 +96,7 @@ class Journal:
             raise self._broken
         fd, size = _write_beside(self.path, snapshot, self._sync)
         os.close(self._fd)
-        self._fd, self.size = fd, size
+        self._fd, self.size, self.snapshot_size = fd, size, size
         try:
             _sync_directory(os.path.dirname(self.path), self._sync)
         except OSError as e:

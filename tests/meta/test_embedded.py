@@ -140,6 +140,17 @@ def test_the_file_is_compacted_and_keeps_everything(tmp_path: Path, monkeypatch:
     assert trees[0] == trees[1]
 
 
+def test_a_file_that_grew_over_many_starts_is_compacted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "COMPACT_AT_LEAST", 2_000)
+
+    async def write(store: MetaStore) -> None:
+        await store.create("/me", b"x" * 500, ephemeral=True)
+
+    for _ in range(20):
+        with_store(tmp_path, write)
+    assert (tmp_path / FILE_NAME).stat().st_size < 4_000
+
+
 def test_without_room_for_a_new_file_the_old_one_grows_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded, "COMPACT_AT_LEAST", 1_000)
     opened = os.open
