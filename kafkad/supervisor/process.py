@@ -104,6 +104,8 @@ class BrokerProcess:
         self._heard = True
         if "READY" in notice:
             self.ready, self.reloading = True, False
+        elif "STOPPING" in notice:
+            self.ready = False
         self.doing = notice.get("STATUS", self.doing)
         self._on_change()
 

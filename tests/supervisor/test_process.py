@@ -55,6 +55,19 @@ def test_a_program_that_is_not_there_is_tried_again() -> None:
     assert broker.doing == "cannot be started: No such file or directory; it is started again in 1 s"
 
 
+def test_one_that_stops_is_not_killed_for_its_silence() -> None:
+    """Its loop may stand still while logs are closed."""
+    broker = BrokerProcess(1, [], {}, EmbeddedStore.in_memory(SystemClock()), lambda: None, with_http=False)
+    sent: list[int] = []
+    broker.signal = sent.append  # type: ignore[method-assign]
+    broker.take({"READY": "1", "STATUS": "listening"})
+    broker.take({"STOPPING": "1", "STATUS": "handing leaderships over"})
+    for _ in range(10):
+        broker.tick()
+    assert sent == []
+    assert (broker.ready, broker.doing) == (False, "handing leaderships over")
+
+
 def test_the_session_ends_though_a_child_of_the_process_keeps_its_connection() -> None:
     code = "import subprocess; subprocess.Popen(['sleep', '5'], close_fds=False)"
     broker = supervised(python(code), lambda broker: broker.restarts == 1)
