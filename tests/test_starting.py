@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import time
 import urllib.error
 import urllib.request
@@ -128,6 +129,19 @@ def test_a_reload_that_is_asked_for_while_logs_are_loaded_waits_until_the_broker
         while "configuration reloaded" not in slow.kafkad.log:
             assert time.monotonic() < deadline
             time.sleep(0.01)
+
+
+def test_a_port_that_is_taken_while_logs_are_loaded(tmp_path: Path) -> None:
+    """Two who both allow it may be bound to one port; only one of them may listen."""
+    slow = Slow(tmp_path)
+    slow.prepare(clean=True)
+    with slow.loading(), socket.create_server(("127.0.0.1", slow.kafkad.port)):
+        assert slow.kafkad.process is not None
+        slow.go_on()
+        assert slow.kafkad.process.wait(SECONDS) == 1, slow.kafkad.log
+    where = f"PLAINTEXT://127.0.0.1:{slow.kafkad.port}"
+    assert f"cannot start: cannot listen on {where}: Address already in use; see the setting" in slow.kafkad.log
+    assert "Traceback" not in slow.kafkad.log
 
 
 @pytest.mark.parametrize("clean", [True, False])

@@ -45,7 +45,7 @@ from kafkad.meta.store import ConnectionLoss, MetaError, MetaStore
 from kafkad.metrics import Registry
 from kafkad.net import http
 from kafkad.net.http import Condition, Endpoints, HttpServer
-from kafkad.net.server import Server
+from kafkad.net.server import CannotListen, Server
 from kafkad.systemd import STOP_ALL, Notifier
 
 if TYPE_CHECKING:
@@ -300,7 +300,7 @@ class Daemon:
             await self._unless_stopped(self._join(parts, store))
         except _StoppedEarly:
             log.info("told to stop before the broker was ready")
-        except (DuplicateBroker, MetaError) as refusal:
+        except (DuplicateBroker, MetaError, StartError) as refusal:
             log.error("cannot start: %s", refusal)
             self._exit_code = _FAILED
             self._stopping.set()
@@ -308,7 +308,10 @@ class Daemon:
 
     async def _join(self, parts: Parts, store: MetadataStore) -> None:
         with no_collections():
-            await parts.start()
+            try:
+                await parts.start()
+            except CannotListen as error:
+                raise StartError(f"{error}; see the setting listeners") from error
         self._registry = parts.metrics(self._lifecycle)
         if store.collect is not None:
             self._registry.add(store.collect)

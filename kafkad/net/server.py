@@ -53,6 +53,10 @@ _UNPACED = b"reno"
 """The congestion control that every Linux has. Others, such as bbr, pace even what never leaves the machine."""
 
 
+class CannotListen(Exception):
+    """Others listen on the address of a listener, or the system refuses it. The message names it and says why."""
+
+
 class Peer(Protocol):
     """The dispatcher's side of a connection."""
 
@@ -174,10 +178,14 @@ class Server:
         return listener
 
     def start(self, dispatch: Dispatch) -> None:
+        """CannotListen when somebody else, who was bound to the same port, has begun to listen on it."""
         guarded = sum(listener.guarded for listener in self.listeners)
         for listener in self.listeners:
             listener.lobby.most_bytes //= max(guarded, 1)
-            listener.start(dispatch)
+            try:
+                listener.start(dispatch)
+            except OSError as error:
+                raise CannotListen(f"cannot listen on {listener}: {error.strerror}") from error
 
     def _read_at_once(self, full: bool) -> None:
         for listener in self.listeners:
