@@ -141,7 +141,7 @@ class Daemon:
             parts = await self._start(store)
         except (LoadingStopped, _StoppedEarly):
             await self._stop_loading(store, health)
-            return 0
+            return self._exit_code
         if not self._stopping.is_set():
             self._announce(parts, store)
         work = [self._close_idle(), self._feed_watchdog(), self._reload_when_asked(parts)]
@@ -270,6 +270,7 @@ class Daemon:
             problem = f"{error.filename or directory}: {error.strerror}"
             raise StartError(f"cannot open the metadata store: {problem}; see kafkad.metadata.dir, log.dirs") from error
         store.is_starting = True
+        store.when_broken = self._store_broke
         return store
 
     async def _start(self, store: MetadataStore) -> Parts:
@@ -430,6 +431,11 @@ class Daemon:
     def _orphaned(self) -> None:
         self._all_stop = True
         self._halt("the supervisor, which has the metadata store, is gone")
+
+    def _store_broke(self, why: str) -> None:
+        """Only a process that reads the file again knows what is in it."""
+        self._all_stop = True
+        self._halt(why)
 
     async def _close_idle(self) -> None:
         tick = 0

@@ -61,10 +61,14 @@ class EmbeddedStore:
 
     While `is_starting`, a full disk is no reason to refuse a write: what a start writes, the next one does again, and
     a broker that cannot start cannot make room. It goes to the disk with the first write that finds room.
+
+    Once `is_broken` it takes no more writes, until it is opened again; `when_broken` is called then with the reason.
     """
 
     def __init__(self, tree: Tree, journal: Journal | None, clock: Clock) -> None:
         self.is_starting = False
+        self.is_broken = False
+        self.when_broken: Callable[[str], None] = lambda why: None
         self.torn_bytes = 0
         self._tree = tree
         self._journal = journal
@@ -194,10 +198,14 @@ class EmbeddedStore:
     def _written(self, batch: list[_Write], written: asyncio.Future[None]) -> None:
         self._writing = False
         error = written.exception()
+        if self._journal is not None and self._journal.is_broken and not self.is_broken:
+            self.is_broken = True
+            why = error.strerror if isinstance(error, OSError) else error
+            self.when_broken(f"{self.path} takes no more changes after a failed fsync ({why})")
         if error is None:
             self._unwritten = b""
             self._complete(batch)
-        elif self.is_starting and isinstance(error, OSError) and error.errno in _FULL:
+        elif self.is_starting and not self.is_broken and isinstance(error, OSError) and error.errno in _FULL:
             self._unwritten += b"".join([write.applied.entry for write in batch])
             self._complete(batch)
         else:

@@ -73,6 +73,10 @@ class Journal:
         journal.snapshot_size = snapshot_size
         return journal, torn
 
+    @property
+    def is_broken(self) -> bool:
+        return self._broken is not None
+
     def append(self, payload: bytes) -> None:
         """On disk when it returns. If it raises OSError, the frame is not in it, or all later ones are refused."""
         if self._broken is not None:

@@ -94,7 +94,7 @@ class ServedSession:
     async def end(self) -> None:
         with contextlib.suppress(MetaError):
             await self._close()
-        while self._unended:
+        while self._unended and not self._store.is_broken:
             await asyncio.sleep(SESSION_TICK_S)
             await self._end_again()
 

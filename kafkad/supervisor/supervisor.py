@@ -52,6 +52,7 @@ class Supervisor:
         self._brokers: list[BrokerProcess] = []
         self._stopping = asyncio.Event()
         self._store: EmbeddedStore | None = None
+        self._lost_store = False
         self._announced = False
         self._reloading = False
         self._registry = Registry()
@@ -94,12 +95,20 @@ class Supervisor:
     def _exit_code(self, seconds: float) -> int:
         if any(broker.bad_configuration for broker in self._brokers):
             return BAD_CONFIGURATION
+        if self._lost_store:
+            return _FAILED
         failed = [str(broker.broker_id) for broker in self._brokers if broker.failed_at_stop]
         if failed:
             log.error("stopped in %.2f s, but not cleanly: see the last lines of broker %s", seconds, ", ".join(failed))
             return _FAILED
         log.info("all brokers stopped in %.2f s", seconds)
         return 0
+
+    def _store_broke(self, why: str) -> None:
+        """Only a process that reads the file again knows what is in it."""
+        log.critical("stopping: %s", why)
+        self._lost_store = True
+        self._stopping.set()
 
     # -- start -----------------------------------------------------------------------------------------------------
 
@@ -128,6 +137,7 @@ class Supervisor:
                 f"cannot open the metadata store: {problem}; see kafkad.metadata.dir, log.dirs"
             ) from error
         store.is_starting = True
+        store.when_broken = self._store_broke
         return store
 
     async def _first_id(self, store: EmbeddedStore) -> int:

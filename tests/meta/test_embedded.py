@@ -57,12 +57,16 @@ class TestJournalled(TestInMemory):
 
 
 def with_store(
-    directory: Path, use: Callable[[MetaStore], Coroutine[Any, Any, None]], sync: Callable[[int], None] = os.fdatasync
+    directory: Path,
+    use: Callable[[MetaStore], Coroutine[Any, Any, None]],
+    sync: Callable[[int], None] = os.fdatasync,
+    when_broken: Callable[[str], None] = lambda why: None,
 ) -> None:
     """Opens the store of `directory`, lets `use` work with it, and closes it."""
 
     async def whole() -> None:
         store = EmbeddedStore.open(str(directory), SystemClock(), sync)
+        store.when_broken = when_broken
         try:
             await use(store.session())
         finally:
@@ -236,9 +240,11 @@ class Disk:
 
 def test_after_a_failed_fsync_nothing_is_acknowledged(tmp_path: Path) -> None:
     disk = Disk()
+    told: list[str] = []
 
     async def use(store: MetaStore) -> None:
         await store.create("/kept", b"1")
+        assert told == []
         disk.failures = 1
         with pytest.raises(ConnectionLoss, match=FILE_NAME):
             await store.create("/lost")
@@ -247,11 +253,12 @@ def test_after_a_failed_fsync_nothing_is_acknowledged(tmp_path: Path) -> None:
         assert await store.exists("/lost") is None
         assert await store.exists("/refused") is None
         assert await store.exists("/kept") is not None
+        assert [why.endswith("(Input/output error)") for why in told] == [True], "once"
 
     async def read(store: MetaStore) -> None:
         assert await store.children("/") == ["kept"]
 
-    with_store(tmp_path, use, disk.sync)
+    with_store(tmp_path, use, disk.sync, told.append)
     with_store(tmp_path, read)
 
 
