@@ -191,7 +191,8 @@ class Supervisor:
             self._stopping.set()
         if self._stopping.is_set():
             return
-        if not self._announced and all(broker.ready for broker in self._brokers):
+        self._take_no_more_without_room()
+        if not self._announced and self._is_up:
             self._announce()
         elif self._reloading and not any(broker.reloading for broker in self._brokers):
             self._reloading = False
@@ -199,18 +200,36 @@ class Supervisor:
         else:
             self._notifier.status(self._missing() or f"{len(self._brokers)} brokers are ready")
 
+    def _take_no_more_without_room(self) -> None:
+        """From the first broker on that is ready: what its clients are told of has to be on the disk."""
+        store = self._store
+        if store is None or not store.is_starting or not any(broker.ready for broker in self._brokers):
+            return
+        store.is_starting = False
+        if store.is_behind:
+            log.error("the disk of %s is full: changes of metadata are refused until there is room", store.path)
+
+    @property
+    def _is_up(self) -> bool:
+        """A broker that cannot be started is tried again and again, and the others serve meanwhile."""
+        tried = all(broker.ready or broker.restarts for broker in self._brokers)
+        return tried and any(broker.ready for broker in self._brokers)
+
     def _announce(self) -> None:
-        assert self._store is not None
         self._announced = True
-        self._store.is_starting = False
-        if self._store.is_behind:
-            log.error("the disk of %s is full: changes of metadata are refused until there is room", self._store.path)
-        ids = ", ".join(str(broker.broker_id) for broker in self._brokers)
-        log.info("all brokers are ready in %.2f s: %s", monotonic() - STARTED, ids)
-        self._notifier.ready(f"brokers {ids} are ready")
+        ids = [str(broker.broker_id) for broker in self._brokers if broker.ready]
+        ready = f"brokers {', '.join(ids)} are ready" if len(ids) > 1 else f"broker {ids[0]} is ready"
+        missing = self._missing().replace("\n", "; ")
+        if missing:
+            log.error("%s in %.2f s, but not all: %s", ready, monotonic() - STARTED, missing)
+        else:
+            log.info("all brokers are ready in %.2f s: %s", monotonic() - STARTED, ", ".join(ids))
+        self._notifier.ready(f"{ready}; {missing}" if missing else ready)
 
     def _reload(self) -> None:
         """SIGHUP: each broker reads the configuration again, and says itself what a restart is needed for."""
+        if not self._brokers:
+            return  # those that are about to be started read it anyway
         self._reloading = True
         self._notifier.reloading()
         for broker in self._brokers:

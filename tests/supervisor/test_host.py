@@ -312,6 +312,24 @@ def test_systemd_hears_once_for_all_and_a_reload_reaches_each_broker(
         assert host.process.wait(40) == 0, host.log
 
 
+def test_a_broker_whose_port_is_taken_does_not_keep_the_others_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.settimeout(40)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        host = Host(tmp_path, 2)
+        with socket.create_server(("127.0.0.1", host.port + 1)):
+            host.start(wait=False)
+            while not (message := manager.recv(4096).decode()).startswith("READY=1"):
+                assert host.alive()
+            assert message.startswith("READY=1\nSTATUS=broker 0 is ready; broker 1: "), message
+            produce(f"127.0.0.1:{host.port}", "served", 0, ["a"])
+        host.wait_ready()
+        host.stop()
+
+
 def test_a_configuration_that_cannot_be_is_refused_before_anything_starts(tmp_path: Path) -> None:
     host = Host(tmp_path, 2, {"http.listener": ""})
     host.settings["http.listener"] = f"127.0.0.1:{host.port + 1}"

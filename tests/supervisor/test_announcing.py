@@ -1,0 +1,112 @@
+"""When a supervisor says to systemd that it is ready, and what it says of brokers that are not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kafkad.clock import SystemClock
+from kafkad.config import load
+from kafkad.meta.embedded import EmbeddedStore
+from kafkad.supervisor.process import BrokerProcess
+from kafkad.supervisor.supervisor import Supervisor
+
+
+class Scene:
+    """A supervisor without processes. `told` is what systemd has heard since it was asked last."""
+
+    def __init__(self, manager: socket.socket) -> None:
+        self._manager = manager
+        self.supervisor = Supervisor(load(None, [], {}), [])
+        self.store = EmbeddedStore.in_memory(SystemClock())
+        self.store.is_starting = True
+        self.supervisor._store = self.store
+
+    def begin(self) -> tuple[BrokerProcess, BrokerProcess]:
+        first, second = (
+            BrokerProcess(n, [], {}, self.store, self.supervisor._changed, with_http=False) for n in range(2)
+        )
+        self.supervisor._brokers = [first, second]
+        return first, second
+
+    def told(self) -> list[str]:
+        found = []
+        while True:
+            try:
+                found.append(self._manager.recv(4096).decode())
+            except BlockingIOError:
+                return found
+
+
+@pytest.fixture
+def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[Scene], None]], None]:
+    def run(steps: Callable[[Scene], None]) -> None:
+        async def whole() -> None:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+                manager.bind(str(tmp_path / "notify"))
+                manager.setblocking(False)
+                monkeypatch.setitem(os.environ, "NOTIFY_SOCKET", str(tmp_path / "notify"))
+                scene = Scene(manager)
+                steps(scene)
+                scene.supervisor._notifier.close()
+
+        asyncio.run(whole())
+
+    return run
+
+
+Run = Callable[[Callable[[Scene], None]], None]
+
+
+def ends(broker: BrokerProcess, supervisor: Supervisor) -> None:
+    broker.ready, broker.restarts, broker.doing = False, 1, "ended with exit code 1"
+    supervisor._changed()
+
+
+def test_a_broker_that_cannot_start_does_not_keep_the_others_back(scenario: Run) -> None:
+    def steps(scene: Scene) -> None:
+        first, second = scene.begin()
+        first.take({"READY": "1"})
+        assert not [text for text in scene.told() if text.startswith("READY")], "the other may still come"
+        ends(second, scene.supervisor)
+        assert scene.told() == ["READY=1\nSTATUS=broker 0 is ready; broker 1: ended with exit code 1"]
+        second.take({"READY": "1"})
+        assert scene.told() == ["STATUS=2 brokers are ready"]
+
+    scenario(steps)
+
+
+def test_nothing_is_ready_while_no_broker_is(scenario: Run) -> None:
+    def steps(scene: Scene) -> None:
+        for broker in scene.begin():
+            ends(broker, scene.supervisor)
+        assert not [text for text in scene.told() if text.startswith("READY")]
+        assert scene.store.is_starting
+
+    scenario(steps)
+
+
+def test_from_the_first_that_serves_a_full_disk_takes_no_more_changes(scenario: Run) -> None:
+    def steps(scene: Scene) -> None:
+        first, _ = scene.begin()
+        assert scene.store.is_starting
+        first.take({"READY": "1"})
+        assert not scene.store.is_starting
+
+    scenario(steps)
+
+
+def test_a_reload_before_there_are_brokers_changes_nothing(scenario: Run) -> None:
+    def steps(scene: Scene) -> None:
+        scene.supervisor._reload()
+        assert scene.told() == []
+        for broker in scene.begin():
+            broker.take({"READY": "1"})
+        assert scene.told()[-1] == "READY=1\nSTATUS=brokers 0, 1 are ready"
+
+    scenario(steps)
