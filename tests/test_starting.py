@@ -43,6 +43,39 @@ sys.exit(main())
 """
 
 
+ON_A_FULL_DISK = """
+import asyncio, errno, os, pathlib, sys
+from kafkad.__main__ import main
+from kafkad.broker.parts import Parts
+from kafkad.meta.journal import Journal
+
+full, append, wait = pathlib.Path(sys.argv.pop(1)), Journal.append, Parts.wait_until_ready
+
+def append_if_room(journal, payload):
+    if full.exists():
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    append(journal, payload)
+
+async def wait_long(parts):
+    while full.exists():
+        await asyncio.sleep(0.01)
+    await wait(parts)
+
+Journal.append, Parts.wait_until_ready = append_if_room, wait_long
+sys.exit(main())
+"""
+
+
+class FullDisk(KafkadProcess):
+    """While the file `full` exists the disk has no room for metadata, and kafkad serves and is not yet ready."""
+
+    full: Path
+
+    def command(self) -> list[str]:
+        python, _, _, *arguments = super().command()
+        return [python, "-c", ON_A_FULL_DISK, str(self.full), *arguments]
+
+
 class SlowDisk(KafkadProcess):
     """As long as the file `held` exists, no partition is loaded to its end."""
 
@@ -128,6 +161,32 @@ def test_a_reload_that_is_asked_for_while_logs_are_loaded_waits_until_the_broker
         deadline = time.monotonic() + SECONDS
         while "configuration reloaded" not in slow.kafkad.log:
             assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def test_a_full_disk_takes_no_change_of_the_first_client(tmp_path: Path) -> None:
+    """What a start writes may wait for room; what a client is told of may not."""
+    kafkad = FullDisk(tmp_path)
+    kafkad.full = tmp_path / "full"
+    kafkad.full.touch()
+    kafkad.start(wait=False)
+    asker = first_asker(kafkad)
+    new = {"name": "lost", "num_partitions": 1, "replication_factor": 1, "assignments": [], "configs": []}
+    answer = asker.ask("CreateTopics", 4, {"topics": [new], "timeout_ms": 1000})
+    asker.client.close()
+    assert answer.topics[0].error_code != 0
+    kafkad.full.unlink()
+    kafkad.wait_ready()
+    kafkad.stop()
+
+
+def first_asker(kafkad: KafkadProcess) -> Asker:
+    deadline = time.monotonic() + SECONDS
+    while True:
+        try:
+            return Asker(kafkad.port)
+        except OSError:
+            assert time.monotonic() < deadline, kafkad.log
             time.sleep(0.01)
 
 

@@ -310,7 +310,7 @@ class Daemon:
     async def _join(self, parts: Parts, store: MetadataStore) -> None:
         with no_collections():
             try:
-                await parts.start()
+                await parts.start(before_serving=store.will_serve)
             except CannotListen as error:
                 raise StartError(f"{error}; see the setting listeners") from error
         self._registry = parts.metrics(self._lifecycle)
@@ -377,9 +377,8 @@ class Daemon:
             ", ".join(directory.path for directory in self._logs.directories),
             text,
         )
-        problem = store.started()
-        if problem is not None:
-            log.error("%s", problem)
+        if store.problem is not None:
+            log.error("%s", store.problem)
         self._notifier.ready(f"listening on {listeners}; {text}")
 
     # -- while it runs ---------------------------------------------------------------------------------------------

@@ -23,12 +23,14 @@ class MetadataStore:
         """True if other brokers may be in it."""
         return self.embedded is None
 
-    def started(self) -> str | None:
-        """To be called when the broker is ready; what is wrong with the store, if anything is."""
-        if self.embedded is None:
-            return None
-        self.embedded.is_starting = False
-        if not self.embedded.is_behind:
+    def will_serve(self) -> None:
+        """To be called before clients are served: what they are told of has to be on the disk."""
+        if self.embedded is not None:
+            self.embedded.is_starting = False
+
+    @property
+    def problem(self) -> str | None:
+        if self.embedded is None or not self.embedded.is_behind:
             return None
         return f"the disk of {self.embedded.path} is full: changes of metadata are refused until there is room"
 

@@ -208,7 +208,7 @@ class Parts:
     def settings(self) -> Settings:
         return self.loaded.settings
 
-    async def start(self) -> None:
+    async def start(self, before_serving: Callable[[], None] = lambda: None) -> None:
         """Joins the cluster, and serves what its controller gives to this broker."""
         self.replicas.cuts.begin()
         if self.platform.links is not None:
@@ -224,6 +224,7 @@ class Parts:
         self.cleaner.start()
         self.moves.resume()
         self.coordinators.start()
+        before_serving()
         self.platform.server.start(self.dispatcher)
 
     async def wait_until_ready(self) -> None:
