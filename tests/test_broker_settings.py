@@ -30,6 +30,15 @@ def test_a_name_that_no_host_can_have_is_left_out(caplog: pytest.LogCaptureFixtu
     assert "a..b is left out" in caplog.text
 
 
+def test_overrides_that_the_store_should_not_have_keep_no_broker_from_starting(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    settings = Settings(load(None, [], {}))
+    settings.override(cluster_wide={"max.connections.per.ip.overrides": "localhost"}, per_broker={})
+    assert settings.limits().per_ip_overrides == {}
+    assert "'localhost' is not host:count; the setting is left out" in caplog.text
+
+
 @pytest.mark.parametrize(("limit", "sockets"), [(256, 64), (1024, 448), (64, 16)])
 def test_connections_leave_file_descriptors_to_logs_and_all_else(
     monkeypatch: pytest.MonkeyPatch, limit: int, sockets: int

@@ -67,7 +67,7 @@ class Settings:
                 for listener in config.listeners
             },
             max_per_ip=config.int("max.connections.per.ip"),
-            per_ip_overrides=_by_address(tuple(config.max_connections_per_ip_overrides().items())),
+            per_ip_overrides=_per_ip_overrides(config),
             idle_ms=config.long("connections.max.idle.ms"),
             max_request_bytes=config.int("socket.request.max.bytes"),
             queued_bytes=config.long("queued.max.request.bytes"),
@@ -78,6 +78,16 @@ class Settings:
             max_unauthenticated=config.int("kafkad.max.unauthenticated.connections"),
             max_unauthenticated_per_ip=config.int("kafkad.max.unauthenticated.connections.per.ip"),
         )
+
+
+def _per_ip_overrides(config: Config) -> dict[str, int]:
+    """None where the metadata store has something else in this setting, which only a hand can have written there."""
+    try:
+        counts = config.max_connections_per_ip_overrides()
+    except ValueError as error:
+        log.warning("%s; the setting is left out", error)
+        return {}
+    return _by_address(tuple(counts.items()))
 
 
 @lru_cache(maxsize=1)
