@@ -158,6 +158,8 @@ class InitProducer(NamedTuple):
     def decide(self, known: Transaction | None, moment: Moment) -> Decision:
         if known is None:
             return self._with_new_id(None, moment)
+        if _takes_over(known, self.producer_id, self.epoch):
+            return NOT_NOW
         if self.producer_id not in (NONE, known.producer_id) and not self._had_all_epochs_before(known):
             return _FENCED
         if known.state in PREPARED:
@@ -343,9 +345,18 @@ def is_forgettable(known: Transaction, now_ms: int, expiration_ms: int) -> bool:
 
 def _refusal(known: Transaction | None, producer_id: int, epoch: int) -> Answer | None:
     """Only the epoch itself will do: one ahead was never given to anybody."""
-    if known is None or producer_id != known.producer_id:
+    if known is None:
         return _UNKNOWN
+    if producer_id != known.producer_id:
+        return NOT_NOW if _takes_over(known, producer_id, epoch) else _UNKNOWN
     return None if epoch == known.epoch else _FENCED
+
+
+def _takes_over(known: Transaction, producer_id: int, epoch: int) -> bool:
+    """True for who is next once the markers are written: EndTxn may have been answered with that already."""
+    if known.state not in PREPARED or known.next_producer_id == NONE:
+        return False
+    return (producer_id, epoch) == (known.next_producer_id, 0)
 
 
 def _cause(commit: bool) -> Cause:

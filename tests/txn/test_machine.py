@@ -96,6 +96,23 @@ async def test_the_end_of_the_epochs_takes_a_new_producer_id() -> None:
 
 
 @scenario
+async def test_the_next_producer_id_may_be_used_as_soon_as_it_is_told() -> None:
+    life = Life()
+    producer_id, _ = await life.new()
+    life.machine.apply(life.known()._replace(epoch=32766))
+    life.add((producer_id, 32766), 0)
+    life.hold_markers = True
+    told = life.end((producer_id, 32766), True, bump=True)
+    await turns()
+    life.advance(20)
+    assert told == [Answer(NONE, life.next_id, 0)]
+    added = life.add((life.next_id, 0), 1)
+    assert not added, "the markers are not written yet"
+    life.write_markers()
+    assert added == OK
+
+
+@scenario
 async def test_without_a_controller_there_is_no_new_producer() -> None:
     life = Life()
     life.no_ids = ErrorCode.NOT_CONTROLLER

@@ -279,6 +279,25 @@ def test_the_last_epoch_ends_with_a_new_producer_id() -> None:
     assert written(init(done, 7, 32766)).answer == Answer(NONE, 70, 0)
 
 
+def test_who_was_told_of_the_next_producer_id_waits_for_the_markers() -> None:
+    """EndTxn is answered early when markers take long."""
+    ended = known(State.PREPARE_COMMIT, 32767, next_producer_id=70, version=2)
+    asks: list[Asked] = [
+        AddPartitions(70, 0, [T0], 2),
+        End(70, 0, True),
+        EndAndBump(70, 0, True),
+        InitProducer("a", 9000, 70, 0),
+    ]
+    for ask in asks:
+        assert code(ask.decide(ended, MOMENT)) is CONCURRENT
+    assert verify(ended, 70, 0, [T0]) is CONCURRENT
+    assert code(add(ended, T0, producer=(70, 1))) is UNKNOWN
+    assert code(add(ended, T0, producer=(71, 0))) is UNKNOWN
+    assert code(init(ended, 70, 1)) is FENCED
+    assert code(add(known(State.PREPARE_COMMIT), T0, producer=(-1, 0))) is UNKNOWN
+    assert written(add(completed(ended, NOW), T0, producer=(70, 0))).answer == OK
+
+
 # Time
 
 
