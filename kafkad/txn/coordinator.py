@@ -255,6 +255,7 @@ class TransactionCoordinator:
         for machine in self._machines():
             for _ in machine.forget_expired(self._settings.expiration_ms):
                 await turns.give_way()
+            await turns.give_way()
 
     # Metrics
 

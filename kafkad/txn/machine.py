@@ -52,6 +52,7 @@ ANSWERED_AFTER_MS = 20
 _PAUSE_MS = 1_000
 """Before something that must happen in the end is tried again."""
 _FORGOTTEN_A_TURN = 100
+_LOOKED_AT_A_TURN = 500
 
 _NOT_ASKED_FOR = (Cause.TIMED_OUT, Cause.FENCED)
 _CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
@@ -278,19 +279,20 @@ class TransactionMachine:
         return transaction.NO_PARTITIONS if known is None else known.partitions
 
     def forget_expired(self, expiration_ms: int) -> Iterator[None]:
-        """Write tombstones for ids that nobody has used for so long, a hundred at a time."""
-        now_ms = self._clock.now_ms()
+        """Write tombstones for ids that nobody has used for so long, a hundred at a time. Others get their turn between
+        the steps, so that each id is judged by what it is by then."""
         expired: list[str] = []
-        for name, known in list(self.transactions.items()):
-            if is_forgettable(known, now_ms, expiration_ms) and name not in self._busy and self._live:
+        for looked_at, name in enumerate(list(self.transactions), 1):
+            known = self.transactions.get(name)
+            forgettable = known is not None and is_forgettable(known, self._clock.now_ms(), expiration_ms)
+            if forgettable and name not in self._busy and self._live:
                 self._busy.add(name)
                 expired.append(name)
-            if len(expired) >= _FORGOTTEN_A_TURN:
+            if len(expired) >= _FORGOTTEN_A_TURN or looked_at % _LOOKED_AT_A_TURN == 0:
                 self._forget(expired)
                 expired = []
                 yield
-        if expired:
-            self._forget(expired)
+        self._forget(expired)
 
     # Carrying out
 
@@ -514,7 +516,8 @@ class TransactionMachine:
         )
 
     def _forget(self, names: Sequence[str]) -> None:
-        self._write_all([Forgotten(name) for name in names], partial(self._forgotten, names))
+        if names:
+            self._write_all([Forgotten(name) for name in names], partial(self._forgotten, names))
 
     def _forgotten(self, names: Sequence[str], error: KafkaError | None) -> None:
         gone = [name for name in names if name not in self.transactions]

@@ -11,8 +11,10 @@ import pytest
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kafkad.replica.markers import Marker
+from kafkad.txn.records import Forgotten
 from kafkad.txn.transaction import (
     COMPLETE,
+    NO_PARTITIONS,
     AddPartitions,
     Answer,
     Cause,
@@ -455,6 +457,44 @@ async def test_expired_ids_are_forgotten_and_others_are_not() -> None:
     assert set(life.machine.transactions) == {"young", "a"}
     again = Life(life.disk, clock=life.clock)
     assert set(again.machine.transactions) == {"young", "a"}
+
+
+@scenario
+async def test_an_id_that_is_used_while_others_are_forgotten_is_kept() -> None:
+    life = Life()
+    for number in range(100):
+        await life.new(f"idle-{number}")
+    producer = await life.new()
+    life.advance(10_000)
+    forgetting = life.machine.forget_expired(10_000)
+    next(forgetting)
+    assert life.add(producer, 0) == OK
+    for _ in forgetting:
+        pass
+    assert set(life.machine.transactions) == {"a"}
+    assert life.end(producer, True) == OK
+
+
+@scenario
+async def test_an_id_that_has_gone_while_others_are_forgotten_is_no_obstacle() -> None:
+    life = Life()
+    for number in range(101):
+        await life.new(f"idle-{number}")
+    forgetting = life.machine.forget_expired(0)
+    next(forgetting)
+    life.machine.apply(Forgotten("idle-100"))
+    written = len(life.disk.records)
+    for _ in forgetting:
+        pass
+    assert len(life.disk.records) == written
+
+
+@scenario
+async def test_looking_through_ids_that_are_in_use_gives_way_as_well() -> None:
+    life = Life()
+    for number in range(1000):
+        life.machine.apply(Transaction(f"used-{number}", number, 0, 1000, State.EMPTY, NO_PARTITIONS, 2**62))
+    assert len(list(life.machine.forget_expired(0))) >= 2
 
 
 @scenario
