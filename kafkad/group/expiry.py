@@ -109,11 +109,15 @@ class OffsetExpiry:
             log.info("removed %d offsets that had expired after %d minutes", removed, settings.retention_ms // 60_000)
 
     async def forget_topics(self, topics: frozenset[str]) -> None:
-        """Not what is committed from now on: a topic may be made anew before all groups have been looked at."""
+        """Not what is committed from now on: a topic may be made anew before all groups have been looked at. Where that
+        is under way, or waits for the end of its transaction, older offsets stay as well."""
         deleted_ms = self._clock.now_ms()
 
         async def choose(machine: GroupMachine, name: str, positions: Sequence[Position]) -> set[Position]:
             of_topics = {position for position in positions if position[0] in topics}
+            if of_topics:
+                of_topics -= machine.offsets.pending_since(name, deleted_ms)
+                of_topics.difference_update(self._committer.waiting.get(name, ()))
             found = {position: machine.offsets.committed(name, *position) for position in of_topics}
             return {position for position, one in found.items() if one is None or one.commit_timestamp <= deleted_ms}
 

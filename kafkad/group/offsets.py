@@ -83,6 +83,15 @@ class Offsets:
         """The positions that open transactions will commit."""
         return set[Position]().union(*self._pending.get(group, {}).values())
 
+    def pending_since(self, group: str, ms: int) -> set[Position]:
+        """Those of them whose offsets were sent after that time."""
+        return {
+            position
+            for pending in self._pending.get(group, {}).values()
+            for position, (_, value) in pending.items()
+            if value is not None and _unpack(value).commit_timestamp > ms
+        }
+
     def positions(self, group: str) -> set[Position]:
         """The positions of all that is committed or pending: what has to be deleted with the group."""
         return self.pending(group).union(self._committed.get(group, ()))

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from kafkad.errors import ErrorCode
+from kafkad.group.committing import Committer
 from kafkad.group.committing import OffsetToCommit as Offset
 from kafkad.group.events import State
 from kafkad.group.records import GroupForgotten, GroupWritten, OffsetCommitted, OffsetForgotten
@@ -219,6 +220,30 @@ def test_what_is_committed_to_a_topic_made_anew_stays_while_offsets_of_the_old_o
 
     world.run(scenario())
     assert len(world.everything()) == 1  # that of the group which had not been looked at
+
+
+def test_what_is_just_being_committed_to_a_topic_made_anew_stays(world: Offsets) -> None:
+    """To forget an offset is to forget also what is about to take its place."""
+    topics = ("a", "b", "c")
+    for topic in topics:
+        commit(world, topic)
+    now_ms = world.clock.now_ms()
+    world.machine.apply(OffsetCommitted("g", "b", 0, 9, -1, "", now_ms + 1), 77)
+    world.machine.apply(OffsetCommitted("g", "c", 0, 9, -1, "", now_ms), 78)
+
+    async def scenario() -> None:
+        world.hold = True
+        forgetting = asyncio.ensure_future(world.expiry.forget_topics(frozenset(topics)))
+        committing = world.committer.commit(Committer("g"), [Offset("a", 0, 6)])
+        assert isinstance(committing, asyncio.Future)
+        while not forgetting.done():
+            await asyncio.sleep(0)
+            world.commit()
+
+    world.run(scenario())
+    for producer_id in (77, 78):
+        world.machine.end_transaction(producer_id, True)
+    assert [one.offset for one in world.fetch_all()] == [6, 9], "that of c was sent before the topic was deleted"
 
 
 def test_it_looks_every_minute(world: Offsets) -> None:
