@@ -387,9 +387,13 @@ class ProducerStates:
             raise _old_epoch(producer_id, epoch, producer)
 
     def verify(self, producer_id: int, epoch: int, sequence: int, now_ms: int) -> Verification:
-        """Its coordinator is about to be asked whether a batch with this sequence may open a transaction."""
+        """Its coordinator is about to be asked whether a batch with this sequence may open a transaction.
+
+        The question of an epoch that another one has overtaken is not kept: whatever is answered, it does not count."""
         verification = self._verifications.get(producer_id)
-        if verification is None or verification.epoch != epoch:
+        if verification is not None and epoch < verification.epoch:
+            return Verification(epoch, sequence, now_ms)
+        if verification is None or epoch > verification.epoch:
             verification = self._verifications[producer_id] = Verification(epoch, sequence, now_ms)
         if sequence < verification.lowest_sequence:
             verification.lowest_sequence = sequence

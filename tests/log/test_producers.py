@@ -393,6 +393,19 @@ def test_an_end_with_the_epoch_of_the_open_transaction_is_late_where_each_has_it
     opened.check_marker(7, 1, version=2)
 
 
+def test_what_a_zombie_asks_does_not_void_the_question_of_the_living_producer(tmp_path: Path) -> None:
+    known = states(tmp_path)
+    first = known.verify(7, 0, 0, 1000)
+    living = known.verify(7, 1, 4, 1000)
+    assert not known.is_verified(7, first)
+    zombie = known.verify(7, 0, 0, 1000)
+    assert known.is_verified(7, living)
+    assert living.lowest_sequence == 4
+    assert not known.is_verified(7, zombie)
+    known.forget_verification(7, zombie)
+    assert known.verify(7, 1, 5, 1000) is living
+
+
 def test_what_comes_behind_a_batch_that_is_sent_again_waits_for_it(tmp_path: Path) -> None:
     known = states(tmp_path)
     append(known, batch(0), 0)
