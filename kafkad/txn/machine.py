@@ -329,11 +329,14 @@ class TransactionMachine:
         self._taking.discard(got)
         error = KafkaError(ErrorCode.NOT_COORDINATOR) if got.cancelled() or not self._live else got.exception()
         self._busy.discard(name)
-        if isinstance(error, KafkaError):
-            self._answer(request, Answer(_WITHOUT_CONTROLLER if error.code.retriable else error.code))
-        else:
+        if error is None:
             request.new_id = got.result()
             self._held.setdefault(name, deque()).appendleft(request)
+        elif isinstance(error, KafkaError):
+            self._answer(request, Answer(_WITHOUT_CONTROLLER if error.code.retriable else error.code))
+        else:
+            log.error("internal error: transactional id %s got no producer id", name, exc_info=error)
+            self._answer(request, Answer(ErrorCode.UNKNOWN_SERVER_ERROR))
         self._advance(name)
 
     def _recorded(self, name: str, request: _Request, write: Write, error: KafkaError | None) -> None:

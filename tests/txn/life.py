@@ -74,7 +74,8 @@ class Life:
         self.markers: list[Marker] = []
         self.coordinator_epoch = coordinator_epoch
         self.next_id = 100
-        self.no_ids: ErrorCode | None = None
+        self.no_ids: Exception | ErrorCode | None = None
+        """What comes instead of a producer id."""
         self._waiting: list[tuple[Sequence[Record], OnEnd]] = []
         self._waiting_markers: list[Callable[[], None]] = []
         self.metadata = MetadataCache()
@@ -182,7 +183,7 @@ class Life:
 
     async def _take_producer_id(self) -> int:
         if self.no_ids is not None:
-            raise KafkaError(self.no_ids)
+            raise KafkaError(self.no_ids) if isinstance(self.no_ids, ErrorCode) else self.no_ids
         self.next_id += 1
         return self.next_id
 

@@ -125,6 +125,17 @@ async def test_without_a_controller_there_is_no_new_producer() -> None:
     await life.new()
 
 
+@scenario
+async def test_who_gets_no_producer_id_by_an_internal_error_is_told_and_holds_nobody_up() -> None:
+    life = Life()
+    life.no_ids = RuntimeError("a bug")
+    answers = [life.ask(InitProducer("a", 1000)) for _ in range(2)]
+    await turns()
+    assert answers == [[Answer(ErrorCode.UNKNOWN_SERVER_ERROR)]] * 2
+    life.no_ids = None
+    await life.new()
+
+
 # Waiting instead of asking again
 
 
