@@ -271,10 +271,13 @@ class OffsetCommitter:
         return answer
 
     def _no_longer_waiting(self, group: str, positions: Counter[Position]) -> None:
-        left = self.waiting[group] - positions
-        if left:
-            self.waiting[group] = left
-        else:
+        waiting = self.waiting[group]
+        for position, count in positions.items():
+            if waiting[position] > count:
+                waiting[position] -= count
+            else:
+                del waiting[position]
+        if not waiting:
             del self.waiting[group]
 
 

@@ -108,6 +108,11 @@ class Life:
             self._commit(*self._held.popleft())
         self.turn()
 
+    def commit_first(self) -> None:
+        """Commits the oldest of them."""
+        self._commit(*self._held.popleft())
+        self.turn()
+
     def refuse(self, error: ErrorCode) -> None:
         """Fails the writes that were held back."""
         self.refused = self.refused or bool(self._held)

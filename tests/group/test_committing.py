@@ -158,6 +158,20 @@ def test_a_commit_waits_for_its_write(world: Offsets) -> None:
     assert not len(world.timers)
 
 
+def test_a_commit_that_ends_does_not_go_through_all_that_wait(world: Offsets) -> None:
+    world.hold = True
+    for partition in (0, 1, 1):
+        world.begin(Offset("a", partition, 7), Offset("b", 0, 7))
+    waiting = world.committer.waiting["g"]
+    assert waiting == {("a", 0): 1, ("a", 1): 2, ("b", 0): 3}
+    for left in ({("a", 1): 2, ("b", 0): 2}, {("a", 1): 1, ("b", 0): 1}):
+        world.commit_first()
+        assert world.committer.waiting["g"] is waiting
+        assert dict(waiting) == left
+    world.commit_first()
+    assert not world.committer.waiting
+
+
 def test_a_commit_does_not_wait_for_ever(world: Offsets) -> None:
     world.hold = True
     answer = world.begin(Offset("a", 0, 6), Offset("b", 0, 6, -1, "m" * 101))
