@@ -138,12 +138,18 @@ class TransactionCoordinator:
         asker: str = "",
     ) -> None:
         """A code for each partition. `version` is the transaction version of who asks: 2 where the
-        request itself adds the partition, 0 where AddPartitionsToTxn came before."""
+        request itself adds the partition, 0 where AddPartitionsToTxn came before. What this broker has not been told
+        of yet is not added, for it would get no marker; nor is anything with it."""
 
         def answered(found: ErrorCode | Codes) -> None:
             done(dict.fromkeys(partitions, found) if isinstance(found, ErrorCode) else found)
 
         if not verify_only:
+            unknown = [tp for tp in partitions if not self._queues.knows(tp)]
+            if unknown:
+                codes = dict.fromkeys(partitions, ErrorCode.OPERATION_NOT_ATTEMPTED)
+                done(codes | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+                return
             added = AddPartitions(producer_id, epoch, partitions, version)
             self._ask(transactional_id, added, lambda answer: answered(answer.error), asker)
             return
@@ -168,6 +174,8 @@ class TransactionCoordinator:
         try:
             machine = self._machine(transactional_id)
         except KafkaError:
+            return False
+        if not all(map(self._queues.knows, partitions)):
             return False
         return machine.has(transactional_id, producer_id, epoch, partitions) or (
             adds and machine.adds_at_once(transactional_id, AddPartitions(producer_id, epoch, partitions, BUMPS_EPOCH))

@@ -142,6 +142,11 @@ class MarkerQueues:
         if rests:
             self._later(partial(self._try_now, rests))
 
+    def knows(self, tp: TopicPartition) -> bool:
+        """HOT. False for a partition that would be taken for a deleted one, and get no marker."""
+        topic = self._metadata.topics.get(tp.topic)
+        return topic is not None and tp.partition in topic.partitions
+
     def send(self, ending: Ending) -> None:
         """HOT. It may have ended when this returns."""
         self._route(ending, sorted(ending.waiting), 0)

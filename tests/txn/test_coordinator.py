@@ -1,0 +1,77 @@
+"""What the coordinator decides before the machine of a transactional id is asked."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from kafkad.errors import ErrorCode
+from kafkad.names import TopicPartition
+from kafkad.shard import Coordination
+from kafkad.txn.coordinator import TransactionCoordinator, TransactionSettings
+from kafkad.txn.machine import Codes, TransactionMachine
+from tests.txn.life import HERE, Life, scenario
+
+T0, NEW0 = TopicPartition("t", 0), TopicPartition("new", 0)
+Producer = tuple[int, int]
+
+
+class LifeCoordination:
+    """One shard, with the machine of a life."""
+
+    def __init__(self, machine: TransactionMachine) -> None:
+        self.machine = machine
+
+    def shard(self, key: str) -> LifeCoordination:
+        return self
+
+
+def coordinator_of(life: Life) -> TransactionCoordinator:
+    settings = TransactionSettings(max_timeout_ms=60_000, expiration_ms=60_000, check_interval_ms=1_000)
+    return TransactionCoordinator(
+        cast(Coordination[TransactionMachine], LifeCoordination(life.machine)),
+        life.queues,
+        settings,
+        life.probe,
+        lambda group: T0,
+        clock=life.clock,
+        timers=life.timers,
+    )
+
+
+def add(coordinator: TransactionCoordinator, producer: Producer, *partitions: TopicPartition, **more: Any) -> Codes:
+    answers: list[Codes] = []
+    how = {"verify_only": False, "version": 2} | more
+    coordinator.add_partitions("a", *producer, partitions, done=answers.append, **how)
+    [codes] = answers
+    return codes
+
+
+@scenario
+async def test_no_partition_comes_into_a_transaction_before_its_marker_can_be_brought_to_it() -> None:
+    life = Life()
+    coordinator = coordinator_of(life)
+    producer = await life.new()
+    assert not coordinator.lets_in("a", *producer, [T0, NEW0], adds=True)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert add(coordinator, producer, T0, NEW0) == {T0: ErrorCode.OPERATION_NOT_ATTEMPTED, NEW0: unknown}
+    assert add(coordinator, producer, TopicPartition("t", 3)) == {("t", 3): unknown}
+    assert not life.known().partitions
+
+    life.leaders("new", [HERE])
+    assert coordinator.lets_in("a", *producer, [T0], adds=True)
+    assert add(coordinator, producer, NEW0) == {NEW0: ErrorCode.NONE}
+    life.end(producer, True, bump=True)
+    [marker] = life.markers
+    assert set(marker.partitions) == {T0, NEW0}
+
+
+@scenario
+async def test_nothing_is_let_in_on_the_spot_that_has_no_marker_to_expect() -> None:
+    life = Life()
+    coordinator = coordinator_of(life)
+    producer = await life.new()
+    life.add(producer, 0)
+    assert coordinator.lets_in("a", *producer, [T0], adds=False)
+    del life.metadata.topics["t"]
+    assert not coordinator.lets_in("a", *producer, [T0], adds=False)
+    assert add(coordinator, producer, T0, verify_only=True) == {T0: ErrorCode.NONE}
