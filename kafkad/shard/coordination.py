@@ -10,7 +10,7 @@ from typing import Generic
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.metrics import Family, gauges
 from kafkad.model import BrokerInfo
-from kafkad.names import home_partition
+from kafkad.names import TopicId, home_partition
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.markers import Marker
 from kafkad.replica.partition import Partition
@@ -62,7 +62,8 @@ class Coordination(Generic[M]):
         self._make_machine = make_machine
         self._create = create
         self._creating: asyncio.Future[None] | None = None
-        self._count: int | None = None
+        self._counted: tuple[TopicId, int] | None = None
+        """How many partitions the topic with this id had when it was first seen here."""
         self._shards: dict[int, Shard[M]] = {}
         self._by_key: dict[str, Shard[M]] = {}
         self._loading: dict[int, Shard[M]] = {}
@@ -131,14 +132,20 @@ class Coordination(Generic[M]):
         return home_partition(key, self._partition_count())
 
     def _partition_count(self) -> int:
-        """As it was when this broker first saw the topic: partitions that are added would take keys from others."""
+        """As it was when this broker first saw the topic: partitions that are added would take keys from others.
+
+        COORDINATOR_LOAD_IN_PROGRESS where partitions of the topic have come before its metadata, or are to go behind
+        them: a guess would send keys to shards that do not have them."""
         topic = self._replicas.metadata.topics.get(self.topic)
         if topic is None:
-            self._count = None
+            if self._shards or self._loading:
+                raise KafkaError(
+                    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"it is not known how many partitions {self.topic} has"
+                )
             return self._partitions
-        if self._count is None:
-            self._count = len(topic.partitions)
-        return self._count
+        if self._counted is None or self._counted[0] != topic.id:
+            self._counted = (topic.id, len(topic.partitions))
+        return self._counted[1]
 
     async def prepare(self) -> None:
         """Make the topic if it is not there; raises what `create` raised."""
@@ -149,9 +156,11 @@ class Coordination(Generic[M]):
         """The broker that coordinates `key`; COORDINATOR_NOT_AVAILABLE if there is none."""
         metadata = self._replicas.metadata
         topic = metadata.topics.get(self.topic)
+        if topic is None:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there is no topic {self.topic} now")
         shard = self._by_key.get(key)
         index = self.partition_for(key) if shard is None else shard.index
-        state = topic.partitions.get(index) if topic is not None else None
+        state = topic.partitions.get(index)
         broker = metadata.brokers.get(state.leader) if state is not None else None
         if broker is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"nobody leads {self.topic}-{index} now")

@@ -81,7 +81,7 @@ class TransactionCoordinator:
         clock: Clock,
         timers: Timers,
     ) -> None:
-        """`offsets_partition` is where the offsets of a group are kept."""
+        """`offsets_partition` is where the offsets of a group are kept; KafkaError while that is not known."""
         self.coordination = coordination
         self._queues = queues
         self._settings = settings
@@ -192,7 +192,12 @@ class TransactionCoordinator:
     def add_offsets(
         self, transactional_id: str, producer_id: int, epoch: int, group: str, done: OnAnswer, asker: str = ""
     ) -> None:
-        added = AddPartitions(producer_id, epoch, [self._offsets_partition(group)], 0)
+        try:
+            partition = self._offsets_partition(group)
+        except KafkaError as error:
+            done(Answer(error.code))
+            return
+        added = AddPartitions(producer_id, epoch, [partition], 0)
         self._ask(transactional_id, added, done, asker)
 
     def end(

@@ -195,6 +195,37 @@ def test_partitions_that_are_added_take_no_keys_from_the_others(broker: OneBroke
     assert [coordinator.coordination.partition_for(key) for key in keys] == before
 
 
+def test_no_key_is_given_to_a_shard_while_the_number_of_partitions_is_not_known(
+    broker: OneBroker, coordinator: Coordinator
+) -> None:
+    """A leader may be told of its role before the metadata with the topic come."""
+    broker.create(TOPIC, PARTITIONS + 1)
+    broker.run(coordinator.start())
+    topics = broker.replicas.metadata.topics
+    topic = topics.pop(TOPIC)
+    keys = [f"key {number}" for number in range(20)]
+    assert {coordinator.refusal(key) for key in keys} == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    broker.run_until(lambda: not coordinator.coordination.loading)
+    assert {coordinator.refusal(key) for key in keys} == {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+    assert {coordinator.who(key) for key in keys} == {ErrorCode.COORDINATOR_NOT_AVAILABLE}
+    topics[TOPIC] = topic
+    found = [coordinator.coordination.shard(key).index for key in keys]
+    assert found == [home_partition(key, PARTITIONS + 1) for key in keys]
+
+
+def test_the_number_of_partitions_is_that_of_the_same_topic_before(broker: OneBroker, coordinator: Coordinator) -> None:
+    coordinator.create_and_load()
+    keys = [f"key {number}" for number in range(100)]
+    before = [coordinator.coordination.partition_for(key) for key in keys]
+    topics = broker.replicas.metadata.topics
+    topic = topics.pop(TOPIC)
+    coordinator.refusal("a")
+    topics[TOPIC] = topic
+    more = MorePartitions(name=TOPIC, count=PARTITIONS + 3)
+    broker.run(broker.controller.create_partitions([more], timeout_ms=5_000))
+    assert [coordinator.coordination.partition_for(key) for key in keys] == before
+
+
 def test_a_leader_goes_on_in_the_next_epoch_and_loads_anew_when_it_was_not_told_of_one(
     broker: OneBroker, coordinator: Coordinator
 ) -> None:

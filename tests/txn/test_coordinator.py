@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
-from kafkad.errors import ErrorCode
+from kafkad.errors import ErrorCode, KafkaError
 from kafkad.names import TopicPartition
 from kafkad.shard import Coordination
 from kafkad.txn.coordinator import TransactionCoordinator, TransactionSettings
 from kafkad.txn.machine import Codes, TransactionMachine
+from kafkad.txn.transaction import Answer
 from tests.txn.life import HERE, Life, scenario
 
 T0, NEW0 = TopicPartition("t", 0), TopicPartition("new", 0)
@@ -25,14 +27,16 @@ class LifeCoordination:
         return self
 
 
-def coordinator_of(life: Life) -> TransactionCoordinator:
+def coordinator_of(
+    life: Life, offsets_partition: Callable[[str], TopicPartition] = lambda group: T0
+) -> TransactionCoordinator:
     settings = TransactionSettings(max_timeout_ms=60_000, expiration_ms=60_000, check_interval_ms=1_000)
     return TransactionCoordinator(
         cast(Coordination[TransactionMachine], LifeCoordination(life.machine)),
         life.queues,
         settings,
         life.probe,
-        lambda group: T0,
+        offsets_partition,
         clock=life.clock,
         timers=life.timers,
     )
@@ -75,3 +79,14 @@ async def test_nothing_is_let_in_on_the_spot_that_has_no_marker_to_expect() -> N
     del life.metadata.topics["t"]
     assert not coordinator.lets_in("a", *producer, [T0], adds=False)
     assert add(coordinator, producer, T0, verify_only=True) == {T0: ErrorCode.NONE}
+
+
+@scenario
+async def test_who_adds_offsets_of_a_group_whose_partition_is_not_known_is_told_so() -> None:
+    def not_known(group: str) -> TopicPartition:
+        raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    life = Life()
+    answers: list[Answer] = []
+    coordinator_of(life, not_known).add_offsets("a", *(await life.new()), "g", answers.append)
+    assert answers == [Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
