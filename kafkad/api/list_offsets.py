@@ -83,6 +83,7 @@ def _search(replicas: ReplicaManager, request: Request, message: ListOffsetsRequ
     answer = _Answer(replicas, message, request.version, repeated)
     topics = []
     for topic in message.topics:
+        yield None
         may = request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
         partitions = []
         for asked in topic.partitions:
