@@ -125,7 +125,8 @@ class Mover(_InBank):
         topic = OffsetFetchRequestTopics(name=BANK, topic_id=self.places()[0].topic_id, partition_indexes=[0])
         asked = OffsetFetchRequestGroup(group_id=MOVERS, topics=[topic])
         [answer] = (await self._asked(group, OffsetFetchRequest(groups=[asked], require_stable=True))).groups
-        _expect(answer.error_code, answer.topics[0].partitions[0].error_code)
+        _expect(answer.error_code)
+        _expect(answer.topics[0].partitions[0].error_code)
         if epoch != self._epoch_of(home, group):
             raise _Unanswered
         return max(int(answer.topics[0].partitions[0].committed_offset), 0)

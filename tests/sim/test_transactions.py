@@ -11,6 +11,8 @@ from tests.sim.transaction_mutations import TRANSACTIONS
 
 IN_CI = frozenset(list(TRANSACTIONS)[::3])
 
+_RUNS = 60
+
 
 def test_everything_holds() -> None:
     report = run(1, 8_000, transactions=True)
@@ -44,13 +46,13 @@ def test_everything_holds_for_longer(seed: int) -> None:
     ],
 )
 def test_a_broken_rule_is_found(mutation: Mutation) -> None:
-    for seed in range(1, 21):
+    for seed in range(1, _RUNS + 1):
         with mutation():
             report = run(seed, 20_000, transactions=True)
         if report.violation is not None:
             assert "TypeError" not in report.violation, "the mutation itself is broken"
             return
-    pytest.fail("nothing was found in 20 runs")
+    pytest.fail(f"nothing was found in {_RUNS} runs")
 
 
 @pytest.mark.parametrize("mutation", TRANSACTIONS.values(), ids=list(TRANSACTIONS))
