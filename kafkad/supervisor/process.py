@@ -43,6 +43,7 @@ class BrokerProcess:
         self.doing = "starting"
         self.restarts = 0
         self.bad_configuration = False
+        """From the first start on. One that somebody is changing when a broker dies is waited for."""
         self.failed_at_stop = False
         self._command = command
         self._environment = environment
@@ -68,7 +69,7 @@ class BrokerProcess:
                 continue
             if self._stopping.is_set():
                 self.failed_at_stop = code != 0 and self._heard
-            elif code == BAD_CONFIGURATION:
+            elif code == BAD_CONFIGURATION and not self.restarts:
                 self.bad_configuration = True
                 self._stopping.set()
             else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
@@ -48,6 +49,15 @@ def test_it_is_started_again_and_again() -> None:
 def test_a_configuration_that_cannot_be_used_is_not_tried_again() -> None:
     broker = supervised(python("raise SystemExit(2)"), lambda broker: broker.bad_configuration)
     assert broker.restarts == 0
+
+
+def test_a_configuration_that_cannot_be_used_any_more_is_waited_for(tmp_path: Path) -> None:
+    """Somebody is in the middle of a change when a broker dies: the others serve by what they have read."""
+    mark = tmp_path / "ran"
+    code = f"import os, sys; ran = os.path.exists('{mark}'); open('{mark}', 'w').close(); sys.exit(2 if ran else 7)"
+    broker = supervised(python(code), lambda broker: broker.restarts == 2)
+    assert not broker.bad_configuration
+    assert "exit code 2" in broker.doing
 
 
 def test_a_program_that_is_not_there_is_tried_again() -> None:
