@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
+from typing import TYPE_CHECKING
 
 from kafkad.clock import Clock
 from kafkad.config import Config
-from kafkad.security.jwks import Jwks, JwksSettings, reader
 from kafkad.security.oauth_token import Expected, SignedTokens, UnsecuredTokens, Verify
 from kafkad.security.oauthbearer import OAUTHBEARER
 from kafkad.timers import Timers
+
+if TYPE_CHECKING:
+    from kafkad.security.jwks import Jwks, JwksSettings
 
 
 class Issuers:
@@ -36,6 +39,8 @@ class Issuers:
                 raise ValueError("it has no sasl.oauthbearer.jwks.endpoint.url, which needs a restart to change")
             unsecured = UnsecuredTokens(Expected(user_claim=user_claim, skew_ms=0), self._clock.now_ms)
             return lambda: unsecured
+        from kafkad.security.jwks import Jwks, JwksSettings, reader  # a broker without issuers needs no HTTP
+
         audiences = config.for_mechanism(listener, OAUTHBEARER, "sasl.oauthbearer.expected.audience")
         issuer = config.for_mechanism(listener, OAUTHBEARER, "sasl.oauthbearer.expected.issuer")
         expected = Expected(
