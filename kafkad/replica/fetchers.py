@@ -317,11 +317,14 @@ class Fetcher:
 
     def _has_cut(self) -> bool:
         cut = self._all.replicas.logs.cut
-        return bool(cut) and any(self._asked_for(log) for log in cut)
+        return bool(cut) and any(self._fetched_into(log) for log in cut)
 
-    def _asked_for(self, cut: Log) -> Followed | None:
-        followed = self._followed.get(Key(cut.topic_id, cut.topic_partition.partition))
-        return followed if followed is not None and followed.key in self._session else None
+    def _fetched_into(self, log: Log) -> Followed | None:
+        """What of this session is appended to `log`; None for one that another fetcher, or a move, has."""
+        followed = self._followed.get(Key(log.topic_id, log.topic_partition.partition))
+        if followed is None or followed.partition.log is not log or followed.key not in self._session:
+            return None
+        return followed
 
     def _leave_out_cut(self) -> None:
         """Nothing may be appended to a log that was cut back before its disk knows of it: until then, or until the disk
@@ -330,9 +333,9 @@ class Fetcher:
         replicas.cuts.begin()
         refused = []
         for cut in list(replicas.logs.cut):
-            followed = self._asked_for(cut)
-            if followed is None or followed.partition.log is not cut:
-                continue  # followed elsewhere, or a copy of it
+            followed = self._fetched_into(cut)
+            if followed is None:
+                continue
             end = replicas.cuts.end_of(cut)
             if end is None:
                 refused.append(followed)

@@ -157,8 +157,7 @@ class ReplicaManager:
         response = LeaderAndIsrResponse()
         await self._load_configs(t.topic_name for t in request.topic_states if t.topic_name not in self._partitions)
         await self._forget_predecessors(request)
-        if self.logs.cut:
-            self.cuts.begin()
+        self.cuts.begin()
         turns = Turns()
         changed: list[Partition] = []
         try:
@@ -174,8 +173,7 @@ class ReplicaManager:
                 response.topics.append(LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=answers))
         finally:  # a controller that resigns gives up a request half-way, and nobody repeats what has been done of it
             self.on_roles_changed(changed)
-            if self.logs.cut:
-                self.cuts.begin()
+            self.cuts.begin()
         return response
 
     async def _forget_predecessors(self, request: LeaderAndIsrRequest) -> None:

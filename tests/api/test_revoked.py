@@ -506,14 +506,7 @@ def test_no_partition_is_added_once_the_topic_is_gone_while_the_request_is_sorte
 ) -> None:
     users = in_transaction
     grow(users, 2_000)
-    looks = 0
-
-    def gone(operation: Operation, resource: ResourceType) -> bool:
-        nonlocal looks
-        looks += resource is ResourceType.TOPIC
-        return looks > 1
-
-    take_when(monkeypatch, gone)
+    take_when(monkeypatch, topics_looked_at_again())
     asked = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id="x",
         v3_and_below_producer_id=5,
@@ -531,15 +524,20 @@ def test_nothing_is_committed_once_the_topic_is_gone_while_the_request_is_sorted
     users.frames.transactions.holding = False
     grow(users, 600)
     users.become("alice")
+    take_when(monkeypatch, topics_looked_at_again())
+    assert commit_many(users) == [29] * 600
+
+
+def topics_looked_at_again() -> Callable[[Operation, ResourceType], bool]:
+    """True from the second question about a topic on."""
     looks = 0
 
-    def gone(operation: Operation, resource: ResourceType) -> bool:
+    def again(operation: Operation, resource: ResourceType) -> bool:
         nonlocal looks
         looks += resource is ResourceType.TOPIC
         return looks > 1
 
-    take_when(monkeypatch, gone)
-    assert commit_many(users) == [29] * 600
+    return again
 
 
 def grow(users: Users, count: int) -> None:
