@@ -203,7 +203,7 @@ class LogDirectory:
 
     def collect_start_offsets(self) -> CheckpointWrite:
         """Only those that the names of the segments do not tell."""
-        told = {tp: log.start_offset for tp, log in self.all_logs() if log.start_offset > log.segments[0].base}
+        told = {tp: log.start_offset for tp, log in self.all_logs() if log.start_offset > log.segments.first_base}
         return self.checkpoint(START_OFFSETS, told)
 
     def collect_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> CheckpointWrite:

@@ -49,7 +49,7 @@ class GroupFsync:
         except StorageError as error:
             self._finish(log, error)
             return
-        base, upto, truncations = log.segments[-1].base, log.end_offset, log.truncations
+        base, upto, truncations = log.segments.active.base, log.end_offset, log.truncations
         new_name, new_place = log.durable_name != base, not log.placed
 
         def sync() -> None:

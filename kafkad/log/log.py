@@ -96,7 +96,6 @@ class Log:
         "_flushed_size",
         "_new_names",
         "_pwrite",
-        "_segments",
         "_torn",
         "_truncations",
         "before_overwriting",
@@ -120,6 +119,7 @@ class Log:
         "placed",
         "producers",
         "retired",
+        "segments",
         "start_offset",
         "topic_id",
         "topic_partition",
@@ -146,7 +146,7 @@ class Log:
         self._files = files
         self._clock = clock
         self._pwrite = files.pwrite
-        self._segments = Segments(loaded.segments)
+        self.segments = Segments(loaded.segments)
         self._doomed = DoomedFiles()
         self.last_epoch: int | None = self.epochs.latest
         self._torn = False
@@ -156,7 +156,7 @@ class Log:
         """The disk may still have what was cut off: after a power failure it could stand between newer records."""
 
         self._durable_until = loaded.durable_until
-        self._flushed_size = self._segments.active.base, self._segments.active.size
+        self._flushed_size = self.segments.active.base, self.segments.active.size
         """The end of the last flush: the base of a segment and a position in it."""
         self._new_names = loaded.new_names
         self.flushed_ms = clock.now_ms()
@@ -230,17 +230,13 @@ class Log:
         return cls(loaded, directory, config, files, clock, topic_partition, topic_id)
 
     @property
-    def segments(self) -> tuple[Segment, ...]:
-        return tuple(self._segments.all)
-
-    @property
     def size(self) -> int:
-        return self._segments.size
+        return self.segments.size
 
     @property
     def damage(self) -> list[tuple[Segment, Hole]]:
         """Damage that recovery found before the tail. Reads of these offsets are refused, all others served."""
-        return self._segments.holes
+        return self.segments.holes
 
     @property
     def whole_until(self) -> int:
@@ -251,7 +247,7 @@ class Log:
 
     @property
     def is_damaged(self) -> bool:
-        return self._segments.damaged_from != NOWHERE
+        return self.segments.damaged_from != NOWHERE
 
     def mend(self, segment: Segment, hole: Hole, records: bytes) -> bool:
         """Write the batches that another replica has for a hole of `damage`, which the caller has checked, and serve
@@ -269,7 +265,7 @@ class Log:
             if any(batch.header[ATTRIBUTES] & TRANSACTIONAL for batch in copied_batches(view, hole.first, None)):
                 return False
             segment.holes = tuple(other for other in segment.holes if other != hole)
-            self._segments = Segments(self._segments.all)
+            self.segments.become(self.segments.all)
             segment.rebuild_indexes()
             segment.seal()  # its indexes are in their files now: the next append takes them up again
         return True
@@ -280,7 +276,7 @@ class Log:
 
         One that fails its checksum becomes a hole: it is served to nobody any more.
         """
-        segment = self._segments.starting_at(offset)[0]
+        segment = self.segments.starting_at(offset)[0]
         try:
             with disk_errors(self.directory, "checking a batch"):
                 position = segment.locate(offset)
@@ -297,7 +293,7 @@ class Log:
             header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1,
         )
         segment.holes = tuple(sorted((*segment.holes, hole)))
-        self._segments = Segments(self._segments.all)
+        self.segments.become(self.segments.all)
         kept = (hole.end - hole.start, hole.first, hole.next, "a batch that fails its checksum", False)
         self.on_damage(self.topic_partition, Damage(segment.path(LOG), hole.start, *kept))
 
@@ -314,7 +310,7 @@ class Log:
     @property
     def damaged_from(self) -> int | None:
         """The base of the first segment with damage: from there on all is checked at each start, until none is left."""
-        return self._segments.damaged_from if self.is_damaged else None
+        return self.segments.damaged_from if self.is_damaged else None
 
     @property
     def truncations(self) -> int:
@@ -324,15 +320,15 @@ class Log:
 
     def update_config(self, config: LogConfig) -> None:
         self.config = config
-        for segment in self._segments.all:
+        for segment in self.segments.all:
             segment.interval = config.index_interval
-        active = self._segments.active
+        active = self.segments.active
         if active.ready:
             active.set_limits(config)
 
     def let_go_of_files(self) -> None:
         """Close all files that are not being written: a broker may have more logs than it may have open files."""
-        for segment in self._segments.all:
+        for segment in self.segments.all:
             segment.let_go()
 
     # -- append ----------------------------------------------------------------------------------------------------
@@ -359,7 +355,7 @@ class Log:
         base = self.end_offset
         last = base + last_delta
         length = end - at
-        segment = self._segments.active
+        segment = self.segments.active
         position = segment.size
         if position + length > segment.limit or max_timestamp > segment.roll_after or last > segment.last_possible:
             if length > self.config.segment_bytes:
@@ -408,7 +404,7 @@ class Log:
             for batch in copied_batches(view, self.end_offset, epochs, is_empty=is_empty):
                 if is_empty and batch.header[BASE_OFFSET] < self.end_offset:
                     self.truncate_fully_at(self.end_offset, base=batch.header[BASE_OFFSET])
-                header, last, segment = batch.header, batch.last_offset, self._segments.active
+                header, last, segment = batch.header, batch.last_offset, self.segments.active
                 if (
                     segment.size + waiting + batch.size > segment.limit
                     or header[MAX_TIMESTAMP] > segment.roll_after
@@ -430,7 +426,7 @@ class Log:
         if not pending:
             return
         at, end = pending[0].at, pending[-1].at + pending[-1].size
-        segment = self._segments.active
+        segment = self.segments.active
         try:
             if self._pwrite(segment.fd, view[at:end], segment.size) != end - at:
                 raise short_write()
@@ -462,7 +458,7 @@ class Log:
     def _note_producer(self, header: Header, base: int, marker: ControlRecord | None) -> None:
         aborted = self.producers.update(header, base, marker)
         if aborted is not None:
-            active = self._segments.active
+            active = self.segments.active
             active.transactions.append(aborted)
             active.has_transactions = True
 
@@ -473,7 +469,7 @@ class Log:
 
     def _make_room(self, length: int, max_timestamp: int, base: int, last: int) -> Segment:
         """Prepare the active segment for an append: open files, roll, reserve blocks."""
-        segment = self._segments.active
+        segment = self.segments.active
         with disk_errors(self.directory, "making room"):
             if self._torn:
                 self._files.truncate(segment.file.fd, segment.size)
@@ -517,12 +513,12 @@ class Log:
     def _roll(self, base: int) -> Segment:
         """The new files come first: a disk that refuses them leaves the log as it was."""
         base = max(base, self.end_offset)
-        active = self._segments.active
+        active = self.segments.active
         if base == active.base:
             return active
         self._seal()
         segment = self._new_segment(base)
-        self._segments.add(segment)
+        self.segments.add(segment)
         self.end_offset = base  # past a gap that compaction left: what the active segment holds begins there
         with as_far_as_there_is_room():  # without it, a start reads more of the log
             self._take_snapshot(base)
@@ -530,7 +526,7 @@ class Log:
 
     def _seal(self) -> None:
         """Complete the active segment; the recovery point goes back to where it begins until its indexes are stored."""
-        active = self._segments.active
+        active = self.segments.active
         active.seal()
         if not active.is_complete:
             self._durable_until = min(self._durable_until, active.base)
@@ -561,7 +557,7 @@ class Log:
             if offset > end_offset or offset < self.start_offset:
                 raise self._out_of_range(offset)
             return None
-        segment = self._segments.active
+        segment = self.segments.active
         try:
             if offset >= segment.last_base and offset >= self.start_offset:  # the log may begin within its last batch
                 start = segment.last_position
@@ -569,7 +565,7 @@ class Log:
                 if offset < self.start_offset:
                     raise self._out_of_range(offset)
                 segment, start = self._locate(offset)
-            stop = segment.size if upto >= end_offset else self._segments.end_before(upto, segment)
+            stop = segment.size if upto >= end_offset else self.segments.end_before(upto, segment)
             if stop - start > max_bytes or segment.holes:
                 stop = segment.end_of_read(start, stop, max_bytes)
                 if stop - start > max_bytes and not at_least_one:
@@ -590,11 +586,11 @@ class Log:
 
     def _locate(self, offset: int) -> tuple[Segment, int]:
         """The place to read `offset` from, which may have been compacted away, even with the rest of its segment."""
-        following = iter(self._segments.starting_at(offset))
+        following = iter(self.segments.starting_at(offset))
         segment = next(following)
         try:
             start = segment.locate(offset)
-            while start >= segment.size and segment is not self._segments.active:
+            while start >= segment.size and segment is not self.segments.active:
                 segment = next(following)
                 start = segment.locate(offset)
         except BadBatch as error:
@@ -633,13 +629,13 @@ class Log:
         """The segments, while these are their files."""
         if self.retired:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} is not at {self.directory} now")
-        return self._segments
+        return self.segments
 
     def aborted_transactions(self, start: int, upto: int, read: Slice | None = None) -> list[tuple[int, int]]:
         """(producer id, first offset) of the aborted transactions with records in [start, upto), and within what was
         `read` from `start` on."""
         aborted: list[AbortedTransaction] = []
-        for segment in self._segments.starting_at(start):
+        for segment in self.segments.starting_at(start):
             if segment.has_transactions:
                 if read is not None:
                     with disk_errors(self.directory, "looking for the end of a read"):
@@ -653,7 +649,7 @@ class Log:
     def _offset_behind(self, read: Slice, start: int) -> int:
         """The offset at which the batch behind these begins; a later one, if that cannot be told."""
         end = read.position + read.length
-        holder = next((each for each in self._segments.starting_at(start) if each.file is read.file), None)
+        holder = next((each for each in self.segments.starting_at(start) if each.file is read.file), None)
         if holder is None or end >= holder.size:
             return self.end_offset
         try:
@@ -667,7 +663,7 @@ class Log:
             try:
                 _ = index.entries
             except BrokenTransactionIndexError:
-                until = self._segments.all[: self._segments.number_of(segment.base) + 1]
+                until = self.segments.all[: self.segments.number_of(segment.base) + 1]
                 try:
                     recovery.rebuild_transactions(self.producers.snapshots, until, self._clock.now_ms())
                 except BadBatch as error:
@@ -692,19 +688,19 @@ class Log:
                 self.epochs.truncate_from_end(self.end_offset)
             self.last_epoch = self.epochs.latest
             return
-        if offset < self._segments.first_base:
+        if offset < self.segments.first_base:
             self.truncate_fully_at(offset)
             return
         with disk_errors(self.directory, "truncating"):
             self._seal()
-            segment, *after = self._segments.starting_at(offset)
+            segment, *after = self.segments.starting_at(offset)
             try:
                 position, end = segment.place_of_cut(offset)
                 segment.open_for_cut()
             except BadBatch as error:
                 raise self._damaged(error, segment) from None
             if end > self.start_offset:
-                left = self._segments.all[: len(self._segments) - len(after)]
+                left = self.segments.all[: len(self.segments) - len(after)]
                 producers = None if self.producers.is_empty else self._producers_as_of(end, left)
                 transactions = self._transactions_of(segment) if segment.has_transactions else None
         if end <= self.start_offset:
@@ -729,12 +725,12 @@ class Log:
             self._seal()
             may_return = self.size > 0 or offset < self.end_offset  # a new replica often begins at a later offset
             at = offset if base is None else base
-            same = next((segment for segment in self._segments.all if segment.base == at), None)
+            same = next((segment for segment in self.segments.all if segment.base == at), None)
             if same is not None:
                 same.open_for_cut()
             first = same or self._new_segment(at)
         with final_disk_errors(self.directory, "truncating"):
-            self._remove(segment for segment in reversed(self._segments.all) if segment is not first)
+            self._remove(segment for segment in reversed(self.segments.all) if segment is not first)
             if same is not None:
                 same.cut(0, at)
                 same.transactions.replace([])
@@ -762,8 +758,8 @@ class Log:
         self.epochs.truncate_from_end(end)
         self.epochs.truncate_from_start(start)
         self.last_epoch = self.epochs.latest
-        self._segments = Segments(segments)
-        self._flushed_size = min(self._flushed_size, (self._segments.active.base, self._segments.active.size))
+        self.segments.become(segments)
+        self._flushed_size = min(self._flushed_size, (self.segments.active.base, self.segments.active.size))
         self.on_cut(self, end)
 
     # -- deletion and retention ------------------------------------------------------------------------------------
@@ -788,14 +784,14 @@ class Log:
         """
         with disk_errors(self.directory, "deleting old segments"):
             count = deletable(
-                self._segments.all,
+                self.segments.all,
                 self.config,
                 now_ms,
                 start_offset=self.start_offset,
                 end_offset=self.end_offset,
                 upto=self.end_offset if upto is None else upto,
             )
-            closed = min(count, len(self._segments) - 1)
+            closed = min(count, len(self.segments) - 1)
             dropped = self._drop_oldest(closed)
             if count > closed:
                 self._roll(self.end_offset)
@@ -806,18 +802,18 @@ class Log:
         """Remove this many closed segments; those that went before the disk refused one are gone."""
         dropped = 0
         try:
-            for segment in self._segments.all[:count]:
+            for segment in self.segments.all[:count]:
                 self._remove([segment])
                 dropped += 1
         finally:
             if dropped:
-                self._segments = Segments(self._segments.all[dropped:])
-                self.increment_start_offset(self._segments.first_base)
+                self.segments.become(self.segments.all[dropped:])
+                self.increment_start_offset(self.segments.first_base)
         return dropped
 
     def outlives_retention(self, now_ms: int) -> bool:
         """True if retention would delete some of its records at once."""
-        segments, end = self._segments.starting_at(self.start_offset), self.end_offset
+        segments, end = self.segments.starting_at(self.start_offset), self.end_offset
         with disk_errors(self.directory, "looking for old segments"):
             return deletable(segments, self.config, now_ms, start_offset=0, end_offset=end, upto=end) > 0
 
@@ -853,10 +849,10 @@ class Log:
         StorageError also if a full disk lacks aborted transactions, which compaction reads from the files.
         """
         with disk_errors(self.directory, "looking for dirty segments"):
-            for segment in self._segments.all:
+            for segment in self.segments.all:
                 segment.store_transactions()
             first = self.first_dirty
-            return assess(self._segments.all, self.config, now_ms, first_dirty=first, stable_offset=stable_offset)
+            return assess(self.segments.all, self.config, now_ms, first_dirty=first, stable_offset=stable_offset)
 
     def take_doomed_of(self, bases: Iterable[int]) -> list[str]:
         """Paths of removed files whose names `replace` will need; the caller unlinks them, in a thread, before it."""
@@ -868,13 +864,13 @@ class Log:
         Readers of the old ones are not disturbed. The new names are on the disk with the next fsync of the directory; a
         crash before that leads to the old segments or to the new one.
         """
-        place = self._segments.closed_run(new.old)
+        place = self.segments.closed_run(new.old)
         if place is None or new.base != new.old[0]:
             swap.discard(self._files, self.directory, new.base)
             return False
         with disk_errors(self.directory, "offering a compacted segment"):
             swap.offer(self._files, self.directory, new.base)
-        segments = list(self._segments.all)
+        segments = list(self.segments.all)
         with final_disk_errors(self.directory, "replacing compacted segments"):
             self._remove(segments[place], replaced_by=new.base)
             has_transactions = swap.settle(self._files, self.directory, new.base)
@@ -882,7 +878,7 @@ class Log:
         segment = Segment(self._files, self.directory, new.base, new.size, interval, self._clock.now_ms())
         segment.has_transactions = has_transactions
         segments[place] = [segment]
-        self._segments = Segments(segments)
+        self.segments.become(segments)
         self._new_names = True
         return True
 
@@ -891,7 +887,7 @@ class Log:
     @property
     def unflushed_bytes(self) -> int:
         base, size = self._flushed_size
-        return max(sum(segment.size for segment in self._segments.starting_at(base)) - size, 0)
+        return max(sum(segment.size for segment in self.segments.starting_at(base)) - size, 0)
 
     @property
     def must_flush(self) -> bool:
@@ -908,7 +904,7 @@ class Log:
             self.must_flush
             or (self.config.read_flushed_only and self.flushed_until < self.end_offset)
             or now_ms - self.flushed_ms >= self.config.flush_ms
-            or self._durable_until < self._segments.active.base
+            or self._durable_until < self.segments.active.base
         )
 
     def start_flush(self) -> Flush:
@@ -916,9 +912,9 @@ class Log:
 
         `Flush.sync` does the work and may run in a thread; `end_flush` or `flush_failed` follows on the event loop.
         """
-        active = self._segments.active
+        active = self.segments.active
         with disk_errors(self.directory, "flushing"):
-            segments = self._segments.starting_at(self._durable_until)
+            segments = self.segments.starting_at(self._durable_until)
             for segment in segments:
                 segment.store_indexes()
             self.epochs.catch_up()
@@ -944,7 +940,7 @@ class Log:
         self.flushed_ms = self._clock.now_ms()
         self.placed = True
         if flush.truncations == self._truncations:
-            closed = self._segments.starting_at(self._durable_until)[:-1]
+            closed = self.segments.starting_at(self._durable_until)[:-1]
             waiting = (segment.base for segment in closed if not segment.is_complete)  # rolled during the flush
             self._durable_until = max(self._durable_until, min(flush.upto, next(waiting, flush.upto)))
             self._flushed_size = max(self._flushed_size, flush.size)
@@ -959,7 +955,7 @@ class Log:
         """What has the disk forget what was cut off, and waits for that: for a thread, and `cut_settled` behind it."""
         directory = self.directory
         with disk_errors(directory, "truncating"):
-            file = self._segments.active.file
+            file = self.segments.active.file
 
         def settle() -> None:
             with disk_errors(directory, "truncating"):
@@ -1000,7 +996,7 @@ class Log:
                 durable = self.placed and not self._new_names and not self.epochs.dirty
                 if not durable or self._durable_until < self.end_offset:
                     self.flush()
-        for segment in self._segments.all:
+        for segment in self.segments.all:
             segment.release()
 
     def forget_listeners(self) -> None:
@@ -1015,5 +1011,5 @@ class Log:
         self.placed = False
         self._doomed.move_to(directory)
         self.directory = self.epochs.directory = self.producers.snapshots.directory = directory
-        for segment in self._segments.all:
+        for segment in self.segments.all:
             segment.move_to(directory)

@@ -7,7 +7,6 @@ behind the scan's back it may give some batches twice, in their order.
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -43,7 +42,7 @@ def scan(log: Log, report: Report) -> Iterator[tuple[bytes, int, Header]]:
     offset = log.start_offset
     while offset < log.end_offset:
         segments = log.segments
-        number = max(bisect_right([segment.base for segment in segments], offset) - 1, 0)
+        number = segments.number_of(offset)
         following = segments[number + 1].base if number + 1 < len(segments) else log.end_offset
         with disk_errors(log.directory, "loading"):
             yield from _scan_segment(segments[number], offset, following, report)
@@ -52,7 +51,7 @@ def scan(log: Log, report: Report) -> Iterator[tuple[bytes, int, Header]]:
 
 def find(log: Log, offset: int, reason: str) -> Damage:
     """A report of a record that turned out to be damaged."""
-    segment = max((each for each in log.segments if each.base <= offset), key=lambda each: each.base)
+    segment = log.segments.starting_at(offset)[0]
     try:
         position = segment.locate(offset)
     except BadBatch as bad:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import overload
 
 from kafkad.log.indexed import Hole
 from kafkad.log.segment import NOWHERE, Segment
@@ -15,6 +17,10 @@ class Segments:
     __slots__ = ("_bases", "active", "all", "damaged_from", "timestamps")
 
     def __init__(self, segments: list[Segment]) -> None:
+        self.become(segments)
+
+    def become(self, segments: list[Segment]) -> None:
+        """Have these from now on: some of them are others than before, or were cut or mended."""
         self.all = segments
         self._bases = [segment.base for segment in segments]
         self.active = segments[-1]
@@ -24,6 +30,18 @@ class Segments:
 
     def __len__(self) -> int:
         return len(self.all)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self.all)
+
+    @overload
+    def __getitem__(self, place: int) -> Segment: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[Segment]: ...
+
+    def __getitem__(self, place: int | slice) -> Segment | list[Segment]:
+        return self.all[place]
 
     @property
     def first_base(self) -> int:

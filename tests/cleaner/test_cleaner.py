@@ -23,7 +23,6 @@ from kafkad.log.compaction import (
 from kafkad.log.indexed import Hole
 from kafkad.log.log import Log
 from kafkad.log.move import Moves
-from kafkad.log.segments import Segments
 from kafkad.log.worker import NoWorkerError
 from kafkad.names import TopicPartition
 from kafkad.wire.records import Record
@@ -339,7 +338,7 @@ def test_a_log_that_lost_the_end_of_a_file_is_left_alone_until_that_is_mended(sc
 def damage(log: Log, *holes: Hole) -> None:
     """As recovery finds it in the first segment."""
     log.segments[0].holes = holes
-    log._segments = Segments(log._segments.all)
+    log.segments.become(log.segments.all)
 
 
 def test_a_batch_that_cannot_be_read_is_named_once(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
