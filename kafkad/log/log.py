@@ -31,7 +31,7 @@ from kafkad.log.files import (
     short_write,
     storage_error,
 )
-from kafkad.log.flush import Flush, sync_records
+from kafkad.log.flush import Flush
 from kafkad.log.indexed import LOG, Hole
 from kafkad.log.producers import DEFAULT_EXPIRATION_MS, Origin, ProducerStates, read_marker
 from kafkad.log.recovery import Loaded
@@ -39,6 +39,7 @@ from kafkad.log.removal import DoomedFiles
 from kafkad.log.retention import deletable
 from kafkad.log.segment import NOWHERE, SUFFIXES, Segment
 from kafkad.log.segments import Segments
+from kafkad.log.settling import Settling, Writes
 from kafkad.log.timestamps import Search, TimestampedOffset, first_at_or_after, first_with_largest
 from kafkad.log.txnindex import AbortedTransaction, BrokenTransactionIndexError, TransactionIndex
 from kafkad.names import NO_TOPIC_ID, TopicPartition
@@ -82,9 +83,12 @@ def _nobody_listens(whose: object, what: object) -> None:
     pass
 
 
-def _settle(log: Log) -> None:
-    log.settling()()
-    log.cut_settled(log.truncations)
+def _nobody_hears(whose: object) -> None:
+    pass
+
+
+def _no_checkpoints(log: Log) -> Writes:
+    return ()
 
 
 class Log:
@@ -98,7 +102,7 @@ class Log:
         "_pwrite",
         "_torn",
         "_truncations",
-        "before_overwriting",
+        "before_settling",
         "cleaned_until",
         "compacting",
         "config",
@@ -115,6 +119,7 @@ class Log:
         "on_cut",
         "on_damage",
         "on_flushed",
+        "on_settled",
         "on_start_moved",
         "placed",
         "producers",
@@ -183,8 +188,11 @@ class Log:
         """Called with damage that a read runs into."""
         self.on_cut: Callable[[Log, int], None] = _nobody_listens
         """Called with this log and its new end when it was cut back."""
-        self.before_overwriting: Callable[[Log], None] = _settle
-        """Called before an append if what was cut off may return: afterwards it may not; StorageError."""
+        self.before_settling: Callable[[Log], Writes | None] = _no_checkpoints
+        """Asked for the checkpoints that are to be written before a cut is settled; None if the log is not here any
+        more."""
+        self.on_settled: Callable[[Log], None] = _nobody_hears
+        """Called when what was cut off cannot return any more."""
         self.retired = False
         """Taken out of the broker: deleted, or replaced by its copy in another log directory."""
 
@@ -475,7 +483,9 @@ class Log:
                 self._files.truncate(segment.file.fd, segment.size)
                 self._torn = False
             if self.cut_may_return:
-                self.before_overwriting(self)
+                settling = self.start_settling()
+                settling.wait()
+                self.end_settling(settling)
             if not segment.ready:
                 segment.prepare(self.config)
             if segment.should_roll(self.config, length, max_timestamp, last, self._clock.now_ms()):
@@ -951,23 +961,23 @@ class Log:
         self._new_names = self._new_names or flush.names
         self.epochs.dirty = self.epochs.dirty or self.epochs.path in flush.paths
 
-    def settling(self) -> Callable[[], None]:
-        """What has the disk forget what was cut off, and waits for that: for a thread, and `cut_settled` behind it."""
-        directory = self.directory
-        with disk_errors(directory, "truncating"):
-            file = self.segments.active.file
+    def start_settling(self) -> Settling:
+        """Have the disk forget what was cut off: `Settling.wait` may run in a thread; `end_settling` follows."""
+        checkpoints = self.before_settling(self)
+        with disk_errors(self.directory, "truncating"):
+            return Settling(
+                directory=self.directory,
+                files=self._files,
+                checkpoints=checkpoints or (),
+                file=None if checkpoints is None else self.segments.active.file,
+                truncations=self._truncations,
+            )
 
-        def settle() -> None:
-            with disk_errors(directory, "truncating"):
-                sync_records(self._files, file)
-                self._files.sync_names(directory)
-
-        return settle
-
-    def cut_settled(self, truncations: int) -> None:
-        """What was cut off is gone from the disk, unless the log was cut back since it counted `truncations`."""
-        if truncations == self._truncations:
+    def end_settling(self, settling: Settling) -> None:
+        """What was cut off is gone from the disk, unless the log was cut back again meanwhile."""
+        if settling.truncations == self._truncations:
             self.cut_may_return = False
+            self.on_settled(self)
 
     def records_flushed(self, upto: int, truncations: int) -> None:
         """The records before `upto` are on the disk, unless the log was cut back since it counted `truncations`."""

@@ -31,6 +31,7 @@ from kafkad.log.names import current_name, parse_name
 from kafkad.log.producers import DEFAULT_EXPIRATION_MS
 from kafkad.log.removal import Removal
 from kafkad.log.retention import MOST_AT_ONCE
+from kafkad.log.settling import Writes
 from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition, id_text
 
 MOST_DELETED = 10_000
@@ -184,7 +185,8 @@ class LogManager:
         future.on_cut = lambda log, offset: self._note_cut(log)
 
     def _watch_cuts(self, log: Log) -> None:
-        log.before_overwriting = self._settle_now
+        log.before_settling = self._before_settling
+        log.on_settled = self._settled
         self._note_cut(log)
 
     def _cut_back(self, log: Log, offset: int) -> None:
@@ -489,34 +491,17 @@ class LogManager:
     def collect_recovery_points(self) -> list[CheckpointWrite]:
         return [write for directory in self.live for write in directory.collect_recovery_points()]
 
-    def settling(self, log: Log) -> Callable[[], None]:
-        """What has the disk forget what was cut off a log, and the checkpoint before it say no more that it is there:
-        recovery would not look at what is appended at these offsets. For a thread, and `cut_settled` behind it.
-
-        Nothing for a log that is not here any more."""
+    def _before_settling(self, log: Log) -> Writes | None:
+        """Those of the recovery points, if they say that more of the log is on the disk than was left of it."""
         directory = next((directory for directory in self.live if directory.holds(log)), None)
         if directory is None:
-            return lambda: None
-        forget = log.settling()
-        noting = directory.collect_recovery_points() if directory.says_too_much_of(log) else []
+            return None
+        if not directory.says_too_much_of(log):
+            return ()
+        return [write.write for write in directory.collect_recovery_points()]
 
-        def settle() -> None:
-            for write in noting:
-                write.write()
-            forget()
-
-        return settle
-
-    def cut_settled(self, log: Log, truncations: int) -> None:
-        """Unless the log was cut back since it counted `truncations`."""
-        log.cut_settled(truncations)
-        if not log.cut_may_return:
-            self.cut.pop(log, None)
-
-    def _settle_now(self, log: Log) -> None:
-        truncations = log.truncations
-        self.settling(log)()
-        self.cut_settled(log, truncations)
+    def _settled(self, log: Log) -> None:
+        self.cut.pop(log, None)
 
     def collect_start_offsets(self) -> list[CheckpointWrite]:
         return [directory.collect_start_offsets() for directory in self.live]

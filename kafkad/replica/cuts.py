@@ -1,7 +1,7 @@
 """Has the disks know of logs that were cut back, before anything is written over what was cut off.
 
 Those are in `LogManager.cut`. Their partitions are not fetched meanwhile. An append that comes all the same, by a
-leader that was cut a moment ago, waits for the disk itself, on the event loop (`Log.before_overwriting`).
+leader that was cut a moment ago, waits for the disk itself, on the event loop (`Log.start_settling`).
 """
 
 from __future__ import annotations
@@ -50,12 +50,11 @@ class Cuts:
             self._start(self._waiting.popleft())
 
     def _start(self, log: Log) -> None:
-        truncations = log.truncations
         if self._rests(log):
             self._end(log)
             return
         try:
-            settle = self._logs.settling(log)
+            settling = log.start_settling()
         except StorageError as error:
             self._durable.on_failure(error)
             self._ended(log, error)
@@ -65,11 +64,11 @@ class Cuts:
         def done(error: StorageError | None) -> None:
             self._running -= 1
             if error is None:
-                self._logs.cut_settled(log, truncations)
+                log.end_settling(settling)
             self._ended(log, error)
             self._start_next()
 
-        self._durable.in_thread(settle, done)
+        self._durable.in_thread(settling.wait, done)
 
     def stop(self) -> None:
         """What is left to do an append does, or the next start."""

@@ -349,13 +349,15 @@ def test_a_log_that_was_cut_back_is_not_said_to_be_on_the_disk_as_far_as_before(
         write.write()
     log.truncate_to(20)
     assert list(manager.cut) == [log]
-    manager.settling(log)()
+    settling = log.start_settling()
+    settling.wait()
     assert (disks[0] / "recovery-point-offset-checkpoint").read_text() == f"0\n1\nt 0 {log.recovery_point}\n"
     assert log.recovery_point < 20
     assert list(manager.cut) == [log]
-    manager.cut_settled(log, log.truncations - 1)
+    log.truncate_to(19)
+    log.end_settling(settling)
     assert list(manager.cut) == [log]  # it was cut back again meanwhile
-    manager.cut_settled(log, log.truncations)
+    log.end_settling(log.start_settling())
     assert not manager.cut
     manager.close()
 
@@ -382,7 +384,7 @@ def test_a_checkpoint_that_is_about_to_be_written_does_not_vouch_for_what_was_cu
     log.flush()
     late = manager.collect_recovery_points()
     log.truncate_to(20)
-    manager.settling(log)()
+    log.start_settling().wait()
     for write in late:
         write.write()
     written = (disks[0] / "recovery-point-offset-checkpoint").read_text().split()
@@ -407,8 +409,9 @@ def test_nothing_is_to_be_settled_of_a_log_that_was_deleted(disks: tuple[Path, P
     append(log, 30)
     log.truncate_to(20)
     manager.delete(T0)
-    manager.settling(log)()
-    manager.cut_settled(log, log.truncations)
+    settling = log.start_settling()
+    settling.wait()
+    log.end_settling(settling)
     assert not manager.cut
     manager.close()
 
