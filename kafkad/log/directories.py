@@ -188,7 +188,7 @@ class LogDirectory:
         damaged = {tp: log.damaged_from for tp, log in self.all_logs()}
         return [
             self.checkpoint(DAMAGED_OFFSETS, {tp: offset for tp, offset in damaged.items() if offset is not None}),
-            self.checkpoint(RECOVERY_POINTS, {tp: log.recovery_point for tp, log in self.all_logs()}),
+            self.checkpoint(RECOVERY_POINTS, {tp: log.durability.recovery_point for tp, log in self.all_logs()}),
         ]
 
     def holds(self, log: Log) -> bool:
@@ -199,7 +199,7 @@ class LogDirectory:
         """By the checkpoint, or by one that is about to be written, more of it is on the disk than is known to be."""
         if self._versions.get(RECOVERY_POINTS, 0) < self._collected.get(RECOVERY_POINTS, 0):
             return True
-        return (self.checkpointed(RECOVERY_POINTS, log.topic_partition) or 0) > log.recovery_point
+        return (self.checkpointed(RECOVERY_POINTS, log.topic_partition) or 0) > log.durability.recovery_point
 
     def collect_start_offsets(self) -> CheckpointWrite:
         """Only those that the names of the segments do not tell."""

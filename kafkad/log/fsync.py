@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kafkad.errors import StorageError
-from kafkad.log.files import Files, LogFile, disk_errors
+from kafkad.log.files import Files, disk_errors
 from kafkad.log.flush import sync_place, sync_records
 from kafkad.log.log import Log
 
@@ -32,7 +32,7 @@ class GroupFsync:
         """Call `on_done` once everything that is in `log` now is on the disk; at once if it is there already."""
         if log in self._running:
             self._next.setdefault(log, []).append(on_done)
-        elif log.recovery_point >= log.end_offset:
+        elif log.durability.recovery_point >= log.end_offset:
             on_done(None)
         else:
             self._start(log, [on_done])
@@ -42,15 +42,16 @@ class GroupFsync:
         if log.retired:  # with its topic; or it moved, and its copy is on the disk
             self._finish(log, None)
             return
-        directory = log.directory
+        directory, durability = log.directory, log.durability
         try:
-            with disk_errors(directory, "flushing"):
-                files = _unflushed_files(log)
+            with disk_errors(directory, "flushing"):  # the files stay open while they are being flushed
+                unflushed = log.segments.starting_at(durability.recovery_point)
+                files = [segment.file for segment in reversed(unflushed)]
         except StorageError as error:
             self._finish(log, error)
             return
         base, upto, truncations = log.segments.active.base, log.end_offset, log.truncations
-        new_name, new_place = log.durable_name != base, not log.placed
+        new_name, new_place = durability.durable_name != base, not durability.placed
 
         def sync() -> None:
             with disk_errors(directory, "flushing"):
@@ -64,8 +65,8 @@ class GroupFsync:
         def done(error: StorageError | None) -> None:
             if error is None:
                 if truncations == log.truncations:
-                    log.durable_name = base
-                log.placed = True
+                    durability.durable_name = base
+                durability.placed = True
                 log.records_flushed(upto, truncations)
             self._finish(log, error)
 
@@ -80,13 +81,3 @@ class GroupFsync:
             waiting += late
         for on_done in waiting:
             on_done(error)
-
-
-def _unflushed_files(log: Log) -> list[LogFile]:
-    """The files of the segments from the recovery point on; they stay open while they are being flushed."""
-    files = []
-    for segment in reversed(log.segments):
-        files.append(segment.file)
-        if segment.base <= log.recovery_point:
-            break
-    return files

@@ -100,7 +100,7 @@ class Loader:
         if not directory.was_clean:
             directory.sync_names()
         for _, log in directory.all_logs():
-            log.placed = True
+            log.durability.placed = True
 
     def _give_back_clean_markers(self, directories: Iterable[LogDirectory]) -> None:
         """Loading has changed nothing in a clean directory, unless something in it had to be recovered after all."""

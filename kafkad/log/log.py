@@ -22,6 +22,7 @@ from kafkad.log.compaction import Replacement
 from kafkad.log.copied import CopiedBatch, copied_batches
 from kafkad.log.damage import UNKNOWN_END, Damage
 from kafkad.log.dirt import Dirt, assess, first_dirty
+from kafkad.log.durability import Durability
 from kafkad.log.files import (
     Files,
     Slice,
@@ -68,17 +69,6 @@ def _nobody_waits() -> None:
     pass
 
 
-def _last_kept(segment: Segment) -> int:
-    """The last offset that a cut left in a segment; its first one, if none is left.
-
-    No offset after it is on the disk as long as the cut is not: what was cut away may come back with a power cut.
-    """
-    try:
-        return max(segment.read_end_offset() - 1, segment.base)
-    except BadBatch:
-        return segment.base
-
-
 def _nobody_listens(whose: object, what: object) -> None:
     pass
 
@@ -95,23 +85,18 @@ class Log:
     __slots__ = (
         "_clock",
         "_doomed",
-        "_durable_until",
         "_files",
-        "_flushed_size",
-        "_new_names",
         "_pwrite",
         "_torn",
-        "_truncations",
         "before_settling",
         "cleaned_until",
         "compacting",
         "config",
         "cut_may_return",
         "directory",
-        "durable_name",
+        "durability",
         "end_offset",
         "epochs",
-        "flushed_ms",
         "flushed_until",
         "found",
         "last_epoch",
@@ -121,13 +106,13 @@ class Log:
         "on_flushed",
         "on_settled",
         "on_start_moved",
-        "placed",
         "producers",
         "retired",
         "segments",
         "start_offset",
         "topic_id",
         "topic_partition",
+        "truncations",
     )
 
     def __init__(
@@ -156,26 +141,20 @@ class Log:
         self.last_epoch: int | None = self.epochs.latest
         self._torn = False
         """Bytes of a failed write may still be in the file, behind the end of the active segment."""
-        self._truncations = 0
+        self.truncations = 0
+        """The number of times the log was cut back. Findings about its records, and flushes, from before the last time
+        may not hold any more."""
         self.cut_may_return = any(damage.was_cut for damage in loaded.damage)
         """The disk may still have what was cut off: after a power failure it could stand between newer records."""
-
-        self._durable_until = loaded.durable_until
-        self._flushed_size = self.segments.active.base, self.segments.active.size
-        """The end of the last flush: the base of a segment and a position in it."""
-        self._new_names = loaded.new_names
-        self.flushed_ms = clock.now_ms()
+        self.durability = Durability(
+            files, self.segments, self.epochs, loaded.durable_until, clock.now_ms(), new_names=loaded.new_names
+        )
         self.flushed_until = loaded.durable_until
         """The end of the records that are on the disk; the recovery point, which covers indexes too, may be lower."""
         self.on_start_moved: Callable[[], None] = _nobody_waits
         """Called when records at the beginning have been dropped."""
         self.on_flushed: Callable[[], None] = _nobody_waits
         """Called when `flushed_until` has moved."""
-        self.durable_name = -1
-        """The base of the last segment whose file name is on the disk for `kafkad.acks.fsync`."""
-        self.placed = False
-        """True if the name of the log's directory, and its topic id, are known to be on the disk."""
-
         self.cleaned_until: int | None = None
         """The log's entry in `cleaner-offset-checkpoint`: everything before it is compacted."""
         self.compacting = False
@@ -306,25 +285,9 @@ class Log:
         self.on_damage(self.topic_partition, Damage(segment.path(LOG), hole.start, *kept))
 
     @property
-    def recovery_point(self) -> int:
-        """Everything before this offset is on the disk. After an unclean stop checks begin with its segment, or with
-        `damaged_from`.
-
-        What is damaged in front of it is kept; behind it, at the end of the log, it would count as a write that broke
-        off, and the log would be cut.
-        """
-        return self._durable_until
-
-    @property
     def damaged_from(self) -> int | None:
         """The base of the first segment with damage: from there on all is checked at each start, until none is left."""
         return self.segments.damaged_from if self.is_damaged else None
-
-    @property
-    def truncations(self) -> int:
-        """The number of times the log was cut back. Findings about its records, and flushes, from before the last time
-        may not hold any more."""
-        return self._truncations
 
     def update_config(self, config: LogConfig) -> None:
         self.config = config
@@ -538,8 +501,7 @@ class Log:
         """Complete the active segment; the recovery point goes back to where it begins until its indexes are stored."""
         active = self.segments.active
         active.seal()
-        if not active.is_complete:
-            self._durable_until = min(self._durable_until, active.base)
+        self.durability.sealed(active)
 
     def _take_snapshot(self, offset: int) -> None:
         if offset > self.start_offset:  # an empty log has nothing to say about producers
@@ -551,7 +513,7 @@ class Log:
         segment.create_files()
         if self.config.segment_jitter_ms > 0:
             segment.jitter_ms = random.randrange(min(self.config.segment_jitter_ms, self.config.segment_ms) or 1)
-        self._new_names = True
+        self.durability.new_names = True
         return segment
 
     # -- read ------------------------------------------------------------------------------------------------------
@@ -624,15 +586,15 @@ class Log:
 
     def _search(self, begin: Callable[[], Search[TimestampedOffset | None]]) -> Search[TimestampedOffset | None]:
         while True:
-            truncations = self._truncations
+            truncations = self.truncations
             try:
                 with disk_errors(self.directory, "searching for a timestamp"):
                     found = yield from begin()
             except (BadBatch, RecordsError) as error:
-                if truncations == self._truncations:
+                if truncations == self.truncations:
                     raise self._damaged(error) from None
             else:
-                if truncations == self._truncations:
+                if truncations == self.truncations:
                     return found
 
     def _searched(self) -> Segments:
@@ -755,21 +717,18 @@ class Log:
         return producers
 
     def _truncated(self, segments: list[Segment], start: int, end: int, *, may_return: bool = True) -> None:
-        self._truncations += 1
+        self.truncations += 1
         self.cut_may_return |= may_return
-        self._new_names = True  # those of dropped segments may come back
-        self.durable_name = -1
+        self.segments.become(segments)
+        self.durability.cut_back()
         if self.cleaned_until is not None:
             self.cleaned_until = min(self.cleaned_until, end)
         self.start_offset = start
         self.end_offset = end
-        self._durable_until = min(self._durable_until, _last_kept(segments[-1]))
         self.flushed_until = min(self.flushed_until, end)
         self.epochs.truncate_from_end(end)
         self.epochs.truncate_from_start(start)
         self.last_epoch = self.epochs.latest
-        self.segments.become(segments)
-        self._flushed_size = min(self._flushed_size, (self.segments.active.base, self.segments.active.size))
         self.on_cut(self, end)
 
     # -- deletion and retention ------------------------------------------------------------------------------------
@@ -889,77 +848,42 @@ class Log:
         segment.has_transactions = has_transactions
         segments[place] = [segment]
         self.segments.become(segments)
-        self._new_names = True
+        self.durability.new_names = True
         return True
 
     # -- flush -----------------------------------------------------------------------------------------------------
-
-    @property
-    def unflushed_bytes(self) -> int:
-        base, size = self._flushed_size
-        return max(sum(segment.size for segment in self.segments.starting_at(base)) - size, 0)
 
     @property
     def must_flush(self) -> bool:
         """True if the next produce response has to wait for a flush: `flush.messages`, `kafkad.flush.bytes`."""
         config = self.config
         return config.flushes_within_appends and (
-            self.end_offset - self._durable_until >= config.flush_messages or self.unflushed_bytes >= config.flush_bytes
+            self.end_offset - self.durability.recovery_point >= config.flush_messages
+            or self.durability.unflushed_bytes >= config.flush_bytes
         )
 
     def needs_flush(self, now_ms: int) -> bool:
         """True if a setting of the topic wants a flush now, or a rolled segment or a consumer waits for one."""
-        unflushed = self.end_offset - self._durable_until
-        return unflushed > 0 and (
+        durability = self.durability
+        return durability.recovery_point < self.end_offset and (
             self.must_flush
             or (self.config.read_flushed_only and self.flushed_until < self.end_offset)
-            or now_ms - self.flushed_ms >= self.config.flush_ms
-            or self._durable_until < self.segments.active.base
+            or now_ms - durability.flushed_ms >= self.config.flush_ms
+            or durability.recovery_point < self.segments.active.base
         )
 
     def start_flush(self) -> Flush:
         """Everything that must reach the disk before the recovery point may move to the present end.
 
-        `Flush.sync` does the work and may run in a thread; `end_flush` or `flush_failed` follows on the event loop.
+        `Flush.sync` does the work and may run in a thread; `end_flush` or `Durability.flush_failed` follows on the
+        event loop.
         """
-        active = self.segments.active
         with disk_errors(self.directory, "flushing"):
-            segments = self.segments.starting_at(self._durable_until)
-            for segment in segments:
-                segment.store_indexes()
-            self.epochs.catch_up()
-            flush = Flush(
-                directory=self.directory,
-                files=self._files,
-                log_files=[segment.file for segment in segments],
-                paths=[segment.path(suffix) for segment in segments for suffix in SUFFIXES[1:]],
-                upto=self.end_offset,
-                size=(active.base, active.size),
-                truncations=self._truncations,
-                names=self._new_names,
-                place=not self.placed,
-            )
-        if self.epochs.dirty:
-            flush.paths.append(self.epochs.path)
-            self.epochs.dirty = False
-            flush.names = True
-        self._new_names = False
-        return flush
+            return self.durability.start_flush(self.directory, self.end_offset, self.truncations)
 
     def end_flush(self, flush: Flush) -> None:
-        self.flushed_ms = self._clock.now_ms()
-        self.placed = True
-        if flush.truncations == self._truncations:
-            closed = self.segments.starting_at(self._durable_until)[:-1]
-            waiting = (segment.base for segment in closed if not segment.is_complete)  # rolled during the flush
-            self._durable_until = max(self._durable_until, min(flush.upto, next(waiting, flush.upto)))
-            self._flushed_size = max(self._flushed_size, flush.size)
+        self.durability.end_flush(flush, self.truncations, self._clock.now_ms())
         self.records_flushed(flush.upto, flush.truncations)
-
-    def flush_failed(self, flush: Flush) -> None:
-        """Leaves to the next flush what this one should have written beside records."""
-        self._new_names = self._new_names or flush.names
-        self.epochs.dirty = self.epochs.dirty or self.epochs.path in flush.paths
 
     def start_settling(self) -> Settling:
         """Have the disk forget what was cut off: `Settling.wait` may run in a thread; `end_settling` follows."""
@@ -970,18 +894,18 @@ class Log:
                 files=self._files,
                 checkpoints=checkpoints or (),
                 file=None if checkpoints is None else self.segments.active.file,
-                truncations=self._truncations,
+                truncations=self.truncations,
             )
 
     def end_settling(self, settling: Settling) -> None:
         """What was cut off is gone from the disk, unless the log was cut back again meanwhile."""
-        if settling.truncations == self._truncations:
+        if settling.truncations == self.truncations:
             self.cut_may_return = False
             self.on_settled(self)
 
     def records_flushed(self, upto: int, truncations: int) -> None:
         """The records before `upto` are on the disk, unless the log was cut back since it counted `truncations`."""
-        if truncations == self._truncations and upto > self.flushed_until:
+        if truncations == self.truncations and upto > self.flushed_until:
             self.flushed_until = upto
             self.on_flushed()
 
@@ -991,7 +915,7 @@ class Log:
         try:
             flush.sync()
         except StorageError:
-            self.flush_failed(flush)
+            self.durability.flush_failed(flush)
             raise
         self.end_flush(flush)
 
@@ -1003,8 +927,7 @@ class Log:
             with disk_errors(self.directory, "closing"):
                 self._seal()
                 self._take_snapshot(self.end_offset)
-                durable = self.placed and not self._new_names and not self.epochs.dirty
-                if not durable or self._durable_until < self.end_offset:
+                if not self.durability.is_complete(self.end_offset):
                     self.flush()
         for segment in self.segments.all:
             segment.release()
@@ -1018,7 +941,7 @@ class Log:
         next flush."""
         with disk_errors(self.directory, f"renaming to {os.path.basename(directory)}"):
             self._files.rename(self.directory, directory)
-        self.placed = False
+        self.durability.placed = False
         self._doomed.move_to(directory)
         self.directory = self.epochs.directory = self.producers.snapshots.directory = directory
         for segment in self.segments.all:

@@ -184,7 +184,7 @@ class Moves:
         one of them whole."""
         if target.failure is None:
             target.sync_names()
-            future.placed = True
+            future.durability.placed = True
             self._manager.put_away(source, replaced)
 
     def _both(self, topic_partition: TopicPartition) -> tuple[Log, Log]:

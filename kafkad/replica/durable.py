@@ -34,7 +34,7 @@ class Durable:
             if error is None:
                 log.end_flush(flush)
             else:
-                log.flush_failed(flush)
+                log.durability.flush_failed(flush)
 
         await asyncio.shield(self.in_thread(flush.sync, end))
 

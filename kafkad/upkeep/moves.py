@@ -120,7 +120,7 @@ class ReplicaMoves:
         nothing comes in between."""
         if not self._moves.step(tp).caught_up:
             return
-        if future in self._flushed and future.unflushed_bytes <= _LITTLE:
+        if future in self._flushed and future.durability.unflushed_bytes <= _LITTLE:
             self._finish(tp)
         else:
             await self._durable.flush(future)

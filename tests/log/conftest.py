@@ -42,7 +42,7 @@ class Home:
         self.config = replace(self.config, **config)
         if self.log is not None:
             options.setdefault("start_offset", self.log.start_offset)
-            options.setdefault("recovery_point", self.log.recovery_point)
+            options.setdefault("recovery_point", self.log.durability.recovery_point)
             options.setdefault("damaged_from", self.log.damaged_from)
         self.log = Log.open(
             str(self.directory),

@@ -64,7 +64,7 @@ def readable(log: Log) -> object:
 
 def state(log: Log) -> dict[str, object]:
     return {
-        "offsets": (log.start_offset, log.end_offset, log.recovery_point, log.flushed_until),
+        "offsets": (log.start_offset, log.end_offset, log.durability.recovery_point, log.flushed_until),
         "unstable": log.first_unstable_offset(log.end_offset),
         "topic id": log.topic_id,
         "cleaned": log.cleaned_until,

@@ -86,7 +86,7 @@ def test_only_records_and_new_names_are_waited_for(home: Home) -> None:
     group.fsync(log, lambda error: None)
     threads.finish_one()
     assert synced(home) == ["00000000000000000002.log", "00000000000000000000.log", "t-0"]
-    assert log.recovery_point == 0
+    assert log.durability.recovery_point == 0
 
 
 def test_what_is_on_the_disk_already_is_not_waited_for(home: Home) -> None:

@@ -138,7 +138,7 @@ def test_a_copy_begins_in_the_middle_of_a_batch_as_the_log_does_that_it_is_made_
     other.files.tear_next_write(30)
     with pytest.raises(StorageError):
         copy.append_copied(memoryview(data))
-    assert (copy.start_offset, copy.end_offset, copy.recovery_point, cuts) == (13, 13, 10, [13, 13])
+    assert (copy.start_offset, copy.end_offset, copy.durability.recovery_point, cuts) == (13, 13, 10, [13, 13])
     copy = other.reopen()
     copy.append_copied(memoryview(data))
     for again in (copy, other.reopen(clean=False), other.reopen()):
@@ -359,13 +359,13 @@ def test_a_flush_moves_the_recovery_point_only_over_what_it_synced(home: Home) -
     fill(log, 3)
     flush.sync()
     log.end_flush(flush)
-    assert (log.recovery_point, log.end_offset) == (5, 8)
+    assert (log.durability.recovery_point, log.end_offset) == (5, 8)
 
 
 def test_a_flush_may_be_wanted_by_bytes(home: Home) -> None:
     log = home.open(flush_bytes=3 * 1024, segment_bytes=2048)
     append(log, batch(b"." * 1400))
-    assert 1400 < log.unflushed_bytes < 1600
+    assert 1400 < log.durability.unflushed_bytes < 1600
     assert not log.must_flush
     append(log, batch(b"." * 1400))
     append(log, batch(b"." * 1400))
@@ -375,10 +375,10 @@ def test_a_flush_may_be_wanted_by_bytes(home: Home) -> None:
     append(log, batch(b"." * 700))
     flush.sync()
     log.end_flush(flush)
-    assert 700 < log.unflushed_bytes < 900
+    assert 700 < log.durability.unflushed_bytes < 900
     assert not log.must_flush
     log.truncate_to(2)
-    assert log.unflushed_bytes == 0
+    assert log.durability.unflushed_bytes == 0
 
 
 def test_what_is_flushed_is_told_to_who_waits_for_it(home: Home) -> None:
@@ -419,7 +419,7 @@ def test_a_flush_that_a_truncation_overtook_counts_for_nothing(home: Home) -> No
     log.truncate_to(3)
     fill(log, 20)
     log.end_flush(flush)
-    assert log.recovery_point <= 3
+    assert log.durability.recovery_point <= 3
 
 
 def test_a_rename_takes_open_logs_along(home: Home) -> None:

@@ -103,7 +103,7 @@ def test_the_recovery_point_stays_where_a_sync_failed(home: Home) -> None:
     with pytest.raises(StorageError) as failed:
         log.flush()
     assert failed.value.directory == str(home.directory.parent)
-    assert log.recovery_point == 0
+    assert log.durability.recovery_point == 0
 
 
 @pytest.mark.parametrize("whole", [True, False])
@@ -120,13 +120,13 @@ def test_what_a_failed_flush_has_left_out_is_left_to_the_next(home: Home, whole:
             try:
                 flush.sync()
             except StorageError:
-                log.flush_failed(flush)
+                log.durability.flush_failed(flush)
                 raise
-    assert log.recovery_point == 0
+    assert log.durability.recovery_point == 0
     home.files.synced.clear()
     log.flush()
     assert {log.directory, log.epochs.path} <= set(home.files.synced)
-    assert log.recovery_point == 1
+    assert log.durability.recovery_point == 1
 
 
 def test_a_flush_syncs_every_segment_since_the_recovery_point_and_the_names(home: Home) -> None:
@@ -245,7 +245,7 @@ def test_damage_without_a_believable_length_hides_the_rest_of_its_segment_only(h
         assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
     fill(log, 10)
     log.flush()
-    assert (log.recovery_point, log.damaged_from) == (70, second.base)
+    assert (log.durability.recovery_point, log.damaged_from) == (70, second.base)
     log.truncate_fully_at(60)
     assert not log.damage
     assert log.damaged_from is None
@@ -265,7 +265,7 @@ def test_damage_in_an_old_segment_lets_nothing_be_cut_off_behind_it_that_was_on_
         log.close(clean)
         log = home.open(clean=clean)
         assert [hole.first for _, hole in log.damage] == [old + 3, last + 1]
-        assert (log.end_offset, log.recovery_point, log.damaged_from) == (60, 60, old)
+        assert (log.end_offset, log.durability.recovery_point, log.damaged_from) == (60, 60, old)
         assert [record.offset for record in records(log, last + 2)] == list(range(last + 2, 60))
 
 
@@ -297,7 +297,7 @@ def test_what_is_missing_before_a_later_segment_stays_known_when_more_is_flushed
         assert [(hole.first, hole.next, hole.lost) for _, hole in log.damage] == [(following - 2, following, True)]
         assert log.whole_until == following - 2
         log.flush()
-        assert log.recovery_point == 60
+        assert log.durability.recovery_point == 60
         log = home.reopen(clean=False)
 
 
@@ -518,7 +518,7 @@ def test_an_aborted_transaction_that_a_full_disk_does_not_note_is_known(
     assert log.aborted_transactions(0, log.end_offset) == expected
     with pytest.raises(StorageError):
         log.flush()
-    assert log.recovery_point == before * 4
+    assert log.durability.recovery_point == before * 4
     with pytest.raises(StorageError):
         log.assess(0, log.end_offset)  # compaction would read the file
     full_for_transactions.is_full = False
@@ -546,7 +546,7 @@ def test_a_segment_that_was_rolled_before_its_transactions_were_noted_has_them_n
     fill(log, 3)
     full_for_transactions.is_full = False
     log.flush()
-    assert log.recovery_point == log.end_offset
+    assert log.durability.recovery_point == log.end_offset
     log = home.reopen(clean=False)
     assert log.aborted_transactions(0, log.end_offset) == [(5, 0)]
 
@@ -681,7 +681,7 @@ def test_log_of_a_full_disk_opens_and_is_read(home: Home) -> None:
         log.flush()
     home.files.heal()
     log.flush()
-    assert log.recovery_point == 20
+    assert log.durability.recovery_point == 20
     for _ in range(5):
         append(log, batch(), epoch=3)
     log = home.reopen()
@@ -767,13 +767,13 @@ def test_a_flush_after_a_cut_covers_the_cut_and_the_names_of_what_went(home: Hom
     log.flush()
     log.truncate_to(3)
     log.roll()
-    assert log.recovery_point == 2
+    assert log.durability.recovery_point == 2
     append(log, batch(), epoch=1)
     home.files.synced.clear()
     log.flush()
     synced = {os.path.relpath(path, home.directory) for path in home.files.synced}
     assert {f"{0:020d}.log", f"{3:020d}.log", "."} <= synced
-    assert log.recovery_point == 4
+    assert log.durability.recovery_point == 4
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -1046,11 +1046,11 @@ def test_the_recovery_point_waits_for_the_indexes_of_a_segment_that_was_rolled_o
     home.files.heal()
     if rolled_meanwhile:
         log.end_flush(flush)
-    assert log.recovery_point == 0
+    assert log.durability.recovery_point == 0
     append(log, batch(timestamp=5000))
     if stop == "after a flush":
         log.flush()
-        assert log.recovery_point == 9
+        assert log.durability.recovery_point == 9
     log = home.reopen(clean=stop == "clean")
     assert log.segments[0].max_timestamp == 1007
     assert searched(log.offset_for_timestamp(1007)) == (1007, 7, 0)

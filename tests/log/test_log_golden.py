@@ -171,7 +171,8 @@ def test_damage_before_the_tail_is_reported_and_nothing_is_cut(tmp_path: Path) -
     assert before is not None
     assert before.position + before.length == hole.start
     log.close()
-    again = open_log(tmp_path / "dmg-flip-old-0", recovery_point=log.recovery_point, damaged_from=log.damaged_from)
+    recovery_point, damaged_from = log.durability.recovery_point, log.damaged_from
+    again = open_log(tmp_path / "dmg-flip-old-0", recovery_point=recovery_point, damaged_from=damaged_from)
     assert [hole for _, hole in again.damage] == [hole], "a clean stop must not make it forgotten"
 
 

@@ -192,7 +192,7 @@ class Work:
             self.home.clock,
             topic_partition=self.log.topic_partition,
             start_offset=self.log.start_offset,
-            recovery_point=self.log.recovery_point,
+            recovery_point=self.log.durability.recovery_point,
             clean=False,
             was_compacted=True,
         )
@@ -223,7 +223,7 @@ class Work:
         active: Log = self.log
         active.close(clean=False)
         torn = self.random.random() < 0.5 and self.model.batches and active.segments[-1].size
-        if torn and active.recovery_point < self.model.batches[-1].base:
+        if torn and active.durability.recovery_point < self.model.batches[-1].base:
             path = active.segments[-1].path(".log")
             os.truncate(path, os.path.getsize(path) - self.random.randint(1, 60))
             self.model.truncate(self.model.end - 1)

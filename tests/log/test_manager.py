@@ -351,8 +351,8 @@ def test_a_log_that_was_cut_back_is_not_said_to_be_on_the_disk_as_far_as_before(
     assert list(manager.cut) == [log]
     settling = log.start_settling()
     settling.wait()
-    assert (disks[0] / "recovery-point-offset-checkpoint").read_text() == f"0\n1\nt 0 {log.recovery_point}\n"
-    assert log.recovery_point < 20
+    assert (disks[0] / "recovery-point-offset-checkpoint").read_text() == f"0\n1\nt 0 {log.durability.recovery_point}\n"
+    assert log.durability.recovery_point < 20
     assert list(manager.cut) == [log]
     log.truncate_to(19)
     log.end_settling(settling)

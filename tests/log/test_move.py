@@ -206,12 +206,12 @@ def test_a_copy_is_used_from_its_renaming_on_and_the_other_stays_until_the_disk_
     *_, put_away = moved.rest
     with pytest.raises(StorageError):
         put_away()
-    assert not moved.log.placed
+    assert not moved.log.durability.placed
     assert partition_names(tmp_path / "a") == ["t-0"]
     disk.is_bad = False
     append(moved.log, batch(b"late"), epoch=2)
     put_away()
-    assert moved.log.placed
+    assert moved.log.durability.placed
     assert [name.endswith("-delete") for name in partition_names(tmp_path / "a")] == [True]
     manager.close()
     assert started(tmp_path).logs[T0].end_offset == 31

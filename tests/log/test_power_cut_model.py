@@ -80,7 +80,7 @@ class History:
         self._log.truncate_to(offset)
         del self._expected[self._log.end_offset :]
         self._promised = min(self._promised, self._log.end_offset)
-        self._checkpointed = min(self._checkpointed, self._log.recovery_point)
+        self._checkpointed = min(self._checkpointed, self._log.durability.recovery_point)
         self._epoch += 1
 
     def _roll(self) -> None:
@@ -98,7 +98,7 @@ class History:
         self._promised = self._log.end_offset
 
     def _checkpoint(self) -> None:
-        self._checkpointed = self._log.recovery_point
+        self._checkpointed = self._log.durability.recovery_point
 
     def _lose_power(self) -> None:
         self._log.close(clean=False)

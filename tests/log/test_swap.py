@@ -188,7 +188,7 @@ class Scene:
         self.end = log.end_offset
         log.flush()
         self.new = [clean(log, log.segments[0:2]), clean(log, log.segments[2:-1])]
-        self.recovery_point = log.recovery_point
+        self.recovery_point = log.durability.recovery_point
         log.close(clean=False)
         self.waiting = tmp_path / "waiting"
         shutil.copytree(home.directory, self.waiting)

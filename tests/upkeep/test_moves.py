@@ -208,7 +208,7 @@ def test_much_that_comes_while_a_copy_is_flushed_is_flushed_before_it_takes_its_
     unflushed: list[int] = []
 
     async def flushed(durable: Durable, log: Log) -> None:
-        unflushed.append(log.unflushed_bytes)
+        unflushed.append(log.durability.unflushed_bytes)
         if waiting:
             for _ in range(waiting.pop()):
                 broker.append(FIRST)

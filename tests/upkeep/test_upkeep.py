@@ -126,7 +126,7 @@ def test_a_log_that_cannot_be_flushed_keeps_no_other(jobs: Jobs, monkeypatch: py
     monkeypatch.setattr(Log, "start_flush", started_flush)
     assert jobs.logs.logs_to_flush() == [jobs.log(BAD), jobs.log(GOOD)]
     jobs.do(jobs.upkeep.flush)
-    assert (jobs.log(BAD).recovery_point, jobs.log(GOOD).recovery_point) == (0, 60)
+    assert (jobs.log(BAD).durability.recovery_point, jobs.log(GOOD).durability.recovery_point) == (0, 60)
 
 
 def test_a_checkpoint_that_cannot_be_written_keeps_no_other(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,136 @@
+"""How much of a log is on the disk, and what its next flush has to put there."""
+
+from __future__ import annotations
+
+from kafkad.log.batches import BadBatch
+from kafkad.log.epochs import LeaderEpochs
+from kafkad.log.files import Files
+from kafkad.log.flush import Flush
+from kafkad.log.segment import SUFFIXES, Segment
+from kafkad.log.segments import Segments
+
+
+class Durability:
+    """Of one log. The end of the records that are on the disk, without their indexes, is `Log.flushed_until`."""
+
+    __slots__ = (
+        "_epochs",
+        "_files",
+        "_flushed_to",
+        "_segments",
+        "durable_name",
+        "flushed_ms",
+        "new_names",
+        "placed",
+        "recovery_point",
+    )
+
+    def __init__(
+        self,
+        files: Files,
+        segments: Segments,
+        epochs: LeaderEpochs,
+        recovery_point: int,
+        now_ms: int,
+        *,
+        new_names: bool,
+    ) -> None:
+        self._files = files
+        self._segments = segments
+        self._epochs = epochs
+        self.recovery_point = recovery_point
+        """Everything before this offset is on the disk. After an unclean stop checks begin with its segment, or with
+        `Log.damaged_from`.
+
+        What is damaged in front of it is kept; behind it, at the end of the log, it would count as a write that broke
+        off, and the log would be cut.
+        """
+        self._flushed_to = segments.active.base, segments.active.size
+        """The end of the last flush: the base of a segment and a position in it."""
+        self.flushed_ms = now_ms
+        self.new_names = new_names
+        """The names of some files may not be on the disk."""
+        self.durable_name = -1
+        """The base of the last segment whose file name is on the disk for `kafkad.acks.fsync`."""
+        self.placed = False
+        """True if the name of the log's directory, and its topic id, are known to be on the disk."""
+
+    @property
+    def unflushed_bytes(self) -> int:
+        base, size = self._flushed_to
+        return max(sum(segment.size for segment in self._segments.starting_at(base)) - size, 0)
+
+    def is_complete(self, end_offset: int) -> bool:
+        """True if a flush of the log, which ends there, would have nothing to do."""
+        return self.placed and not self.new_names and not self._epochs.dirty and self.recovery_point >= end_offset
+
+    # -- flushes ---------------------------------------------------------------------------------------------------
+
+    def start_flush(self, directory: str, upto: int, truncations: int) -> Flush:
+        """Everything that must reach the disk before the recovery point may move to `upto`, the present end. OSError.
+
+        `end_flush` or `flush_failed` follows.
+        """
+        active = self._segments.active
+        segments = self._segments.starting_at(self.recovery_point)
+        for segment in segments:
+            segment.store_indexes()
+        self._epochs.catch_up()
+        flush = Flush(
+            directory=directory,
+            files=self._files,
+            log_files=[segment.file for segment in segments],
+            paths=[segment.path(suffix) for segment in segments for suffix in SUFFIXES[1:]],
+            upto=upto,
+            size=(active.base, active.size),
+            truncations=truncations,
+            names=self.new_names,
+            place=not self.placed,
+        )
+        if self._epochs.dirty:
+            flush.paths.append(self._epochs.path)
+            self._epochs.dirty = False
+            flush.names = True
+        self.new_names = False
+        return flush
+
+    def end_flush(self, flush: Flush, truncations: int, now_ms: int) -> None:
+        """`truncations` is how often the log has been cut back by now."""
+        self.flushed_ms = now_ms
+        self.placed = True
+        if flush.truncations == truncations:
+            closed = self._segments.starting_at(self.recovery_point)[:-1]
+            waiting = (segment.base for segment in closed if not segment.is_complete)  # rolled during the flush
+            self.recovery_point = max(self.recovery_point, min(flush.upto, next(waiting, flush.upto)))
+            self._flushed_to = max(self._flushed_to, flush.size)
+
+    def flush_failed(self, flush: Flush) -> None:
+        """Leaves to the next flush what this one should have written beside records."""
+        self.new_names = self.new_names or flush.names
+        self._epochs.dirty = self._epochs.dirty or self._epochs.path in flush.paths
+
+    # -- changes of the log ----------------------------------------------------------------------------------------
+
+    def sealed(self, segment: Segment) -> None:
+        """A segment was completed: the recovery point goes back to its beginning until its indexes are stored."""
+        if not segment.is_complete:
+            self.recovery_point = min(self.recovery_point, segment.base)
+
+    def cut_back(self) -> None:
+        """The log was cut back to the segments that it has now: what was cut away may come back with a power cut."""
+        active = self._segments.active
+        self.new_names = True  # those of dropped segments may come back
+        self.durable_name = -1
+        self.recovery_point = min(self.recovery_point, _last_kept(active))
+        self._flushed_to = min(self._flushed_to, (active.base, active.size))
+
+
+def _last_kept(segment: Segment) -> int:
+    """The last offset that a cut left in a segment; its first one, if none is left.
+
+    No offset after it is on the disk as long as the cut is not.
+    """
+    try:
+        return max(segment.read_end_offset() - 1, segment.base)
+    except BadBatch:
+        return segment.base
