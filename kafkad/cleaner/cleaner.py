@@ -302,7 +302,7 @@ class Cleaner:
         """
         while finished:
             new = finished.popleft()
-            for path in chosen.log.take_doomed_of(new.old):
+            for path in chosen.log.doomed.take_named(new.old):
                 await self._in_thread(partial(self._logs.removal.remove, path))
             if not self._stands(chosen) or not chosen.log.replace(new):
                 raise AbandonedError

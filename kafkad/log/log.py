@@ -38,7 +38,7 @@ from kafkad.log.producers import DEFAULT_EXPIRATION_MS, Origin, ProducerStates, 
 from kafkad.log.recovery import Loaded
 from kafkad.log.removal import DoomedFiles
 from kafkad.log.retention import deletable
-from kafkad.log.segment import NOWHERE, SUFFIXES, Segment
+from kafkad.log.segment import NOWHERE, Segment
 from kafkad.log.segments import Segments
 from kafkad.log.settling import Settling, Writes
 from kafkad.log.timestamps import Search, TimestampedOffset, first_at_or_after, first_with_largest
@@ -84,7 +84,6 @@ def _no_checkpoints(log: Log) -> Writes:
 class Log:
     __slots__ = (
         "_clock",
-        "_doomed",
         "_files",
         "_pwrite",
         "_torn",
@@ -94,6 +93,7 @@ class Log:
         "config",
         "cut_may_return",
         "directory",
+        "doomed",
         "durability",
         "end_offset",
         "epochs",
@@ -137,7 +137,7 @@ class Log:
         self._clock = clock
         self._pwrite = files.pwrite
         self.segments = Segments(loaded.segments)
-        self._doomed = DoomedFiles()
+        self.doomed = DoomedFiles(files, self.producers.snapshots)
         self.last_epoch: int | None = self.epochs.latest
         self._torn = False
         """Bytes of a failed write may still be in the file, behind the end of the active segment."""
@@ -679,7 +679,7 @@ class Log:
             self.truncate_fully_at(end)  # only records that had been deleted are left
             return
         with final_disk_errors(self.directory, "truncating"):
-            self._remove(reversed(after))  # a crash leaves a log without gaps
+            self.doom(reversed(after))  # a crash leaves a log without gaps
             segment.cut(position, end)
             if transactions is not None:
                 transactions.truncate(end)
@@ -702,7 +702,7 @@ class Log:
                 same.open_for_cut()
             first = same or self._new_segment(at)
         with final_disk_errors(self.directory, "truncating"):
-            self._remove(segment for segment in reversed(self.segments.all) if segment is not first)
+            self.doom(segment for segment in reversed(self.segments.all) if segment is not first)
             if same is not None:
                 same.cut(0, at)
                 same.transactions.replace([])
@@ -772,7 +772,7 @@ class Log:
         dropped = 0
         try:
             for segment in self.segments.all[:count]:
-                self._remove([segment])
+                self.doom([segment])
                 dropped += 1
         finally:
             if dropped:
@@ -786,25 +786,10 @@ class Log:
         with disk_errors(self.directory, "looking for old segments"):
             return deletable(segments, self.config, now_ms, start_offset=0, end_offset=end, upto=end) > 0
 
-    def _remove(self, segments: Iterable[Segment], *, replaced_by: int | None = None) -> None:
-        """Give the files of segments their `.deleted` name; they are unlinked after `file.delete.delay.ms`.
-
-        The producer snapshot of a segment goes with it, unless its replacement has the same base. A segment without its
-        `.log` is gone: from there on errors are final.
-        """
+    def doom(self, segments: Iterable[Segment], *, replaced_by: int | None = None) -> None:
+        """Take the files of segments out of the log; they are unlinked after `file.delete.delay.ms`."""
         due_ms = self._clock.now_ms() + self.config.file_delete_delay_ms
-        for segment in segments:
-            log, *others = [segment.path(suffix) for suffix in SUFFIXES]
-            self._doomed.rename(self._files, [log], due_ms)
-            with final_disk_errors(self.directory, "removing a segment"):
-                self._doomed.rename(self._files, others, due_ms)
-                segment.release()
-                if segment.base != replaced_by:
-                    self.producers.snapshots.delete(segment.base)
-
-    def take_doomed(self, now_ms: int) -> list[str]:
-        """Paths of removed files that are due. The caller unlinks them in a thread: freeing a large file takes long."""
-        return self._doomed.take_due(now_ms)
+        self.doomed.add(segments, due_ms, replaced_by=replaced_by)
 
     # -- compaction ------------------------------------------------------------------------------------------------
 
@@ -823,10 +808,6 @@ class Log:
             first = self.first_dirty
             return assess(self.segments.all, self.config, now_ms, first_dirty=first, stable_offset=stable_offset)
 
-    def take_doomed_of(self, bases: Iterable[int]) -> list[str]:
-        """Paths of removed files whose names `replace` will need; the caller unlinks them, in a thread, before it."""
-        return self._doomed.take_named(bases)
-
     def replace(self, new: Replacement) -> bool:
         """Put a compacted segment into the place of those it was made from; False when they are not here any more.
 
@@ -841,7 +822,7 @@ class Log:
             swap.offer(self._files, self.directory, new.base)
         segments = list(self.segments.all)
         with final_disk_errors(self.directory, "replacing compacted segments"):
-            self._remove(segments[place], replaced_by=new.base)
+            self.doom(segments[place], replaced_by=new.base)
             has_transactions = swap.settle(self._files, self.directory, new.base)
         interval = self.config.index_interval
         segment = Segment(self._files, self.directory, new.base, new.size, interval, self._clock.now_ms())
@@ -942,7 +923,7 @@ class Log:
         with disk_errors(self.directory, f"renaming to {os.path.basename(directory)}"):
             self._files.rename(self.directory, directory)
         self.durability.placed = False
-        self._doomed.move_to(directory)
+        self.doomed.move_to(directory)
         self.directory = self.epochs.directory = self.producers.snapshots.directory = directory
         for segment in self.segments.all:
             segment.move_to(directory)

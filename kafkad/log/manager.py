@@ -483,7 +483,7 @@ class LogManager:
         now_ms = self.clock.now_ms()
         paths = self.removal.take_due(now_ms)
         for log in self.logs.values():
-            paths += log.take_doomed(now_ms)
+            paths += log.doomed.take_due(now_ms)
         return paths
 
     # --- checkpoints: collected on the loop, written in a thread

@@ -8,8 +8,10 @@ import os
 from collections.abc import Iterable
 
 from kafkad.errors import StorageError
-from kafkad.log.files import Files
+from kafkad.log.files import Files, final_disk_errors
 from kafkad.log.names import Kind
+from kafkad.log.segment import SUFFIXES, Segment
+from kafkad.log.snapshots import Snapshots
 from kafkad.log.swap import DELETED
 
 _AGAIN_MS = 60_000
@@ -18,18 +20,38 @@ _IN_USE = frozenset({errno.ENOTEMPTY, errno.EBUSY})
 
 
 class DoomedFiles:
-    """Files of one log that have got their `.deleted` name, each with the time at which it may be unlinked."""
+    """Files of one log that have got their `.deleted` name, each with the time at which it may be unlinked.
 
-    __slots__ = ("_due_ms",)
+    The caller unlinks what it takes, in a thread: freeing a large file takes long.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_due_ms", "_files", "_snapshots")
+
+    def __init__(self, files: Files, snapshots: Snapshots) -> None:
+        self._files = files
+        self._snapshots = snapshots
         self._due_ms: dict[str, int] = {}
 
-    def rename(self, files: Files, paths: Iterable[str], due_ms: int) -> None:
-        """Give each file that is there its new name. OSError when the disk refuses."""
+    def add(self, segments: Iterable[Segment], due_ms: int, *, replaced_by: int | None = None) -> None:
+        """Give the files of segments their `.deleted` name. OSError when the disk refuses.
+
+        The producer snapshot of a segment goes with it, unless its replacement has the same base. A segment without its
+        `.log` is gone: from there on errors are final.
+        """
+        for segment in segments:
+            log, *others = [segment.path(suffix) for suffix in SUFFIXES]
+            self._rename([log], due_ms)
+            with final_disk_errors(segment.directory, "removing a segment"):
+                self._rename(others, due_ms)
+                segment.release()
+                if segment.base != replaced_by:
+                    self._snapshots.delete(segment.base)
+
+    def _rename(self, paths: Iterable[str], due_ms: int) -> None:
+        """Those that are there."""
         for path in paths:
             try:
-                files.rename(path, path + DELETED)
+                self._files.rename(path, path + DELETED)
             except FileNotFoundError:
                 continue
             self._due_ms[path + DELETED] = due_ms
@@ -38,7 +60,7 @@ class DoomedFiles:
         return self._take([path for path, due_ms in self._due_ms.items() if due_ms <= now_ms])
 
     def take_named(self, bases: Iterable[int]) -> list[str]:
-        """The files of segments with these bases."""
+        """The files of segments with these bases, whose names others are to have."""
         names = {f"{base:020d}" for base in bases}
         return self._take([path for path in self._due_ms if os.path.basename(path)[:20] in names])
 

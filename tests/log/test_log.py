@@ -85,7 +85,7 @@ def test_a_slice_outlives_its_segment(home: Home) -> None:
     part = log.read(0, 1 << 20, log.end_offset)
     assert part is not None
     log.truncate_fully_at(100)
-    for path in log.take_doomed(home.clock.now_ms()):
+    for path in log.doomed.take_due(home.clock.now_ms()):
         os.unlink(path)
     assert len(os.pread(part.file.fd, part.length, part.position)) == part.length
     assert os.listdir(home.directory).count("00000000000000000000.log") == 0
@@ -297,8 +297,8 @@ def test_retention_by_time_empties_a_log_that_is_all_old(home: Home) -> None:
     fill(log, 20)
     assert log.delete_old_segments(now) > 1
     assert (log.start_offset, log.end_offset, log.size) == (80, 80, 0)
-    assert log.take_doomed(now + 499) == []
-    doomed = log.take_doomed(now + 500)
+    assert log.doomed.take_due(now + 499) == []
+    doomed = log.doomed.take_due(now + 500)
     assert doomed and all(path.endswith(".deleted") and os.path.exists(path) for path in doomed)
     assert append(log, batch()) == 80
 

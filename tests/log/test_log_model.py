@@ -158,7 +158,7 @@ class Work:
     def retain(self) -> None:
         self.log.delete_old_segments(self.home.clock.now_ms())
         assert len(self.log.segments) == 1 or self.log.segments[1].base > self.log.start_offset
-        for path in self.log.take_doomed(self.home.clock.now_ms()):
+        for path in self.log.doomed.take_due(self.home.clock.now_ms()):
             os.unlink(path)
 
     def refill(self) -> None:

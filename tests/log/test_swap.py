@@ -103,9 +103,9 @@ def test_readers_go_on_with_what_they_were_given(home: Home) -> None:
     log.update_config(CONFIG)
     assert log.replace(clean(log))
     assert len(list(home.directory.glob("*.deleted"))) >= 9
-    assert log.take_doomed(home.clock.now_ms()) == []
+    assert log.doomed.take_due(home.clock.now_ms()) == []
     home.clock.advance(CONFIG.file_delete_delay_ms)
-    for path in log.take_doomed(home.clock.now_ms()):
+    for path in log.doomed.take_due(home.clock.now_ms()):
         os.unlink(path)
     assert not list(home.directory.glob("*.deleted"))
     assert os.pread(part.file.fd, part.length, part.position) == before

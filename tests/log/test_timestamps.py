@@ -134,7 +134,7 @@ def test_a_search_goes_on_while_retention_deletes_its_segment(home: Home) -> Non
     next(search)  # the first segment is known, but nothing was looked for
     home.clock.advance(1_000_000)
     assert log.delete_old_segments(home.clock.now_ms(), upto=log.end_offset - 1) == 1
-    for path in log.take_doomed(1 << 60):
+    for path in log.doomed.take_due(1 << 60):
         home.files.unlink(path)
     assert pauses(search)[1] == (6000, 201, 0)
 
@@ -151,7 +151,7 @@ def test_a_search_in_a_deleted_segment_ends_there(home: Home) -> None:
     next(search)  # among the batches of the first segment
     home.clock.advance(1_000_000)
     assert log.delete_old_segments(home.clock.now_ms(), upto=log.end_offset - 1) == 1
-    for path in log.take_doomed(1 << 60):
+    for path in log.doomed.take_due(1 << 60):
         home.files.unlink(path)
     assert pauses(search)[1] == (9000, 202, 0)
 
