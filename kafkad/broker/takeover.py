@@ -11,6 +11,7 @@ from kafkad.config import Config
 from kafkad.controller.adoption import AdoptedTopic, adopt, has_topics
 from kafkad.controller.internal_topics import internal_topic
 from kafkad.log.damage import Damage
+from kafkad.log.deletion import outlives_retention
 from kafkad.log.directories import LogDirectory
 from kafkad.log.loading import IdOf
 from kafkad.log.log import Log
@@ -118,7 +119,7 @@ def _configs(name: str, held: list[Log], config: Config, now_ms: int) -> Mapping
         configs = internal_topic(name, config, brokers=1).configs
         return {setting: value for setting, value in configs.items() if value is not None}
     compacted = any(log.cleaned_until is not None and not log.config.compacted for log in held)
-    if compacted or any(log.outlives_retention(now_ms) for log in held):
+    if compacted or any(outlives_retention(log, now_ms) for log in held):
         return _KEEP_ALL
     return {}
 

@@ -33,6 +33,7 @@ from kafkad.log.compaction import (
     SegmentToClean,
     UncleanableError,
 )
+from kafkad.log.deletion import delete_old_segments
 from kafkad.log.dirt import Dirt
 from kafkad.log.files import disk_errors
 from kafkad.log.indexed import LOG, Hole
@@ -203,7 +204,7 @@ class Cleaner:
         if partition.tp in self._marks or self._moves.future(partition.tp) is not None:
             return None
         try:
-            found.delete_old_segments(self._now_ms(), partition.high_watermark)
+            delete_old_segments(found, self._now_ms(), partition.high_watermark)
             dirt = found.assess(self._now_ms(), partition.last_stable_offset)
         except StorageError as error:
             self._replicas.directory_failed(error)

@@ -37,7 +37,6 @@ from kafkad.log.indexed import LOG, Hole
 from kafkad.log.producers import DEFAULT_EXPIRATION_MS, Origin, ProducerStates, read_marker
 from kafkad.log.recovery import Loaded
 from kafkad.log.removal import DoomedFiles
-from kafkad.log.retention import deletable
 from kafkad.log.segment import NOWHERE, Segment
 from kafkad.log.segments import Segments
 from kafkad.log.settling import Settling, Writes
@@ -731,7 +730,7 @@ class Log:
         self.last_epoch = self.epochs.latest
         self.on_cut(self, end)
 
-    # -- deletion and retention ------------------------------------------------------------------------------------
+    # -- deletion --------------------------------------------------------------------------------------------------
 
     def increment_start_offset(self, offset: int) -> None:
         """Drop the records before `offset`, as DeleteRecords or the leader did; retention frees their bytes."""
@@ -743,48 +742,6 @@ class Log:
                 self.epochs.truncate_from_start(offset)
             self.producers.advance_start(offset)
             self.on_start_moved()
-
-    def delete_old_segments(self, now_ms: int, upto: int | None = None) -> int:
-        """Delete the segments that retention no longer keeps, oldest first and `MOST_AT_ONCE` at most; return their
-        number.
-
-        Nothing at or past `upto`, the high watermark, is deleted. When everything is too old, the log rolls, and the
-        last segment stays, empty; those before it go first, to make room for that.
-        """
-        with disk_errors(self.directory, "deleting old segments"):
-            count = deletable(
-                self.segments.all,
-                self.config,
-                now_ms,
-                start_offset=self.start_offset,
-                end_offset=self.end_offset,
-                upto=self.end_offset if upto is None else upto,
-            )
-            closed = min(count, len(self.segments) - 1)
-            dropped = self._drop_oldest(closed)
-            if count > closed:
-                self._roll(self.end_offset)
-                dropped += self._drop_oldest(1)
-        return dropped
-
-    def _drop_oldest(self, count: int) -> int:
-        """Remove this many closed segments; those that went before the disk refused one are gone."""
-        dropped = 0
-        try:
-            for segment in self.segments.all[:count]:
-                self.doom([segment])
-                dropped += 1
-        finally:
-            if dropped:
-                self.segments.become(self.segments.all[dropped:])
-                self.increment_start_offset(self.segments.first_base)
-        return dropped
-
-    def outlives_retention(self, now_ms: int) -> bool:
-        """True if retention would delete some of its records at once."""
-        segments, end = self.segments.starting_at(self.start_offset), self.end_offset
-        with disk_errors(self.directory, "looking for old segments"):
-            return deletable(segments, self.config, now_ms, start_offset=0, end_offset=end, upto=end) > 0
 
     def doom(self, segments: Iterable[Segment], *, replaced_by: int | None = None) -> None:
         """Take the files of segments out of the log; they are unlinked after `file.delete.delay.ms`."""

@@ -23,6 +23,7 @@ from kafkad.log.checkpoint import (
     read_topic_id,
 )
 from kafkad.log.damage import Damage, Damages
+from kafkad.log.deletion import delete_old_segments
 from kafkad.log.directories import BrokenPartition, CheckpointWrite, LogDirectory
 from kafkad.log.files import Files, may_pass
 from kafkad.log.loading import ConfigFor, IdOf, Loader, LoadingProgress, open_log, put_away
@@ -457,7 +458,7 @@ class LogManager:
                     break
                 deleted = 0
                 try:
-                    deleted = log.delete_old_segments(self.clock.now_ms(), high_watermark(topic_partition))
+                    deleted = delete_old_segments(log, self.clock.now_ms(), high_watermark(topic_partition))
                 except StorageError as error:
                     on_refusal(error)
                 yield deleted

@@ -12,6 +12,7 @@ import pytest
 
 from kafkad.controller.topics import NewTopic
 from kafkad.errors import ErrorCode
+from kafkad.log.deletion import delete_old_segments
 from kafkad.names import TopicPartition
 from kafkad.replica import fetchers
 from kafkad.replica.partition import Partition
@@ -177,7 +178,7 @@ def test_where_a_log_begins_is_carried_over(three: Brokers) -> None:
     three[2].partition(A0).delete_records(7)
     three[2].partition(A0).log.roll()
     produced(three, 2, b"more")
-    three[2].partition(A0).log.delete_old_segments(three.clock.now_ms())
+    delete_old_segments(three[2].partition(A0).log, three.clock.now_ms())
     three.start(3)
     three.until(lambda: isr_of(three) == {1, 2, 3}, advance_ms=10)
     assert [b.partition(A0).log.start_offset for b in three.running.values()] == [7, 7, 7]

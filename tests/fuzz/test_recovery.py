@@ -13,6 +13,7 @@ import pytest
 
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.log.deletion import delete_old_segments
 from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
@@ -236,7 +237,7 @@ def use(log: Log, dice: random.Random, *, whole: bool) -> None:
     batch = memoryview(build_batch([Record(0, 1_700_000_000_000, b"key", b"value")]))
     assert log.append(batch, 0, len(batch), read_header(batch, 0), 1 << 20) == base
     assert served(log, whole=whole, start=base) == [base]
-    log.delete_old_segments(1_700_000_000_000)
+    delete_old_segments(log, 1_700_000_000_000)
     if dice.randrange(3) == 0:
         try:
             log.truncate_to(dice.randint(log.start_offset, log.end_offset))

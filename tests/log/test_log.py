@@ -9,6 +9,7 @@ import pytest
 
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.check import check
+from kafkad.log.deletion import delete_old_segments
 from kafkad.log.log import Log
 from kafkad.wire.records import iter_batches
 from tests.log.conftest import Home, append, batch, fetch, records, searched
@@ -267,7 +268,7 @@ def test_delete_records_moves_the_start_and_retention_takes_the_files(home: Home
     second, third = log.segments[1].base, log.segments[2].base
     log.increment_start_offset(third + 1)
     assert log.segments[0].base == 0
-    assert log.delete_old_segments(home.clock.now_ms()) == 2
+    assert delete_old_segments(log, home.clock.now_ms()) == 2
     assert (log.segments[0].base, log.start_offset) == (third, third + 1)
     assert second > 0
     with pytest.raises(KafkaError):
@@ -291,11 +292,11 @@ def test_retention_by_time_empties_a_log_that_is_all_old(home: Home) -> None:
     log = home.open(retention_ms=10_000, file_delete_delay_ms=500)
     fill(log, 60)
     now = home.clock.now_ms()
-    assert log.delete_old_segments(now, upto=5) == 0, "nothing above the high watermark goes"
+    assert delete_old_segments(log, now, upto=5) == 0, "nothing above the high watermark goes"
     old = len(log.segments)
-    assert log.delete_old_segments(now, upto=59) == old - 1
+    assert delete_old_segments(log, now, upto=59) == old - 1
     fill(log, 20)
-    assert log.delete_old_segments(now) > 1
+    assert delete_old_segments(log, now) > 1
     assert (log.start_offset, log.end_offset, log.size) == (80, 80, 0)
     assert log.doomed.take_due(now + 499) == []
     doomed = log.doomed.take_due(now + 500)
@@ -306,7 +307,7 @@ def test_retention_by_time_empties_a_log_that_is_all_old(home: Home) -> None:
 def test_retention_by_size_keeps_at_least_that_much(home: Home) -> None:
     log = home.open(retention_bytes=6000, retention_ms=-1)
     fill(log, 100)
-    log.delete_old_segments(home.clock.now_ms())
+    delete_old_segments(log, home.clock.now_ms())
     assert 6000 <= log.size < 6000 + 4096
     assert records(log)[-1].offset == 99
 
@@ -314,7 +315,7 @@ def test_retention_by_size_keeps_at_least_that_much(home: Home) -> None:
 def test_nothing_is_retained_away_from_a_compacted_topic(home: Home) -> None:
     log = home.open(cleanup_policy=frozenset({"compact"}), retention_ms=1, retention_bytes=1)
     fill(log, 60)
-    assert log.delete_old_segments(home.clock.now_ms()) == 0
+    assert delete_old_segments(log, home.clock.now_ms()) == 0
 
 
 def test_timestamps_are_found_where_they_first_occur(home: Home) -> None:

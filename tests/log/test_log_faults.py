@@ -10,6 +10,7 @@ import pytest
 
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.check import check
+from kafkad.log.deletion import delete_old_segments, outlives_retention
 from kafkad.log.epochs import FILE_NAME
 from kafkad.log.files import may_pass
 from kafkad.log.log import Log
@@ -809,13 +810,13 @@ def test_retention_deletes_on_a_full_disk_what_was_closed_before_it_needs_room_i
     home.files.fail(operation, errno.ENOSPC, once=False)
     if operation == "create":
         with pytest.raises(StorageError) as refused:
-            log.delete_old_segments(home.clock.now_ms())
+            delete_old_segments(log, home.clock.now_ms())
         assert may_pass(refused.value)
         assert (log.start_offset, [segment.base for segment in log.segments]) == (last, [last])
         home.files.heal()
-        assert log.delete_old_segments(home.clock.now_ms()) == 1
+        assert delete_old_segments(log, home.clock.now_ms()) == 1
     else:
-        assert log.delete_old_segments(home.clock.now_ms()) == len(list(home.directory.glob("*.log.deleted")))
+        assert delete_old_segments(log, home.clock.now_ms()) == len(list(home.directory.glob("*.log.deleted")))
     assert (log.start_offset, log.end_offset, log.size) == (61, 61, 0)
 
 
@@ -828,7 +829,7 @@ def test_a_segment_that_retention_does_not_get_rid_of_is_readable_or_its_directo
     log.let_go_of_files()
     home.files.fail("rename", errno.ENOSPC, after=renamed)
     with pytest.raises(StorageError) as refused:
-        log.delete_old_segments(home.clock.now_ms(), log.segments[-1].base)
+        delete_old_segments(log, home.clock.now_ms(), log.segments[-1].base)
     whole = may_pass(refused.value)
     assert whole is (renamed % 4 == 0)  # the fourth is that of `.txnindex`, which is not there
     if not whole:
@@ -984,7 +985,7 @@ def test_a_read_error_while_old_records_are_looked_for_is_one_of_the_log_directo
     log = home.reopen()
     home.files.fail("open", once=False)
     with pytest.raises(StorageError):
-        log.outlives_retention(0)
+        outlives_retention(log, 0)
 
 
 @pytest.mark.parametrize("after", range(4))

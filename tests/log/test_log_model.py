@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
+from kafkad.log.deletion import delete_old_segments
 from kafkad.log.log import Log
 from kafkad.wire.records import Record, build_batch
 from tests.cleaner.cleaner import batches_of, clean
@@ -156,7 +157,7 @@ class Work:
         self.model.start = offset
 
     def retain(self) -> None:
-        self.log.delete_old_segments(self.home.clock.now_ms())
+        delete_old_segments(self.log, self.home.clock.now_ms())
         assert len(self.log.segments) == 1 or self.log.segments[1].base > self.log.start_offset
         for path in self.log.doomed.take_due(self.home.clock.now_ms()):
             os.unlink(path)

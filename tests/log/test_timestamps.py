@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.log.deletion import delete_old_segments
 from kafkad.log.log import Log
 from kafkad.log.record_search import RecordSearch, SearchResult, look_through
 from kafkad.log.timestamps import Search, TimestampedOffset
@@ -133,7 +134,7 @@ def test_a_search_goes_on_while_retention_deletes_its_segment(home: Home) -> Non
     search = log.offset_for_timestamp(6000)
     next(search)  # the first segment is known, but nothing was looked for
     home.clock.advance(1_000_000)
-    assert log.delete_old_segments(home.clock.now_ms(), upto=log.end_offset - 1) == 1
+    assert delete_old_segments(log, home.clock.now_ms(), upto=log.end_offset - 1) == 1
     for path in log.doomed.take_due(1 << 60):
         home.files.unlink(path)
     assert pauses(search)[1] == (6000, 201, 0)
@@ -150,7 +151,7 @@ def test_a_search_in_a_deleted_segment_ends_there(home: Home) -> None:
     search = log.offset_for_timestamp(6000)
     next(search)  # among the batches of the first segment
     home.clock.advance(1_000_000)
-    assert log.delete_old_segments(home.clock.now_ms(), upto=log.end_offset - 1) == 1
+    assert delete_old_segments(log, home.clock.now_ms(), upto=log.end_offset - 1) == 1
     for path in log.doomed.take_due(1 << 60):
         home.files.unlink(path)
     assert pauses(search)[1] == (9000, 202, 0)

@@ -13,6 +13,7 @@ import pytest
 
 from kafkad.config import load as load_config
 from kafkad.errors import StorageError
+from kafkad.log.deletion import delete_old_segments
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
 from kafkad.names import TopicPartition
@@ -101,7 +102,7 @@ def test_what_cannot_be_removed_keeps_nothing_else_and_is_tried_again(
 
     monkeypatch.setattr(jobs.logs.files, "unlink", unlinked)
     jobs.log(GOOD).increment_start_offset(50)
-    assert jobs.log(GOOD).delete_old_segments(jobs.clock.now_ms()) > 0
+    assert delete_old_segments(jobs.log(GOOD), jobs.clock.now_ms()) > 0
     jobs.logs.delete(BAD)
     jobs.clock.advance(60_000)
     jobs.do(jobs.upkeep.remove)
@@ -140,10 +141,10 @@ def test_a_checkpoint_that_cannot_be_written_keeps_no_other(jobs: Jobs, monkeypa
 def test_retention_ends_the_broker_when_it_finds_the_last_log_directory_broken(
     jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def delete_old_segments(log: Log, now_ms: int, high_watermark: int) -> int:
+    def broken(log: Log, now_ms: int, high_watermark: int) -> int:
         raise StorageError(os.path.dirname(log.directory), "it is broken")
 
-    monkeypatch.setattr(Log, "delete_old_segments", delete_old_segments)
+    monkeypatch.setattr("kafkad.log.manager.delete_old_segments", broken)
     jobs.do(jobs.upkeep.retain)
     assert not jobs.logs.live
     assert len(jobs.halts) == 1
