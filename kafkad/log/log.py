@@ -17,7 +17,7 @@ from kafkad.clock import Clock
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log import recovery, swap
-from kafkad.log.batches import BadBatch, read_header, read_whole
+from kafkad.log.batches import BadBatch, read_header
 from kafkad.log.compaction import Replacement
 from kafkad.log.copied import CopiedBatch, copied_batches
 from kafkad.log.damage import UNKNOWN_END, Damage
@@ -48,17 +48,12 @@ from kafkad.wire.records import (
     ATTRIBUTES,
     BASE_OFFSET,
     CONTROL,
-    LAST_OFFSET_DELTA,
     LEADER_EPOCH,
-    LENGTH,
     MAGIC,
     MAX_TIMESTAMP,
-    PREFIX_SIZE,
     PRODUCER_ID,
-    TRANSACTIONAL,
     Header,
     RecordsError,
-    crc_matches,
 )
 
 _BASE_LENGTH_EPOCH = struct.Struct(">qii")
@@ -234,54 +229,6 @@ class Log:
     @property
     def is_damaged(self) -> bool:
         return self.segments.damaged_from != NOWHERE
-
-    def mend(self, segment: Segment, hole: Hole, records: bytes) -> bool:
-        """Write the batches that another replica has for a hole of `damage`, which the caller has checked, and serve
-        them. False if they are served only after the next start, which reads all from there on: ends of transactions
-        among them may say how to read what follows.
-
-        Nobody reads the bytes meanwhile, and a crash leaves a hole.
-        """
-        assert len(records) == hole.end - hole.start
-        view = memoryview(records)
-        with disk_errors(self.directory, "mending damage"):
-            if self._pwrite(segment.file.fd, view, hole.start) != len(records):
-                raise short_write()
-            segment.files.sync(segment.file.fd)
-            if any(batch.header[ATTRIBUTES] & TRANSACTIONAL for batch in copied_batches(view, hole.first, None)):
-                return False
-            segment.holes = tuple(other for other in segment.holes if other != hole)
-            self.segments.become(self.segments.all)
-            segment.rebuild_indexes()
-            segment.seal()  # its indexes are in their files now: the next append takes them up again
-        return True
-
-    def verify(self, offset: int) -> None:
-        """Check the batch that holds `offset`, in which somebody has found an error: a follower asked for it twice, or
-        a coordinator could not load it.
-
-        One that fails its checksum becomes a hole: it is served to nobody any more.
-        """
-        segment = self.segments.starting_at(offset)[0]
-        try:
-            with disk_errors(self.directory, "checking a batch"):
-                position = segment.locate(offset)
-                found = next(read_whole(segment.files, segment.file.fd, position, segment.size), None)
-        except BadBatch:
-            return  # who reads it is refused
-        if found is None or crc_matches(*found):
-            return
-        _, _, header = found
-        hole = Hole(
-            position,
-            position + PREFIX_SIZE + header[LENGTH],
-            header[BASE_OFFSET],
-            header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1,
-        )
-        segment.holes = tuple(sorted((*segment.holes, hole)))
-        self.segments.become(self.segments.all)
-        kept = (hole.end - hole.start, hole.first, hole.next, "a batch that fails its checksum", False)
-        self.on_damage(self.topic_partition, Damage(segment.path(LOG), hole.start, *kept))
 
     @property
     def damaged_from(self) -> int | None:

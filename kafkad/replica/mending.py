@@ -24,6 +24,7 @@ from kafkad.clock import Clock
 from kafkad.errors import KafkaError
 from kafkad.log.copied import copied_batches
 from kafkad.log.indexed import Hole
+from kafkad.log.mending import mend
 from kafkad.model import BrokerInfo
 from kafkad.names import TopicPartition
 from kafkad.net.client import Link, LinkError
@@ -122,7 +123,7 @@ class Mender:
                 )
                 self._given_up.add(place)
                 continue
-            readable = partition.log.mend(segment, hole, records)
+            readable = mend(partition.log, segment, hole, records)
             self._given_up |= set() if readable else {place}
             self._replicas.logs.damages.mended(segment.path(".log"), hole.start, hole.end)
             log.warning(

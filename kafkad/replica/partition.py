@@ -17,6 +17,7 @@ from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.files import Slice
 from kafkad.log.log import Log
+from kafkad.log.mending import verify_batch
 from kafkad.log.producers import Origin
 from kafkad.metrics import TopicProbe
 from kafkad.model import NO_EPOCH, NO_LEADER
@@ -394,7 +395,7 @@ class Partition:
         before, _, _, _, leader_end = leading.followers[broker]
         if offset == before and offset < leader_end and offset != self._verified:
             self._verified = offset
-            self.log.verify(offset)  # there was something to take: was it refused?
+            verify_batch(self.log, offset)  # there was something to take: was it refused?
         leading.fetched(broker, offset, start_offset, self.log.end_offset, self._parts.clock.monotonic_ms())
         self._propose(leading.joined_by(self.high_watermark, self._parts.metadata.brokers))
         if offset != before:

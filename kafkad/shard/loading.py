@@ -13,6 +13,7 @@ from typing import Any
 
 from kafkad.garbage import no_collections
 from kafkad.log.log import Log
+from kafkad.log.mending import verify_batch
 from kafkad.log.scan import Damage, find, scan
 from kafkad.shard.gather import Latest, gather
 from kafkad.shard.shard import Machine
@@ -155,7 +156,7 @@ class Loader:
         self._report(damage)
         self._missed = self._missed or damage
         if damage.fails_checksum and self.damaged <= _MOST_REPORTS:
-            self._log.verify(damage.offset)
+            verify_batch(self._log, damage.offset)
 
     async def _tell_of_missed(self, damage: Damage) -> None:
         """Between what was before it and what is behind."""

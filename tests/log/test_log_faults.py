@@ -14,6 +14,7 @@ from kafkad.log.deletion import delete_old_segments, outlives_retention
 from kafkad.log.epochs import FILE_NAME
 from kafkad.log.files import may_pass
 from kafkad.log.log import Log
+from kafkad.log.mending import mend, verify_batch
 from kafkad.wire.control import ControlRecord, build_marker
 from kafkad.wire.records import MAGIC_AT, iter_batches
 from tests.fakes import FaultyFiles
@@ -259,7 +260,7 @@ def test_damage_in_an_old_segment_lets_nothing_be_cut_off_behind_it_that_was_on_
     old, last = log.segments[1].base, log.segments[-1].base
     assert last < 58
     flip_a_bit(log, old + 3)
-    log.verify(old + 3)
+    verify_batch(log, old + 3)
     flip_a_bit(log, last + 1)
     home.expect_problems = True
     for clean in (False, True):
@@ -276,7 +277,7 @@ def test_what_was_torn_off_behind_damage_is_cut_off(home: Home) -> None:
     log.flush()
     old = log.segments[1].base
     flip_a_bit(log, old + 3)
-    log.verify(old + 3)
+    verify_batch(log, old + 3)
     fill(log, 2)
     flip_a_bit(log, 61)
     log.close(clean=False)
@@ -344,7 +345,7 @@ def test_damage_found_while_a_log_is_open_is_no_torn_end_at_the_next_start(home:
         file.seek(log.segments[0].locate(4) + 100)
         file.write(b"!!")
     home.expect_problems = True
-    log.verify(4)
+    verify_batch(log, 4)
     log.close()
     for _ in range(2):
         log = home.open(clean=False)
@@ -367,7 +368,7 @@ def test_a_hole_is_filled_with_the_bytes_of_another_replica(home: Home, transact
         file.write(b"!!")
     log = home.open(clean=False)
     [(segment, hole)] = log.damage
-    assert log.mend(segment, hole, whole[hole.start : hole.end]) is not transactional
+    assert mend(log, segment, hole, whole[hole.start : hole.end]) is not transactional
     with open(path, "rb") as file:
         assert file.read() == whole
     assert log.is_damaged is transactional
@@ -385,9 +386,9 @@ def test_a_hole_is_filled_in_the_segment_that_is_written_to(home: Home) -> None:
     with path_of(log, ".log").open("r+b") as file:
         file.seek(log.segments[0].locate(4) + 100)
         file.write(b"!!")
-    log.verify(4)
+    verify_batch(log, 4)
     [(segment, hole)] = log.damage
-    assert log.mend(segment, hole, whole[hole.start : hole.end])
+    assert mend(log, segment, hole, whole[hole.start : hole.end])
     fill(log, 20)
     assert [record.offset for record in records(log, 0)] == list(range(40))
     log.close()
@@ -424,7 +425,7 @@ def test_reads_behind_damage_begin_where_the_index_says(home: Home) -> None:
     log.roll()
     positions = {offset: log.segments[0].locate(offset) for offset in (99, 101, 102, 2990)}
     flip_a_bit(log, 100)
-    log.verify(100)
+    verify_batch(log, 100)
     assert [(hole.first, hole.next) for _, hole in log.damage] == [(100, 101)]
     for offset, position in positions.items():
         before = home.files.count["pread"]
@@ -1023,11 +1024,11 @@ def test_a_read_error_behind_a_hole_that_was_filled_is_one_of_the_log_directory(
     fill(log, 20)
     whole = path_of(log, ".log").read_bytes()
     flip_a_bit(log, 4)
-    log.verify(4)
+    verify_batch(log, 4)
     [(segment, hole)] = log.damage
     home.files.fail("pread")
     with pytest.raises(StorageError):
-        log.mend(segment, hole, whole[hole.start : hole.end])
+        mend(log, segment, hole, whole[hole.start : hole.end])
 
 
 @pytest.mark.parametrize("stop", ["clean", "after a flush", "before a flush"])

@@ -19,6 +19,7 @@ from kafkad.log.files import Files, disk_errors
 from kafkad.log.loading import DuplicatePartitionError, LoadingProgress, LoadingStopped
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
+from kafkad.log.mending import verify_batch
 from kafkad.log.move import Moves
 from kafkad.names import NO_TOPIC_ID, TopicPartition
 from tests.fakes import FakeClock, FaultyFiles
@@ -65,7 +66,7 @@ def test_damage_is_known_again_after_each_start_and_nothing_on_the_disk_is_cut_o
         with open(segment.path(".log"), "r+b") as file:
             file.seek(100)
             file.write(b"!")
-        log.verify(segment.base)
+        verify_batch(log, segment.base)
     holes = [hole for _, hole in log.damage]
     assert len(holes) == 2
     for _ in range(3):

@@ -19,6 +19,7 @@ from kafkad.log.files import Files
 from kafkad.log.loading import MOVED, DuplicatePartitionError
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
+from kafkad.log.mending import verify_batch
 from kafkad.log.move import Moves
 from kafkad.names import TopicPartition
 from kafkad.turns import at_once
@@ -358,7 +359,7 @@ def test_what_is_damaged_of_a_copy_is_copied_again(tmp_path: Path) -> None:
         file.seek(1_000)
         file.write(b"!")
     for offset in range(10):
-        future.verify(offset)
+        verify_batch(future, offset)
     assert future.is_damaged
     assert not moves.step(T0).caught_up
     copy_all(moves)

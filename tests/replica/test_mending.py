@@ -126,6 +126,11 @@ class DamagedLog:
         return True
 
 
+@pytest.fixture(autouse=True)
+def only_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkad.replica.mending.mend", DamagedLog.mend)
+
+
 class Whole:
     """A leader with one record in each batch; `asked` has the offsets, and `meanwhile` happens before an answer."""
 
