@@ -23,6 +23,7 @@ from kafkad.cleaner.settings import CleanerSettings
 from kafkad.config import Config, LogConfig
 from kafkad.errors import StorageError
 from kafkad.log import swap
+from kafkad.log.cleaning import dirt_of, put_in_place
 from kafkad.log.compaction import (
     AbandonedError,
     CompactionJob,
@@ -205,7 +206,7 @@ class Cleaner:
             return None
         try:
             delete_old_segments(found, self._now_ms(), partition.high_watermark)
-            dirt = found.assess(self._now_ms(), partition.last_stable_offset)
+            dirt = dirt_of(found, self._now_ms(), partition.last_stable_offset)
         except StorageError as error:
             self._replicas.directory_failed(error)
             return None
@@ -305,7 +306,7 @@ class Cleaner:
             new = finished.popleft()
             for path in chosen.log.doomed.take_named(new.old):
                 await self._in_thread(partial(self._logs.removal.remove, path))
-            if not self._stands(chosen) or not chosen.log.replace(new):
+            if not self._stands(chosen) or not put_in_place(chosen.log, new):
                 raise AbandonedError
 
     def _sync_names(self, directory: str) -> None:
@@ -375,7 +376,7 @@ class Cleaner:
             if directory is not None and partition is not None:
                 count, size = counted[directory.path]
                 with contextlib.suppress(StorageError):
-                    size += partition.log.assess(self._now_ms(), partition.last_stable_offset).dirty_bytes
+                    size += dirt_of(partition.log, self._now_ms(), partition.last_stable_offset).dirty_bytes
                 counted[directory.path] = (count + 1, size)
         return counted
 

@@ -16,12 +16,10 @@ from typing import Self
 from kafkad.clock import Clock
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
-from kafkad.log import recovery, swap
+from kafkad.log import recovery
 from kafkad.log.batches import BadBatch, read_header
-from kafkad.log.compaction import Replacement
 from kafkad.log.copied import CopiedBatch, copied_batches
 from kafkad.log.damage import UNKNOWN_END, Damage
-from kafkad.log.dirt import Dirt, assess, first_dirty
 from kafkad.log.durability import Durability
 from kafkad.log.files import (
     Files,
@@ -77,12 +75,11 @@ def _no_checkpoints(log: Log) -> Writes:
 
 class Log:
     __slots__ = (
-        "_clock",
-        "_files",
         "_pwrite",
         "_torn",
         "before_settling",
         "cleaned_until",
+        "clock",
         "compacting",
         "config",
         "cut_may_return",
@@ -91,6 +88,7 @@ class Log:
         "durability",
         "end_offset",
         "epochs",
+        "files",
         "flushed_until",
         "found",
         "last_epoch",
@@ -127,8 +125,8 @@ class Log:
         self.end_offset = loaded.end_offset
         self.epochs = loaded.epochs
         self.producers = loaded.producers
-        self._files = files
-        self._clock = clock
+        self.files = files
+        self.clock = clock
         self._pwrite = files.pwrite
         self.segments = Segments(loaded.segments)
         self.doomed = DoomedFiles(files, self.producers.snapshots)
@@ -348,7 +346,7 @@ class Log:
             if self._pwrite(segment.fd, view[at:end], segment.size) != end - at:
                 raise short_write()
         except OSError as error:
-            if len(pending) > 1 and self._files.size(segment.path(LOG)) > segment.size:
+            if len(pending) > 1 and self.files.size(segment.path(LOG)) > segment.size:
                 self.cut_may_return = True  # whole batches of it may be on the disk
                 self.on_cut(self, self.end_offset)
             raise self._undo_write(segment, error) from error
@@ -389,7 +387,7 @@ class Log:
         segment = self.segments.active
         with disk_errors(self.directory, "making room"):
             if self._torn:
-                self._files.truncate(segment.file.fd, segment.size)
+                self.files.truncate(segment.file.fd, segment.size)
                 self._torn = False
             if self.cut_may_return:
                 settling = self.start_settling()
@@ -397,7 +395,7 @@ class Log:
                 self.end_settling(settling)
             if not segment.ready:
                 segment.prepare(self.config)
-            if segment.should_roll(self.config, length, max_timestamp, last, self._clock.now_ms()):
+            if segment.should_roll(self.config, length, max_timestamp, last, self.clock.now_ms()):
                 segment = self._roll(base)
                 segment.prepare(self.config)
             if not segment.size:
@@ -411,7 +409,7 @@ class Log:
         segment.forget_readiness()
         self._torn = True
         try:
-            self._files.truncate(segment.fd, segment.size)
+            self.files.truncate(segment.fd, segment.size)
             self._torn = False
         except OSError:
             pass  # tried again before the next append
@@ -454,8 +452,8 @@ class Log:
             self.producers.take_snapshot(offset)
 
     def _new_segment(self, base: int) -> Segment:
-        now_ms = self._clock.now_ms()
-        segment = Segment(self._files, self.directory, base, 0, self.config.index_interval, now_ms)
+        now_ms = self.clock.now_ms()
+        segment = Segment(self.files, self.directory, base, 0, self.config.index_interval, now_ms)
         segment.create_files()
         if self.config.segment_jitter_ms > 0:
             segment.jitter_ms = random.randrange(min(self.config.segment_jitter_ms, self.config.segment_ms) or 1)
@@ -583,7 +581,7 @@ class Log:
             except BrokenTransactionIndexError:
                 until = self.segments.all[: self.segments.number_of(segment.base) + 1]
                 try:
-                    recovery.rebuild_transactions(self.producers.snapshots, until, self._clock.now_ms())
+                    recovery.rebuild_transactions(self.producers.snapshots, until, self.clock.now_ms())
                 except BadBatch as error:
                     raise self._damaged(error, segment) from None
         return index
@@ -653,13 +651,13 @@ class Log:
                 same.cut(0, at)
                 same.transactions.replace([])
                 same.has_transactions = False
-                same.created_ms = self._clock.now_ms()
+                same.created_ms = self.clock.now_ms()
             self._truncated([first], offset, offset, may_return=may_return)
             self.producers.reset(offset)
 
     def _producers_as_of(self, end: int, segments: list[Segment]) -> ProducerStates:
         producers = ProducerStates(self.producers.snapshots, expiration_ms=self.producers.expiration_ms)
-        recovery.reload_producers(producers, segments, self.start_offset, end, self._clock.now_ms())
+        recovery.reload_producers(producers, segments, self.start_offset, end, self.clock.now_ms())
         return producers
 
     def _truncated(self, segments: list[Segment], start: int, end: int, *, may_return: bool = True) -> None:
@@ -692,49 +690,8 @@ class Log:
 
     def doom(self, segments: Iterable[Segment], *, replaced_by: int | None = None) -> None:
         """Take the files of segments out of the log; they are unlinked after `file.delete.delay.ms`."""
-        due_ms = self._clock.now_ms() + self.config.file_delete_delay_ms
+        due_ms = self.clock.now_ms() + self.config.file_delete_delay_ms
         self.doomed.add(segments, due_ms, replaced_by=replaced_by)
-
-    # -- compaction ------------------------------------------------------------------------------------------------
-
-    @property
-    def first_dirty(self) -> int:
-        return first_dirty(self.cleaned_until, self.start_offset, self.end_offset)
-
-    def assess(self, now_ms: int, stable_offset: int) -> Dirt:
-        """The work that compaction would have to do. May read a segment's files, once.
-
-        StorageError also if a full disk lacks aborted transactions, which compaction reads from the files.
-        """
-        with disk_errors(self.directory, "looking for dirty segments"):
-            for segment in self.segments.all:
-                segment.store_transactions()
-            first = self.first_dirty
-            return assess(self.segments.all, self.config, now_ms, first_dirty=first, stable_offset=stable_offset)
-
-    def replace(self, new: Replacement) -> bool:
-        """Put a compacted segment into the place of those it was made from; False when they are not here any more.
-
-        Readers of the old ones are not disturbed. The new names are on the disk with the next fsync of the directory; a
-        crash before that leads to the old segments or to the new one.
-        """
-        place = self.segments.closed_run(new.old)
-        if place is None or new.base != new.old[0]:
-            swap.discard(self._files, self.directory, new.base)
-            return False
-        with disk_errors(self.directory, "offering a compacted segment"):
-            swap.offer(self._files, self.directory, new.base)
-        segments = list(self.segments.all)
-        with final_disk_errors(self.directory, "replacing compacted segments"):
-            self.doom(segments[place], replaced_by=new.base)
-            has_transactions = swap.settle(self._files, self.directory, new.base)
-        interval = self.config.index_interval
-        segment = Segment(self._files, self.directory, new.base, new.size, interval, self._clock.now_ms())
-        segment.has_transactions = has_transactions
-        segments[place] = [segment]
-        self.segments.become(segments)
-        self.durability.new_names = True
-        return True
 
     # -- flush -----------------------------------------------------------------------------------------------------
 
@@ -767,7 +724,7 @@ class Log:
             return self.durability.start_flush(self.directory, self.end_offset, self.truncations)
 
     def end_flush(self, flush: Flush) -> None:
-        self.durability.end_flush(flush, self.truncations, self._clock.now_ms())
+        self.durability.end_flush(flush, self.truncations, self.clock.now_ms())
         self.records_flushed(flush.upto, flush.truncations)
 
     def start_settling(self) -> Settling:
@@ -776,7 +733,7 @@ class Log:
         with disk_errors(self.directory, "truncating"):
             return Settling(
                 directory=self.directory,
-                files=self._files,
+                files=self.files,
                 checkpoints=checkpoints or (),
                 file=None if checkpoints is None else self.segments.active.file,
                 truncations=self.truncations,
@@ -825,7 +782,7 @@ class Log:
         """Move the whole directory on its disk, from its `-future` name to the current one. The disk has that with the
         next flush."""
         with disk_errors(self.directory, f"renaming to {os.path.basename(directory)}"):
-            self._files.rename(self.directory, directory)
+            self.files.rename(self.directory, directory)
         self.durability.placed = False
         self.doomed.move_to(directory)
         self.directory = self.epochs.directory = self.producers.snapshots.directory = directory

@@ -10,6 +10,7 @@ import pytest
 
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.check import check
+from kafkad.log.cleaning import dirt_of
 from kafkad.log.deletion import delete_old_segments, outlives_retention
 from kafkad.log.epochs import FILE_NAME
 from kafkad.log.files import may_pass
@@ -522,7 +523,7 @@ def test_an_aborted_transaction_that_a_full_disk_does_not_note_is_known(
         log.flush()
     assert log.durability.recovery_point == before * 4
     with pytest.raises(StorageError):
-        log.assess(0, log.end_offset)  # compaction would read the file
+        dirt_of(log, 0, log.end_offset)  # compaction would read the file
     full_for_transactions.is_full = False
     for clean in (True, False):
         log = home.reopen(clean=clean)

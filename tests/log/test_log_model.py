@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
+from kafkad.log.cleaning import put_in_place
 from kafkad.log.deletion import delete_old_segments
 from kafkad.log.log import Log
 from kafkad.wire.records import Record, build_batch
@@ -175,7 +176,7 @@ class Work:
         at = 0
         while at < len(self.log.segments) - 1:
             group = self.log.segments[at : min(at + self.random.randint(1, 4), len(self.log.segments) - 1)]
-            assert self.log.replace(clean(self.log, group))
+            assert put_in_place(self.log, clean(self.log, group))
             at += 1
         self.model.keep(expected)
         self.compare()
@@ -198,9 +199,9 @@ class Work:
             was_compacted=True,
         )
         new = clean(mortal, mortal.segments[: self.random.randint(1, len(mortal.segments) - 1)])
-        mortal._files.lives = self.random.randrange(20)  # type: ignore[attr-defined]
+        mortal.files.lives = self.random.randrange(20)  # type: ignore[attr-defined]
         with contextlib.suppress(Died):
-            mortal.replace(new)
+            put_in_place(mortal, new)
         mortal.close(clean=False)
         self.log = self.home.open(clean=False)
         there = {record.offset for _, found in batches_of(self.log.segments) for record in found}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafkad.log.cleaning import put_in_place
 from kafkad.log.log import Log
 from kafkad.log.scan import Damage, scan
 from kafkad.wire.records import Record, build_batch, iter_records
@@ -46,7 +47,7 @@ def test_compaction_meanwhile_leaves_the_last_values(log: Log, pause_after: int)
     before, _ = state(log)
 
     def compact() -> None:
-        assert log.replace(clean(log))
+        assert put_in_place(log, clean(log))
 
     assert state(log, pause_after, compact) == (before, [])
     assert len(log.segments) == 2

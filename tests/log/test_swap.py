@@ -14,6 +14,7 @@ import pytest
 from kafkad.config import LogConfig
 from kafkad.errors import KafkaError, StorageError
 from kafkad.log.check import check
+from kafkad.log.cleaning import put_in_place
 from kafkad.log.compaction import Replacement
 from kafkad.log.files import Files
 from kafkad.log.log import Log
@@ -66,7 +67,7 @@ def test_what_compaction_left_is_read_in_place_of_the_old(home: Home) -> None:
     olds = [segment.base for segment in log.segments[1:-1]]
     new = clean(log)
     expected = [(o, k) for o, k in before if o >= active or not any(k == k2 and o < o2 < active for o2, k2 in before)]
-    assert log.replace(new)
+    assert put_in_place(log, new)
     assert [segment.base for segment in log.segments] == [0, active]
     assert values(log) == expected != before
     assert log.aborted_transactions(0, log.end_offset) == transactions
@@ -84,8 +85,8 @@ def test_offsets_of_whole_segments_may_be_gone(home: Home) -> None:
     log = filled(home)
     home.was_compacted = True
     bases = [segment.base for segment in log.segments]
-    assert log.replace(write_cleaned(log, bases[0:2], []))
-    assert log.replace(write_cleaned(log, bases[2:3], []))
+    assert put_in_place(log, write_cleaned(log, bases[0:2], []))
+    assert put_in_place(log, write_cleaned(log, bases[2:3], []))
     assert [segment.size == 0 for segment in log.segments[:2]] == [True, True]
     for offset in range(bases[3]):
         assert next(iter(records(log, offset))).offset == bases[3]
@@ -101,7 +102,7 @@ def test_readers_go_on_with_what_they_were_given(home: Home) -> None:
     assert part is not None
     before = os.pread(part.file.fd, part.length, part.position)
     log.update_config(CONFIG)
-    assert log.replace(clean(log))
+    assert put_in_place(log, clean(log))
     assert len(list(home.directory.glob("*.deleted"))) >= 9
     assert log.doomed.take_due(home.clock.now_ms()) == []
     home.clock.advance(CONFIG.file_delete_delay_ms)
@@ -116,13 +117,14 @@ def test_a_log_that_changed_meanwhile_keeps_its_segments(home: Home) -> None:
     new = clean(log)
     log.truncate_to(log.segments[-2].base)
     before = values(log)
-    assert not log.replace(new)
+    assert not put_in_place(log, new)
     assert values(log) == before
     assert not list(home.directory.glob("*.cleaned"))
     new = clean(log)
-    assert not log.replace(new._replace(old=(*new.old, log.segments[-1].base))), "the active one is never replaced"
+    with_active = new._replace(old=(*new.old, log.segments[-1].base))
+    assert not put_in_place(log, with_active), "the active one is never replaced"
     for base in (new.base + 1, new.old[1]):
-        assert not log.replace(Replacement(base, new.size, new.old))
+        assert not put_in_place(log, Replacement(base, new.size, new.old))
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
@@ -133,11 +135,11 @@ def test_a_disk_that_refuses_at_the_beginning_leaves_the_old(home: Home, code: i
     new = clean(log)
     home.files.fail("rename", code, after=after)
     with pytest.raises(StorageError) as refused:
-        log.replace(new)
+        put_in_place(log, new)
     assert isinstance(refused.value.__cause__, OSError)
     assert not [*home.directory.glob("*.cleaned"), *home.directory.glob("*.swap")]
     assert values(log) == before
-    assert log.replace(clean(log))
+    assert put_in_place(log, clean(log))
 
 
 def test_an_incomplete_product_is_refused(home: Home) -> None:
@@ -145,7 +147,7 @@ def test_an_incomplete_product_is_refused(home: Home) -> None:
     new = clean(log)
     next(home.directory.glob("*.index.cleaned")).unlink()
     with pytest.raises(StorageError):
-        log.replace(new)
+        put_in_place(log, new)
     assert not [*home.directory.glob("*.cleaned"), *home.directory.glob("*.swap")]
 
 
@@ -155,7 +157,7 @@ def test_a_disk_that_refuses_half_way_costs_the_directory(home: Home) -> None:
     after = {record.offset for record in records(log)}
     home.files.fail("rename", errno.ENOSPC, after=6)
     with pytest.raises(StorageError) as refused:
-        log.replace(new)
+        put_in_place(log, new)
     assert refused.value.__cause__ is None, "not one of the errors that may pass"
     assert refused.value.directory == str(home.directory.parent)
     log.close(clean=False)
@@ -168,7 +170,7 @@ def test_producers_of_records_that_are_gone_may_go_on(home: Home) -> None:
     log = home.open(segment_bytes=900)
     keyed(log, 1, producer_id=5, producer_epoch=0, base_sequence=0)
     keyed(log, 12)
-    assert log.replace(write_cleaned(log, [segment.base for segment in log.segments[:-1]], []))
+    assert put_in_place(log, write_cleaned(log, [segment.base for segment in log.segments[:-1]], []))
     log.close(clean=False)
     for path in home.directory.glob("*.snapshot"):
         path.unlink()
@@ -193,7 +195,7 @@ class Scene:
         self.waiting = tmp_path / "waiting"
         shutil.copytree(home.directory, self.waiting)
         for new in self.new:
-            assert log.replace(new)
+            assert put_in_place(log, new)
         self.after = set(values(log))
         self._copies = tmp_path
         self._count = 0
@@ -226,7 +228,7 @@ class Scene:
             files.lives = lives
             try:
                 for new in self.new:
-                    assert log.replace(new)
+                    assert put_in_place(log, new)
             except Died:
                 yield directory
             else:
