@@ -11,7 +11,7 @@ from kafkad.api.context import Context, Request
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.recompress import SlowPath
 from kafkad.log.record_search import RecordSearch, look_through
-from kafkad.log.timestamps import Search, TimestampedOffset
+from kafkad.log.time_search import Search, TimestampedOffset, max_timestamp, offset_for_timestamp
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
 from kafkad.security.authorizer import Operation, ResourceType
@@ -149,7 +149,7 @@ class _Answer:
             return _NOTHING  # without tiered storage
         log = partition.log
         found = yield from (
-            log.max_timestamp() if asked.timestamp == LARGEST_TIMESTAMP else log.offset_for_timestamp(asked.timestamp)
+            max_timestamp(log) if asked.timestamp == LARGEST_TIMESTAMP else offset_for_timestamp(log, asked.timestamp)
         )
         self._check_leader(partition, asked)  # it may have taken a while
         if found is not None and found[1] < end:

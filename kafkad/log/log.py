@@ -38,7 +38,6 @@ from kafkad.log.removal import DoomedFiles
 from kafkad.log.segment import NOWHERE, Segment
 from kafkad.log.segments import Segments
 from kafkad.log.settling import Settling, Writes
-from kafkad.log.timestamps import Search, TimestampedOffset, first_at_or_after, first_with_largest
 from kafkad.log.txnindex import AbortedTransaction, BrokenTransactionIndexError, TransactionIndex
 from kafkad.names import NO_TOPIC_ID, TopicPartition
 from kafkad.wire.control import ControlRecord
@@ -489,7 +488,7 @@ class Log:
         except OSError as error:
             raise storage_error(self.directory, "reading", error) from error
         except BadBatch as error:
-            raise self._damaged(error, segment) from error
+            raise self.unreadable(error, segment) from error
         if stop <= start:
             return None
         return Slice(segment.file, start, stop - start)
@@ -510,42 +509,16 @@ class Log:
                 segment = next(following)
                 start = segment.locate(offset)
         except BadBatch as error:
-            raise self._damaged(error, segment) from error
+            raise self.unreadable(error, segment) from error
         return segment, start
 
-    def _damaged(self, error: BadBatch | RecordsError, where: Segment | None = None) -> KafkaError:
+    def unreadable(self, error: BadBatch | RecordsError, where: Segment | None = None) -> KafkaError:
+        """The refusal of who reads what is damaged."""
         path = where.path(LOG) if where else self.directory
         if where is not None and isinstance(error, BadBatch):
             what = (UNKNOWN_END, where.base, UNKNOWN_END, error.reason, False)
             self.on_damage(self.topic_partition, Damage(path, error.position, *what))
         return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{path} is damaged: {error}")
-
-    def offset_for_timestamp(self, timestamp: int) -> Search[TimestampedOffset | None]:
-        """(timestamp, offset, leader epoch) of the first record that is not older than `timestamp`."""
-        return self._search(lambda: first_at_or_after(self._searched, timestamp, self.start_offset))
-
-    def max_timestamp(self) -> Search[TimestampedOffset | None]:
-        """(timestamp, offset, leader epoch) of the first record that has the largest timestamp."""
-        return self._search(lambda: first_with_largest(self._searched, self.start_offset))
-
-    def _search(self, begin: Callable[[], Search[TimestampedOffset | None]]) -> Search[TimestampedOffset | None]:
-        while True:
-            truncations = self.truncations
-            try:
-                with disk_errors(self.directory, "searching for a timestamp"):
-                    found = yield from begin()
-            except (BadBatch, RecordsError) as error:
-                if truncations == self.truncations:
-                    raise self._damaged(error) from None
-            else:
-                if truncations == self.truncations:
-                    return found
-
-    def _searched(self) -> Segments:
-        """The segments, while these are their files."""
-        if self.retired:
-            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition} is not at {self.directory} now")
-        return self.segments
 
     def aborted_transactions(self, start: int, upto: int, read: Slice | None = None) -> list[tuple[int, int]]:
         """(producer id, first offset) of the aborted transactions with records in [start, upto), and within what was
@@ -583,7 +556,7 @@ class Log:
                 try:
                     recovery.rebuild_transactions(self.producers.snapshots, until, self.clock.now_ms())
                 except BadBatch as error:
-                    raise self._damaged(error, segment) from None
+                    raise self.unreadable(error, segment) from None
         return index
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
@@ -614,7 +587,7 @@ class Log:
                 position, end = segment.place_of_cut(offset)
                 segment.open_for_cut()
             except BadBatch as error:
-                raise self._damaged(error, segment) from None
+                raise self.unreadable(error, segment) from None
             if end > self.start_offset:
                 left = self.segments.all[: len(self.segments) - len(after)]
                 producers = None if self.producers.is_empty else self._producers_as_of(end, left)

@@ -17,6 +17,7 @@ from kafkad.log.deletion import delete_old_segments
 from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
+from kafkad.log.time_search import max_timestamp, offset_for_timestamp
 from kafkad.names import TopicPartition
 from kafkad.wire.records import Record, RecordsError, build_batch, crc_matches, iter_batches, read_header
 from tests.fakes import FakeClock, read_slice
@@ -230,9 +231,9 @@ def use(log: Log, dice: random.Random, *, whole: bool) -> None:
         ask(log, offset, dice)
     for timestamp in (-1, 0, 1_700_000_000_000, LAST_OFFSET):
         with suppress(KafkaError):
-            searched(log.offset_for_timestamp(timestamp))
+            searched(offset_for_timestamp(log, timestamp))
     with suppress(KafkaError):
-        searched(log.max_timestamp())
+        searched(max_timestamp(log))
     base = log.end_offset
     batch = memoryview(build_batch([Record(0, 1_700_000_000_000, b"key", b"value")]))
     assert log.append(batch, 0, len(batch), read_header(batch, 0), 1 << 20) == base

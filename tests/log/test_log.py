@@ -11,6 +11,7 @@ from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.check import check
 from kafkad.log.deletion import delete_old_segments
 from kafkad.log.log import Log
+from kafkad.log.time_search import max_timestamp, offset_for_timestamp
 from kafkad.wire.records import iter_batches
 from tests.log.conftest import Home, append, batch, fetch, records, searched
 
@@ -217,8 +218,8 @@ def test_truncation_forgets_batches_epochs_and_timestamps(home: Home) -> None:
     log.truncate_to(25)
     assert log.end_offset == 25
     assert log.epochs.entries == [(0, 0), (1, 10), (2, 20)]
-    assert searched(log.max_timestamp()) == (1024, 24, 2)
-    assert searched(log.offset_for_timestamp(1025)) is None
+    assert searched(max_timestamp(log)) == (1024, 24, 2)
+    assert searched(offset_for_timestamp(log, 1025)) is None
     append(log, batch(timestamp=1), epoch=7)
     assert [record.offset for record in records(log)] == list(range(26))
     log.truncate_to(0)
@@ -237,11 +238,11 @@ def test_truncation_reads_nothing_again_that_says_nothing(home: Home) -> None:
         log.truncate_to(log.end_offset - 1)
         costs.append(home.files.count["pread"] - before)
     assert costs[1] <= costs[0] + 10, "the indexes are longer"
-    assert searched(log.max_timestamp()) == (5000, 0, 0)
+    assert searched(max_timestamp(log)) == (5000, 0, 0)
     append(log, batch(timestamp=6000))
-    assert searched(log.max_timestamp()) == (6000, 3101, 0)
+    assert searched(max_timestamp(log)) == (6000, 3101, 0)
     log.truncate_to(3101)
-    assert searched(log.max_timestamp()) == (5000, 0, 0)
+    assert searched(max_timestamp(log)) == (5000, 0, 0)
 
 
 def test_truncation_at_the_end_forgets_an_epoch_without_records(home: Home) -> None:
@@ -325,10 +326,10 @@ def test_timestamps_are_found_where_they_first_occur(home: Home) -> None:
         append(log, batch(b"." * 100, timestamp=stamp))
     for wanted in range(0, 1001, 13):
         expected = next(((stamp, i, 0) for i, stamp in enumerate(stamps) if stamp >= wanted), None)
-        assert searched(log.offset_for_timestamp(wanted)) == expected
-    assert searched(log.max_timestamp()) == (max(stamps), stamps.index(max(stamps)), 0)
+        assert searched(offset_for_timestamp(log, wanted)) == expected
+    assert searched(max_timestamp(log)) == (max(stamps), stamps.index(max(stamps)), 0)
     log.increment_start_offset(50)
-    found = searched(log.offset_for_timestamp(900))
+    found = searched(offset_for_timestamp(log, 900))
     assert found is not None and found[1] >= 50
 
 
@@ -347,7 +348,7 @@ def test_the_largest_timestamp_of_records_without_one_is_that_of_no_record(home:
     append(log, batch(timestamp=1000))
     append(log, batch(timestamp=-1))
     log.increment_start_offset(1)
-    assert searched(log.max_timestamp()) is None
+    assert searched(max_timestamp(log)) is None
 
 
 def test_a_flush_moves_the_recovery_point_only_over_what_it_synced(home: Home) -> None:
@@ -453,7 +454,7 @@ def test_a_look_up_costs_the_same_in_a_long_log(home: Home) -> None:
         middle = log.segments[segments // 2].base + 1
         for warm in (True, False):
             before = sum(home.files.count.values())
-            assert searched(log.offset_for_timestamp(middle)) == (middle, middle, 0)
+            assert searched(offset_for_timestamp(log, middle)) == (middle, middle, 0)
             assert log.read(middle, 1, log.end_offset) is not None
             if not warm:
                 costs.append(sum(home.files.count.values()) - before)

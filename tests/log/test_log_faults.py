@@ -16,6 +16,7 @@ from kafkad.log.epochs import FILE_NAME
 from kafkad.log.files import may_pass
 from kafkad.log.log import Log
 from kafkad.log.mending import mend, verify_batch
+from kafkad.log.time_search import offset_for_timestamp
 from kafkad.wire.control import ControlRecord, build_marker
 from kafkad.wire.records import MAGIC_AT, iter_batches
 from tests.fakes import FaultyFiles
@@ -156,7 +157,7 @@ def test_a_failing_disk_is_reported_by_every_way_in(home: Home) -> None:
     for attempt in (
         lambda: log.read(0, 100, 40),
         lambda: log.roll(),
-        lambda: searched(log.offset_for_timestamp(5)),
+        lambda: searched(offset_for_timestamp(log, 5)),
         lambda: fill(log, 1),
     ):
         with pytest.raises(StorageError):
@@ -414,7 +415,7 @@ def test_indexes_are_no_truth(home: Home, suffix: str, damage: str) -> None:
     home.expect_problems = damage == "empty"  # an empty index is a possible one, only slow
     assert [record.offset for record in records(log)] == list(range(60))
     if not home.expect_problems:
-        assert [searched(log.offset_for_timestamp(1000 + i)) for i in range(60)] == [
+        assert [searched(offset_for_timestamp(log, 1000 + i)) for i in range(60)] == [
             (1000 + i, i, 0) for i in range(60)
         ]
 
@@ -679,7 +680,7 @@ def test_log_of_a_full_disk_opens_and_is_read(home: Home) -> None:
     log = home.open(clean=False)
     log.assign_epoch(3, 20)
     assert [record.offset for record in records(log)] == list(range(20))
-    assert searched(log.offset_for_timestamp(1007)) == (1007, 7, 0)
+    assert searched(offset_for_timestamp(log, 1007)) == (1007, 7, 0)
     with pytest.raises(StorageError):
         log.flush()
     home.files.heal()
@@ -1000,7 +1001,7 @@ def test_a_segment_that_lacks_open_files_is_made_ready_later(home: Home, after: 
         fill(log, 1)
     fill(log, 2)
     assert [record.offset for record in records(log)] == list(range(10))
-    assert searched(log.offset_for_timestamp(1007)) == (1007, 7, 0)
+    assert searched(offset_for_timestamp(log, 1007)) == (1007, 7, 0)
 
 
 def test_an_index_that_a_full_disk_has_no_room_for_is_that_of_the_segment_being_written(home: Home) -> None:
@@ -1056,4 +1057,4 @@ def test_the_recovery_point_waits_for_the_indexes_of_a_segment_that_was_rolled_o
         assert log.durability.recovery_point == 9
     log = home.reopen(clean=stop == "clean")
     assert log.segments[0].max_timestamp == 1007
-    assert searched(log.offset_for_timestamp(1007)) == (1007, 7, 0)
+    assert searched(offset_for_timestamp(log, 1007)) == (1007, 7, 0)

@@ -17,6 +17,7 @@ from kafkad.log.indexed import INDEX, TIME_INDEX
 from kafkad.log.log import Log
 from kafkad.log.segment import Segment
 from kafkad.log.snapshots import ProducerEntry, decode
+from kafkad.log.time_search import offset_for_timestamp
 from kafkad.names import TopicPartition
 from kafkad.wire.records import iter_batches
 from tests.fakes import FakeClock, FaultyFiles
@@ -151,7 +152,7 @@ UNREPAIRED = {"dmg-flip-old-safe", "dmg-badindex-safe", "dmg-badtimeindex"}
 def test_a_broken_index_is_made_anew_when_it_is_used(name: str, tmp_path: Path) -> None:
     log = recover(name, tmp_path)
     assert [record.offset for record in records(log)] == list(range(100))
-    found = [searched(log.offset_for_timestamp(record.timestamp)) for record in records(log)]
+    found = [searched(offset_for_timestamp(log, record.timestamp)) for record in records(log)]
     assert all(found)
     log.close()
     assert check(str(tmp_path / f"{name}-0")) == []

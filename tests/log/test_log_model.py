@@ -13,6 +13,7 @@ import pytest
 from kafkad.log.cleaning import put_in_place
 from kafkad.log.deletion import delete_old_segments
 from kafkad.log.log import Log
+from kafkad.log.time_search import max_timestamp, offset_for_timestamp
 from kafkad.wire.records import Record, build_batch
 from tests.cleaner.cleaner import batches_of, clean
 from tests.fakes import Died, MortalFiles
@@ -117,11 +118,11 @@ class Work:
             offset = self.random.randint(model.start, model.end)
             assert records(log, offset, max_bytes=700)[:1] == [r for r in expected if r.offset >= offset][:1]
             timestamp = self.random.randrange(4000)
-            found = searched(log.offset_for_timestamp(timestamp))
+            found = searched(offset_for_timestamp(log, timestamp))
             assert (found[:2] if found else None) == model.offset_for(timestamp)
         newest = max((r.timestamp for r in expected), default=None)
         if newest is not None:
-            found = searched(log.max_timestamp())
+            found = searched(max_timestamp(log))
             assert found is not None and found[:2] == model.offset_for(newest)
         for epoch in range(self.epoch + 1):
             end = model.epoch_end(epoch, model.start)

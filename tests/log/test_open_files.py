@@ -13,6 +13,7 @@ from kafkad.log.check import check as check_directory
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
 from kafkad.log.open_files import LimitedFiles
+from kafkad.log.time_search import offset_for_timestamp
 from kafkad.names import TopicPartition
 from tests.fakes import FakeClock
 from tests.log.conftest import append, batch, records, searched
@@ -67,7 +68,7 @@ def test_writers_and_readers_of_many_partitions(tmp_path: Path) -> None:
 def check(log: Log, number: int, count: int) -> None:
     assert [r.value and r.value.rstrip(b"\0") for r in records(log)] == [b"%d %d" % (number, n) for n in range(count)]
     if count:
-        assert searched(log.offset_for_timestamp(1000 + count // 2)) == (1000 + count // 2, count // 2, 0)
+        assert searched(offset_for_timestamp(log, 1000 + count // 2)) == (1000 + count // 2, count // 2, 0)
 
 
 def test_what_is_used_all_the_time_stays_open(tmp_path: Path) -> None:
@@ -104,6 +105,6 @@ def test_a_full_disk_keeps_files_open_that_have_something_to_write(tmp_path: Pat
     append(manager.create(TopicPartition("t", 100), TOPIC_ID, CONFIG), batch())
     for log in logs:
         assert len(records(log)) == 5
-        assert searched(log.offset_for_timestamp(1004)) == (1004, 4, 0)
+        assert searched(offset_for_timestamp(log, 1004)) == (1004, 4, 0)
     assert open_log_files(tmp_path) <= LIMIT + 4
     manager.close()
