@@ -32,7 +32,7 @@ from kafkad.log.files import (
 )
 from kafkad.log.flush import Flush
 from kafkad.log.indexed import LOG, Hole
-from kafkad.log.producers import DEFAULT_EXPIRATION_MS, Origin, ProducerStates, read_marker
+from kafkad.log.producers import DEFAULT_EXPIRATION_MS, Origin, read_marker
 from kafkad.log.recovery import Loaded
 from kafkad.log.removal import DoomedFiles
 from kafkad.log.segment import NOWHERE, Segment
@@ -381,6 +381,12 @@ class Log:
             self.epochs.assign(epoch, offset)
         self.last_epoch = epoch
 
+    def forget_unused_epochs(self) -> None:
+        """Those that have no record."""
+        with disk_errors(self.directory, "truncating"):
+            self.epochs.truncate_from_end(self.end_offset)
+        self.last_epoch = self.epochs.latest
+
     def _make_room(self, length: int, max_timestamp: int, base: int, last: int) -> Segment:
         """Prepare the active segment for an append: open files, roll, reserve blocks."""
         segment = self.segments.active
@@ -432,7 +438,7 @@ class Log:
         active = self.segments.active
         if base == active.base:
             return active
-        self._seal()
+        self.seal()
         segment = self._new_segment(base)
         self.segments.add(segment)
         self.end_offset = base  # past a gap that compaction left: what the active segment holds begins there
@@ -440,7 +446,7 @@ class Log:
             self._take_snapshot(base)
         return segment
 
-    def _seal(self) -> None:
+    def seal(self) -> None:
         """Complete the active segment; the recovery point goes back to where it begins until its indexes are stored."""
         active = self.segments.active
         active.seal()
@@ -529,7 +535,7 @@ class Log:
                 if read is not None:
                     with disk_errors(self.directory, "looking for the end of a read"):
                         upto, read = min(upto, self._offset_behind(read, start)), None
-                some, complete = self._transactions_of(segment).collect(start, upto)
+                some, complete = self.transactions_of(segment).collect(start, upto)
                 aborted += some
                 if complete:
                     break
@@ -546,7 +552,7 @@ class Log:
         except BadBatch:
             return self.end_offset
 
-    def _transactions_of(self, segment: Segment) -> TransactionIndex:
+    def transactions_of(self, segment: Segment) -> TransactionIndex:
         index = segment.transactions
         with disk_errors(self.directory, "reading a transaction index"):
             try:
@@ -564,54 +570,13 @@ class Log:
         first = self.producers.first_unstable_offset(high_watermark)
         return None if first is None else max(first, self.start_offset)
 
-    # -- truncation ------------------------------------------------------------------------------------------------
-
-    def truncate_to(self, offset: int) -> None:
-        """Cut off the batch that holds `offset` and everything after it.
-
-        An epoch without a record goes in any case: a leader that was deposed before it could append anything noted one,
-        and would be told for ever that its history ends in an epoch which the next leader does not know.
-        """
-        if offset >= self.end_offset:
-            with disk_errors(self.directory, "truncating"):
-                self.epochs.truncate_from_end(self.end_offset)
-            self.last_epoch = self.epochs.latest
-            return
-        if offset < self.segments.first_base:
-            self.truncate_fully_at(offset)
-            return
-        with disk_errors(self.directory, "truncating"):
-            self._seal()
-            segment, *after = self.segments.starting_at(offset)
-            try:
-                position, end = segment.place_of_cut(offset)
-                segment.open_for_cut()
-            except BadBatch as error:
-                raise self.unreadable(error, segment) from None
-            if end > self.start_offset:
-                left = self.segments.all[: len(self.segments) - len(after)]
-                producers = None if self.producers.is_empty else self._producers_as_of(end, left)
-                transactions = self._transactions_of(segment) if segment.has_transactions else None
-        if end <= self.start_offset:
-            self.truncate_fully_at(end)  # only records that had been deleted are left
-            return
-        with final_disk_errors(self.directory, "truncating"):
-            self.doom(reversed(after))  # a crash leaves a log without gaps
-            segment.cut(position, end)
-            if transactions is not None:
-                transactions.truncate(end)
-                segment.has_transactions = bool(transactions.entries)
-            self._truncated(left, self.start_offset, end)
-            if producers is None:
-                self.producers.stay_empty(self.start_offset, end)
-            else:
-                self.producers.become(producers)
+    # -- beginning anew --------------------------------------------------------------------------------------------
 
     def truncate_fully_at(self, offset: int, *, base: int | None = None) -> None:
         """Drop everything and start an empty log at `offset`; with `base` in a segment for a batch that begins there
         and holds `offset`."""
         with disk_errors(self.directory, "truncating"):
-            self._seal()
+            self.seal()
             may_return = self.size > 0 or offset < self.end_offset  # a new replica often begins at a later offset
             at = offset if base is None else base
             same = next((segment for segment in self.segments.all if segment.base == at), None)
@@ -625,15 +590,12 @@ class Log:
                 same.transactions.replace([])
                 same.has_transactions = False
                 same.created_ms = self.clock.now_ms()
-            self._truncated([first], offset, offset, may_return=may_return)
+            self.was_cut([first], offset, offset, may_return=may_return)
             self.producers.reset(offset)
 
-    def _producers_as_of(self, end: int, segments: list[Segment]) -> ProducerStates:
-        producers = ProducerStates(self.producers.snapshots, expiration_ms=self.producers.expiration_ms)
-        recovery.reload_producers(producers, segments, self.start_offset, end, self.clock.now_ms())
-        return producers
-
-    def _truncated(self, segments: list[Segment], start: int, end: int, *, may_return: bool = True) -> None:
+    def was_cut(self, segments: list[Segment], start: int, end: int, *, may_return: bool = True) -> None:
+        """These segments are left of it, cut already, and the offsets from `start` to `end`; its producers are left to
+        the caller. `may_return` says whether the disk may still have what was cut off."""
         self.truncations += 1
         self.cut_may_return |= may_return
         self.segments.become(segments)
@@ -740,7 +702,7 @@ class Log:
         """Leave the files as Kafka leaves them after a clean stop; without `clean` only close them."""
         if clean:
             with disk_errors(self.directory, "closing"):
-                self._seal()
+                self.seal()
                 self._take_snapshot(self.end_offset)
                 if not self.durability.is_complete(self.end_offset):
                     self.flush()

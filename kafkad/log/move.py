@@ -17,6 +17,7 @@ from kafkad.log.loading import MOVED, unmark
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
 from kafkad.log.names import LONGEST_NAME, current_name, future_name
+from kafkad.log.truncation import truncate_to
 from kafkad.names import TopicPartition
 
 STEP_BYTES = 1 << 20
@@ -137,13 +138,13 @@ class Moves:
         """The replica may have been cut back, or lost its beginning, since the last step; and what a restart has found
         damaged of the copy is copied again."""
         if future.is_damaged:
-            future.truncate_to(min(hole.first for _, hole in future.damage))
+            truncate_to(future, min(hole.first for _, hole in future.damage))
         if future.epochs.latest is not None:
             _, end = log.epochs.end_offset_for(future.epochs.latest, log.end_offset)
             if 0 <= end < future.end_offset:
-                future.truncate_to(end)
+                truncate_to(future, end)
         if future.end_offset > log.end_offset:
-            future.truncate_to(log.end_offset)
+            truncate_to(future, log.end_offset)
         if future.end_offset < log.start_offset:
             future.truncate_fully_at(log.start_offset)
         future.increment_start_offset(log.start_offset)

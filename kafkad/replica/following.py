@@ -9,6 +9,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkad.log.epochs import LeaderEpochs
+from kafkad.log.truncation import truncate_to
 
 if TYPE_CHECKING:
     from kafkad.replica.partition import Partition
@@ -87,7 +88,7 @@ class Following:
         self._partition.clip_high_watermark()
 
     def _cut(self, offset: int) -> None:
-        self._partition.log.truncate_to(offset)
+        truncate_to(self._partition.log, offset)
         self._partition.clip_high_watermark()
 
 

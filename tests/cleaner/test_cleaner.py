@@ -23,6 +23,7 @@ from kafkad.log.compaction import (
 from kafkad.log.indexed import Hole
 from kafkad.log.log import Log
 from kafkad.log.move import Moves
+from kafkad.log.truncation import truncate_to
 from kafkad.log.worker import NoWorkerError
 from kafkad.names import TopicPartition
 from kafkad.wire.records import Record
@@ -213,7 +214,7 @@ def test_the_product_of_a_log_that_changed_meanwhile_is_dropped(scene: Scene, wh
     Path(log.directory, "00000000000000000000.log.cleaned").write_bytes(b"half of it")
     if what == "truncated":
         scene.configure("a", min_compaction_lag_ms="1", cleanup_policy="compact")
-        log.truncate_to(5)
+        truncate_to(log, 5)
     elif what == "deleted":
         scene.broker.replicas.logs.delete(A0)
     elif what == "not compacted":

@@ -18,6 +18,7 @@ from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
 from kafkad.log.time_search import max_timestamp, offset_for_timestamp
+from kafkad.log.truncation import truncate_to
 from kafkad.names import TopicPartition
 from kafkad.wire.records import Record, RecordsError, build_batch, crc_matches, iter_batches, read_header
 from tests.fakes import FakeClock, read_slice
@@ -241,7 +242,7 @@ def use(log: Log, dice: random.Random, *, whole: bool) -> None:
     delete_old_segments(log, 1_700_000_000_000)
     if dice.randrange(3) == 0:
         try:
-            log.truncate_to(dice.randint(log.start_offset, log.end_offset))
+            truncate_to(log, dice.randint(log.start_offset, log.end_offset))
         except KafkaError as error:
             assert not whole and error.code is ErrorCode.CORRUPT_MESSAGE
         served(log, whole=whole)
@@ -342,7 +343,7 @@ def test_damage_that_a_truncation_ends_in_goes_as_a_whole(partition: Path) -> No
     path.write_bytes(content)
     (partition.parent / CHECKPOINTS[0]).write_text("0\n1\nmurmur 0 22\n")
     log = opened(partition)
-    log.truncate_to(20)
+    truncate_to(log, 20)
     log.close()
 
 

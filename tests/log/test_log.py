@@ -12,6 +12,7 @@ from kafkad.log.check import check
 from kafkad.log.deletion import delete_old_segments
 from kafkad.log.log import Log
 from kafkad.log.time_search import max_timestamp, offset_for_timestamp
+from kafkad.log.truncation import truncate_to
 from kafkad.wire.records import iter_batches
 from tests.log.conftest import Home, append, batch, fetch, records, searched
 
@@ -215,14 +216,14 @@ def test_truncation_forgets_batches_epochs_and_timestamps(home: Home) -> None:
     log = home.open()
     for i in range(40):
         append(log, batch(b"." * 200, timestamp=1000 + i), epoch=i // 10)
-    log.truncate_to(25)
+    truncate_to(log, 25)
     assert log.end_offset == 25
     assert log.epochs.entries == [(0, 0), (1, 10), (2, 20)]
     assert searched(max_timestamp(log)) == (1024, 24, 2)
     assert searched(offset_for_timestamp(log, 1025)) is None
     append(log, batch(timestamp=1), epoch=7)
     assert [record.offset for record in records(log)] == list(range(26))
-    log.truncate_to(0)
+    truncate_to(log, 0)
     assert (log.end_offset, log.epochs.entries) == (0, [])
 
 
@@ -235,13 +236,13 @@ def test_truncation_reads_nothing_again_that_says_nothing(home: Home) -> None:
             append(log, batch(timestamp=1000))
         append(log, batch(timestamp=1000))
         before = home.files.count["pread"]
-        log.truncate_to(log.end_offset - 1)
+        truncate_to(log, log.end_offset - 1)
         costs.append(home.files.count["pread"] - before)
     assert costs[1] <= costs[0] + 10, "the indexes are longer"
     assert searched(max_timestamp(log)) == (5000, 0, 0)
     append(log, batch(timestamp=6000))
     assert searched(max_timestamp(log)) == (6000, 3101, 0)
-    log.truncate_to(3101)
+    truncate_to(log, 3101)
     assert searched(max_timestamp(log)) == (5000, 0, 0)
 
 
@@ -249,7 +250,7 @@ def test_truncation_at_the_end_forgets_an_epoch_without_records(home: Home) -> N
     log = home.open()
     append(log, batch(b"a"), epoch=3)
     log.assign_epoch(5, 1)
-    log.truncate_to(1)
+    truncate_to(log, 1)
     assert log.epochs.entries == [(3, 0)]
     append(log, batch(b"b"), epoch=5)
     assert log.epochs.entries == [(3, 0), (5, 1)]
@@ -259,7 +260,7 @@ def test_truncation_inside_a_batch_removes_it_whole(home: Home) -> None:
     log = home.open()
     append(log, batch(b"a", b"b", b"c"))
     append(log, batch(b"d", b"e", b"f"))
-    log.truncate_to(4)
+    truncate_to(log, 4)
     assert log.end_offset == 3
 
 
@@ -379,7 +380,7 @@ def test_a_flush_may_be_wanted_by_bytes(home: Home) -> None:
     log.end_flush(flush)
     assert 700 < log.durability.unflushed_bytes < 900
     assert not log.must_flush
-    log.truncate_to(2)
+    truncate_to(log, 2)
     assert log.durability.unflushed_bytes == 0
 
 
@@ -394,7 +395,7 @@ def test_what_is_flushed_is_told_to_who_waits_for_it(home: Home) -> None:
     assert not log.needs_flush(home.clock.now_ms())
     fill(log, 2)
     overtaken = log.start_flush()
-    log.truncate_to(2)
+    truncate_to(log, 2)
     fill(log, 3)
     overtaken.sync()
     log.end_flush(overtaken)
@@ -418,7 +419,7 @@ def test_a_flush_that_a_truncation_overtook_counts_for_nothing(home: Home) -> No
     fill(log, 10)
     flush = log.start_flush()
     flush.sync()
-    log.truncate_to(3)
+    truncate_to(log, 3)
     fill(log, 20)
     log.end_flush(flush)
     assert log.durability.recovery_point <= 3

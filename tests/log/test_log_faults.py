@@ -17,6 +17,7 @@ from kafkad.log.files import may_pass
 from kafkad.log.log import Log
 from kafkad.log.mending import mend, verify_batch
 from kafkad.log.time_search import offset_for_timestamp
+from kafkad.log.truncation import truncate_to
 from kafkad.wire.control import ControlRecord, build_marker
 from kafkad.wire.records import MAGIC_AT, iter_batches
 from tests.fakes import FaultyFiles
@@ -466,7 +467,7 @@ def test_aborted_transactions_are_known_after_every_kind_of_stop(home: Home) -> 
     for clean in (True, False):
         log = home.reopen(clean=clean)
         assert log.aborted_transactions(0, log.end_offset) == expected
-    log.truncate_to(18)
+    truncate_to(log, 18)
     assert log.aborted_transactions(0, log.end_offset) == expected[:4]
     assert log.first_unstable_offset(log.end_offset) == 16
 
@@ -735,7 +736,7 @@ def test_what_was_cut_away_and_came_back_with_a_power_cut_goes_again(home: Home)
         append(log, batch(b"old"))
     path = home.directory / f"{0:020d}.log"
     old = path.read_bytes()
-    log.truncate_to(5)
+    truncate_to(log, 5)
     log.roll()
     append(log, batch(b"new"), epoch=1)
     log.close(clean=False)
@@ -751,7 +752,7 @@ def test_the_name_of_a_segment_that_was_cut_away_does_not_begin_one_in_the_middl
         append(log, batch(b"old"))
     log.roll()
     append(log, batch(b"old"))
-    log.truncate_to(2)
+    truncate_to(log, 2)
     for _ in range(8):
         append(log, batch(b"new"), epoch=1)
     log.close(clean=False)
@@ -769,7 +770,7 @@ def test_a_flush_after_a_cut_covers_the_cut_and_the_names_of_what_went(home: Hom
     log.roll()
     append(log, batch())
     log.flush()
-    log.truncate_to(3)
+    truncate_to(log, 3)
     log.roll()
     assert log.durability.recovery_point == 2
     append(log, batch(), epoch=1)
@@ -912,7 +913,7 @@ def test_a_truncation_that_lacks_room_or_open_files_is_done_whole_or_not_begun(
         if fully:
             log.truncate_fully_at(target)
         else:
-            log.truncate_to(target)
+            truncate_to(log, target)
     except StorageError as error:
         assert may_pass(error)
         assert {name for name in _names(home) if not name.endswith(".snapshot")} <= files
@@ -938,11 +939,11 @@ def test_a_truncation_is_done_whole_although_batches_that_stay_have_become_unrea
     with Path(segment.path(".log")).open("r+b") as file:
         file.seek(segment.locate(rotten) + MAGIC_AT)
         file.write(b"\x7f")
-    log.truncate_to(39)
+    truncate_to(log, 39)
     assert (log.end_offset, log.truncations) == (39, 1)
     assert os.path.getsize(segment.path(".log")) == log.size
     assert (segment.max_timestamp, segment.newest_timestamp_offset) == (5000, 0)
-    log.truncate_to(30)
+    truncate_to(log, 30)
     assert append(log, batch(b"new")) == 30
 
 
@@ -959,7 +960,7 @@ def test_a_truncation_that_the_disk_breaks_off_is_final_and_leaves_a_log_without
         if fully:
             log.truncate_fully_at(100)
         else:
-            log.truncate_to(3)
+            truncate_to(log, 3)
     assert not may_pass(refused.value)
     log.close(clean=False)
     log = home.open(clean=False, recovery_point=0, start_offset=0)

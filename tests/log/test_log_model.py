@@ -14,6 +14,7 @@ from kafkad.log.cleaning import put_in_place
 from kafkad.log.deletion import delete_old_segments
 from kafkad.log.log import Log
 from kafkad.log.time_search import max_timestamp, offset_for_timestamp
+from kafkad.log.truncation import truncate_to
 from kafkad.wire.records import Record, build_batch
 from tests.cleaner.cleaner import batches_of, clean
 from tests.fakes import Died, MortalFiles
@@ -149,7 +150,7 @@ class Work:
         offset = self.random.randint(max(0, self.model.end - 20), self.model.end + 2)
         if offset < self.log.segments[0].base:
             return
-        self.log.truncate_to(offset)
+        truncate_to(self.log, offset)
         self.model.truncate(offset)
         self.epoch += 1
 

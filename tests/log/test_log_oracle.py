@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from kafkad.log.log import Log
+from kafkad.log.truncation import truncate_to
 from kafkad.wire.control import ControlRecord, build_marker
 from tests.log.conftest import Home, append, batch, records
 from tests.oracle.kafka import missing, tool
@@ -44,7 +45,7 @@ def test_kafkas_tools_accept_the_files(home: Home) -> None:
     log = home.open()
     write(log)
     log.increment_start_offset(10)
-    log.truncate_to(log.end_offset - 3)
+    truncate_to(log, log.end_offset - 3)
     append(log, batch(b"after the truncation", timestamp=2), epoch=4)
     offsets = [record.offset for record in records(log, 10)]
     log.close()

@@ -21,6 +21,7 @@ from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
 from kafkad.log.mending import verify_batch
 from kafkad.log.move import Moves
+from kafkad.log.truncation import truncate_to
 from kafkad.names import NO_TOPIC_ID, TopicPartition
 from tests.fakes import FakeClock, FaultyFiles
 from tests.log.conftest import GOLDEN, batch
@@ -162,7 +163,7 @@ def test_what_was_compacted_is_remembered_until_it_is_cut_off_or_deleted(disks: 
     manager.directories[0].release()
     manager = started(disks[0])
     assert [manager.logs[tp].cleaned_until for tp in (T0, t1)] == [30, 25]
-    manager.logs[T0].truncate_to(20)
+    truncate_to(manager.logs[T0], 20)
     assert manager.logs[T0].cleaned_until == 20
     manager.delete(t1)
     assert manager.create(t1, TOPIC_ID, CONFIG).cleaned_until is None
@@ -348,14 +349,14 @@ def test_a_log_that_was_cut_back_is_not_said_to_be_on_the_disk_as_far_as_before(
     log.flush()
     for write in manager.collect_recovery_points():
         write.write()
-    log.truncate_to(20)
+    truncate_to(log, 20)
     assert list(manager.cut) == [log]
     settling = log.start_settling()
     settling.wait()
     assert (disks[0] / "recovery-point-offset-checkpoint").read_text() == f"0\n1\nt 0 {log.durability.recovery_point}\n"
     assert log.durability.recovery_point < 20
     assert list(manager.cut) == [log]
-    log.truncate_to(19)
+    truncate_to(log, 19)
     log.end_settling(settling)
     assert list(manager.cut) == [log]  # it was cut back again meanwhile
     log.end_settling(log.start_settling())
@@ -370,7 +371,7 @@ def test_an_append_to_a_log_that_was_cut_back_waits_for_the_disk(disks: tuple[Pa
     log.flush()
     for write in manager.collect_recovery_points():
         write.write()
-    log.truncate_to(20)
+    truncate_to(log, 20)
     append(log, 1)
     assert not manager.cut
     written = (disks[0] / "recovery-point-offset-checkpoint").read_text().split()
@@ -384,7 +385,7 @@ def test_a_checkpoint_that_is_about_to_be_written_does_not_vouch_for_what_was_cu
     append(log, 30)
     log.flush()
     late = manager.collect_recovery_points()
-    log.truncate_to(20)
+    truncate_to(log, 20)
     log.start_settling().wait()
     for write in late:
         write.write()
@@ -408,7 +409,7 @@ def test_nothing_is_to_be_settled_of_a_log_that_was_deleted(disks: tuple[Path, P
     manager = started(disks[0])
     log = manager.create(T0, TOPIC_ID, CONFIG)
     append(log, 30)
-    log.truncate_to(20)
+    truncate_to(log, 20)
     manager.delete(T0)
     settling = log.start_settling()
     settling.wait()

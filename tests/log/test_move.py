@@ -21,6 +21,7 @@ from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
 from kafkad.log.mending import verify_batch
 from kafkad.log.move import Moves
+from kafkad.log.truncation import truncate_to
 from kafkad.names import TopicPartition
 from kafkad.turns import at_once
 from tests.fakes import FakeClock
@@ -291,7 +292,7 @@ def test_a_copy_follows_when_its_replica_is_cut_back_or_emptied(tmp_path: Path) 
     manager = started(tmp_path)
     log = filled(manager, tmp_path)
     moves = copied(manager, tmp_path)
-    log.truncate_to(15)
+    truncate_to(log, 15)
     for n in range(20):
         append(log, batch(b"new %d" % n), epoch=7)
     copy_all(moves)

@@ -13,6 +13,7 @@ from kafkad.config import LogConfig
 from kafkad.errors import StorageError
 from kafkad.log.fsync import GroupFsync, OnDone
 from kafkad.log.log import Log
+from kafkad.log.truncation import truncate_to
 from kafkad.names import TopicPartition
 from kafkad.wire.records import Record
 from tests.log.conftest import append, batch, records
@@ -77,7 +78,7 @@ class History:
     def _cut(self) -> None:
         """Another leader has less."""
         offset = max(len(self._expected) - self._chance.randrange(12), 0)
-        self._log.truncate_to(offset)
+        truncate_to(self._log, offset)
         del self._expected[self._log.end_offset :]
         self._promised = min(self._promised, self._log.end_offset)
         self._checkpointed = min(self._checkpointed, self._log.durability.recovery_point)
@@ -108,7 +109,7 @@ class History:
         self._log = self._open()
         whole_until = min((hole.first for _, hole in self._log.damage), default=self._log.end_offset)
         assert whole_until >= self._promised
-        self._log.truncate_to(whole_until)
+        truncate_to(self._log, whole_until)
         found: list[Record] = records(self._log)
         assert [record.offset for record in found] == list(range(self._log.end_offset))
         assert [record.value for record in found[: self._promised]] == self._expected[: self._promised]

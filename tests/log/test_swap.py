@@ -19,6 +19,7 @@ from kafkad.log.compaction import Replacement
 from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.log.time_search import offset_for_timestamp
+from kafkad.log.truncation import truncate_to
 from kafkad.names import TopicPartition
 from kafkad.wire.control import ControlRecord, build_marker
 from kafkad.wire.records import Record, build_batch
@@ -116,7 +117,7 @@ def test_readers_go_on_with_what_they_were_given(home: Home) -> None:
 def test_a_log_that_changed_meanwhile_keeps_its_segments(home: Home) -> None:
     log = filled(home)
     new = clean(log)
-    log.truncate_to(log.segments[-2].base)
+    truncate_to(log, log.segments[-2].base)
     before = values(log)
     assert not put_in_place(log, new)
     assert values(log) == before

@@ -9,6 +9,7 @@ from kafkad.log.deletion import delete_old_segments
 from kafkad.log.log import Log
 from kafkad.log.record_search import RecordSearch, SearchResult, look_through
 from kafkad.log.time_search import Search, TimestampedOffset, max_timestamp, offset_for_timestamp
+from kafkad.log.truncation import truncate_to
 from kafkad.wire.compression import Codec
 from kafkad.wire.records import Record, build_batch
 from tests.log.conftest import Home, append, batch, searched
@@ -163,7 +164,7 @@ def test_a_search_begins_anew_after_a_truncation(home: Home) -> None:
     append(log, batch(timestamp=6000))
     search = offset_for_timestamp(log, 5500)
     next(search)
-    log.truncate_to(3)
+    truncate_to(log, 3)
     for stamp in (5800, 5900):
         append(log, batch(timestamp=stamp))
     assert pauses(search)[1] == (5800, 3, 0)

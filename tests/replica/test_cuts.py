@@ -14,6 +14,7 @@ import pytest
 from kafkad.errors import StorageError
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
+from kafkad.log.truncation import truncate_to
 from kafkad.names import TopicPartition
 from kafkad.replica.cuts import Cuts
 from kafkad.replica.durable import Durable
@@ -38,7 +39,7 @@ class Place:
         where = None if directory is None else os.fspath(directory)
         log = self.logs.create(TopicPartition("t", number), TOPIC_ID, CONFIG, directory=where)
         append(log, 3)
-        log.truncate_to(1)
+        truncate_to(log, 1)
         return log
 
     async def settled(self) -> None:
@@ -106,7 +107,7 @@ def test_a_disk_that_refuses_rests_and_keeps_no_other_waiting(
     first.flush()
     for write in place.logs.collect_recovery_points():
         write.write()
-    first.truncate_to(1)
+    truncate_to(first, 1)
     disk = FullDisk(os.fspath(disks[0]), monkeypatch)
     asyncio.run(place.settled())
     assert ([*place.logs.cut], disk.refused, len(place.failures)) == ([first], 1, 1)

@@ -15,6 +15,7 @@ import pytest
 from kafkad.errors import ErrorCode, StorageError
 from kafkad.log.log import Log
 from kafkad.log.move import Moves
+from kafkad.log.truncation import truncate_to
 from kafkad.model import BrokerInfo
 from kafkad.replica.fetchers import Fetchers, FetcherSettings, Followed
 from kafkad.replica.fetching import FetchLimits
@@ -259,15 +260,15 @@ def test_a_partition_whose_first_cut_fails_is_not_fetched_before_it_was_made(
     monkeypatch.setattr(
         Log, "whole_until", property(lambda log: min(2, log.end_offset) if log is cut else log.end_offset)
     )
-    truncate, refusals = Log.truncate_to, [errno.EMFILE, errno.EMFILE]
+    refusals = [errno.EMFILE, errno.EMFILE]
 
-    def truncate_to(log: Log, offset: int) -> None:
+    def truncate(log: Log, offset: int) -> None:
         if refusals:
             error = OSError(refusals.pop(), "too many")
             raise StorageError(os.path.dirname(log.directory), "truncating failed") from error
-        truncate(log, offset)
+        truncate_to(log, offset)
 
-    monkeypatch.setattr(Log, "truncate_to", truncate_to)
+    monkeypatch.setattr("kafkad.replica.following.truncate_to", truncate)
     follower.follow()
     assert follower.asked == [(1, 5)]
     follower.work(after_ms=10)

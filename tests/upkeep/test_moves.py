@@ -14,6 +14,7 @@ from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.log.move import Moves
+from kafkad.log.truncation import truncate_to
 from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
 from kafkad.timers import Timers
@@ -130,7 +131,7 @@ def test_a_replica_moves_away_from_a_full_disk_that_cannot_note_its_cut(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broker.write_recovery_points(FIRST)
-    broker.log(FIRST).truncate_to(2)
+    truncate_to(broker.log(FIRST), 2)
     disk = FullDisk(broker.first, monkeypatch)
     broker.move(FIRST, broker.second)
     broker.work()
@@ -146,7 +147,7 @@ def test_a_copy_that_cannot_note_a_cut_waits_for_that(broker: Broker, monkeypatc
     assert copy is not None
     copy.flush()
     broker.write_recovery_points(FIRST)
-    broker.log(FIRST).truncate_to(2)
+    truncate_to(broker.log(FIRST), 2)
     disk = FullDisk(broker.second, monkeypatch)
     broker.resume()
     broker.work()
