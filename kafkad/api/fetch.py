@@ -22,6 +22,7 @@ from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.epochs import LeaderEpochs
 from kafkad.log.files import Slice
+from kafkad.log.transactions import aborted_transactions
 from kafkad.metrics import RequestProbe
 from kafkad.net.connection import Connection
 from kafkad.net.reply import PENDING, Part, Pending, Reply
@@ -335,7 +336,7 @@ class FetchApi:
                 self._leader_quota.take(records.length, self._clock.monotonic_ms())
         aborted = None
         if frame.read_committed:
-            aborted = log.aborted_transactions(wanted.offset, upto, records) if records is not None else []
+            aborted = aborted_transactions(log, wanted.offset, upto, records) if records is not None else []
         return Found(followed, 0, high_watermark, stable, log.start_offset, aborted, records, None, quiet)
 
     def _admit(self, frame: FetchFrame, wanted: Wanted, partition: Partition) -> int:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kafkad.api.fetch_session import NO_SESSION, SESSIONLESS_EPOCH, Session
 from kafkad.errors import KafkaError
+from kafkad.log.transactions import aborted_transactions
 from kafkad.net.reply import Part
 from kafkad.replica.partition import Partition
 from kafkad.wire.fetch import FetchFrame, Head, Wanted, layout_of_repeated
@@ -94,7 +95,7 @@ class RepeatedFetch:
         log = partition.log
         try:
             records = log.read(offset, max_bytes, upto)
-            if self._read_committed and records is not None and log.aborted_transactions(offset, upto, records):
+            if self._read_committed and records is not None and aborted_transactions(log, offset, upto, records):
                 return None
         except KafkaError:
             return None

@@ -17,7 +17,7 @@ from kafkad.clock import Clock
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log import recovery
-from kafkad.log.batches import BadBatch, read_header
+from kafkad.log.batches import BadBatch
 from kafkad.log.copied import CopiedBatch, copied_batches
 from kafkad.log.damage import UNKNOWN_END, Damage
 from kafkad.log.durability import Durability
@@ -38,7 +38,6 @@ from kafkad.log.removal import DoomedFiles
 from kafkad.log.segment import NOWHERE, Segment
 from kafkad.log.segments import Segments
 from kafkad.log.settling import Settling, Writes
-from kafkad.log.txnindex import AbortedTransaction, BrokenTransactionIndexError, TransactionIndex
 from kafkad.names import NO_TOPIC_ID, TopicPartition
 from kafkad.wire.control import ControlRecord
 from kafkad.wire.records import (
@@ -525,45 +524,6 @@ class Log:
             what = (UNKNOWN_END, where.base, UNKNOWN_END, error.reason, False)
             self.on_damage(self.topic_partition, Damage(path, error.position, *what))
         return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{path} is damaged: {error}")
-
-    def aborted_transactions(self, start: int, upto: int, read: Slice | None = None) -> list[tuple[int, int]]:
-        """(producer id, first offset) of the aborted transactions with records in [start, upto), and within what was
-        `read` from `start` on."""
-        aborted: list[AbortedTransaction] = []
-        for segment in self.segments.starting_at(start):
-            if segment.has_transactions:
-                if read is not None:
-                    with disk_errors(self.directory, "looking for the end of a read"):
-                        upto, read = min(upto, self._offset_behind(read, start)), None
-                some, complete = self.transactions_of(segment).collect(start, upto)
-                aborted += some
-                if complete:
-                    break
-        return [(entry.producer_id, entry.first_offset) for entry in aborted]
-
-    def _offset_behind(self, read: Slice, start: int) -> int:
-        """The offset at which the batch behind these begins; a later one, if that cannot be told."""
-        end = read.position + read.length
-        holder = next((each for each in self.segments.starting_at(start) if each.file is read.file), None)
-        if holder is None or end >= holder.size:
-            return self.end_offset
-        try:
-            return read_header(holder.files.pread, read.file.fd, end, holder.size)[BASE_OFFSET]
-        except BadBatch:
-            return self.end_offset
-
-    def transactions_of(self, segment: Segment) -> TransactionIndex:
-        index = segment.transactions
-        with disk_errors(self.directory, "reading a transaction index"):
-            try:
-                _ = index.entries
-            except BrokenTransactionIndexError:
-                until = self.segments.all[: self.segments.number_of(segment.base) + 1]
-                try:
-                    recovery.rebuild_transactions(self.producers.snapshots, until, self.clock.now_ms())
-                except BadBatch as error:
-                    raise self.unreadable(error, segment) from None
-        return index
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """The start of the first transaction that a `read_committed` reader may not pass."""

@@ -8,6 +8,7 @@ from kafkad.log.files import disk_errors, final_disk_errors
 from kafkad.log.log import Log
 from kafkad.log.producers import ProducerStates
 from kafkad.log.segment import Segment
+from kafkad.log.transactions import index_of
 
 
 def truncate_to(log: Log, offset: int) -> None:
@@ -33,7 +34,7 @@ def truncate_to(log: Log, offset: int) -> None:
         if end > log.start_offset:
             left = log.segments[: len(log.segments) - len(after)]
             producers = None if log.producers.is_empty else _producers_as_of(log, end, left)
-            transactions = log.transactions_of(segment) if segment.has_transactions else None
+            transactions = index_of(log, segment) if segment.has_transactions else None
     if end <= log.start_offset:
         log.truncate_fully_at(end)  # only records that had been deleted are left
         return

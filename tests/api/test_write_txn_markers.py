@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from kafkad.errors import ErrorCode
+from kafkad.log.transactions import aborted_transactions
 from kafkad.names import GROUPS_TOPIC, TopicPartition
 from kafkad.replica.markers import Marker
 from kafkad.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -102,7 +103,7 @@ def test_commit_and_abort_in_one_request_the_first_counts_and_both_are_written(b
     assert write(broker, 1, marker(commit=True), marker(commit=False)) == [[0], [0]]
     log = broker.replicas.leader("t", 0).log
     assert log.end_offset == 3
-    assert log.aborted_transactions(0, 3) == []
+    assert aborted_transactions(log, 0, 3) == []
 
 
 def test_no_marker_at_all(broker: OneBroker) -> None:
@@ -134,7 +135,7 @@ def test_an_abort_under_a_living_transaction_tears_it_in_two_as_in_kafka(broker:
     begun(broker, sequence=1)
     assert write(broker, 1, marker(commit=True)) == [[0]]
     log = broker.replicas.leader("t", 0).log
-    assert log.aborted_transactions(0, 4) == [(PID, 0)]
+    assert aborted_transactions(log, 0, 4) == [(PID, 0)]
 
 
 def test_thousands_are_written_in_pieces_in_their_order(broker: OneBroker) -> None:
@@ -159,4 +160,4 @@ def test_thousands_are_written_in_pieces_in_their_order(broker: OneBroker) -> No
     assert ended == ["first", "second"]
     log = broker.replicas.leader("t", 0).log
     assert log.end_offset == 4001
-    assert log.aborted_transactions(0, 4001) == []
+    assert aborted_transactions(log, 0, 4001) == []

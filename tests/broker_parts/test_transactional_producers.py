@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kafkad.errors import ErrorCode
+from kafkad.log.transactions import aborted_transactions
 from kafkad.names import GROUPS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition, home_partition
 from kafkad.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from kafkad.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
@@ -209,7 +210,7 @@ def test_a_transaction_over_all_of_them(three: Brokers, version: int) -> None:
         three.until(lambda: client.fetch_offset()[0] == NONE, advance_ms=10)
     assert client.fetch_offset() == (NONE, 3)
     for broker in (1, 2):
-        aborted = three[broker].partition(A0).log.aborted_transactions(0, 100)
+        aborted = aborted_transactions(three[broker].partition(A0).log, 0, 100)
         assert [first for _, first in aborted] == [3]
 
 

@@ -18,6 +18,7 @@ from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
 from kafkad.log.time_search import max_timestamp, offset_for_timestamp
+from kafkad.log.transactions import aborted_transactions
 from kafkad.log.truncation import truncate_to
 from kafkad.names import TopicPartition
 from kafkad.wire.records import Record, RecordsError, build_batch, crc_matches, iter_batches, read_header
@@ -253,7 +254,7 @@ def ask(log: Log, offset: int, dice: random.Random) -> None:
         upto = dice.choice((log.end_offset, offset + 3))
         log.read(offset, dice.choice((0, 1, 100, 1 << 20)), upto, at_least_one=dice.random() < 0.5)
     with suppress(KafkaError):
-        log.aborted_transactions(offset, log.end_offset)
+        aborted_transactions(log, offset, log.end_offset)
     log.epochs.end_offset_for(dice.randrange(-1, 12), log.end_offset)
     log.first_unstable_offset(offset)
 
@@ -360,7 +361,7 @@ def test_a_transaction_index_is_not_made_anew_over_damage(tmp_path: Path) -> Non
     log = managed(tmp_path / "logs").logs[TopicPartition("tx", 0)]
     for _ in range(2):
         with pytest.raises(KafkaError) as refused:
-            log.aborted_transactions(int(index.stem), log.end_offset)
+            aborted_transactions(log, int(index.stem), log.end_offset)
         assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
     assert index.read_bytes() == b"broken"
     log.close()

@@ -17,6 +17,7 @@ from kafkad.log.files import may_pass
 from kafkad.log.log import Log
 from kafkad.log.mending import mend, verify_batch
 from kafkad.log.time_search import offset_for_timestamp
+from kafkad.log.transactions import aborted_transactions
 from kafkad.log.truncation import truncate_to
 from kafkad.wire.control import ControlRecord, build_marker
 from kafkad.wire.records import MAGIC_AT, iter_batches
@@ -462,13 +463,13 @@ def test_aborted_transactions_are_known_after_every_kind_of_stop(home: Home) -> 
     for producer_id in range(8):
         aborted(log, producer_id)
     expected = [(producer_id, producer_id * 4) for producer_id in range(8)]
-    assert log.aborted_transactions(0, log.end_offset) == expected
-    assert log.aborted_transactions(9, 14) == expected[2:4]
+    assert aborted_transactions(log, 0, log.end_offset) == expected
+    assert aborted_transactions(log, 9, 14) == expected[2:4]
     for clean in (True, False):
         log = home.reopen(clean=clean)
-        assert log.aborted_transactions(0, log.end_offset) == expected
+        assert aborted_transactions(log, 0, log.end_offset) == expected
     truncate_to(log, 18)
-    assert log.aborted_transactions(0, log.end_offset) == expected[:4]
+    assert aborted_transactions(log, 0, log.end_offset) == expected[:4]
     assert log.first_unstable_offset(log.end_offset) == 16
 
 
@@ -476,13 +477,13 @@ def test_a_broken_transaction_index_is_made_anew(home: Home) -> None:
     log = home.open(segment_bytes=2000)
     for producer_id in range(8):
         aborted(log, producer_id)
-    expected = log.aborted_transactions(0, log.end_offset)
+    expected = aborted_transactions(log, 0, log.end_offset)
     log.close()
     for path in home.directory.glob("*.txnindex"):
         path.write_bytes(path.read_bytes()[:-1])
     for path in list(home.directory.glob("*.snapshot"))[1::2]:
         path.unlink()
-    assert home.open().aborted_transactions(0, 32) == expected
+    assert aborted_transactions(home.open(), 0, 32) == expected
 
 
 class FullForTransactions(FaultyFiles):
@@ -518,9 +519,9 @@ def test_an_aborted_transaction_that_a_full_disk_does_not_note_is_known(
             _copy_aborted(log, producer_id)
         else:
             aborted(log, producer_id)
-    assert log.aborted_transactions(0, log.end_offset) == expected
+    assert aborted_transactions(log, 0, log.end_offset) == expected
     log.segments[-1].give_up_files()
-    assert log.aborted_transactions(0, log.end_offset) == expected
+    assert aborted_transactions(log, 0, log.end_offset) == expected
     with pytest.raises(StorageError):
         log.flush()
     assert log.durability.recovery_point == before * 4
@@ -529,7 +530,7 @@ def test_an_aborted_transaction_that_a_full_disk_does_not_note_is_known(
     full_for_transactions.is_full = False
     for clean in (True, False):
         log = home.reopen(clean=clean)
-        assert log.aborted_transactions(0, log.end_offset) == expected
+        assert aborted_transactions(log, 0, log.end_offset) == expected
 
 
 def _copy_aborted(log: Log, producer_id: int) -> None:
@@ -553,7 +554,7 @@ def test_a_segment_that_was_rolled_before_its_transactions_were_noted_has_them_n
     log.flush()
     assert log.durability.recovery_point == log.end_offset
     log = home.reopen(clean=False)
-    assert log.aborted_transactions(0, log.end_offset) == [(5, 0)]
+    assert aborted_transactions(log, 0, log.end_offset) == [(5, 0)]
 
 
 def test_a_transaction_that_was_not_noted_is_noted_under_the_new_name_of_the_directory(
@@ -566,7 +567,7 @@ def test_a_transaction_that_was_not_noted_is_noted_under_the_new_name_of_the_dir
     log.rename(str(home.directory))
     full_for_transactions.is_full = False
     log = home.reopen()
-    assert log.aborted_transactions(0, log.end_offset) == [(5, 0)]
+    assert aborted_transactions(log, 0, log.end_offset) == [(5, 0)]
 
 
 def test_a_transaction_is_aborted_though_the_index_of_those_before_is_broken(home: Home) -> None:
@@ -579,7 +580,7 @@ def test_a_transaction_is_aborted_though_the_index_of_those_before_is_broken(hom
     aborted(log, 1)
     assert log.end_offset == 8
     for _ in range(2):
-        assert log.aborted_transactions(0, 8) == [(0, 0), (1, 4)]
+        assert aborted_transactions(log, 0, 8) == [(0, 0), (1, 4)]
         log = home.reopen()
 
 
@@ -589,18 +590,18 @@ def test_a_full_disk_does_not_leave_half_of_a_transaction_index_that_is_made_ane
     log = home.open(segment_bytes=1 << 20)
     for producer_id in range(4):
         aborted(log, producer_id)
-    expected = log.aborted_transactions(0, log.end_offset)
+    expected = aborted_transactions(log, 0, log.end_offset)
     log.close()
     (path,) = home.directory.glob("*.txnindex")
     broken = path.read_bytes()[:-1]
     path.write_bytes(broken)
     log = home.open()
     full_for_transactions.is_full = True
-    assert log.aborted_transactions(0, log.end_offset) == expected
+    assert aborted_transactions(log, 0, log.end_offset) == expected
     assert path.read_bytes() == broken
     full_for_transactions.is_full = False
     log = home.reopen()
-    assert log.aborted_transactions(0, log.end_offset) == expected
+    assert aborted_transactions(log, 0, log.end_offset) == expected
     assert path.read_bytes() != broken
 
 
@@ -610,16 +611,16 @@ def test_a_start_on_a_full_disk_knows_the_transactions_whose_index_it_cannot_wri
     log = home.open(segment_bytes=2000)
     for producer_id in range(8):
         aborted(log, producer_id)
-    expected = log.aborted_transactions(0, log.end_offset)
+    expected = aborted_transactions(log, 0, log.end_offset)
     log.close(clean=False)
     for path in home.directory.glob("*.txnindex"):
         path.unlink()
     full_for_transactions.is_full = True
     log = home.open(clean=False)
-    assert log.aborted_transactions(0, log.end_offset) == expected
+    assert aborted_transactions(log, 0, log.end_offset) == expected
     full_for_transactions.is_full = False
     log = home.reopen()
-    assert log.aborted_transactions(0, log.end_offset) == expected
+    assert aborted_transactions(log, 0, log.end_offset) == expected
 
 
 def test_a_log_whose_data_is_gone_goes_on_where_its_start_is(home: Home) -> None:
@@ -980,7 +981,7 @@ def test_a_read_error_beside_the_index_of_transactions_is_one_of_the_log_directo
         log = home.reopen()
     home.files.fail("pread", once=False)
     with pytest.raises(StorageError):
-        log.aborted_transactions(0, log.end_offset, part)
+        aborted_transactions(log, 0, log.end_offset, part)
 
 
 def test_a_read_error_while_old_records_are_looked_for_is_one_of_the_log_directory(home: Home) -> None:

@@ -18,6 +18,7 @@ from kafkad.log.log import Log
 from kafkad.log.segment import Segment
 from kafkad.log.snapshots import ProducerEntry, decode
 from kafkad.log.time_search import offset_for_timestamp
+from kafkad.log.transactions import aborted_transactions
 from kafkad.names import TopicPartition
 from kafkad.wire.records import iter_batches
 from tests.fakes import FakeClock, FaultyFiles
@@ -257,9 +258,9 @@ def test_a_swap_may_be_interrupted_again_and_again(operation: str, after: int, t
         log.close(clean=False)
     log = open_log(directory, clean=False, recovery_point=89)
     assert [record.offset for record in records(log)] == list(range(100))
-    intact = recover("dmg-clean", tmp_path).aborted_transactions(0, 100)
+    intact = aborted_transactions(recover("dmg-clean", tmp_path), 0, 100)
     assert len(intact) == 2
-    assert [first for _, first in log.aborted_transactions(0, 100)] == [first for _, first in intact]
+    assert [first for _, first in aborted_transactions(log, 0, 100)] == [first for _, first in intact]
     assert not list(directory.glob("*.swap"))
     log.close()
     assert check(str(directory)) == []

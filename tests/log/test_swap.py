@@ -19,6 +19,7 @@ from kafkad.log.compaction import Replacement
 from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.log.time_search import offset_for_timestamp
+from kafkad.log.transactions import aborted_transactions
 from kafkad.log.truncation import truncate_to
 from kafkad.names import TopicPartition
 from kafkad.wire.control import ControlRecord, build_marker
@@ -65,14 +66,14 @@ def values(log: Log) -> list[tuple[int, bytes | None]]:
 def test_what_compaction_left_is_read_in_place_of_the_old(home: Home) -> None:
     log = filled(home)
     active, end = log.segments[-1].base, log.end_offset
-    before, transactions = values(log), log.aborted_transactions(0, log.end_offset)
+    before, transactions = values(log), aborted_transactions(log, 0, log.end_offset)
     olds = [segment.base for segment in log.segments[1:-1]]
     new = clean(log)
     expected = [(o, k) for o, k in before if o >= active or not any(k == k2 and o < o2 < active for o2, k2 in before)]
     assert put_in_place(log, new)
     assert [segment.base for segment in log.segments] == [0, active]
     assert values(log) == expected != before
-    assert log.aborted_transactions(0, log.end_offset) == transactions
+    assert aborted_transactions(log, 0, log.end_offset) == transactions
     assert not set(log.producers.snapshots.offsets) & set(olds)
     assert all(fetch(log, offset, 1) is not None for offset in range(end)), "every gap leads to what follows it"
     keyed(log, 3)
@@ -80,7 +81,7 @@ def test_what_compaction_left_is_read_in_place_of_the_old(home: Home) -> None:
     for clean_stop in (True, False):
         log = home.reopen(clean=clean_stop)
         assert values(log)[:-3] == expected
-        assert log.aborted_transactions(0, log.end_offset) == transactions
+        assert aborted_transactions(log, 0, log.end_offset) == transactions
 
 
 def test_offsets_of_whole_segments_may_be_gone(home: Home) -> None:
@@ -188,7 +189,7 @@ class Scene:
     def __init__(self, home: Home, tmp_path: Path) -> None:
         log = filled(home)
         self.before = set(values(log))
-        self.transactions = log.aborted_transactions(0, log.end_offset)
+        self.transactions = aborted_transactions(log, 0, log.end_offset)
         self.end = log.end_offset
         log.flush()
         self.new = [clean(log, log.segments[0:2]), clean(log, log.segments[2:-1])]
@@ -240,7 +241,7 @@ class Scene:
         found = set(values(log))
         assert self.after <= found <= self.before
         assert log.end_offset == self.end
-        assert log.aborted_transactions(0, log.end_offset) == self.transactions
+        assert aborted_transactions(log, 0, log.end_offset) == self.transactions
         names = os.listdir(log.directory)
         assert not [name for name in names if name.endswith((".cleaned", ".swap", ".deleted"))]
         log.close()

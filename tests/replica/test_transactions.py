@@ -12,6 +12,7 @@ import pytest
 from kafkad.config import LogConfig
 from kafkad.log.files import Files
 from kafkad.log.log import Log
+from kafkad.log.transactions import aborted_transactions
 from kafkad.metrics import TopicProbe
 from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
@@ -96,7 +97,7 @@ def test_a_follower_lets_readers_as_far_as_its_leader_did(tmp_path: Path, leader
     for high_watermark, stable in ((0, 0), (2, 0), (3, 1), (4, 4)):
         following.raise_high_watermark(high_watermark)
         assert following.visible(True)[2] == stable
-    assert following.log.aborted_transactions(0, 4) == [(1, 0)]
+    assert aborted_transactions(following.log, 0, 4) == [(1, 0)]
     assert not follower.undecided()
     following.log.close()
 
