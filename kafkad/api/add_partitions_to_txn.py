@@ -13,6 +13,7 @@ from functools import partial
 from kafkad.api.add_partitions_repeat import RepeatedAdding
 from kafkad.api.context import Context, Request
 from kafkad.api.end_txn import as_known
+from kafkad.api.permissions import by_present_rights
 from kafkad.api.routes import ADD_PARTITIONS_TO_TXN
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.names import INTERNAL_TOPICS, TopicPartition
@@ -63,10 +64,11 @@ def _of_client(context: Context, request: Request, message: AddPartitionsToTxnRe
         producer_epoch=message.v3_and_below_producer_epoch,
         topics=message.v3_and_below_topics,
     )
-    refusals = yield from _refusals(context, request, asked, by_broker=False)
-    if not refusals and len(request.frame) > _LARGE_FRAME:
-        # rights and topics may be gone meanwhile
-        refusals = at_once(_refusals(context, request, asked, by_broker=False))
+    if len(request.frame) > _LARGE_FRAME:
+        sort_out = partial(_refusals, context, request, asked, by_broker=False)
+        refusals = yield from by_present_rights(request, sort_out)
+    else:
+        refusals = yield from _refusals(context, request, asked, by_broker=False)
     _add(context, request, asked, refusals, done)
     if not answer.done():
         return answer

@@ -123,6 +123,12 @@ class Request:
         """False where everybody may do everything, and nothing need be asked."""
         return self.peer.identity.restricted
 
+    @property
+    def rights(self) -> object:
+        """Equal to an earlier one as long as all that was `allowed` since still is."""
+        identity = self.peer.identity
+        return identity, identity.era
+
     def check(self, operation: Operation, resource: ResourceType, name: str) -> None:
         """Raises the refusal in the words of Kafka's clients."""
         if not self.allowed(operation, resource, name):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Coroutine
-from itertools import compress
-from operator import not_
+from functools import partial
 
 from kafkad.api.context import Context, Request
 from kafkad.api.offset_commit_repeat import RepeatedCommits, may_repeat
+from kafkad.api.permissions import by_present_rights
 from kafkad.api.routes import OFFSET_COMMIT
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.committing import Codes, Committer, OffsetToCommit
@@ -39,23 +39,10 @@ def handle(context: Context, request: Request, message: OffsetCommitRequest) -> 
 
 
 def _in_pieces(context: Context, request: Request, message: OffsetCommitRequest) -> Pieces[Response]:
-    response, asked, answers = yield from _sorted_out(context, request, message)
-    if request.restricted:
-        asked, answers = _asked_again(request, message, asked, answers)
-    return _commit(context, request, message, response, asked, answers)
-
-
-def _asked_again(
-    request: Request, message: OffsetCommitRequest, asked: list[OffsetToCommit], answers: Answers
-) -> tuple[list[OffsetToCommit], Answers]:
-    """What is still to be committed: rights may have been taken away while the request was sorted out."""
-    request.check(Operation.READ, ResourceType.GROUP, message.group_id)
-    topics = dict.fromkeys(one.topic for one in asked)
-    may = {name: request.allowed(Operation.READ, ResourceType.TOPIC, name) for name in topics}
-    seen = [may[one.topic] for one in asked]
-    for answer in compress(answers, map(not_, seen)):
-        answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    return list(compress(asked, seen)), list(compress(answers, seen))
+    sort_out = partial(_sorted_out, context, request, message)
+    ask_again = partial(request.check, Operation.READ, ResourceType.GROUP, message.group_id)
+    found = yield from by_present_rights(request, sort_out, ask_again)
+    return _commit(context, request, message, *found)
 
 
 def _commit(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Coroutine
+from functools import partial
 
 from kafkad.api.context import Context, Request
+from kafkad.api.permissions import by_present_rights
 from kafkad.errors import ErrorCode
 from kafkad.group.committing import Codes
 from kafkad.group.offsets import Position
@@ -22,9 +24,9 @@ def handle(
     context: Context, request: Request, message: OffsetDeleteRequest
 ) -> Pieces[Coroutine[None, None, OffsetDeleteResponse]]:
     """Asks the group even when there is nothing to delete: whether it exists is an answer too."""
-    answers, of_group = yield from _sorted_out(context, request, message)
-    if request.restricted:
-        _ask_again(request, message, of_group)
+    sort_out = partial(_sorted_out, context, request, message)
+    ask_again = partial(request.check, Operation.DELETE, ResourceType.GROUP, message.group_id)
+    answers, of_group = yield from by_present_rights(request, sort_out, ask_again)
     deletion = yield from context.offsets.delete(message.group_id, list(of_group))
     return _answered(deletion, answers, of_group)
 
@@ -39,17 +41,6 @@ async def _answered(
     return OffsetDeleteResponse(
         topics=[OffsetDeleteResponseTopic(name=name, partitions=partitions) for name, partitions in answers.items()]
     )
-
-
-def _ask_again(
-    request: Request, message: OffsetDeleteRequest, of_group: dict[Position, OffsetDeleteResponsePartition]
-) -> None:
-    """Rights may have been taken away while the request was sorted out."""
-    request.check(Operation.DELETE, ResourceType.GROUP, message.group_id)
-    topics = dict.fromkeys(topic for topic, _ in of_group)
-    hidden = {name for name in topics if not request.allowed(Operation.READ, ResourceType.TOPIC, name)}
-    for position in [position for position in of_group if position[0] in hidden]:
-        of_group.pop(position).error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def _sorted_out(

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from kafkad.errors import KafkaError
 from kafkad.security.authorizer import CLUSTER_NAME, REFUSALS, Operation, ResourceType
+from kafkad.turns import Pieces
 
 if TYPE_CHECKING:
     from kafkad.api.context import Context, Request
 
 Handler = Callable[["Context", "Request", Any], Any]
+T = TypeVar("T")
 
 
 class Permission(NamedTuple):
@@ -65,6 +67,23 @@ def guarded(handler: Handler, permissions: Iterable[Permission]) -> Handler:
         return handler(context, request, message)
 
     return handle if whole else handler
+
+
+def by_present_rights(
+    request: Request, sort_out: Callable[[], Pieces[T]], ask_again: Callable[[], None] = lambda: None
+) -> Pieces[T]:
+    """What `sort_out` finds by asking for the rights to each thing that is named, in many turns: all over again if
+    rights have changed before it ends, behind `ask_again` for what the whole request needs.
+
+    What it lets through may be done as long as nothing is waited for.
+    """
+    rights = request.rights
+    found = yield from sort_out()
+    while request.rights != rights:
+        rights = request.rights
+        ask_again()
+        found = yield from sort_out()
+    return found
 
 
 def check_unread(request: Request, permissions: Iterable[Permission]) -> None:

@@ -46,15 +46,15 @@ def handle(context: Context, request: Request, message: TxnOffsetCommitRequest) 
     """Without a coroutine when nothing has to be waited for."""
     if not message.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "offsets of no group")
-    committed = _commit(context, request, message)
+    committed = _commit(context, request, message, request.rights)
     return committed if len(request.frame) > _LARGE_FRAME else at_once(committed)
 
 
-def _commit(context: Context, request: Request, message: TxnOffsetCommitRequest) -> Pieces[Response]:
+def _commit(context: Context, request: Request, message: TxnOffsetCommitRequest, rights: object) -> Pieces[Response]:
     response, asked, answers = yield from _sorted_out(context, request, message)
     if not asked:
         return response
-    commit = _Commit(context, request, message, asked, response, answers)
+    commit = _Commit(context, request, message, rights, asked, response, answers)
     code = commit.verified()
     if isinstance(code, ErrorCode):
         return (yield from commit.write(code))
@@ -84,14 +84,17 @@ class _Commit:
         context: Context,
         request: Request,
         message: TxnOffsetCommitRequest,
+        rights: object,
         asked: list[OffsetToCommit],
         response: TxnOffsetCommitResponse,
         answers: Answers,
     ) -> None:
+        """By `rights` all of this was allowed."""
         self._context = context
         self._request = request
         self._version = request.version
         self._message = message
+        self._rights = rights
         self._asked = asked
         self._response = response
         self._answers = answers
@@ -141,11 +144,18 @@ class _Commit:
         """The rest of the work, when it is known. Rights may have been taken away meanwhile."""
         return self.write(await code)
 
+    def _asked_again(self, at: int, code: ErrorCode) -> ErrorCode:
+        """The code of what comes from `at` on, if rights have changed since they were asked for last."""
+        rights = self._request.rights
+        if rights == self._rights:
+            return code
+        self._rights = rights
+        self._leave_out_hidden(at)
+        return code or self._refusal()
+
     def _leave_out_hidden(self, at: int) -> None:
         """Of what comes from `at` on, nothing is committed for topics that may not be read any more."""
         request = self._request
-        if not request.restricted:
-            return
         rest = list(zip(self._asked[at:], self._answers[at:], strict=True))
         topics = dict.fromkeys(offset.topic for offset, _ in rest)
         hidden = {name for name in topics if not request.allowed(Operation.READ, ResourceType.TOPIC, name)}
@@ -162,13 +172,13 @@ class _Commit:
         """A few hundred offsets in each batch, as long as the transaction that they belong to goes on."""
         codes: list[Codes | Awaitable[Codes]] = []
         at = 0
-        self._leave_out_hidden(at)
+        code = self._asked_again(at, code)
         while some := self._asked[at : at + _OFFSETS_A_BATCH]:
             at += len(some)
-            code = code or self._refusal() or self._goes_on()
+            code = code or self._goes_on()
             codes.append([code] * len(some) if code else self._write(some))
             yield
-            self._leave_out_hidden(at)
+            code = self._asked_again(at, code)
         if all(isinstance(each, list) for each in codes):
             return self._answered(codes)
         return self._when_committed(codes)
@@ -176,8 +186,6 @@ class _Commit:
     def _refusal(self) -> ErrorCode:
         """Of who may not write in the transaction, or commit for the group, now."""
         request, message = self._request, self._message
-        if not request.restricted:
-            return ErrorCode.NONE
         for operation, resource, name in (
             (Operation.WRITE, ResourceType.TRANSACTIONAL_ID, message.transactional_id),
             (Operation.READ, ResourceType.GROUP, message.group_id),

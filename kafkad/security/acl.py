@@ -230,7 +230,7 @@ class AclAuthorizer:
 class AclIdentity:
     """A principal at an address, with what was decided for it since the ACLs changed last."""
 
-    __slots__ = ("__weakref__", "_authorizer", "_decided", "_is_super", "_whom", "host", "principal")
+    __slots__ = ("__weakref__", "_authorizer", "_decided", "_is_super", "_whom", "era", "host", "principal")
 
     restricted = True
 
@@ -242,6 +242,7 @@ class AclIdentity:
         names, hosts = (self.principal, EVERYBODY), (host, ANYTHING)
         self._whom = frozenset((name, at) for name in names for at in hosts)
         self._decided: dict[tuple[int, str], bool] = {}
+        self.era = 0
 
     def allows(self, operation: Operation, resource: ResourceType, name: str) -> bool:
         """HOT."""
@@ -280,6 +281,7 @@ class AclIdentity:
 
     def forget(self) -> None:
         self._decided.clear()
+        self.era += 1
 
 
 @lru_cache(10_000)

@@ -88,6 +88,9 @@ class Identity(Protocol):
     restricted: bool
     """False where there is no authorizer: everything is allowed, and nothing need be asked."""
 
+    era: int
+    """Another one with each change of rights: what was asked holds as long as this stays."""
+
     def allows(self, operation: Operation, resource: ResourceType, name: str) -> bool:
         """Without a word in the audit log: where a refusal only leaves something out, or another right will do."""
 
@@ -106,6 +109,7 @@ class Anybody:
     """The identity of everybody where everything is allowed."""
 
     restricted = False
+    era = 0
 
     def allows(self, operation: Operation, resource: ResourceType, name: str) -> bool:
         return True

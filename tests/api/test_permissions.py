@@ -142,6 +142,7 @@ class Refusing:
 
 class Refused:
     restricted = True
+    era = 0
 
     def __init__(self, by: Refusing, principal: Principal, host: str) -> None:
         self.by = by

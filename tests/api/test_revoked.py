@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
@@ -343,6 +344,21 @@ def take_when(monkeypatch: pytest.MonkeyPatch, gone: Callable[[Operation, Resour
     monkeypatch.setattr(AclIdentity, "may", may)
 
 
+def take_after_first_look(monkeypatch: pytest.MonkeyPatch, taken: ResourceType) -> None:
+    """ACLs change as soon as a topic was looked at: from then on nobody may do anything with that kind of resource."""
+    has_right, changed = AclIdentity.may, False
+
+    def may(self: AclIdentity, operation: Operation, resource: ResourceType, *rest: Any) -> bool:
+        nonlocal changed
+        allowed = has_right(self, operation, resource, *rest) and not (changed and resource is taken)
+        if resource is ResourceType.TOPIC and not changed:
+            changed = True
+            self.forget()
+        return allowed
+
+    monkeypatch.setattr(AclIdentity, "may", may)
+
+
 def answered(users: Users, connection: FakeConnection, key: int, version: int) -> Any:
     users.frames.broker.run_until(lambda: bool(connection.replies))
     return users.frames.decode(connection.replies[0] or b"", key, version)
@@ -445,6 +461,7 @@ def test_the_rest_of_many_offsets_of_a_transaction_is_refused_once_the_topic_is_
 
     def counted(who: Any, producer: Any, some: Any) -> Any:
         written.append(len(some))
+        cast(AclIdentity, users.frames.connection.peer.identity).forget()
         return commit(who, producer, some)
 
     monkeypatch.setattr(offsets, "commit_in_transaction", counted)
@@ -470,31 +487,65 @@ def test_no_offset_is_committed_or_deleted_once_a_right_is_gone_while_the_reques
     users.become("admin")
     assert create(users.frames, creation("g", operation=DELETE, resource_type=GROUP, principal="User:alice")) == [0]
     alice = users.become("alice")
-    commit = OffsetCommitRequest(
-        group_id="g",
-        generation_id_or_member_epoch=-1,
-        topics=[
-            OffsetCommitRequestTopic(
-                name="t",
-                partitions=[OffsetCommitRequestPartition(partition_index=n, committed_offset=5) for n in range(600)],
-            )
-        ],
-    )
-    partitions = [OffsetDeleteRequestPartition(partition_index=n) for n in range(600)]
-    delete = OffsetDeleteRequest(group_id="g", topics=[OffsetDeleteRequestTopic(name="t", partitions=partitions)])
-    assert codes_of(alice.ask(commit, 7)) == {0}
-    looks = 0
-
-    def gone(operation: Operation, kind: ResourceType) -> bool:
-        nonlocal looks
-        looks += kind is resource
-        return looks > 1
-
-    take_when(monkeypatch, gone)
-    assert codes_of(alice.ask(commit, 7)) == {code}
-    looks = 0
-    answer = alice.ask(delete, 0)
+    assert codes_of(alice.ask(many_to_commit(), 7)) == {0}
+    with monkeypatch.context() as patched:
+        take_after_first_look(patched, resource)
+        assert codes_of(alice.ask(many_to_commit(), 7)) == {code}
+    take_after_first_look(monkeypatch, resource)
+    answer = alice.ask(many_to_delete(), 0)
     assert codes_of(answer) == {29} if resource is ResourceType.TOPIC else answer.error_code == code
+
+
+def many_to_commit() -> OffsetCommitRequest:
+    partitions = [OffsetCommitRequestPartition(partition_index=n, committed_offset=5) for n in range(600)]
+    topic = OffsetCommitRequestTopic(name="t", partitions=partitions)
+    return OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=[topic])
+
+
+def many_to_delete() -> OffsetDeleteRequest:
+    partitions = [OffsetDeleteRequestPartition(partition_index=n) for n in range(600)]
+    return OffsetDeleteRequest(group_id="g", topics=[OffsetDeleteRequestTopic(name="t", partitions=partitions)])
+
+
+def many_to_add() -> AddPartitionsToTxnRequest:
+    return AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id="x",
+        v3_and_below_producer_id=5,
+        v3_and_below_producer_epoch=0,
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name="t", partitions=list(range(2_000)))],
+    )
+
+
+def test_a_large_request_asks_for_each_right_once(in_transaction: Users, monkeypatch: pytest.MonkeyPatch) -> None:
+    users = in_transaction
+    users.frames.transactions.holding = False
+    grow(users, 2_000)
+    users.become("admin")
+    assert create(users.frames, creation("g", operation=DELETE, resource_type=GROUP, principal="User:alice")) == [0]
+    alice = users.become("alice")
+    asked: Counter[tuple[Any, ...]] = Counter()
+    has_right = AclIdentity.may
+
+    def may(self: AclIdentity, *question: Any) -> bool:
+        asked[question] += 1
+        return has_right(self, *question)
+
+    monkeypatch.setattr(AclIdentity, "may", may)
+    assert codes_of(alice.ask(many_to_commit(), 7)) == {0}
+    assert codes_of(alice.ask(many_to_delete(), 0)) == {0}
+    alice.ask(many_to_add(), 3)
+    assert commit_many(users) == [0] * 600
+    assert {(kind, request): count for (_, kind, _, request), count in asked.items()} == {
+        (ResourceType.GROUP, "OffsetCommit"): 1,
+        (ResourceType.TOPIC, "OffsetCommit"): 1,
+        (ResourceType.GROUP, "OffsetDelete"): 1,
+        (ResourceType.TOPIC, "OffsetDelete"): 1,
+        (ResourceType.TRANSACTIONAL_ID, "AddPartitionsToTxn"): 1,
+        (ResourceType.TOPIC, "AddPartitionsToTxn"): 1,
+        (ResourceType.TRANSACTIONAL_ID, "TxnOffsetCommit"): 1,
+        (ResourceType.GROUP, "TxnOffsetCommit"): 1,
+        (ResourceType.TOPIC, "TxnOffsetCommit"): 1,
+    }
 
 
 def codes_of(answer: Any) -> set[int]:
@@ -506,14 +557,8 @@ def test_no_partition_is_added_once_the_topic_is_gone_while_the_request_is_sorte
 ) -> None:
     users = in_transaction
     grow(users, 2_000)
-    take_when(monkeypatch, topics_looked_at_again())
-    asked = AddPartitionsToTxnRequest(
-        v3_and_below_transactional_id="x",
-        v3_and_below_producer_id=5,
-        v3_and_below_producer_epoch=0,
-        v3_and_below_topics=[AddPartitionsToTxnTopic(name="t", partitions=list(range(2_000)))],
-    )
-    [topic] = users.become("alice").ask(asked, 3).results_by_topic_v3_and_below
+    take_after_first_look(monkeypatch, ResourceType.TOPIC)
+    [topic] = users.become("alice").ask(many_to_add(), 3).results_by_topic_v3_and_below
     assert {partition.partition_error_code for partition in topic.results_by_partition} == {29}
 
 
@@ -524,20 +569,8 @@ def test_nothing_is_committed_once_the_topic_is_gone_while_the_request_is_sorted
     users.frames.transactions.holding = False
     grow(users, 600)
     users.become("alice")
-    take_when(monkeypatch, topics_looked_at_again())
+    take_after_first_look(monkeypatch, ResourceType.TOPIC)
     assert commit_many(users) == [29] * 600
-
-
-def topics_looked_at_again() -> Callable[[Operation, ResourceType], bool]:
-    """True from the second question about a topic on."""
-    looks = 0
-
-    def again(operation: Operation, resource: ResourceType) -> bool:
-        nonlocal looks
-        looks += resource is ResourceType.TOPIC
-        return looks > 1
-
-    return again
 
 
 def grow(users: Users, count: int) -> None:
