@@ -10,7 +10,7 @@ from kafkad.api.offset_commit_repeat import RepeatedCommits, may_repeat
 from kafkad.api.permissions import by_present_rights
 from kafkad.api.routes import OFFSET_COMMIT
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.group.committing import Codes, Committer, OffsetToCommit
+from kafkad.group.committing import Codes, Committer, OffsetToCommit, PreparedCommit
 from kafkad.group.offsets import Position
 from kafkad.security.authorizer import Operation, ResourceType
 from kafkad.turns import Pieces, at_once
@@ -28,6 +28,7 @@ _LARGE_FRAME = 4 * 1024
 _AT_ONCE = 100
 
 Answers = list[OffsetCommitResponsePartition]
+SortedOut = tuple[OffsetCommitResponse, list[OffsetToCommit], Answers]
 Response = OffsetCommitResponse | Coroutine[None, None, OffsetCommitResponse]
 
 
@@ -39,10 +40,20 @@ def handle(context: Context, request: Request, message: OffsetCommitRequest) -> 
 
 
 def _in_pieces(context: Context, request: Request, message: OffsetCommitRequest) -> Pieces[Response]:
-    sort_out = partial(_sorted_out, context, request, message)
+    prepare = partial(_prepared, context, request, message)
     ask_again = partial(request.check, Operation.READ, ResourceType.GROUP, message.group_id)
-    found = yield from by_present_rights(request, sort_out, ask_again)
-    return _commit(context, request, message, *found)
+    prepared, found = yield from by_present_rights(request, prepare, ask_again)
+    return _commit(context, request, message, *found, prepared)
+
+
+def _prepared(
+    context: Context, request: Request, message: OffsetCommitRequest
+) -> Pieces[tuple[PreparedCommit | None, SortedOut]]:
+    found = yield from _sorted_out(context, request, message)
+    _, asked, _ = found
+    if not asked or request.version == 0:
+        return None, found
+    return (yield from context.offsets.prepare(message.group_id, asked, message.retention_time_ms)), found
 
 
 def _commit(
@@ -52,6 +63,7 @@ def _commit(
     response: OffsetCommitResponse,
     asked: list[OffsetToCommit],
     answers: Answers,
+    prepared: PreparedCommit | None = None,
 ) -> Response:
     version = request.header.api_version
     if not asked:
@@ -61,7 +73,10 @@ def _commit(
     who = Committer(
         message.group_id, message.member_id, message.group_instance_id, message.generation_id_or_member_epoch
     )
-    codes = context.offsets.commit(who, asked, message.retention_time_ms)
+    if prepared is None:
+        codes = context.offsets.commit(who, asked, message.retention_time_ms)
+    else:
+        codes = context.offsets.commit_prepared(who, prepared)
     if not isinstance(codes, list):
         return _later(codes, response, answers)
     _answered(response, answers, codes)
@@ -96,9 +111,7 @@ def _remember(context: Context, request: Request, message: OffsetCommitRequest, 
         peer.prepare(OFFSET_COMMIT, repeated, topic)
 
 
-def _sorted_out(
-    context: Context, request: Request, message: OffsetCommitRequest
-) -> Pieces[tuple[OffsetCommitResponse, list[OffsetToCommit], Answers]]:
+def _sorted_out(context: Context, request: Request, message: OffsetCommitRequest) -> Pieces[SortedOut]:
     """The commits to ask the group for, with their places in the response; unknown topics already have their answer.
 
     Of a partition that is named twice the last offset counts, and it is answered once; so is a topic. One without

@@ -9,6 +9,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from kafkad.clock import Clock
@@ -17,11 +18,11 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.events import State
 from kafkad.group.group import Group
 from kafkad.group.machine import GroupMachine
-from kafkad.group.offsets import Committed, Position, pack
-from kafkad.group.records import NO_TIMESTAMP, OffsetCommitted, offset_key, offset_value
+from kafkad.group.offsets import Committed, Position, kept, pack
+from kafkad.group.records import NO_TIMESTAMP, OffsetCommitted, encode, offset_key, offset_value
 from kafkad.metrics import Family, counters
 from kafkad.replica.partition import Partition
-from kafkad.shard import NO_PRODUCER, Coordination, Repeating, Shard, TransactionalProducer
+from kafkad.shard import NO_PRODUCER, Coordination, Prepared, Repeating, Shard, TransactionalProducer, body_of
 from kafkad.timers import Timers
 from kafkad.turns import Pieces
 
@@ -29,6 +30,7 @@ DEFAULT_RETENTION = -1
 _FIRST_SEQUENCE = 0
 """Kafka writes commits so, as if a producer had sent them, although there is no producer id."""
 
+_AT_ONCE = 100
 _USUAL_SIZE = len(offset_value(0, -1, "", 0))
 
 Codes = list[ErrorCode]
@@ -77,6 +79,17 @@ class OffsetToCommit(NamedTuple):
     timestamp: int = NO_TIMESTAMP
 
 
+class PreparedCommit(NamedTuple):
+    """Many offsets for one group, as they are written. Nobody has been asked yet whether they may be."""
+
+    fits: list[bool]
+    """False for an offset whose metadata is too long: it has no record."""
+    records: list[OffsetCommitted]
+    values: dict[Position, bytes]
+    """What the records say, as `Offsets` keeps it."""
+    body: bytes
+
+
 class Fetched(NamedTuple):
     """An offset as it was committed; -1 if there is none, or if it cannot be told."""
 
@@ -119,7 +132,34 @@ class OffsetCommitter:
             self.check(shard.machine, who)
         except KafkaError as error:
             return [error.code] * len(asked)
-        return self._write(shard, who.group, asked, retention_ms)
+        now = self._clock.now_ms()
+        return self._write(shard, who.group, *self._recorded(who.group, asked, now, retention_ms))
+
+    def prepare(
+        self, group: str, asked: Sequence[OffsetToCommit], retention_ms: int = DEFAULT_RETENTION
+    ) -> Pieces[PreparedCommit]:
+        """What can be done in turns of a commit of many offsets: all but to ask the group, to write and to apply it."""
+        now = self._clock.now_ms()
+        fits: list[bool] = []
+        records: list[OffsetCommitted] = []
+        values: dict[Position, bytes] = {}
+        for at in range(0, len(asked), _AT_ONCE):
+            some_fit, some = self._recorded(group, asked[at : at + _AT_ONCE], now, retention_ms)
+            fits += some_fit
+            records += some
+            values.update(map(kept, some))
+            yield
+        return PreparedCommit(fits, records, values, (yield from body_of(records, encode)))
+
+    def commit_prepared(self, who: Committer, prepared: PreparedCommit) -> Codes | asyncio.Future[Codes]:
+        """As `commit`; `who` is of the group for which it was prepared."""
+        try:
+            shard = self._coordination.shard(who.group)
+            self.check(shard.machine, who)
+        except KafkaError as error:
+            return [error.code] * len(prepared.fits)
+        apply = partial(shard.machine.put_offsets, who.group, prepared.values)
+        return self._write(shard, who.group, prepared.fits, prepared.records, prepared=Prepared(prepared.body, apply))
 
     def commit_in_transaction(
         self, who: Committer, producer: TransactionalProducer, asked: Sequence[OffsetToCommit]
@@ -131,23 +171,18 @@ class OffsetCommitter:
             _check_transactional(shard.machine, who)
         except KafkaError as error:
             return [error.code] * len(asked)
-        return self._write(shard, who.group, asked, DEFAULT_RETENTION, producer)
+        now = self._clock.now_ms()
+        return self._write(shard, who.group, *self._recorded(who.group, asked, now, DEFAULT_RETENTION), producer)
 
     def home(self, group: str) -> Partition:
         """The partition that has the group's offsets; KafkaError unless the group is coordinated here."""
         return self._coordination.shard(group).partition
 
-    def _write(
-        self,
-        shard: Shard[GroupMachine],
-        group: str,
-        asked: Sequence[OffsetToCommit],
-        retention_ms: int,
-        producer: TransactionalProducer = NO_PRODUCER,
-    ) -> Codes | asyncio.Future[Codes]:
-        """HOT."""
+    def _recorded(
+        self, group: str, asked: Sequence[OffsetToCommit], now: int, retention_ms: int
+    ) -> tuple[list[bool], list[OffsetCommitted]]:
+        """HOT. Which of the offsets have metadata that fit, and the records of these."""
         limit = self.settings.max_metadata_size
-        now = self._clock.now_ms()
         expire = NO_TIMESTAMP if retention_ms == DEFAULT_RETENTION else _expires_at(now, retention_ms)
         fits = [not one.metadata or metadata_fits(one.metadata, limit) for one in asked]
         records = [
@@ -157,11 +192,23 @@ class OffsetCommitter:
             for (topic, partition, offset, epoch, metadata, at), fit in zip(asked, fits, strict=True)
             if fit
         ]
+        return fits, records
+
+    def _write(
+        self,
+        shard: Shard[GroupMachine],
+        group: str,
+        fits: list[bool],
+        records: list[OffsetCommitted],
+        producer: TransactionalProducer = NO_PRODUCER,
+        prepared: Prepared | None = None,
+    ) -> Codes | asyncio.Future[Codes]:
+        """HOT."""
         if not records:
             shard.machine.begin(group)
             return _codes(ErrorCode.NONE, fits)
         writing = Writing()
-        shard.write(records, writing.end, _FIRST_SEQUENCE, producer)
+        shard.write(records, writing.end, _FIRST_SEQUENCE, producer, prepared)
         return self._ended(writing.error, fits) if writing.ended else self._wait(group, records, writing, fits)
 
     def standing(self, who: Committer, topic: str, partition: int) -> StandingCommit:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import inf
 
@@ -99,6 +99,10 @@ class GroupMachine:
             self.groups[record.group] = Group.restored(record, self._settings)
         elif (group := self.groups.get(record.group)) is not None:
             group.apply(record)
+
+    def put_offsets(self, group: str, values: Mapping[Position, bytes]) -> None:
+        """Apply what many records of one commit say."""
+        self.offsets.put_all(group, values)
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         self.offsets.end_transaction(producer_id, committed)

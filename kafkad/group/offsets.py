@@ -12,7 +12,7 @@ There can be millions, so each is kept as one short bytes object, which the garb
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from sys import intern
 from typing import NamedTuple
 
@@ -115,6 +115,18 @@ class Offsets:
         if group in self._pending:
             self._supersede(group, position, self._order)
 
+    def put_all(self, group: str, values: Mapping[Position, bytes]) -> None:
+        """The same for many, each as `kept` makes it."""
+        of_group = self._committed.get(group)
+        if of_group is None:
+            of_group = self._committed[intern(group)] = {}
+        before = len(of_group)
+        of_group.update(values)
+        self._count += len(of_group) - before
+        if group in self._pending:
+            for position in values:
+                self._supersede(group, position, self._order)
+
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         """Ends this producer's transaction: its pending offsets take effect, or are dropped."""
         for group in self._groups_of_producer.pop(producer_id, ()):
@@ -161,6 +173,11 @@ class Offsets:
         groups.discard(group)
         if not groups:
             del self._groups_of_producer[producer_id]
+
+
+def kept(record: OffsetCommitted) -> tuple[Position, bytes]:
+    """A record as `Offsets` keeps it."""
+    return (intern(record.topic), record.partition), pack(*record[3:])
 
 
 def pack(

@@ -5,8 +5,18 @@ they are committed, and then applies them. Loading a partition is the same `appl
 what the records mean.
 """
 
-from kafkad.shard.batch import NO_PRODUCER, Repeating, TransactionalProducer
+from kafkad.shard.batch import NO_PRODUCER, Prepared, Repeating, TransactionalProducer, body_of
 from kafkad.shard.coordination import Coordination
 from kafkad.shard.shard import Machine, OnEnd, Shard
 
-__all__ = ["NO_PRODUCER", "Coordination", "Machine", "OnEnd", "Repeating", "Shard", "TransactionalProducer"]
+__all__ = [
+    "NO_PRODUCER",
+    "Coordination",
+    "Machine",
+    "OnEnd",
+    "Prepared",
+    "Repeating",
+    "Shard",
+    "TransactionalProducer",
+    "body_of",
+]

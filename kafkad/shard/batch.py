@@ -6,6 +6,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeVar
 
+from kafkad.turns import Pieces
 from kafkad.wire.compression import compress
 from kafkad.wire.crc import crc32c
 from kafkad.wire.records import (
@@ -27,6 +28,7 @@ _LEAST_LENGTH = HEADER_SIZE - PREFIX_SIZE
 _VARINTS = tuple(map(write_varint, range(512)))
 _NULL = write_varint(-1)
 _NO_HEADERS = b"\0"
+_AT_ONCE = 100
 _MOST_AROUND = 32
 """Bytes of a record beside its key and value."""
 
@@ -56,9 +58,39 @@ def build(
         body = _record(_VARINTS[0], key, value)
     else:
         body = b"".join([_record(_varint(number), key, value) for number, (key, value) in enumerate(records)])
+    return build_around(body, len(records), timestamp, codec, base_sequence, producer)
+
+
+class Prepared(NamedTuple):
+    """What was made in turns of many records that are to be written as one batch."""
+
+    body: bytes
+    """See `body_of`."""
+    apply: Callable[[], None]
+    """Applies all of them."""
+
+
+def body_of(records: Sequence[R], encode: Callable[[R], tuple[bytes, bytes | None]]) -> Pieces[bytes]:
+    """What `build_around` takes: the bytes of many records, made in turns."""
+    made = []
+    for number, record in enumerate(records):
+        if number % _AT_ONCE == _AT_ONCE - 1:
+            yield
+        made.append(_record(_varint(number), *encode(record)))
+    return b"".join(made)
+
+
+def build_around(
+    body: bytes,
+    count: int,
+    timestamp: int,
+    codec: int,
+    base_sequence: int,
+    producer: TransactionalProducer = NO_PRODUCER,
+) -> tuple[bytearray, Header]:
+    """HOT. The batch of so many records, whose bytes are made already."""
     if codec:
         body = compress(codec, body)
-    count = len(records)
     producer_id, epoch = producer
     attributes = codec if producer_id < 0 else codec | TRANSACTIONAL
     back = _BACK.pack(attributes, count - 1, timestamp, timestamp, producer_id, epoch, base_sequence, count) + body

@@ -13,7 +13,7 @@ from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.producers import COORDINATOR
 from kafkad.replica.markers import Marker, MarkerBatch
 from kafkad.replica.partition import Partition
-from kafkad.shard.batch import NO_PRODUCER, Repeating, TransactionalProducer, build, cut
+from kafkad.shard.batch import NO_PRODUCER, Prepared, Repeating, TransactionalProducer, build, build_around, cut
 from kafkad.wire.records import LENGTH, PREFIX_SIZE
 
 R = TypeVar("R")
@@ -113,23 +113,28 @@ class Shard(Generic[M]):
         on_end: OnEnd,
         base_sequence: int = NO_SEQUENCE,
         producer: TransactionalProducer = NO_PRODUCER,
+        prepared: Prepared | None = None,
     ) -> None:
         """HOT. Append the records as one batch and apply them when it is committed; or none of them. With a `producer`
-        they belong to its transaction.
+        they belong to its transaction. `prepared` has what was made of them already, where they are many.
 
         `on_end` is called once: with None after all are applied, or with what went wrong. Where nothing has to be
         waited for, that is before this returns. Writes are applied in their order.
         """
         try:
-            self._append(records, base_sequence, producer)
+            self._append(records, base_sequence, producer, prepared)
         except KafkaError as error:
             on_end(self._refused(error))
             return
         if self.commits_at_once:
-            self._apply(records, producer.id)
+            if prepared is None:
+                self._apply(records, producer.id)
+            else:
+                prepared.apply()
             on_end(None)
         else:
-            self._wait(_Write(partial(self._apply, records, producer.id), on_end))
+            apply = partial(self._apply, records, producer.id) if prepared is None else prepared.apply
+            self._wait(_Write(apply, on_end))
 
     def write_all(self, records: Sequence[Any], on_end: OnEnd) -> None:
         """Append the records in their order, as one batch, or as more where one would be larger than the topic takes.
@@ -201,7 +206,13 @@ class Shard(Generic[M]):
             return False
         return True
 
-    def _append(self, records: Sequence[Any], base_sequence: int, producer: TransactionalProducer) -> None:
+    def _append(
+        self,
+        records: Sequence[Any],
+        base_sequence: int,
+        producer: TransactionalProducer,
+        prepared: Prepared | None,
+    ) -> None:
         partition = self.partition
         if not self._serving:
             raise _not_coordinator(partition)
@@ -210,10 +221,14 @@ class Shard(Generic[M]):
             partition.check_acks_all()
         machine, parts = self.machine, self._parts
         if not parts.codec:
-            _check_size(partition, sum(map(machine.least_size, records)))
-        encode = machine.encode
-        encoded = [encode(record) for record in records]
-        batch, header = build(encoded, parts.clock.now_ms(), parts.codec, base_sequence, producer)
+            _check_size(partition, sum(map(machine.least_size, records)) if prepared is None else len(prepared.body))
+        now_ms = parts.clock.now_ms()
+        if prepared is None:
+            encode = machine.encode
+            encoded = [encode(record) for record in records]
+            batch, header = build(encoded, now_ms, parts.codec, base_sequence, producer)
+        else:
+            batch, header = build_around(prepared.body, len(records), now_ms, parts.codec, base_sequence, producer)
         _check_size(partition, header[LENGTH] + PREFIX_SIZE)
         with memoryview(batch) as view:
             partition.append(view, 0, len(batch), header, COORDINATOR)

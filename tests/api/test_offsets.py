@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from kafkad.api import offset_commit
+from kafkad.api.context import Request
+from kafkad.api.routes import OFFSET_COMMIT
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.group import records
 from kafkad.group.offsets import Offsets
-from kafkad.group.records import OffsetCommitted
+from kafkad.group.records import OffsetCommitted, offset_value
 from kafkad.meta.store import ensure_path
+from kafkad.net.connection import Connection
+from kafkad.wire.frames import RequestHeader
 from kafkad.wire.messages.delete_topics import DeleteTopicsRequest
 from kafkad.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -164,6 +170,40 @@ def test_metadata_that_are_too_long(broker: OneBroker) -> None:
     assert commit(broker, 5, "large", ("here", 0, 1), committed_metadata="m" * 101) == [("here", 0, large)]
     assert commit(broker, 0, "large", ("here", 0, 1), committed_metadata="m" * 101) == [("here", 0, large)]
     assert commit(broker, 5, "large", ("here", 0, 1), committed_metadata="m" * 32767) == [("here", 0, large)]
+
+
+def test_many_offsets_are_encoded_in_turns_and_committed_at_once(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create("wide", 500)
+    encoded, committed = [0], set()
+
+    def counted(*what: Any) -> bytes:
+        encoded[-1] += 1
+        return offset_value(*what)
+
+    monkeypatch.setattr(records, "offset_value", counted)
+    partitions = [OffsetCommitRequestPartition(partition_index=number, committed_offset=7) for number in range(500)]
+    partitions[3].committed_metadata = "m" * 101
+    message = OffsetCommitRequest(group_id="w", topics=[OffsetCommitRequestTopic(name="wide", partitions=partitions)])
+    large = memoryview(bytes(5_000))
+    request = Request(RequestHeader(OFFSET_COMMIT, 9, 1, "test"), cast(Connection, broker.connection), large)
+
+    async def work() -> Any:
+        pieces = offset_commit.handle(broker.context, request, message)
+        while True:
+            committed.add(len(offsets_of(broker, "w").positions("w")))
+            try:
+                next(pieces)
+            except StopIteration as end:
+                return end.value
+            encoded.append(0)
+
+    [topic] = broker.run(work()).topics
+    assert [number for number, one in enumerate(topic.partitions) if one.error_code] == [3]
+    assert (sum(encoded), max(encoded) <= 100) == (499, True)
+    assert committed == {0}
+    assert len(offsets_of(broker, "w").positions("w")) == 499
 
 
 def test_times_of_old_versions(broker: OneBroker) -> None:

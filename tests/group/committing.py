@@ -11,7 +11,7 @@ from kafkad.group.committing import Codes, Committer, Fetched, OffsetCommitter, 
 from kafkad.group.expiry import OffsetExpiry
 from kafkad.group.machine import GroupMachine, OnEnd
 from kafkad.group.records import GroupRecord
-from kafkad.shard import NO_PRODUCER, Coordination, TransactionalProducer
+from kafkad.shard import NO_PRODUCER, Coordination, Prepared, TransactionalProducer
 from kafkad.turns import at_once
 from tests.group.life import Life
 
@@ -38,6 +38,7 @@ class LifeShard:
         on_end: OnEnd,
         base_sequence: int = -1,
         producer: TransactionalProducer = NO_PRODUCER,
+        prepared: Prepared | None = None,
     ) -> None:
         self.sequences.append(base_sequence)
         self._life.write(records, on_end)

@@ -9,7 +9,7 @@ import pytest
 
 from kafkad.errors import ErrorCode
 from kafkad.group import offsets
-from kafkad.group.committing import Fetched
+from kafkad.group.committing import Committer, Fetched
 from kafkad.group.committing import OffsetToCommit as Offset
 from kafkad.group.events import State
 from kafkad.group.offsets import Committed
@@ -46,6 +46,25 @@ def test_a_commit_is_one_batch_with_the_sequence_that_kafka_gives_it(world: Offs
     now = world.clock.now_ms()
     assert world.log == [OffsetCommitted("g", "a", 0, 5, -1, "", now), OffsetCommitted("g", "b", 3, 7, -1, "", now)]
     assert world.coordination.the_shard.sequences == [0]
+
+
+def test_the_group_is_asked_when_many_offsets_are_prepared_to_be_committed(world: Offsets) -> None:
+    asked = [Offset("a", number, 5, -1, "m" * (number % 102)) for number in range(250)]
+    pieces = world.committer.prepare("g", asked)
+    next(pieces)
+    world.clock.advance(1000)
+    prepared = at_once(pieces)
+    world.coordination.absence = ErrorCode.NOT_COORDINATOR
+    assert world.committer.commit_prepared(Committer("g"), prepared) == [ErrorCode.NOT_COORDINATOR] * 250
+    world.coordination.absence = None
+    member = Committer("g", generation=3)
+    assert world.committer.commit_prepared(member, prepared) == [ErrorCode.ILLEGAL_GENERATION] * 250
+    assert not world.log
+    codes = world.committer.commit_prepared(Committer("g"), prepared)
+    assert isinstance(codes, list)
+    assert [number for number, code in enumerate(codes) if code] == [101, 203]
+    assert world.coordination.the_shard.sequences == [0]
+    assert len({record.commit_timestamp for record in world.log}) == 1
 
 
 def test_a_time_of_the_commit_and_one_to_expire_at(world: Offsets) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkad.group.offsets import Committed, Offsets
+from kafkad.group.offsets import Committed, Offsets, kept
 from kafkad.group.records import OffsetCommitted, OffsetForgotten
 
 PRODUCERS = (7, 8, 9)
@@ -84,6 +84,8 @@ def applied(log: list[Event]) -> Offsets:
             offsets.end_transaction(event.producer, event.committed)
         elif isinstance(event, Forget):
             offsets.apply(OffsetForgotten(event.group, "t", event.partition))
+        elif at % 2 and event.producer < 0:  # as one of many
+            offsets.put_all(event.group, dict([kept(committed(event.group, event.partition, at))]))
         else:
             offsets.apply(committed(event.group, event.partition, at), event.producer)
     return offsets
@@ -118,6 +120,18 @@ def test_nothing_is_left_when_all_is_forgotten(log: list[Event]) -> None:
         for topic, partition in offsets.positions(group):
             offsets.apply(OffsetForgotten(group, topic, partition))
     assert vars(offsets) == vars(Offsets()) | {"_order": vars(offsets)["_order"]}
+
+
+def test_many_offsets_are_put_as_each_of_them() -> None:
+    one_by_one, together = Offsets(), Offsets()
+    records = [committed("g", partition % 70, partition, "why") for partition in range(100)]
+    for offsets in (one_by_one, together):
+        offsets.apply(committed("g", 3, 1))
+        offsets.apply(committed("g", 5, 1), 7)
+    for record in records:
+        one_by_one.apply(record)
+    together.put_all("g", dict(map(kept, records)))
+    assert vars(together) == vars(one_by_one)
 
 
 def test_an_offset_comes_back_whole() -> None:

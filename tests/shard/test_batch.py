@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkad.shard.batch import Repeating, build, cut
+from kafkad.shard.batch import Repeating, body_of, build, build_around, cut
+from kafkad.turns import at_once
 from kafkad.wire.records import BATCH_HEADER, Record, build_batch
 
 PAIRS = st.lists(st.tuples(st.binary(max_size=700), st.none() | st.binary(max_size=700)), min_size=1, max_size=70)
@@ -29,6 +30,14 @@ def test_many_records_need_longer_numbers() -> None:
     pairs = [(b"k%d" % number, b"v" * number) for number in range(9_000)]
     records = [Record(number, 5, key, value) for number, (key, value) in enumerate(pairs)]
     assert build(pairs, 5, 0, -1)[0] == build_batch(records)
+
+
+@given(PAIRS, st.sampled_from(range(5)))
+def test_a_batch_whose_records_were_made_in_turns_is_the_same(
+    pairs: list[tuple[bytes, bytes | None]], codec: int
+) -> None:
+    body = at_once(body_of(pairs, lambda pair: pair))
+    assert build_around(body, len(pairs), 5, codec, 0) == build(pairs, 5, codec, 0)
 
 
 @given(PAIRS, st.integers(0, 2_000))
