@@ -30,9 +30,7 @@ class MetadataStore:
 
     @property
     def problem(self) -> str | None:
-        if self.embedded is None or not self.embedded.is_behind:
-            return None
-        return f"the disk of {self.embedded.path} is full: changes of metadata are refused until there is room"
+        return None if self.embedded is None else self.embedded.problem
 
     async def close(self) -> None:
         """Ends the session; ephemeral nodes of an embedded store go at its next `open`."""

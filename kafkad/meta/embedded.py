@@ -2,7 +2,8 @@
 
 A write changes the tree at once, so that the next one is judged by it; it returns, and its watches fire, when the
 journal is on disk. All writes that come while an fsync runs share the next one. A write that the disk refuses is taken
-back from the tree together with all that came after it, and all of them raise ConnectionLoss.
+back from the tree together with all that came after it, and all of them raise ConnectionLoss. Only a session ends
+whatever the disk says: the next `open` ends all that are left, so that nobody finds one again that was over.
 """
 
 from __future__ import annotations
@@ -108,8 +109,15 @@ class EmbeddedStore:
 
     @property
     def is_behind(self) -> bool:
-        """True if the disk lacks writes that have been answered: it was full at the start."""
+        """True if the disk lacks writes that have been answered: it was full at the start, or when a session ended."""
         return not self.is_starting and bool(self._unwritten)
+
+    @property
+    def problem(self) -> str | None:
+        """In words for people."""
+        if not self.is_behind:
+            return None
+        return f"the disk of {self.path} is full: changes of metadata are refused until there is room"
 
     def session(self) -> EmbeddedSession:
         return EmbeddedSession(self)
@@ -134,7 +142,7 @@ class EmbeddedStore:
         for watches in self._watches.values():
             for path, watchers in list(watches.items()):
                 watches[path] = [w for w in watchers if w.session != number]
-        return self._submit(self._tree.end_session(number, self._clock.now_ms()))
+        return self._submit(self._tree.end_session(number, self._clock.now_ms()), ends=number)
 
     def find(self, path: str) -> Node | None:
         return self._tree.find(path)
@@ -154,10 +162,10 @@ class EmbeddedStore:
 
     # Writing.
 
-    def _submit(self, applied: Applied) -> asyncio.Future[None]:
+    def _submit(self, applied: Applied, ends: int | None = None) -> asyncio.Future[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._last = future
-        write = _Write(applied, future)
+        write = _Write(applied, future, ends)
         if self._journal is None:
             self._complete([write])
         else:
@@ -223,6 +231,11 @@ class EmbeddedStore:
         for write in reversed(undone):
             write.applied.roll_back()
         for write in undone:
+            if write.ends is not None:
+                write.applied = self._tree.end_session(write.ends, self._clock.now_ms())
+                self._unwritten += write.applied.entry
+                self._complete([write])
+                continue
             self._fire(write.applied.events)
             if not write.future.done():
                 write.future.set_exception(ConnectionLoss("metadata", f"{self.path} cannot be written: {error}"))
@@ -347,13 +360,14 @@ def _compact_at(journal: Journal) -> int:
 
 
 class _Write:
-    """A transaction on its way to the disk."""
+    """A transaction on its way to the disk; `ends` is the session that it ends, if it does that."""
 
-    __slots__ = ("applied", "future")
+    __slots__ = ("applied", "ends", "future")
 
-    def __init__(self, applied: Applied, future: asyncio.Future[None]) -> None:
+    def __init__(self, applied: Applied, future: asyncio.Future[None], ends: int | None) -> None:
         self.applied = applied
         self.future = future
+        self.ends = ends
 
 
 class _Watcher:

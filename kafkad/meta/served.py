@@ -8,7 +8,6 @@ after a few seconds of silence, and the broker is told when it listens again.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import socket
 from collections.abc import Awaitable, Callable
@@ -54,12 +53,10 @@ class ServedSession:
     answers of reads do not, as with the embedded store itself; events leave before the answers of later requests."""
 
     def __init__(self, store: EmbeddedStore, writer: asyncio.StreamWriter) -> None:
-        self._store = store
         self._session = store.session()
         self._session.listen(self._state_changed)
         self._writer = writer
         self._silent_ticks = 0
-        self._unended: set[int] = set()
         self._requests: set[asyncio.Task[None]] = set()
         self._operations: dict[str, Callable[..., Awaitable[Any]]] = {
             "session": self._number,
@@ -72,7 +69,7 @@ class ServedSession:
             "delete": self._session.delete,
             "multi": self._multi,
             "renew": self._renew,
-            "close": self._close,
+            "close": self._session.close,
         }
 
     def take(self, message: Any) -> None:
@@ -85,37 +82,12 @@ class ServedSession:
         """Counts ticks instead of time: after a sleep of the whole machine nobody has been silent."""
         while True:
             await asyncio.sleep(SESSION_TICK_S)
-            await self._end_again()
             self._silent_ticks += 1
             if self._silent_ticks >= SESSION_TICKS:
-                with contextlib.suppress(MetaError):
-                    await self._ended(self._session.expire())
+                await self._session.expire()
 
     async def end(self) -> None:
-        with contextlib.suppress(MetaError):
-            await self._close()
-        while self._unended and not self._store.is_broken:
-            await asyncio.sleep(SESSION_TICK_S)
-            await self._end_again()
-
-    async def _close(self) -> None:
-        await self._ended(self._session.close())
-
-    async def _ended(self, ending: Awaitable[None]) -> None:
-        number = self._session.number
-        try:
-            await ending
-        except MetaError as error:
-            self._unended.add(number)
-            log.warning("the end of a broker's session cannot be written; trying again until it can: %s", error)
-            raise
-
-    async def _end_again(self) -> None:
-        """The ephemeral nodes of a session that is over would stand for a broker: they go when the disk has room."""
-        for number in list(self._unended):
-            with contextlib.suppress(MetaError):
-                await self._store.end_session(number)
-                self._unended.discard(number)
+        await self._session.close()
 
     async def _answer(self, number: int, operation: str, arguments: list[Any]) -> None:
         try:

@@ -206,8 +206,8 @@ class Supervisor:
         if store is None or not store.is_starting or not any(broker.ready for broker in self._brokers):
             return
         store.is_starting = False
-        if store.is_behind:
-            log.error("the disk of %s is full: changes of metadata are refused until there is room", store.path)
+        if store.problem is not None:
+            log.error("%s", store.problem)
 
     @property
     def _is_up(self) -> bool:
@@ -257,6 +257,8 @@ class Supervisor:
             for broker, answer in answers
             if answer is None or not answer.good
         ]
+        if bad and (problem := self._problem_of_store()) is not None:
+            bad.append(problem)
         return Condition(not bad, "\n".join(bad) or "ok")
 
     async def _health(self) -> Condition:
@@ -269,7 +271,12 @@ class Supervisor:
             else:
                 good = good and answer.good
                 lines += told_of(broker.broker_id, answer.text)
+        if (problem := self._problem_of_store()) is not None:
+            lines.append(problem)
         return Condition(good, "\n".join(lines) or "ok")
+
+    def _problem_of_store(self) -> str | None:
+        return None if self._store is None else self._store.problem
 
     async def _ask_all(self, path: str) -> list[tuple[BrokerProcess, HttpAnswer | None]]:
         answers = await asyncio.gather(*[broker.ask(path) for broker in self._brokers])

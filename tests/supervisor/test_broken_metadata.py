@@ -1,5 +1,5 @@
 """The disk of the metadata fails an fsync: kafkad ends, whoever owns the metadata, and starts again with all that it
-has acknowledged."""
+has acknowledged. When it is full, a broker that dies is started again all the same."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from tests.broker import KafkadProcess
 
-from .host import SECONDS, Host
+from .host import SECONDS, Host, eventually
 
 pytestmark = pytest.mark.slow
 
@@ -36,19 +36,41 @@ sys.exit(main())
 """
 
 
-def on_a_bad_disk(words: list[str], bad: Path) -> list[str]:
+WITH_A_FULL_DISK = """
+import errno, os, pathlib, sys
+from kafkad.__main__ import main
+from kafkad.meta.journal import Journal
+
+full, append = pathlib.Path(sys.argv.pop(1)), Journal.append
+
+def append_if_room(journal, payload):
+    if full.exists():
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    append(journal, payload)
+
+Journal.append = append_if_room
+sys.exit(main())
+"""
+
+
+def on_a_disk(code: str, words: list[str], bad: Path) -> list[str]:
     python, _, _, *arguments = words
-    return [python, "-c", WITH_A_BAD_DISK, str(bad), *arguments]
+    return [python, "-c", code, str(bad), *arguments]
 
 
 class OneOnABadDisk(KafkadProcess):
     def command(self) -> list[str]:
-        return on_a_bad_disk(super().command(), self.log_path.with_name("bad"))
+        return on_a_disk(WITH_A_BAD_DISK, super().command(), self.log_path.with_name("bad"))
 
 
 class SeveralOnABadDisk(Host):
     def command(self) -> list[str]:
-        return on_a_bad_disk(super().command(), self.log_path.with_name("bad"))
+        return on_a_disk(WITH_A_BAD_DISK, super().command(), self.log_path.with_name("bad"))
+
+
+class SeveralOnAFullDisk(Host):
+    def command(self) -> list[str]:
+        return on_a_disk(WITH_A_FULL_DISK, super().command(), self.log_path.with_name("full"))
 
 
 def create(kafkad: KafkadProcess, topic: str) -> None:
@@ -74,3 +96,22 @@ def test_kafkad_ends_and_starts_again(tmp_path: Path, several: bool) -> None:
         assert {"kept", "lost"} & AdminClient({"bootstrap.servers": kafkad.bootstrap}).list_topics().topics.keys() == {
             "kept"
         }
+
+
+def test_a_broker_that_dies_while_the_disk_is_full_is_started_again_and_named(tmp_path: Path) -> None:
+    host = SeveralOnAFullDisk(tmp_path, 2)
+    full = host.log_path.with_name("full")
+    with host:
+        full.touch()
+        killed = host.broker_pid(1)
+        host.kill_broker(1)
+        eventually(lambda: host.broker_pid(1) != killed, "another process")
+        assert f"broker 1 (process {killed}) was killed by SIGKILL; it is started again at once" in host.log
+        status, text = host.http("/ready")
+        assert status == 503
+        assert "broker 1: " in text
+        assert "kafkad-metadata.journal is full: changes of metadata are refused until there is room" in text
+        assert "is full" in host.http("/health")[1]
+        full.unlink()
+        host.wait_ready()
+        assert host.http("/health") == (200, "ok\n")
