@@ -248,7 +248,8 @@ class ReplicaManager:
             partition = known or self._open(tp, topic.topic_id, state.is_new)
             if not self.lost_tails.may_take(partition, state):
                 return ErrorCode.KAFKA_STORAGE_ERROR
-            if known is None and state.leader == self.broker_id and self._is_to_be_mended(partition, state.isr):
+            elected = state.leader == self.broker_id and not (known is not None and known.is_leader)
+            if elected and self._is_to_be_mended(partition, state.isr):
                 return ErrorCode.KAFKA_STORAGE_ERROR
             before = len(partition.role.isr) if partition.is_leader else len(state.isr)
             self.isr_shrinks += len(state.isr) < before

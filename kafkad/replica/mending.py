@@ -7,7 +7,8 @@ they have to be all of these offsets: else records that are still missing would 
 while its leader was asked is left to the next look: there may be newer records in the place of the stretch.
 
 A leader has nobody to ask: while others are in sync it gives the leadership away, by answering KAFKA_STORAGE_ERROR to
-the LeaderAndIsr as in `lost_tails`, and mends as a follower.
+the LeaderAndIsr as in `lost_tails`, and mends as a follower. For damage that cannot be mended it does so less and less
+often: where all that are in sync have some, the leadership would go round for ever.
 
 Leaders are asked beside each other, so that one which is slow or away holds up no other: each of them for one stretch
 at a time, and only so many at once, since what they send is in memory.
@@ -40,6 +41,8 @@ LARGEST = 64 * 1024 * 1024
 """Stretches that are larger stay: all of one is in memory while it is mended."""
 LEADERS_AT_ONCE = 4
 _TIMEOUT_MS = 30_000
+_FIRST_PAUSE_MS = 60_000
+_LONGEST_PAUSE_MS = 3_600_000
 _NO_SESSION = -1
 
 
@@ -55,6 +58,8 @@ class Mender:
         """Stretches that the leader has no fitting batches for, or that wait for the next start."""
         self._asked: set[tuple[TopicPartition, int]] = set()
         """What was led here although it was damaged at the last look, with the leader epoch."""
+        self._pauses: dict[tuple[str, Hole], tuple[float, float]] = {}
+        """Of stretches that cannot be mended: until when no leadership is given away for them, and the next pause."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -93,10 +98,30 @@ class Mender:
     def _give_way(self, led: list[Partition]) -> None:
         """Have the controller ask again about what is led here although it is damaged, once in each leader epoch: since
         the last look another may have led, and this one again before it was mended."""
-        present = {(partition.tp, partition.leader_epoch) for partition in led}
-        if present - self._asked:
+        present: set[tuple[TopicPartition, int]] = set()
+        again = False
+        for partition in led:
+            for segment, hole in partition.log.damage:
+                place = segment.path(""), hole
+                if self._may_be_mended(place):
+                    present.add((partition.tp, partition.leader_epoch))
+                elif self._has_paused(place):
+                    again = True
+        if again or present - self._asked:
             self._replicas.on_replicas_changed()
         self._asked = present
+
+    def _has_paused(self, place: tuple[str, Hole]) -> bool:
+        """True if it is time to give the leadership away for this stretch; then a longer pause begins."""
+        now_ms = self._clock.monotonic_ms()
+        until_ms, pause_ms = self._pauses.get(place, (now_ms, _FIRST_PAUSE_MS))
+        if now_ms < until_ms:
+            return False
+        self._pauses[place] = now_ms + pause_ms, min(2 * pause_ms, _LONGEST_PAUSE_MS)
+        return True
+
+    def _may_be_mended(self, place: tuple[str, Hole]) -> bool:
+        return place not in self._given_up and 0 < place[1].end - place[1].start <= LARGEST
 
     async def _mend(self, partition: Partition) -> None:
         if partition.following is None:
@@ -106,7 +131,7 @@ class Mender:
             return
         for segment, hole in partition.log.damage:
             place = segment.path(""), hole
-            if place in self._given_up or not 0 < hole.end - hole.start <= LARGEST:
+            if not self._may_be_mended(place):
                 continue
             if (segment, hole) not in partition.log.damage:
                 continue

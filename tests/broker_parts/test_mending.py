@@ -156,3 +156,28 @@ def test_a_leader_gives_way_again_when_it_is_damaged_again(brokers: Brokers, tmp
         home = brokers.controller.parts.controller.elect_leaders(ElectionKind.PREFERRED, [A0], timeout_ms=5_000)
         brokers.ended(home)
         brokers.until(lambda: brokers[1].partition(A0).is_leader, advance_ms=50)
+
+
+def test_a_replica_that_cannot_be_mended_does_not_lead_again(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Readers would find the damage there, although others have the records."""
+    monkeypatch.setattr("kafkad.replica.mending.LARGEST", 0)
+    log = brokers[1].partition(A0).log
+    flip_at_once(tmp_path / "1")
+    log.verify(log.segments[2].base - 1)
+    brokers.until(lambda: state(brokers).leader == 2, advance_ms=50)
+    brokers.until(lambda: set(state(brokers).isr) == {1, 2}, advance_ms=50)
+    before = state(brokers)
+    controller = brokers.controller.parts.controller
+    brokers.ended(controller.elect_leaders(ElectionKind.PREFERRED, [A0], timeout_ms=5_000))
+    led = set()
+
+    def led_elsewhere() -> bool:
+        led.add(brokers[1].partition(A0).is_leader)
+        return set(state(brokers).isr) == {1, 2} and state(brokers).leader == 2
+
+    brokers.until(led_elsewhere, advance_ms=50)
+    assert led == {False}
+    assert damaged(brokers, 1)
+    assert state(brokers).leader_epoch == before.leader_epoch + 2, "1 was elected and has refused"

@@ -4,7 +4,7 @@ they answer is written only where it belongs."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,7 +13,7 @@ import pytest
 from kafkad.log.indexed import Hole
 from kafkad.model import BrokerInfo
 from kafkad.names import TopicPartition
-from kafkad.replica.mending import LEADERS_AT_ONCE, LOOK_MS, Mender
+from kafkad.replica.mending import LARGEST, LEADERS_AT_ONCE, LOOK_MS, Mender
 from kafkad.timers import Timers
 from kafkad.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from kafkad.wire.records import Record, build_batch
@@ -71,8 +71,10 @@ def test_a_silent_leader_holds_up_no_other_and_not_all_are_asked_at_once() -> No
     assert asyncio.run(run()) == list(range(LEADERS_AT_ONCE))
 
 
-def test_a_damaged_log_is_to_be_led_elsewhere_whenever_it_is_led_here_again() -> None:
+def epochs_in_which_another_is_to_lead(hole: Hole, epochs: Sequence[int]) -> list[int]:
+    """Of these, in which it is led here at one look after the other."""
     led = followed(leader=1)
+    led.log.damage = [(SimpleNamespace(path=str), hole)]
     led.following, led.is_leader, led.role.isr = None, True, (1, 2)
     asked: list[int] = []
     replicas = Replicas(range(0))
@@ -83,7 +85,7 @@ def test_a_damaged_log_is_to_be_led_elsewhere_whenever_it_is_led_here_again() ->
         clock, timers = FakeClock(), Timers()
         mender = Mender(replicas, lambda broker: Silent(broker.id, []), clock, timers)  # type: ignore[arg-type]
         mender.start()
-        for led.leader_epoch in (1, 1, 3, 3):
+        for led.leader_epoch in epochs:
             await asyncio.sleep(0)
             clock.advance(LOOK_MS)
             timers.expire(clock.monotonic_ms())
@@ -92,7 +94,18 @@ def test_a_damaged_log_is_to_be_led_elsewhere_whenever_it_is_led_here_again() ->
         await mender.stop()
 
     asyncio.run(run())
-    assert asked == [1, 3]
+    return asked
+
+
+def test_a_damaged_log_is_to_be_led_elsewhere_whenever_it_is_led_here_again() -> None:
+    hole = Hole(start=0, end=100, first=0, next=10)
+    assert epochs_in_which_another_is_to_lead(hole, (1, 1, 3, 3)) == [1, 3]
+
+
+def test_a_log_that_cannot_be_mended_is_to_be_led_elsewhere_less_and_less_often() -> None:
+    """All others in sync may have such damage, too."""
+    hole = Hole(start=0, end=LARGEST + 1, first=0, next=10)
+    assert epochs_in_which_another_is_to_lead(hole, range(1, 50)) == [1, 13, 37]
 
 
 LEADER = 2
