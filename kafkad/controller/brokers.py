@@ -136,18 +136,27 @@ class Brokers:
             return
         failed = self._state.failed_replicas.setdefault(broker, set())
         before = set(failed)
+        refused = self._state.refused
+        has_refused = refused.has(broker)
         for topic in response.topics:
             name = self._state.names.get(topic.topic_id)
             for partition in topic.partition_errors if name is not None else ():
                 tp = TopicPartition(name or "", partition.partition_index)
                 if partition.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
+                    if tp not in failed and self._is_led_by(broker, tp):
+                        refused.add(broker, tp)
                     failed.add(tp)
                 elif partition.error_code == ErrorCode.NONE:
                     failed.discard(tp)
+                    if has_refused and self._is_led_by(broker, tp):
+                        refused.forget(broker, tp)
         if not failed:
             del self._state.failed_replicas[broker]
         if failed != before:
             await self.repair(sorted(failed ^ before))
+
+    def _is_led_by(self, broker: int, tp: TopicPartition) -> bool:
+        return self._state.has(tp) and self._leader(tp) == broker
 
     # Controlled shutdown.
 

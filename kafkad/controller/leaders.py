@@ -77,7 +77,8 @@ class Elections:
         return elected and elected.state(entry.state, self._lead.epoch)
 
     async def balance(self, percentage: int) -> None:
-        """Moves leaders home, for brokers that do not lead more than `percentage` of the partitions they should."""
+        """Moves leaders home, for brokers that do not lead more than `percentage` of the partitions they should. A
+        replica that has refused to lead is not asked each time."""
         homes: dict[int, list[TopicPartition]] = defaultdict(list)
         for tp, entry in self._state.partitions():
             if tp.topic not in self._state.deleting:
@@ -88,6 +89,7 @@ class Elections:
                 elsewhere = [tp for tp in partitions if self._leader(tp) != broker]
                 if len(elsewhere) * 100 > percentage * len(partitions):
                     away += [tp for tp in elsewhere if self._movable(broker, tp)]
+        self._state.refused.round_ended()
         if away:
             await self.elect(ElectionKind.PREFERRED, away)
 
@@ -102,6 +104,7 @@ class Elections:
             and broker in state.isr
             and broker not in self._state.leaving
             and tp not in self._state.reassigning
+            and not self._state.refused.passed_over(broker, tp)
         )
 
 

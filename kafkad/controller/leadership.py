@@ -310,6 +310,7 @@ class Leadership:
         self.state.brokers.pop(broker, None)
         self.state.leaving.discard(broker)
         self.state.failed_replicas.pop(broker, None)
+        self.state.refused.forget_broker(broker)
         queue = self._queues.pop(broker, None)
         if queue is not None:
             await queue.close()

@@ -34,6 +34,8 @@ class TopicEntry:
 
 
 _REMEMBERED_PARTITIONS = 10_000
+_MOST_ROUNDS = 12
+"""An hour, at one round in five minutes."""
 
 
 class DeletedTopics:
@@ -59,6 +61,44 @@ class DeletedTopics:
             self._partitions -= len(topic.partitions)
 
 
+class RefusedLeaderships:
+    """Replicas that were to lead and did not. The balance passes over them, for one round at first and for longer each
+    time: nothing tells the controller when one can lead again, and each refusal moves the leadership twice."""
+
+    def __init__(self) -> None:
+        self._times: dict[int, dict[TopicPartition, int]] = {}
+        self._rounds: dict[int, dict[TopicPartition, int]] = {}
+
+    def add(self, broker: int, tp: TopicPartition) -> None:
+        times = self._times.setdefault(broker, {})
+        times[tp] = times.get(tp, 0) + 1
+        self._rounds.setdefault(broker, {})[tp] = min(2 ** (times[tp] - 1), _MOST_ROUNDS)
+
+    def has(self, broker: int) -> bool:
+        return bool(self._times.get(broker))
+
+    def passed_over(self, broker: int, tp: TopicPartition) -> bool:
+        return tp in self._rounds.get(broker, ())
+
+    def round_ended(self) -> None:
+        for broker, rounds in self._rounds.items():
+            self._rounds[broker] = {tp: left - 1 for tp, left in rounds.items() if left > 1}
+
+    def forget(self, broker: int, tp: TopicPartition) -> None:
+        """It leads."""
+        for counts in (self._times, self._rounds):
+            counts.get(broker, {}).pop(tp, None)
+
+    def forget_broker(self, broker: int) -> None:
+        self._times.pop(broker, None)
+        self._rounds.pop(broker, None)
+
+    def forget_topic(self, topic: str) -> None:
+        for counts in (self._times, self._rounds):
+            for broker, of_broker in counts.items():
+                counts[broker] = {tp: count for tp, count in of_broker.items() if tp.topic != topic}
+
+
 class ClusterState:
     """`brokers` are all registered ones that answer; those in `leaving` are shutting down and get no new duties."""
 
@@ -73,6 +113,7 @@ class ClusterState:
         self.deleted = DeletedTopics()
         self.reassigning: set[TopicPartition] = set()
         self.failed_replicas: dict[int, set[TopicPartition]] = {}
+        self.refused = RefusedLeaderships()
 
     @property
     def live(self) -> set[int]:
@@ -111,6 +152,7 @@ class ClusterState:
         self.deleting.pop(name, None)
         for failed in self.failed_replicas.values():
             failed.difference_update([tp for tp in failed if tp.topic == name])
+        self.refused.forget_topic(name)
 
     def has(self, tp: TopicPartition) -> bool:
         topic = self.topics.get(tp.topic)

@@ -124,6 +124,35 @@ async def test_leaders_are_moved_home_where_too_many_are_away(cluster: Cluster) 
     assert (await cluster.state("a", 0)).leader == 1
 
 
+@with_brokers(1, 2)
+async def test_a_replica_that_refuses_to_lead_is_asked_less_and_less_often(cluster: Cluster) -> None:
+    """As one does that has lost the end of its log, or is damaged, until it has been mended."""
+    await cluster.create("a", (2, 1))
+    await cluster.kill(2)
+    await cluster.start(2)
+    await set_isr(cluster, 1, 2)
+    term = cluster.controller._term
+    assert term is not None
+    asked = []
+    for number in range(12):
+        before = (await cluster.state("a")).leader_epoch
+        cluster[2].failed.add(A0)
+        await term.elections.balance(0)
+        await cluster.settle()
+        assert (await cluster.state("a")).leader == 1
+        if (await cluster.state("a")).leader_epoch > before:
+            asked.append(number)
+        cluster[2].failed.clear()
+        await cluster.client.create(LogDirEvent.PREFIX, LogDirEvent.encode(2), sequential=True)
+        await cluster.settle()
+        await set_isr(cluster, 1, 2)
+    assert asked == [0, 2, 5, 10]
+    for _ in range(20):
+        await term.elections.balance(0)
+        await cluster.settle()
+    assert (await cluster.state("a")).leader == 2
+
+
 # ISR.
 
 
