@@ -1,8 +1,10 @@
 """Deleting topics: hidden from clients first, then from the disks of all replicas, and from the store last.
 
-The wish is a node under `/admin/delete_topics`, so a controller that takes over goes on with it. A replica that cannot
-confirm (its broker is down, its log directory failed) holds the topic in the store until that broker is back. One that
-its broker would not let lead, since its log is damaged or has lost its tail, can be deleted like any other.
+The wish is a node under `/admin/delete_topics`, so a controller that takes over goes on with it. It stays until all
+brokers that are there have heard of it, also those without a replica: the next controller would not know what to tell
+them. A replica that cannot confirm (its broker is down, its log directory failed) holds the topic in the store until
+that broker is back. One that its broker would not let lead, since its log is damaged or has lost its tail, can be
+deleted like any other.
 
 Many topics go in groups: those of one share the writes' fsyncs and the requests to brokers, and between two of them
 everybody else has a turn.
@@ -14,6 +16,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 
 from kafkad.controller.leadership import Leadership, storage_refused
 from kafkad.controller.requests import RequestBatch
@@ -41,10 +44,13 @@ _PARTITIONS_PER_TURN = 100
 class Deletions:
     """The part of a controller's term that deletes topics."""
 
-    def __init__(self, lead: Leadership, allowed: Callable[[], bool]) -> None:
-        """`allowed` tells `delete.topic.enable`."""
+    def __init__(
+        self, lead: Leadership, allowed: Callable[[], bool], enqueue: Callable[[Callable[[], Awaitable[None]]], None]
+    ) -> None:
+        """`allowed` tells `delete.topic.enable`; `enqueue` has the controller do something after what it is at."""
         self._lead = lead
         self._allowed = allowed
+        self._enqueue = enqueue
         self._state = lead.state
         self._settled: dict[str, asyncio.Event] = {}
 
@@ -83,29 +89,48 @@ class Deletions:
     async def go_on(self) -> None:
         """Tries what could not be done before: after a broker came back, or a reassignment ended."""
         batch, partitions = self._lead.batch(), 0
+        begun: dict[str, Deletion] = {}
         for name, deletion in list(self._state.deleting.items()):
             topic = self._state.topics[name]
             partitions += len(topic.partitions)
             if partitions >= _PARTITIONS_PER_TURN:
-                await self._lead.send(batch)
+                await self._tell(batch, begun)
                 await asyncio.sleep(0)
-                batch, partitions = self._lead.batch(), 0
+                batch, partitions, begun = self._lead.batch(), 0, {}
             if not deletion.begun:
-                self._begin(topic, deletion, batch)
+                if self._begin(topic, deletion, batch):
+                    begun[name] = deletion
             elif deletion.stuck:
                 replicas, deletion.stuck = deletion.stuck, set()
                 self._ask_replicas(topic, deletion, replicas, batch)
-        await self._lead.send(batch)
+        await self._tell(batch, begun)
         await self._finish(list(self._state.deleting))
 
-    def _begin(self, topic: TopicEntry, deletion: Deletion, batch: RequestBatch) -> None:
+    async def _tell(self, batch: RequestBatch, begun: dict[str, Deletion]) -> None:
+        """One that a broker does not get, for it is gone, it has heard of as well."""
+        answers = await self._lead.send(batch)
+        for broker in {broker for deletion in begun.values() for broker in deletion.untold}:
+            answers.last[broker].add_done_callback(partial(self._heard, broker, begun))
+
+    def _heard(self, broker: int, begun: dict[str, Deletion], answer: asyncio.Future[None]) -> None:
+        self._enqueue(partial(self._told, broker, begun))
+
+    async def _told(self, broker: int, begun: dict[str, Deletion]) -> None:
+        for deletion in begun.values():
+            deletion.untold.discard(broker)
+        await self._finish([name for name, deletion in begun.items() if self._state.deleting.get(name) is deletion])
+
+    def _begin(self, topic: TopicEntry, deletion: Deletion, batch: RequestBatch) -> bool:
+        """False if it has to wait for a reassignment."""
         partitions = [TopicPartition(topic.name, p) for p in topic.partitions]
         if self._state.moving(topic.name):
-            return
+            return False
         deletion.begun = True
         batch.metadata(partitions)
         replicas = {(r, p) for p, entry in topic.partitions.items() for r in entry.assignment.replicas}
+        deletion.untold = self._state.brokers.keys() - {broker for broker, _ in replicas}
         self._ask_replicas(topic, deletion, replicas, batch)
+        return True
 
     def _ask_replicas(
         self, topic: TopicEntry, deletion: Deletion, replicas: Iterable[tuple[int, int]], batch: RequestBatch
@@ -145,7 +170,7 @@ class Deletions:
 
     async def _finish(self, topics: Iterable[str]) -> None:
         deleting = self._state.deleting
-        await _in_groups([name for name in topics if deleting[name].begun and not deleting[name].waiting], self._settle)
+        await _in_groups([name for name in topics if deleting[name].is_done], self._settle)
 
     async def _settle(self, topic: str) -> None:
         """A topic that the store does not let go stays hidden; that is tried again with the next deletion."""

@@ -261,7 +261,8 @@ class Leadership:
     async def send(self, batch: RequestBatch) -> Answers:
         """Send the requests of `batch`; this broker's own answers can be awaited."""
         await batch.prepare()
-        return Answers([answer for broker, answer in batch.send(self._sender()) if broker == self.parts.broker])
+        sent = batch.send(self._sender())
+        return Answers([answer for broker, answer in sent if broker == self.parts.broker], dict(sent))
 
     def _sender(self) -> Sender:
         parts = self.parts
@@ -326,13 +327,14 @@ def _setting(tp: TopicPartition, state: PartitionState) -> Set:
 
 
 class Answers:
-    """The answers to a batch of requests, or to several."""
+    """The answers to a batch of requests, or to several. `last` has that of each broker to the last request for it."""
 
-    def __init__(self, own: Sequence[asyncio.Future[None]] = ()) -> None:
+    def __init__(self, own: Sequence[asyncio.Future[None]], last: Mapping[int, asyncio.Future[None]]) -> None:
+        self.last = last
         self._own = own
 
     def __add__(self, other: Answers) -> Answers:
-        return Answers([*self._own, *other._own])
+        return Answers([*self._own, *other._own], {**self.last, **other.last})
 
     async def own_answers(self) -> None:
         """Waits until the broker in this process has carried out all of it, so that it answers clients accordingly."""

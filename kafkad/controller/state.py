@@ -179,13 +179,20 @@ class ClusterState:
 class Deletion:
     """A topic on its way out.
 
-    `waiting` are the replicas (broker, partition) that have not confirmed; `stuck` those that cannot at present. It has
-    `begun` unless a reassignment has to end first.
+    `waiting` are the replicas (broker, partition) that have not confirmed; `stuck` those that cannot at present;
+    `untold` the brokers without a replica that have not heard of it yet. It has `begun` unless a reassignment has to
+    end first.
     """
 
-    __slots__ = ("begun", "stuck", "waiting")
+    __slots__ = ("begun", "stuck", "untold", "waiting")
 
     def __init__(self) -> None:
+        self.untold: set[int] = set()
         self.waiting: set[tuple[int, int]] = set()
         self.stuck: set[tuple[int, int]] = set()
         self.begun = False
+
+    @property
+    def is_done(self) -> bool:
+        """True if nobody is waited for who can answer at present."""
+        return self.begun and not self.waiting and not self.untold

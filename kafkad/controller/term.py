@@ -79,7 +79,7 @@ class Term:
     ) -> None:
         self.lead = lead
         self.state = lead.state
-        self.deletions = Deletions(lead, settings.deletes_topics)
+        self.deletions = Deletions(lead, settings.deletes_topics, enqueue)
         self.topics = Topics(lead, check, settings.topics, random)
         self.brokers = Brokers(lead, self.deletions)
         self.elections = Elections(lead)

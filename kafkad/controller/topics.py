@@ -127,7 +127,7 @@ class Topics:
             return results, await self._lead.send(self._lead.batch())
         configs = {topic.name: topic.configs for topic in topics}
         made: list[TopicResult] = []
-        answers = Answers()
+        answers = Answers((), {})
         for group in _in_groups(results):
             batch = self._lead.batch()
             made += await asyncio.gather(

@@ -362,6 +362,33 @@ async def test_a_broker_that_is_down_holds_the_topic_in_the_store(cluster: Clust
     await cluster.create("a", (1, 2))
 
 
+@with_brokers(1, 2, 3)
+async def test_a_broker_that_has_not_heard_of_a_deletion_hears_of_it_from_the_next_controller(cluster: Cluster) -> None:
+    """It has no replica. Nobody could tell it once the topic is out of the store: its clients would find it."""
+    await cluster.create("a", (2,))
+    cluster[3].reachable.clear()
+    (result,) = await cluster.controller.delete_topics(["a"], timeout_ms=10)
+    await cluster.settle()
+    assert code(result.error) == ErrorCode.REQUEST_TIMED_OUT
+    assert not cluster[2].replicas
+    await cluster.kill(1)
+    assert TopicPartition("a", 0) in cluster[3].metadata
+    cluster[3].reachable.set()
+    await cluster.settle()
+    assert not cluster[3].metadata
+    assert await cluster.client.children("/brokers/topics") == []
+
+
+@with_brokers(1, 2)
+async def test_a_broker_that_goes_holds_up_no_deletion_of_a_topic_that_it_does_not_have(cluster: Cluster) -> None:
+    await cluster.create("a", (1,))
+    cluster[2].reachable.clear()
+    await cluster.controller.delete_topics(["a"], timeout_ms=10)
+    assert await cluster.client.children("/brokers/topics") == ["a"]
+    await cluster.kill(2)
+    assert await cluster.client.children("/brokers/topics") == []
+
+
 @with_brokers(1)
 async def test_a_disk_that_cannot_delete(cluster: Cluster) -> None:
     await cluster.create("a", (1,))
