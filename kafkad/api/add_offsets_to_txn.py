@@ -4,6 +4,7 @@ known."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 from functools import partial
 
 from kafkad.api.context import Context, Request
@@ -14,7 +15,24 @@ from kafkad.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddO
 
 def handle(
     context: Context, request: Request, message: AddOffsetsToTxnRequest
-) -> AddOffsetsToTxnResponse | asyncio.Future[AddOffsetsToTxnResponse]:
+) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
+    if context.group_coordination.topic not in context.replicas.metadata.topics:
+        return _when_there_is_a_topic(context, request, message)
+    added = _add(context, request, message)
+    return added.result() if added.done() else added
+
+
+async def _when_there_is_a_topic(
+    context: Context, request: Request, message: AddOffsetsToTxnRequest
+) -> AddOffsetsToTxnResponse:
+    """Clients look for the group's coordinator, which makes the topic as well, only behind this."""
+    await context.group_coordination.prepare()
+    return await _add(context, request, message)
+
+
+def _add(
+    context: Context, request: Request, message: AddOffsetsToTxnRequest
+) -> asyncio.Future[AddOffsetsToTxnResponse]:
     added: asyncio.Future[AddOffsetsToTxnResponse] = asyncio.get_running_loop().create_future()
     context.transactions().add_offsets(
         message.transactional_id,
@@ -24,7 +42,7 @@ def handle(
         partial(_added, added, request.version),
         request.asker,
     )
-    return added.result() if added.done() else added
+    return added
 
 
 def _added(added: asyncio.Future[AddOffsetsToTxnResponse], version: int, answer: Answer) -> None:

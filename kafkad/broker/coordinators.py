@@ -72,7 +72,6 @@ class Coordinators:
             GROUPS_TOPIC,
             replicas,
             CoordinatorParts(clock, replicas.directory_failed, codec),
-            partitions=config().int("offsets.topic.num.partitions"),
             make_machine=self._make_group_machine,
             create=lambda: self._create(GROUPS_TOPIC),
         )

@@ -67,7 +67,6 @@ def make_transactions(
         TRANSACTIONS_TOPIC,
         replicas,
         CoordinatorParts(clock, replicas.directory_failed, _UNCOMPRESSED),
-        partitions=config.int("transaction.state.log.num.partitions"),
         make_machine=make_machine,
         create=create_topic,
     )

@@ -49,16 +49,14 @@ class Coordination(Generic[M]):
         replicas: ReplicaManager,
         parts: CoordinatorParts,
         *,
-        partitions: int,
         make_machine: Callable[[Shard[M]], M],
         create: Callable[[], Awaitable[None]],
     ) -> None:
-        """`partitions` is how many the topic will have when `create` makes it."""
+        """`create` makes the topic."""
         self.topic = topic
         self.load_times = LoadTimes()
         self._replicas = replicas
         self._parts = parts
-        self._partitions = partitions
         self._make_machine = make_machine
         self._create = create
         self._creating: asyncio.Future[None] | None = None
@@ -104,6 +102,9 @@ class Coordination(Generic[M]):
         return shard if shard is not None else self._find_shard(key)
 
     def _find_shard(self, key: str) -> Shard[M]:
+        nothing_here = not (self._shards or self._loading or self._failed)
+        if nothing_here and self.topic not in self._replicas.metadata.topics:
+            raise self._absence(key, None)
         index = self.partition_for(key)
         shard = self._shards.get(index)
         if shard is None:
@@ -114,9 +115,10 @@ class Coordination(Generic[M]):
             self._by_key[key] = shard
         return shard
 
-    def _absence(self, key: str, index: int) -> KafkaError:
+    def _absence(self, key: str, index: int | None) -> KafkaError:
+        """`index` is None where nobody knows the topic."""
         if self._stopped or index in self._failed:
-            return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"{self.topic}-{index} cannot be used now")
+            return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"what is kept of {key} cannot be used now")
         if index in self._loading:
             return KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.topic}-{index} is still being loaded")
         return KafkaError(ErrorCode.NOT_COORDINATOR, f"this broker does not coordinate {key}")
@@ -129,20 +131,17 @@ class Coordination(Generic[M]):
         return bool(self._loading)
 
     def partition_for(self, key: str) -> int:
+        """COORDINATOR_LOAD_IN_PROGRESS while the topic is not in the metadata: a guess of how many partitions it has
+        would send keys to shards that do not have them."""
         return home_partition(key, self._partition_count())
 
     def _partition_count(self) -> int:
-        """As it was when this broker first saw the topic: partitions that are added would take keys from others.
-
-        COORDINATOR_LOAD_IN_PROGRESS where partitions of the topic have come before its metadata, or are to go behind
-        them: a guess would send keys to shards that do not have them."""
+        """As it was when this broker first saw the topic: partitions that are added would take keys from others."""
         topic = self._replicas.metadata.topics.get(self.topic)
         if topic is None:
-            if self._shards or self._loading:
-                raise KafkaError(
-                    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"it is not known how many partitions {self.topic} has"
-                )
-            return self._partitions
+            raise KafkaError(
+                ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"it is not known how many partitions {self.topic} has"
+            )
         if self._counted is None or self._counted[0] != topic.id:
             self._counted = (topic.id, len(topic.partitions))
         return self._counted[1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -39,10 +39,10 @@ class Producer(NamedTuple):
 class Transactions:
     """A broker with topic `t` of three partitions and a loaded transaction coordinator."""
 
-    def __init__(self, broker: OneBroker) -> None:
+    def __init__(self, broker: OneBroker, key_types: Sequence[int] = (0, 1)) -> None:
         self.broker = broker
         broker.create("t", 3)
-        for key_type in (0, 1):
+        for key_type in key_types:
             found = broker.ask(FindCoordinatorRequest(key_type=key_type, coordinator_keys=["x"]), 4).coordinators[0]
             assert (found.error_code, found.node_id) == (0, 1)
         coordination = broker.context.transactions().coordination
@@ -206,6 +206,26 @@ def test_many_transactions_of_one_producer_never_have_to_wait(txns: Transactions
         assert txns.end(producer, bool(number % 2)).error_code == 0
     home = txns.broker.context.group_coordination.partition_for("g")
     assert txns.broker.replicas.get(GROUPS_TOPIC, home).log.end_offset == 20
+
+
+def test_the_first_to_add_offsets_makes_their_topic(broker: OneBroker) -> None:
+    """Its client looks for the group's coordinator only behind that. A partition that is guessed gets no marker."""
+    txns = Transactions(broker, key_types=(1,))
+    producer = txns.new("a")
+    assert txns.add_offsets(producer, "g") is NONE
+    groups = broker.context.group_coordination
+    broker.run_until(lambda: not groups.loading)
+    assert txns.end(producer, True).error_code == 0
+    assert broker.replicas.get(GROUPS_TOPIC, groups.partition_for("g")).log.end_offset == 1
+
+
+def test_offsets_wait_for_the_metadata_of_their_topic(txns: Transactions) -> None:
+    producer = txns.new("a")
+    topics = txns.broker.replicas.metadata.topics
+    topic = topics.pop(GROUPS_TOPIC)
+    assert txns.add_offsets(producer, "g") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    topics[GROUPS_TOPIC] = topic
+    assert txns.add_offsets(producer, "g") is NONE
 
 
 def test_who_takes_over_is_answered_when_what_was_open_is_aborted(txns: Transactions) -> None:

@@ -37,7 +37,6 @@ class Coordinator:
             TOPIC,
             broker.replicas,
             parts,
-            partitions=PARTITIONS,
             make_machine=self._make_machine,
             create=self._create,
         )
@@ -211,6 +210,14 @@ def test_no_key_is_given_to_a_shard_while_the_number_of_partitions_is_not_known(
     topics[TOPIC] = topic
     found = [coordinator.coordination.shard(key).index for key in keys]
     assert found == [home_partition(key, PARTITIONS + 1) for key in keys]
+
+
+def test_where_nothing_is_led_no_number_of_partitions_is_guessed(broker: OneBroker, coordinator: Coordinator) -> None:
+    broker.run(coordinator.start())
+    with pytest.raises(KafkaError) as refused:
+        coordinator.coordination.partition_for("a")
+    assert refused.value.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert coordinator.refusal("a") == ErrorCode.NOT_COORDINATOR
 
 
 def test_the_number_of_partitions_is_that_of_the_same_topic_before(broker: OneBroker, coordinator: Coordinator) -> None:
