@@ -71,7 +71,7 @@ class Coordinators:
         self.groups: Coordination[GroupMachine] = Coordination(
             GROUPS_TOPIC,
             replicas,
-            CoordinatorParts(clock, replicas.directory_failed, codec),
+            CoordinatorParts(clock, timers, replicas.directory_failed, codec),
             make_machine=self._make_group_machine,
             create=lambda: self._create(GROUPS_TOPIC),
         )

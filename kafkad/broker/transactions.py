@@ -66,7 +66,7 @@ def make_transactions(
     coordination: Coordination[TransactionMachine] = Coordination(
         TRANSACTIONS_TOPIC,
         replicas,
-        CoordinatorParts(clock, replicas.directory_failed, _UNCOMPRESSED),
+        CoordinatorParts(clock, timers, replicas.directory_failed, _UNCOMPRESSED),
         make_machine=make_machine,
         create=create_topic,
     )

@@ -50,10 +50,11 @@ def scan(log: Log, report: Report) -> Iterator[tuple[bytes, int, Header]]:
 
 
 def find(log: Log, offset: int, reason: str) -> Damage:
-    """A report of a record that turned out to be damaged."""
+    """A report of a record that turned out to be damaged. StorageError."""
     segment = log.segments.starting_at(offset)[0]
     try:
-        position = segment.locate(offset)
+        with disk_errors(log.directory, "loading"):
+            position = segment.locate(offset)
     except BadBatch as bad:
         position = bad.position
     return Damage(segment.path(LOG), position, offset, reason)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Generic
 
@@ -22,6 +23,9 @@ log = logging.getLogger(__name__)
 _MOST_KEYS = 10_000
 _LONGEST_KEY = 256
 """Clients choose the names of groups; a longer one is hashed each time."""
+_SHORTEST_PAUSE_MS = 100
+_LONGEST_PAUSE_MS = 10_000
+"""Before a partition is loaded again whose disk refused that."""
 
 
 class LoadTimes:
@@ -65,6 +69,11 @@ class Coordination(Generic[M]):
         self._shards: dict[int, Shard[M]] = {}
         self._by_key: dict[str, Shard[M]] = {}
         self._loading: dict[int, Shard[M]] = {}
+        """Led here, and not served yet."""
+        self._unread: dict[int, Shard[M]] = {}
+        """Those of them that are still to be read."""
+        self._refusals: Counter[int] = Counter()
+        """How often in a row a disk has refused to load a partition."""
         self._failed: set[int] = set()
         self._loader: asyncio.Task[None] | None = None
         self._stopped = False
@@ -80,6 +89,7 @@ class Coordination(Generic[M]):
         self._stopped = True
         self._replicas.role_watchers.pop(self.topic, None)
         self._loading.clear()
+        self._unread.clear()
         if self._loader is not None:
             self._loader.cancel()
             await asyncio.wait([self._loader])
@@ -193,39 +203,47 @@ class Coordination(Generic[M]):
             return
         self._end(index)
         if leads:
-            self._loading[index] = Shard(partition, self._parts, self._make_machine)
-            if self._loader is None:
-                self._loader = asyncio.ensure_future(self._load_all())
+            self._read_soon(index, partition)
 
     def _end(self, index: int) -> None:
         self._loading.pop(index, None)
+        self._unread.pop(index, None)
+        self._refusals.pop(index, None)
         self._failed.discard(index)
         shard = self._shards.pop(index, None)
         if shard is not None:
             self._by_key.clear()
             shard.end()
 
-    async def _load_all(self) -> None:
+    def _read_soon(self, index: int, partition: Partition) -> None:
+        """From its start."""
+        self._loading[index] = self._unread[index] = Shard(partition, self._parts, self._make_machine)
+        if self._loader is None:
+            self._loader = asyncio.ensure_future(self._read_all())
+
+    async def _read_all(self) -> None:
         """One after the other, the small ones first: a large one keeps only its own groups waiting."""
         try:
-            while self._loading:
-                index, shard = min(self._loading.items(), key=lambda each: each[1].partition.log.size)
+            while self._unread:
+                index, shard = min(self._unread.items(), key=lambda each: each[1].partition.log.size)
+                del self._unread[index]
                 try:
-                    await self._load(index, shard)
+                    await self._read(index, shard)
                 except Abandoned:
                     if self._loading.get(index) is shard:  # its log is in another directory now
-                        self._loading[index] = Shard(shard.partition, self._parts, self._make_machine)
+                        self._read_soon(index, shard.partition)
                 except StorageError as error:
                     self._replicas.directory_failed(error)
-                    self._loading.pop(index, None)
+                    self._read_later(index, shard, error)
                 except Exception:
                     log.exception("internal error while loading %s; it stays unavailable", shard.partition.tp)
-                    self._loading.pop(index, None)
-                    self._failed.add(index)
+                    if self._loading.get(index) is shard:
+                        del self._loading[index]
+                        self._failed.add(index)
         finally:
             self._loader = None
 
-    async def _load(self, index: int, shard: Shard[M]) -> None:
+    async def _read(self, index: int, shard: Shard[M]) -> None:
         clock = self._parts.clock
         begun_ms = clock.monotonic_ms()
         source = shard.partition.log
@@ -233,8 +251,23 @@ class Coordination(Generic[M]):
         await loader.run()
         shard.begin()
         del self._loading[index]
+        self._refusals.pop(index, None)
         self._shards[index] = shard
         ms = clock.monotonic_ms() - begun_ms
         self.load_times.add(ms)
         if loader.records:
             log.info("loaded %s: %d records in %.0f ms", shard.partition.tp, loader.records, ms)
+
+    def _read_later(self, index: int, shard: Shard[M], error: StorageError) -> None:
+        """Again, unless the partition is not led here any more, or has gone offline with its disk."""
+        if self._loading.get(index) is not shard:
+            return
+        pause_ms = min(_SHORTEST_PAUSE_MS << min(self._refusals[index], 10), _LONGEST_PAUSE_MS)
+        self._refusals[index] += 1
+        log.warning("cannot load %s; trying again in %d ms: %s", shard.partition.tp, pause_ms, error)
+
+        def read_again() -> None:
+            if self._loading.get(index) is shard:
+                self._read_soon(index, shard.partition)
+
+        self._parts.timers.at(self._parts.clock.monotonic_ms() + pause_ms, read_again)

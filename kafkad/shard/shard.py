@@ -14,6 +14,7 @@ from kafkad.log.producers import COORDINATOR
 from kafkad.replica.markers import Marker, MarkerBatch
 from kafkad.replica.partition import Partition
 from kafkad.shard.batch import NO_PRODUCER, Prepared, Repeating, TransactionalProducer, build, build_around, cut
+from kafkad.timers import Timers
 from kafkad.wire.records import LENGTH, PREFIX_SIZE
 
 R = TypeVar("R")
@@ -58,10 +59,11 @@ M = TypeVar("M", bound=Machine[Any])
 class CoordinatorParts:
     """The parts that all shards of a topic share. `codec` may change while they run."""
 
-    __slots__ = ("clock", "codec", "disk_failed")
+    __slots__ = ("clock", "codec", "disk_failed", "timers")
 
-    def __init__(self, clock: Clock, disk_failed: Callable[[StorageError], None], codec: int) -> None:
+    def __init__(self, clock: Clock, timers: Timers, disk_failed: Callable[[StorageError], None], codec: int) -> None:
         self.clock = clock
+        self.timers = timers
         self.disk_failed = disk_failed
         self.codec = codec
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from kafkad.controller.topics import MorePartitions, NewTopic
 from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.log.log import Log
 from kafkad.log.move import Moves
+from kafkad.log.scan import Damage, scan
 from kafkad.names import TopicPartition, home_partition
 from kafkad.shard import Coordination, Shard, loading
 from kafkad.shard.shard import CoordinatorParts
+from kafkad.timers import Timers
 from kafkad.wire.records import Record
 from tests.fakes import FakeClock
 from tests.one_broker import OneBroker
@@ -32,7 +36,8 @@ class Coordinator:
         self.creations = 0
         self.replicas_asked_for = 1
         self.clock = FakeClock()
-        parts = CoordinatorParts(self.clock, broker.replicas.directory_failed, codec=0)
+        self.timers = Timers()
+        parts = CoordinatorParts(self.clock, self.timers, broker.replicas.directory_failed, codec=0)
         self.coordination: Coordination[Pairs] = Coordination(
             TOPIC,
             broker.replicas,
@@ -274,6 +279,75 @@ def test_a_load_that_meets_an_error_of_ours_leaves_the_others_alone(
     key = next(key for key in map(str, range(99)) if coordinator.coordination.partition_for(key) == 1)
     assert coordinator.refusal(key) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert gc.isenabled()
+
+
+class _Refusing:
+    """Too many files are open: so many loads of partition 0 are refused."""
+
+    def __init__(self, refusals: int) -> None:
+        self.refusals = refusals
+
+    def scan(self, log: Log, report: Callable[[Damage], None]) -> Iterator[object]:
+        if self.refusals and log.topic_partition.partition == 0:
+            self.refusals -= 1
+            cause = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            raise StorageError(os.path.dirname(log.directory), f"loading in {log.directory}: {cause}") from cause
+        yield from scan(log, report)
+
+
+def test_a_load_that_is_refused_for_a_while_is_tried_again(
+    broker: OneBroker, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing = _Refusing(9)
+    broker.create(TOPIC, 2)
+    broker.settle()  # the broker's own coordinator has loaded it
+    monkeypatch.setattr(loading, "scan", refusing.scan)
+    broker.run(coordinator.start())
+    broker.settle()
+    for pause_ms in (100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000):
+        broker.work(coordinator.clock, coordinator.timers, pause_ms - 1)
+        assert [shard.index for shard in coordinator.coordination.shards()] == [1]
+        assert coordinator.coordination.loading
+        broker.work(coordinator.clock, coordinator.timers, 1)
+    assert [shard.index for shard in coordinator.coordination.shards()] == [1, 0]
+    assert not coordinator.coordination.loading
+    assert broker.replicas.logs.live == broker.replicas.logs.directories
+
+
+def test_a_refused_load_is_not_tried_again_by_who_does_not_lead(
+    broker: OneBroker, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing = _Refusing(2)
+    broker.create(TOPIC, 1)
+    broker.settle()
+    monkeypatch.setattr(loading, "scan", refusing.scan)
+    broker.run(coordinator.start())
+    broker.settle()
+    broker.lead(TOPIC, 0, leader=2)
+    assert coordinator.refusal("a") == ErrorCode.NOT_COORDINATOR
+    broker.work(coordinator.clock, coordinator.timers, 60_000)
+    assert refusing.refusals == 1
+    broker.lead(TOPIC, 0, leader=1)
+    broker.settle()
+    broker.work(coordinator.clock, coordinator.timers, 100)
+    assert coordinator.coordination.shard("a").machine.pairs == {}
+
+
+def test_a_load_that_is_refused_by_a_disk_for_good_takes_it_offline(
+    broker: OneBroker, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(log: Log, report: Callable[[Damage], None]) -> Iterator[object]:
+        raise StorageError(os.path.dirname(log.directory), "Input/output error")
+
+    broker.create(TOPIC, 1)
+    broker.settle()
+    monkeypatch.setattr(loading, "scan", refuse)
+    broker.run(coordinator.start())
+    broker.settle()
+    assert coordinator.refusal("a") == ErrorCode.NOT_COORDINATOR
+    assert not coordinator.coordination.loading
+    assert len(broker.replicas.logs.live) == 1
+    assert coordinator.timers.next_deadline_ms() is None
 
 
 def test_others_get_their_turns_while_a_partition_is_loaded(broker: OneBroker, coordinator: Coordinator) -> None:

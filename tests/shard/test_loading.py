@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import struct
 from collections.abc import Callable, Iterator
@@ -14,10 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kafkad.config import LogConfig
-from kafkad.errors import KafkaError
+from kafkad.errors import KafkaError, StorageError
 from kafkad.log.damage import Damage
-from kafkad.log.files import Files
+from kafkad.log.files import Files, may_pass
 from kafkad.log.log import Log
+from kafkad.log.segment import Segment
 from kafkad.metrics import TopicProbe
 from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
@@ -47,7 +49,7 @@ class Live:
         parts = ReplicaParts(broker_id=1, clock=FakeClock(), waits=waits, durable=cast(Durable, None))
         self.partition = Partition(TP, self.log, parts, TopicProbe(), 0)
         self.partition.become(Role(leader=1, leader_epoch=1, isr=(1,), replicas=(1,)))
-        parts = CoordinatorParts(FakeClock(), lambda error: None, codec)
+        parts = CoordinatorParts(FakeClock(), Timers(), lambda error: None, codec)
         self.shard: Shard[Pairs] = Shard(self.partition, parts, Pairs)
         self.shard.begin()
 
@@ -243,6 +245,19 @@ def test_damage_that_recovery_found_is_stepped_over(live: Live, tmp_path: Path) 
     assert machine.pairs.keys() == {f"key {number}" for number in range(60) if number != first}
     assert loader.damaged == 1
     log.close()
+
+
+def test_a_file_that_cannot_be_opened_now_is_an_error_of_the_disk(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where it is only needed to say where a record stands."""
+
+    def refuse(segment: Segment, offset: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    live.write(Pair("!", "1"))
+    monkeypatch.setattr(Segment, "locate", refuse)
+    with pytest.raises(StorageError) as refused:
+        load(live.log)
+    assert may_pass(refused.value)
 
 
 def test_a_load_that_nobody_wants_any_more_ends(live: Live) -> None:

@@ -47,7 +47,7 @@ class Made:
         waits = Waits(Timers(), self.clock, lambda call: None)
         held = ReplicaParts(broker_id=ME, clock=self.clock, waits=waits, durable=cast(Durable, self.disk))
         self.partition = Partition(TP, self.log, held, TopicProbe(), 0)
-        parts = CoordinatorParts(self.clock, self.failures.append, codec)
+        parts = CoordinatorParts(self.clock, Timers(), self.failures.append, codec)
         self.shard: Shard[Pairs] = Shard(self.partition, parts, Pairs)
         self.machine = self.shard.machine
 
