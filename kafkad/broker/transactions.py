@@ -69,6 +69,7 @@ def make_transactions(
         CoordinatorParts(clock, timers, replicas.directory_failed, _UNCOMPRESSED),
         make_machine=make_machine,
         create=create_topic,
+        serves_committed_only=True,
     )
     return TransactionCoordinator(
         coordination,

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from functools import partial
 from typing import Generic
 
 from kafkad.errors import ErrorCode, KafkaError, StorageError
@@ -55,14 +56,17 @@ class Coordination(Generic[M]):
         *,
         make_machine: Callable[[Shard[M]], M],
         create: Callable[[], Awaitable[None]],
+        serves_committed_only: bool = False,
     ) -> None:
-        """`create` makes the topic."""
+        """`create` makes the topic. With `serves_committed_only` a loaded partition is served when all that was loaded
+        is committed: its last records, which another leader may not have, decide nothing before."""
         self.topic = topic
         self.load_times = LoadTimes()
         self._replicas = replicas
         self._parts = parts
         self._make_machine = make_machine
         self._create = create
+        self._serves_committed_only = serves_committed_only
         self._creating: asyncio.Future[None] | None = None
         self._counted: tuple[TopicId, int] | None = None
         """How many partitions the topic with this id had when it was first seen here."""
@@ -236,27 +240,20 @@ class Coordination(Generic[M]):
                     self._replicas.directory_failed(error)
                     self._read_later(index, shard, error)
                 except Exception:
-                    log.exception("internal error while loading %s; it stays unavailable", shard.partition.tp)
-                    if self._loading.get(index) is shard:
-                        del self._loading[index]
-                        self._failed.add(index)
+                    self._give_up(index, shard)
         finally:
             self._loader = None
 
     async def _read(self, index: int, shard: Shard[M]) -> None:
-        clock = self._parts.clock
-        begun_ms = clock.monotonic_ms()
+        begun_ms = self._parts.clock.monotonic_ms()
         source = shard.partition.log
         loader = Loader(source, shard.machine, lambda: self._loading.get(index) is shard and not source.retired)
         await loader.run()
-        shard.begin()
-        del self._loading[index]
-        self._refusals.pop(index, None)
-        self._shards[index] = shard
-        ms = clock.monotonic_ms() - begun_ms
-        self.load_times.add(ms)
-        if loader.records:
-            log.info("loaded %s: %d records in %.0f ms", shard.partition.tp, loader.records, ms)
+        serve = partial(self._serve, index, shard, begun_ms, loader.records)
+        if self._serves_committed_only:
+            shard.partition.when_committed(source.end_offset, partial(self._committed, index, shard, serve))
+        else:
+            serve()
 
     def _read_later(self, index: int, shard: Shard[M], error: StorageError) -> None:
         """Again, unless the partition is not led here any more, or has gone offline with its disk."""
@@ -271,3 +268,34 @@ class Coordination(Generic[M]):
                 self._read_soon(index, shard.partition)
 
         self._parts.timers.at(self._parts.clock.monotonic_ms() + pause_ms, read_again)
+
+    def _committed(self, index: int, shard: Shard[M], serve: Callable[[], None], error: KafkaError | None) -> None:
+        """All of what was loaded is committed. With an error it is not known to be; where the partition is not led here
+        any more, `_role_changed` hears of that next."""
+        if error is None or error.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+            serve()
+        elif isinstance(error, StorageError):
+            self._read_later(index, shard, error)
+
+    def _serve(self, index: int, shard: Shard[M], begun_ms: float, records: int) -> None:
+        if self._loading.get(index) is not shard:
+            return
+        try:
+            shard.begin()
+        except Exception:
+            self._give_up(index, shard)
+            return
+        del self._loading[index]
+        self._refusals.pop(index, None)
+        self._shards[index] = shard
+        ms = self._parts.clock.monotonic_ms() - begun_ms
+        self.load_times.add(ms)
+        if records:
+            log.info("loaded %s: %d records in %.0f ms", shard.partition.tp, records, ms)
+
+    def _give_up(self, index: int, shard: Shard[M]) -> None:
+        """In an exception handler."""
+        log.exception("internal error while loading %s; it stays unavailable", shard.partition.tp)
+        if self._loading.get(index) is shard:
+            del self._loading[index]
+            self._failed.add(index)

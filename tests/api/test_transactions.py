@@ -276,6 +276,35 @@ def test_a_coordinator_ends_what_another_one_has_begun_to_end_in_an_epoch_that_i
     txns.new("a")
 
 
+def test_no_marker_is_written_before_the_decision_is_committed(txns: Transactions) -> None:
+    """A new leader may have it without its followers: another one would decide anew."""
+    broker = txns.broker
+    producer = txns.new("a")
+    txns.add(producer, ("t", 0))
+    txns.write(producer, 0)
+    transactions = broker.context.transactions()
+    home = transactions.coordination.partition_for("a")
+    answers: list[object] = []
+
+    async def end() -> None:
+        transactions.end("a", producer.id, producer.epoch, True, False, answers.append)
+
+    broker.lead(TRANSACTIONS_TOPIC, home, leader=1, isr=[1, 2])
+    broker.run(end())
+    broker.lead(TRANSACTIONS_TOPIC, home, leader=1, isr=[1, 2], epochs=2)
+    broker.settle()
+    assert len(answers) == 1, "that this was no coordinator for a moment"
+    assert txns.offsets(0) == (0, 1)
+    partition = broker.replicas.get(TRANSACTIONS_TOPIC, home)
+    end_offset = partition.log.end_offset
+
+    async def fetched() -> None:
+        partition.fetched_by(2, end_offset, 0)
+
+    broker.run(fetched())
+    broker.run_until(lambda: txns.offsets(0) == (2, 2))
+
+
 def test_partitions_that_are_not_there_add_none(txns: Transactions) -> None:
     producer = txns.new("a")
     unknown, left = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED

@@ -30,7 +30,7 @@ PARTITIONS = 4
 
 
 class Coordinator:
-    def __init__(self, broker: OneBroker) -> None:
+    def __init__(self, broker: OneBroker, *, serves_committed_only: bool = False) -> None:
         self.broker = broker
         self.machines: list[Pairs] = []
         self.creations = 0
@@ -44,6 +44,7 @@ class Coordinator:
             parts,
             make_machine=self._make_machine,
             create=self._create,
+            serves_committed_only=serves_committed_only,
         )
 
     def _make_machine(self, shard: Shard[Pairs]) -> Pairs:
@@ -279,6 +280,57 @@ def test_a_load_that_meets_an_error_of_ours_leaves_the_others_alone(
     key = next(key for key in map(str, range(99)) if coordinator.coordination.partition_for(key) == 1)
     assert coordinator.refusal(key) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert gc.isenabled()
+
+
+@pytest.fixture
+def careful(broker: OneBroker) -> Iterator[Coordinator]:
+    """Of a topic with two partitions, the first of which has a record that its follower does not have yet."""
+    coordinator = Coordinator(broker, serves_committed_only=True)
+    broker.create(TOPIC, 2)
+    broker.lead(TOPIC, 0, leader=1, isr=[1, 2])
+    broker.append(TOPIC, 0, Record(0, 1, b"a", b"1"))
+    broker.run(coordinator.start())
+    broker.settle()
+    yield coordinator
+    coordinator.stop()
+
+
+def test_nothing_is_decided_by_what_another_leader_may_not_have(broker: OneBroker, careful: Coordinator) -> None:
+    assert [shard.index for shard in careful.coordination.shards()] == [1], "which does not wait for the other"
+    assert [machine.state for machine in careful.machines] == ["new", "loaded"]
+    assert careful.coordination.loading
+    broker.lead(TOPIC, 0, leader=1, isr=[1, 2])
+    broker.replicas.get(TOPIC, 0).fetched_by(2, 1, 0)
+    assert [machine.pairs for machine in careful.machines] == [{"a": "1"}, {}]
+    assert [machine.state for machine in careful.machines] == ["loaded", "loaded"]
+    assert not careful.coordination.loading
+
+
+def test_what_is_committed_is_served_also_while_too_few_replicas_are_in_sync(broker: OneBroker) -> None:
+    careful = Coordinator(broker, serves_committed_only=True)
+    broker.create(TOPIC, 1, {"min.insync.replicas": "2"})
+    broker.lead(TOPIC, 0, leader=1, isr=[1, 2])
+    broker.append(TOPIC, 0, Record(0, 1, b"a", b"1"))
+    partition = broker.replicas.get(TOPIC, 0)
+    partition.fetched_by(2, 1, 0)
+    partition.isr_altered((1,), partition.leader_epoch, partition.role.partition_epoch + 1)
+    assert not partition.enough_in_sync
+    broker.run(careful.start())
+    broker.settle()
+    assert careful.coordination.shard("a").machine.pairs == {"a": "1"}
+    careful.stop()
+
+
+def test_who_leads_anew_does_not_go_on_with_what_was_not_committed(broker: OneBroker, careful: Coordinator) -> None:
+    broker.lead(TOPIC, 0, leader=2)
+    assert not careful.coordination.loading
+    broker.lead(TOPIC, 0, leader=1, isr=[1, 2])
+    broker.settle()
+    broker.replicas.get(TOPIC, 0).fetched_by(2, 1, 0)
+    assert [machine.state for machine in careful.machines] == ["new", "loaded", "loaded"]
+    broker.lead(TOPIC, 0, leader=1, isr=[1, 2], epochs=2)
+    broker.settle()
+    assert [machine.state for machine in careful.machines] == ["new", "loaded", "unloaded", "loaded"]
 
 
 class _Refusing:
