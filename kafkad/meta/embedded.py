@@ -2,8 +2,9 @@
 
 A write changes the tree at once, so that the next one is judged by it; it returns, and its watches fire, when the
 journal is on disk. All writes that come while an fsync runs share the next one. A write that the disk refuses is taken
-back from the tree together with all that came after it, and all of them raise ConnectionLoss. Only a session ends
-whatever the disk says: the next `open` ends all that are left, so that nobody finds one again that was over.
+back from the tree together with all that came after it, and all of them raise ConnectionLoss. Who reads a node waits for
+writes to it that are on their way: nobody is told of data, versions or numbers that others may get afterwards. Only a
+session ends whatever the disk says: the next `open` ends all that are left, so that nobody finds one again that was over.
 """
 
 from __future__ import annotations
@@ -76,6 +77,8 @@ class EmbeddedStore:
         self._clock = clock
         self._last_session = tree.zxid
         self._waiting: list[_Write] = []
+        self._unsettled: dict[str, _Write] = {}
+        """The last write to each node, or to its children, among those that the disk may still refuse."""
         self._last: asyncio.Future[None] | None = None
         self._writing = False
         self._compact_at = COMPACT_AT_LEAST
@@ -151,6 +154,16 @@ class EmbeddedStore:
         """Raises NoNode."""
         return self._tree.get(path)
 
+    async def settled(self, paths: Sequence[str]) -> None:
+        """Returns when the disk has what is known of these nodes and of the names of their children."""
+        while self._unsettled:
+            write = next((self._unsettled[path] for path in paths if path in self._unsettled), None)
+            if write is None:
+                return
+            reader: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            write.readers.append(reader)
+            await reader
+
     def watch(self, path: str, session: int, watch: Watch | None, *, of_children: bool = False) -> None:
         if watch is not None:
             self._watches[of_children][path].append(_Watcher(session, watch))
@@ -169,6 +182,7 @@ class EmbeddedStore:
         if self._journal is None:
             self._complete([write])
         else:
+            self._unsettled |= dict.fromkeys((event.path for event in applied.events), write)
             self._waiting.append(write)
             self._write_next()
         return future
@@ -222,6 +236,7 @@ class EmbeddedStore:
 
     def _complete(self, batch: list[_Write]) -> None:
         for write in batch:
+            self._settle(write)
             self._fire(write.applied.events)
             if not write.future.done():
                 write.future.set_result(None)
@@ -231,14 +246,23 @@ class EmbeddedStore:
         for write in reversed(undone):
             write.applied.roll_back()
         for write in undone:
+            self._settle(write)
             if write.ends is not None:
                 write.applied = self._tree.end_session(write.ends, self._clock.now_ms())
                 self._unwritten += write.applied.entry
                 self._complete([write])
                 continue
-            self._fire(write.applied.events)
             if not write.future.done():
                 write.future.set_exception(ConnectionLoss("metadata", f"{self.path} cannot be written: {error}"))
+
+    def _settle(self, write: _Write) -> None:
+        """It is on the disk, or was taken back. Readers come before the next write of who waits for this one."""
+        for event in write.applied.events:
+            if self._unsettled.get(event.path) is write:
+                del self._unsettled[event.path]
+        for reader in write.readers:
+            if not reader.done():
+                reader.set_result(None)
 
     def _fire(self, events: list[WatchEvent]) -> None:
         for event in events:
@@ -279,13 +303,13 @@ class EmbeddedSession(MetaStore):
         return result
 
     async def get(self, path: str, watch: Watch | None = None) -> tuple[bytes, Stat]:
-        self._alive(path)
+        await self._settled([path])
         node = self._store.get(path)
         self._store.watch(path, self.number, watch)
         return node.data, node.stat
 
     async def get_many(self, paths: Sequence[str], watch: Watch | None = None) -> list[tuple[bytes, Stat] | None]:
-        self._alive("/")
+        await self._settled(paths)
         find = self._store.find
         nodes = [find(path) for path in paths]
         if watch is not None:
@@ -295,13 +319,13 @@ class EmbeddedSession(MetaStore):
         return [None if node is None else (node.data, node.stat) for node in nodes]
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
-        self._alive(path)
+        await self._settled([path])
         node = self._store.find(path)
         self._store.watch(path, self.number, watch)
         return None if node is None else node.stat
 
     async def children(self, path: str, watch: Watch | None = None) -> list[str]:
-        self._alive(path)
+        await self._settled([path])
         node = self._store.get(path)
         self._store.watch(path, self.number, watch, of_children=True)
         return sorted(node.children or ())
@@ -345,6 +369,12 @@ class EmbeddedSession(MetaStore):
         except MultiFailed as e:
             raise e.cause from None
 
+    async def _settled(self, paths: Sequence[str]) -> None:
+        """The session may end meanwhile."""
+        self._alive(paths[0] if paths else "/")
+        await self._store.settled(paths)
+        self._alive(paths[0] if paths else "/")
+
     def _alive(self, path: str) -> None:
         if self._expired:
             raise SessionExpired(path)
@@ -362,12 +392,14 @@ def _compact_at(journal: Journal) -> int:
 class _Write:
     """A transaction on its way to the disk; `ends` is the session that it ends, if it does that."""
 
-    __slots__ = ("applied", "ends", "future")
+    __slots__ = ("applied", "ends", "future", "readers")
 
     def __init__(self, applied: Applied, future: asyncio.Future[None], ends: int | None) -> None:
         self.applied = applied
         self.future = future
         self.ends = ends
+        self.readers: list[asyncio.Future[None]] = []
+        """Each is done when it is known whether this stays."""
 
 
 class _Watcher:

@@ -49,8 +49,9 @@ async def serve(store: EmbeddedStore, connection: socket.socket) -> None:
 
 
 class ServedSession:
-    """Carries out the requests of one broker in the order in which they came. Answers of writes wait for the disk,
-    answers of reads do not, as with the embedded store itself; events leave before the answers of later requests."""
+    """Carries out the requests of one broker in the order in which they came. Answers of writes wait for the disk, and
+    reads for writes to the same nodes, as with the embedded store itself; events leave before the answers of later
+    requests."""
 
     def __init__(self, store: EmbeddedStore, writer: asyncio.StreamWriter) -> None:
         self._session = store.session()

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,16 @@ from kafkad.clock import SystemClock
 from kafkad.meta import embedded
 from kafkad.meta.embedded import FILE_NAME, EmbeddedSession, EmbeddedStore
 from kafkad.meta.journal import JournalError
-from kafkad.meta.store import ConnectionLoss, Create, MetaStore, NoNode, Set, ensure_path
+from kafkad.meta.store import (
+    ConnectionLoss,
+    Create,
+    MetaStore,
+    NoNode,
+    Operation,
+    SessionExpired,
+    Set,
+    ensure_path,
+)
 
 from .contract import MetaStoreContract
 
@@ -301,6 +311,94 @@ def test_a_full_disk_takes_back_all_that_waited_and_nothing_else(
 
     with_store(tmp_path, use)
     with_store(tmp_path, read)
+
+
+def test_nobody_reads_what_the_disk_may_still_refuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others get its versions and numbers afterwards."""
+    pwrite, may_write, full = os.pwrite, threading.Event(), [False]
+    may_write.set()
+
+    def write(fd: int, data: bytes, at: int) -> int:
+        may_write.wait(10)
+        if full[0]:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return pwrite(fd, data, at)
+
+    monkeypatch.setattr(os, "pwrite", write)
+    change: list[Operation] = [Set("/a", b"new"), Create("/notes/n_", sequential=True)]
+
+    async def begin(store: MetaStore) -> tuple[asyncio.Future[Any], list[asyncio.Future[Any]]]:
+        """The change, which the disk is slow to take, and who reads meanwhile."""
+        may_write.clear()
+        writing = asyncio.ensure_future(store.multi(change))
+        await asyncio.sleep(0)
+        assert await store.children("/other") == [], "of another node"
+        reads = (
+            store.get("/a"),
+            store.get_many(["/other", "/a"]),
+            store.children("/notes"),
+            store.exists("/notes/n_0000000000"),
+        )
+        reading = [asyncio.ensure_future(read) for read in reads]
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not any(read.done() for read in reading)
+        may_write.set()
+        return writing, reading
+
+    async def use(store: MetaStore) -> None:
+        for path in ("/a", "/notes", "/other"):
+            await store.create(path, b"old")
+        full[0] = True
+        writing, reading = await begin(store)
+        with pytest.raises(ConnectionLoss):
+            await writing
+        (data, stat), many, notes, note = await asyncio.gather(*reading)
+        assert (data, stat.version, [node[0] for node in many]) == (b"old", 0, [b"old", b"old"])
+        assert (notes, note) == ([], None)
+        full[0] = False
+        writing, reading = await begin(store)
+        (data, stat), many, notes, note = await asyncio.gather(*reading)
+        assert (data, stat.version, [node[0] for node in many]) == (b"new", 1, [b"old", b"new"])
+        assert notes == ["n_0000000000"]
+        assert note is not None
+        await writing
+
+    with_store(tmp_path, use)
+
+
+def test_who_reads_what_is_written_all_the_time_comes_between_two_writes(tmp_path: Path) -> None:
+    async def use(store: MetaStore) -> None:
+        await store.create("/a")
+        written: list[int] = []
+
+        async def write() -> None:
+            while len(written) < 20:
+                stat = await store.set("/a", b"x")
+                written.append(stat.version)
+
+        writing = asyncio.ensure_future(write())
+        await asyncio.sleep(0)
+        _, stat = await store.get("/a")
+        assert (stat.version, written) == (1, [])
+        await writing
+
+    with_store(tmp_path, use)
+
+
+def test_a_session_that_ends_while_it_reads_is_told_so(tmp_path: Path) -> None:
+    async def use(store: MetaStore) -> None:
+        assert isinstance(store, EmbeddedSession)
+        writing = asyncio.ensure_future(store.create("/a"))
+        await asyncio.sleep(0)
+        reading = asyncio.ensure_future(store.get("/a"))
+        await asyncio.sleep(0)
+        await store.expire()
+        with pytest.raises(SessionExpired):
+            await reading
+        await writing
+
+    with_store(tmp_path, use)
 
 
 def test_a_second_process_is_refused(tmp_path: Path) -> None:
