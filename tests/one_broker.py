@@ -14,7 +14,7 @@ from kafkad.api.context import Context, Request
 from kafkad.api.peer import Peer
 from kafkad.api.prepared import Grounds
 from kafkad.api.routes import BY_KEY
-from kafkad.broker.parts import Parts, Platform, build, load
+from kafkad.broker.parts import Parts, Platform, build, identify, load
 from kafkad.broker.settings import Settings
 from kafkad.clock import SystemClock
 from kafkad.config import Config
@@ -128,7 +128,7 @@ class OneBroker:
             server=Server(asyncio.get_running_loop(), settings.limits(), clock, self.timers),
             halt=lambda why: None,
         )
-        parts = build(platform, await load(platform, settings, lambda progress: None))
+        parts = build(platform, await load(platform, await identify(platform, settings), lambda progress: None))
         await parts.start()
         return parts
 

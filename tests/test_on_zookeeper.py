@@ -270,6 +270,50 @@ def test_sigterm_ends_the_wait_for_zookeeper_at_once(cluster: Cluster) -> None:
     assert time.monotonic() - begun < 5
 
 
+HELD_BACK = """
+import asyncio, pathlib, sys
+from kafkad.__main__ import main
+from kafkad.broker import parts
+
+held, prepare = pathlib.Path(sys.argv.pop(1)), parts.prepare
+
+async def prepare_later(store):
+    while held.exists():
+        await asyncio.sleep(0.01)
+    await prepare(store)
+
+parts.prepare = prepare_later
+sys.exit(main())
+"""
+
+
+class HeldBack(KafkadProcess):
+    """Connects to ZooKeeper, and reads nothing there as long as the file `held` exists."""
+
+    held: Path
+
+    def command(self) -> list[str]:
+        python, _, _, *arguments = super().command()
+        return [python, "-c", HELD_BACK, str(self.held), *arguments]
+
+
+def test_sigterm_ends_the_wait_for_a_zookeeper_that_went_during_the_start(cluster: Cluster, tmp_path: Path) -> None:
+    with ZooKeeper("3.8", free_port()) as short:
+        kafkad = HeldBack(tmp_path / "held back", {"zookeeper.connect": short.connect})
+        kafkad.held = tmp_path / "held"
+        kafkad.held.touch()
+        kafkad.start(wait=False)
+        wait_until(lambda: "connected to ZooKeeper" in kafkad.log, "there is a session")
+        short.kill()
+        wait_until(lambda: "lost the connection to ZooKeeper" in kafkad.log, "ZooKeeper is gone")
+        kafkad.held.unlink()
+        time.sleep(0.1)
+        begun = time.monotonic()
+        assert kafkad.stop() == 0
+        assert time.monotonic() - begun < 5
+    assert "internal error" not in kafkad.log
+
+
 def test_zookeeper_away_for_a_while_costs_nothing(cluster: Cluster, server: ZooKeeper) -> None:
     http = free_port()
     settings = {"zookeeper_session_timeout_ms": "20000", "http_listener": f"127.0.0.1:{http}"}

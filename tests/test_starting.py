@@ -66,6 +66,27 @@ sys.exit(main())
 """
 
 
+WITHOUT_AN_ANSWER_OF_THE_STORE = """
+import asyncio, sys
+from kafkad.__main__ import main
+from kafkad.broker import parts
+
+async def wait(store):
+    await asyncio.Event().wait()
+
+parts.prepare = wait
+sys.exit(main())
+"""
+
+
+class StoreAway(KafkadProcess):
+    """Its metadata store answers nothing."""
+
+    def command(self) -> list[str]:
+        python, _, _, *arguments = super().command()
+        return [python, "-c", WITHOUT_AN_ANSWER_OF_THE_STORE, *arguments]
+
+
 class FullDisk(KafkadProcess):
     """While the file `full` exists the disk has no room for metadata, and kafkad serves and is not yet ready."""
 
@@ -120,15 +141,19 @@ class Slow:
         self.kafkad.held.unlink()
 
     def get(self, path: str) -> tuple[int, str]:
-        """Status and text; 0 while nobody listens."""
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.http}{path}", timeout=SECONDS) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read().decode()
-        except OSError:
-            return 0, ""
+        return get(self.http, path)
+
+
+def get(http: int, path: str) -> tuple[int, str]:
+    """Status and text; 0 while nobody listens."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{http}{path}", timeout=SECONDS) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+    except OSError:
+        return 0, ""
 
 
 def test_says_what_it_does_before_it_is_ready(tmp_path: Path) -> None:
@@ -201,6 +226,18 @@ def test_a_port_that_is_taken_while_logs_are_loaded(tmp_path: Path) -> None:
     where = f"PLAINTEXT://127.0.0.1:{slow.kafkad.port}"
     assert f"cannot start: cannot listen on {where}: Address already in use; see the setting" in slow.kafkad.log
     assert "Traceback" not in slow.kafkad.log
+
+
+def test_sigterm_while_the_metadata_store_is_waited_for(tmp_path: Path) -> None:
+    http = free_port()
+    kafkad = StoreAway(tmp_path, {"http.listener": f"127.0.0.1:{http}"}).start(wait=False)
+    deadline = time.monotonic() + SECONDS
+    while get(http, "/health") != (200, "reading the metadata store\n"):
+        assert time.monotonic() < deadline, kafkad.log
+        time.sleep(0.01)
+    assert kafkad.stop() == 0
+    assert "told to stop while reading the metadata store" in kafkad.log
+    assert "Traceback" not in kafkad.log
 
 
 @pytest.mark.parametrize("clean", [True, False])

@@ -23,7 +23,7 @@ from kafkad.broker.lifecycle import BrokerState, Lifecycle
 from kafkad.broker.loop_timers import LoopTimers
 from kafkad.broker.membership import DuplicateBroker
 from kafkad.broker.metadata_store import MetadataStore
-from kafkad.broker.parts import LinkFactory, Parts, Platform, build, load
+from kafkad.broker.parts import LinkFactory, Parts, Platform, build, identify, load
 from kafkad.broker.progress import RecoveryProgress
 from kafkad.broker.settings import Settings, max_open_files
 from kafkad.broker.supervised import Supervised
@@ -290,10 +290,12 @@ class Daemon:
             tls=self._tls,
             halt=self._halt,
         )
-        self._lifecycle.enter(BrokerState.RECOVERY, "loading logs")
-        progress = RecoveryProgress(self._loop, self._notifier, self._loading, self._stopping.is_set)
         with no_collections():
-            loaded = await load(platform, self._settings, progress.update)
+            self._lifecycle.enter(BrokerState.STARTING, "reading the metadata store")
+            identified = await self._unless_stopped(identify(platform, self._settings))
+            self._lifecycle.enter(BrokerState.RECOVERY, "loading logs")
+            progress = RecoveryProgress(self._loop, self._notifier, self._loading, self._stopping.is_set)
+            loaded = await load(platform, identified, progress.update)
         progress.done()
         self._lifecycle.enter(BrokerState.STARTING, "logs are loaded; taking over their partitions")
         parts = build(platform, loaded)
@@ -475,7 +477,7 @@ class Daemon:
 
     async def _stop_loading(self, store: MetadataStore | None, health: HttpServer | None) -> None:
         """No client has seen this broker yet, and nothing was changed: it goes at once."""
-        doing = "loading logs" if store is not None else self._lifecycle.doing
+        doing = "loading logs" if self._lifecycle.state is BrokerState.RECOVERY else self._lifecycle.doing
         log.info("told to stop while %s; log directories are left as they were found", doing)
         self._lifecycle.enter(BrokerState.SHUTTING_DOWN, "stopping")
         self._notifier.stopping(f"told to stop while {doing}")

@@ -1,7 +1,7 @@
 """Builds a whole broker from what it is handed: by the daemon, or by a test with its own clock, store and links.
 
-The order of a start makes two stages of it: `load` finds out who the broker is and reads its logs, `build` makes all
-parts from that. They do nothing before `Parts.start`.
+The order of a start makes three stages of it: `identify` asks the metadata store who the broker is, `load` reads its
+logs, `build` makes all parts from that. They do nothing before `Parts.start`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kafkad import loggers
 from kafkad.api.audit import Audit
@@ -49,7 +49,7 @@ from kafkad.controller.link import ClosableLink, CurrentController, LocalControl
 from kafkad.controller.registration import cluster_id, prepare
 from kafkad.controller.term import Balance, ControllerSettings
 from kafkad.controller.topics import TopicDefaults
-from kafkad.log.loading import LoadingProgress
+from kafkad.log.loading import IdOf, LoadingProgress
 from kafkad.log.manager import LogManager
 from kafkad.log.recompress import SlowPath
 from kafkad.meta.store import MetaStore
@@ -126,8 +126,17 @@ class Loaded:
     """Empty where no listener asks for a login."""
 
 
-async def load(platform: Platform, settings: Settings, on_progress: Callable[[LoadingProgress], None]) -> Loaded:
-    """Identity, then settings, then logs, which are read in a thread; `on_progress` is called there."""
+class Identified(NamedTuple):
+    """A broker of which the metadata store has been read."""
+
+    loaded: Loaded
+    """Its logs are not open yet."""
+    id_of: IdOf
+    """The ids of topics, where its logs lack them."""
+
+
+async def identify(platform: Platform, settings: Settings) -> Identified:
+    """Identity, then settings. Waits for a store that is away; no log is open before it ends."""
     store, logs = platform.store, platform.logs
     known_cluster, known_broker = logs.identity()
     await prepare(store)
@@ -151,17 +160,11 @@ async def load(platform: Platform, settings: Settings, on_progress: Callable[[Lo
         platform.server.limits = settings.limits()
         logs.expire_producers_after(settings.config.int("producer.id.expiration.ms"))
         loggers.set_default_level(settings.config.str("kafkad.log.level"))
-        read = partial(logs.load, settings.of_topic, on_progress, await stored_ids(store))
-        await asyncio.get_running_loop().run_in_executor(platform.threads, read)
-        tell_of_mended(logs)
-        if platform.links is None:
-            await take_over(store, broker, logs, settings.config)
+        ids = await stored_ids(store)
     except BaseException:
-        await configs.stop()
-        if rights is not None:
-            await rights.acls.stop()
+        await _stop_following(configs, rights)
         raise
-    return Loaded(
+    loaded = Loaded(
         cluster_id=cluster,
         broker_id=broker,
         was_here=broker == known_broker,
@@ -170,6 +173,28 @@ async def load(platform: Platform, settings: Settings, on_progress: Callable[[Lo
         rights=rights,
         login_secret=secret,
     )
+    return Identified(loaded, ids)
+
+
+async def load(platform: Platform, identified: Identified, on_progress: Callable[[LoadingProgress], None]) -> Loaded:
+    """Reads the logs in a thread; `on_progress` is called there, and may end it."""
+    loaded, logs = identified.loaded, platform.logs
+    try:
+        read = partial(logs.load, loaded.settings.of_topic, on_progress, identified.id_of)
+        await asyncio.get_running_loop().run_in_executor(platform.threads, read)
+        tell_of_mended(logs)
+        if platform.links is None:
+            await take_over(platform.store, loaded.broker_id, logs, loaded.settings.config)
+    except BaseException:
+        await _stop_following(loaded.configs, loaded.rights)
+        raise
+    return loaded
+
+
+async def _stop_following(configs: DynamicConfigs, rights: Rights | None) -> None:
+    await configs.stop()
+    if rights is not None:
+        await rights.acls.stop()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

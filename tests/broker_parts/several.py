@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar, cast
 from kafkad.api.dispatch import Dispatcher
 from kafkad.api.routes import BETWEEN_BROKERS, BY_KEY, FETCH
 from kafkad.broker.links import network_links
-from kafkad.broker.parts import Parts, Platform, build, load
+from kafkad.broker.parts import Parts, Platform, build, identify, load
 from kafkad.broker.settings import Settings
 from kafkad.config import load as load_config
 from kafkad.controller.topics import NewTopic
@@ -325,7 +325,7 @@ class Brokers:
             ),
             halt=self.halted.append,
         )
-        parts = build(platform, await load(platform, settings, lambda progress: None))
+        parts = build(platform, await load(platform, await identify(platform, settings), lambda progress: None))
         await parts.start()
         return Broker(parts, session)
 

@@ -12,7 +12,7 @@ from typing import Any
 from kafkad.broker.links import network_links
 from kafkad.broker.loop_timers import LoopTimers
 from kafkad.broker.membership import DuplicateBroker
-from kafkad.broker.parts import Parts, Platform, build, load
+from kafkad.broker.parts import Parts, Platform, build, identify, load
 from kafkad.broker.settings import Settings
 from kafkad.config import load as load_config
 from kafkad.log.manager import LogManager, NoLogDirectoryError
@@ -199,7 +199,7 @@ class Machine:
             links=network_links(config, self.broker, self.clock, timers),
             halt=self._exit,
         )
-        loaded = await load(platform, settings, lambda progress: None)
+        loaded = await load(platform, await identify(platform, settings), lambda progress: None)
         parts = self._building = build(platform, loaded)
         await parts.start()
         self.world.note("serving", self.name)
