@@ -2,7 +2,8 @@
 
 A BrokerClient opens its connection when the first request needs it, asks for the API versions, logs in, and opens it
 again after it broke, at growing intervals. A request is never sent twice: when its connection breaks or its time is up
-it fails with LinkError, and only the caller knows whether it may be repeated.
+it fails with LinkError, and only the caller knows whether it may be repeated. By then what has not reached the other
+broker yet never will: it would come behind its repetition.
 """
 
 from __future__ import annotations
@@ -395,13 +396,16 @@ class ClientConnection:
         self.versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
 
     def close(self, why: str) -> None:
-        """Everything that still waits for an answer fails with `why`."""
+        """Everything that still waits for an answer fails with `why`, and is not sent on, nor again by the kernel."""
         if self.closed:
             return
         self.closed = True
         self._loop.remove_reader(self._fd)
         self._loop.remove_writer(self._fd)
-        self._transport.close()
+        if self._sent:
+            self._transport.abort()
+        else:
+            self._transport.close()
         if self._deadline is not None:
             self._deadline.cancel()
         for sent in self._sent:

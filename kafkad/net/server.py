@@ -6,7 +6,6 @@ import asyncio
 import logging
 import mmap
 import socket
-import struct
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from kafkad.net.connection import SMALL_FRAME, Connection, DeferredReply
 from kafkad.net.lobby import Lobby
 from kafkad.net.queued import Queued
 from kafkad.net.reply import Pending, Reply
-from kafkad.net.transport import PlainTransport, Transport, Wrap
+from kafkad.net.transport import PlainTransport, Transport, Wrap, reset
 from kafkad.timers import Timers
 from kafkad.turns import Backlog, Lane
 
@@ -42,7 +41,6 @@ connects at once, such as all clients after a restart, waits while the loop does
 that is turned away tries again only after 1, 3 and 7 seconds."""
 _WAIT_FOR_ROOM_S = 0.1
 _MOST_HELD = 1000
-_RESET = struct.pack("ii", 1, 0)
 _SHARE_OF_STRANGERS = 4
 """What may be held of requests before a login is this part of queued.max.request.bytes, and beside it. The listeners
 share it equally."""
@@ -221,9 +219,7 @@ class Server:
 
     def _turn_away(self, sock: socket.socket) -> None:
         self.held.discard(sock)
-        with suppress(OSError):
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        sock.close()
+        reset(sock)
         self.accept_if_room()
 
     @property

@@ -21,7 +21,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from kafkad.net.reply import Bytes, FileRange
-from kafkad.net.transport import has_ended
+from kafkad.net.transport import has_ended, reset
 
 if TYPE_CHECKING:
     from kafkad.net.server import Listener
@@ -521,6 +521,10 @@ class TlsTransport:
                 self._tls.unwrap()
             self._say_last()
         self._sock.close()
+        self._keep(b"")
+
+    def abort(self) -> None:
+        reset(self._sock)
         self._keep(b"")
 
     def _say_last(self) -> None:

@@ -14,11 +14,15 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 from collections.abc import Callable
+from contextlib import suppress
 from time import perf_counter_ns
 from typing import Final, Protocol
 
 from kafkad.net.reply import Bytes, FileRange
+
+_NO_LINGERING = struct.pack("ii", 1, 0)
 
 
 class Transport(Protocol):
@@ -49,6 +53,9 @@ class Transport(Protocol):
         """True if the peer has closed its side, or both, and nothing that it sent is unread."""
 
     def close(self) -> None: ...
+
+    def abort(self) -> None:
+        """Close it with a reset: what has not reached the peer yet never will."""
 
 
 class MeasuredTransport:
@@ -104,6 +111,9 @@ class MeasuredTransport:
     def close(self) -> None:
         self.below.close()
 
+    def abort(self) -> None:
+        self.below.abort()
+
 
 Wrap = Callable[[socket.socket], Transport]
 """Takes over a socket that has been accepted; it does not block from then on."""
@@ -143,6 +153,16 @@ class PlainTransport(socket.socket):
 
     def has_ended(self) -> bool:
         return has_ended(self)
+
+    def abort(self) -> None:
+        reset(self)
+
+
+def reset(sock: socket.socket) -> None:
+    """Close it; the kernel forgets what it would have sent, or sent again."""
+    with suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGERING)
+    sock.close()
 
 
 def has_ended(sock: socket.socket) -> bool:

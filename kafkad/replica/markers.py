@@ -88,6 +88,8 @@ class Markers:
         self._clock = clock
         self._in_shards = in_shards
         self._jobs = jobs
+        self._queued = 0
+        """Calls whose markers are appended in pieces, and those behind them."""
         self._closed = False
 
     def close(self) -> None:
@@ -96,11 +98,14 @@ class Markers:
 
     def append(self, markers: Sequence[Marker], done: Callable[[Codes], None]) -> None:
         """HOT. Append all; `done` is called once, when each is committed or refused: before this returns, if they are
-        few and nothing has to be waited for."""
+        few and nothing has to be waited for.
+
+        One call after the other: a marker that came behind its repetition could end the next transaction of its
+        producer."""
         codes = [[_NO_ERROR] * len(marker.partitions) for marker in markers]
         ending = _Ending(codes, done)
-        if sum(map(len, codes)) > _AT_ONCE:
-            # one such call after the other, so that no marker comes behind a later one of its producer
+        if self._queued or sum(map(len, codes)) > _AT_ONCE:
+            self._queued += 1
             self._jobs.do(self._append_in_pieces(markers, codes, ending), alone=True)
             return
         for marker, of_marker in zip(markers, codes, strict=True):
@@ -108,12 +113,15 @@ class Markers:
         ending.settled()
 
     def _append_in_pieces(self, markers: Sequence[Marker], codes: Codes, ending: _Ending) -> Pieces[None]:
-        for marker, of_marker in zip(markers, codes, strict=True):
-            for at in range(0, len(of_marker), _AT_ONCE):
-                if self._closed:
-                    return
-                self._append_to(marker, at, at + _AT_ONCE, of_marker, ending)
-                yield
+        try:
+            for marker, of_marker in zip(markers, codes, strict=True):
+                for at in range(0, len(of_marker), _AT_ONCE):
+                    if self._closed:
+                        return
+                    self._append_to(marker, at, at + _AT_ONCE, of_marker, ending)
+                    yield
+        finally:
+            self._queued -= 1
         ending.settled()
 
     def _append_to(self, marker: Marker, begin: int, end: int, codes: list[ErrorCode], ending: _Ending) -> None:

@@ -161,3 +161,24 @@ def test_thousands_are_written_in_pieces_in_their_order(broker: OneBroker) -> No
     log = broker.replicas.leader("t", 0).log
     assert log.end_offset == 4001
     assert aborted_transactions(log, 0, 4001) == []
+
+
+def test_a_few_markers_do_not_overtake_thousands(broker: OneBroker) -> None:
+    """A repetition of one of these, answered first, would let its producer begin what these end then."""
+    markers = broker.coordinators.markers
+    ended: list[str] = []
+
+    def append(name: str, count: int) -> None:
+        asked = Marker(PID, EPOCH, True, 0, 0, [TopicPartition("t", 0)] * count)
+        markers.append([asked], lambda codes: ended.append(name))
+
+    async def all_of_them() -> None:
+        append("first", 2000)
+        append("second", 1)
+        assert ended == []
+        while len(ended) < 2:
+            await asyncio.sleep(0)
+        append("third", 1)
+        assert ended == ["first", "second", "third"], "there is nobody to wait for any more"
+
+    broker.run(all_of_them())

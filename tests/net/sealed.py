@@ -9,7 +9,7 @@ import os
 import socket
 
 from kafkad.net.reply import Bytes, FileRange
-from kafkad.net.transport import has_ended
+from kafkad.net.transport import has_ended, reset
 
 DATA, NEW_KEY = 0, 1
 RECORD = 16 * 1024
@@ -142,3 +142,6 @@ class SealedTransport:
 
     def close(self) -> None:
         self._sock.close()
+
+    def abort(self) -> None:
+        reset(self._sock)

@@ -483,8 +483,9 @@ def test_a_request_larger_than_the_socket_takes_leaves_in_pieces() -> None:
 
     async def swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal received
-        while data := await reader.read(65536):
-            received += len(data)
+        with suppress(ConnectionResetError):
+            while data := await reader.read(65536):
+                received += len(data)
         await left(writer)
         ended.set()
 
@@ -510,6 +511,37 @@ def test_a_request_larger_than_the_socket_takes_leaves_in_pieces() -> None:
         server.close()
 
     asyncio.run(asyncio.wait_for(main(), 60))
+
+
+@pytest.mark.parametrize("is_answered", [False, True])
+def test_what_is_given_up_does_not_arrive_later(is_answered: bool) -> None:
+    """A marker would come behind its repetition, and end the next transaction of its producer."""
+
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            here = socket.create_connection(listening.getsockname())
+            there, _ = listening.accept()
+        endpoint = Endpoint(listener="PLAINTEXT", host="127.0.0.1", port=here.getpeername()[1])
+        with there:
+            connection = ClientConnection(PlainTransport.over(here), endpoint, OPTIONS, SystemClock(), Timers())
+            asked = asyncio.ensure_future(
+                connection.exchange(FindCoordinatorRequest(coordinator_keys=["k"]), deadline_ms=1e9, version=4)
+            )
+            await asyncio.sleep(0)
+            assert there.recv(65536)
+            if is_answered:
+                there.sendall(struct.pack(">iix", 5, 1))
+                await asked
+            connection.close("the test is over")
+            if is_answered:
+                assert there.recv(1) == b""
+            else:
+                with pytest.raises(LinkError):
+                    await asked
+                with pytest.raises(ConnectionResetError):
+                    there.recv(1)
+
+    asyncio.run(main())
 
 
 def test_a_connection_is_logged_in_before_it_is_used_and_a_refused_login_is_told() -> None:

@@ -79,6 +79,11 @@ class Stream:
         self._under_way.clear()
         return lost
 
+    def give_up(self) -> None:
+        """What waits for a cut to be healed is not sent again."""
+        if self in self._network.held.get(self._ends, {}):
+            self._under_way.clear()
+
     def break_off(self) -> None:
         """Some of what is under way still arrives, the rest never does."""
         keep = self._network.world.random.randint(0, len(self._under_way))
@@ -310,6 +315,11 @@ class Socket:
             self.host.sockets.pop(self.fd, None)
             self.host.loop.unpollable(self.fd)
             self.out.push(None)
+
+    def abort(self) -> None:
+        if not self._closed:
+            self.out.give_up()
+        self.close()
 
 
 def hash_of(data: bytes) -> str:
