@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from kafkad.config import Config
 from kafkad.security.oauth_token import Expected, SignedTokens, UnsecuredTokens, Verify
 from kafkad.security.oauthbearer import OAUTHBEARER
 from kafkad.timers import Timers
+from kafkad.together import together
 
 if TYPE_CHECKING:
     from kafkad.security.jwks import Jwks, JwksSettings
@@ -78,7 +78,7 @@ class Issuers:
             await keys.asked.wait()
 
     async def stop(self) -> None:
-        await asyncio.gather(*[keys.stop() for keys in self._keys.values()])
+        await together(keys.stop() for keys in self._keys.values())
 
     def _tell(self) -> None:
         for told in self.on_asked:

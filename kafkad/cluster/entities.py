@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -15,6 +14,7 @@ from kafkad.meta.readable import readable
 from kafkad.meta.store import MetaStore, NoNode, Stat
 from kafkad.meta.znodes import Config
 from kafkad.model import Entity
+from kafkad.together import together
 
 Overrides = Mapping[str, str]
 Listener = Callable[[Entity, Overrides], None]
@@ -41,11 +41,11 @@ class EntityConfigs:
 
     async def read_all(self) -> None:
         """Listeners hear of what is not as it was read last."""
-        kinds = await asyncio.gather(*[self._below(kind) for kind in (Config.USERS, Config.CLIENTS, Config.IPS)])
+        kinds = await together(map(self._below, (Config.USERS, Config.CLIENTS, Config.IPS)))
         found: dict[Entity, Overrides] = {}
         users = await self._read(kinds[0], found)
         with_clients = [user for user, stat in users if stat.children]
-        clients = await asyncio.gather(*[self._below(f"{user}/{Config.CLIENTS}") for user in with_clients])
+        clients = await together(self._below(f"{user}/{Config.CLIENTS}") for user in with_clients)
         await self._read([path for paths in (*clients, *kinds[1:]) for path in paths], found)
         for entity in self._entities.keys() | found.keys():
             self._take(entity, found.get(entity, _NOTHING))

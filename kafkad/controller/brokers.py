@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Iterable
 from functools import partial
@@ -17,6 +16,7 @@ from kafkad.meta.store import Delete, NoNode, Watch
 from kafkad.meta.znodes import BROKER_IDS, Broker, LogDirEvent
 from kafkad.model import NO_LEADER, BrokerInfo, PartitionState
 from kafkad.names import TopicPartition
+from kafkad.together import together
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrResponse
 
 
@@ -124,7 +124,7 @@ class Brokers:
             here = [r for r in self._state.entry(tp).assignment.replicas if r in brokers]
             batch.leader_and_isr(here, tp, tell_all=False)
         await self._lead.send(batch)
-        await asyncio.gather(*[self._forget(path) for path in paths])
+        await together(map(self._forget, paths))
 
     async def _forget(self, path: str) -> None:
         with contextlib.suppress(NoNode):

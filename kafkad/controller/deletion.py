@@ -15,8 +15,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from functools import partial
+from typing import Any
 
 from kafkad.controller.leadership import Leadership, storage_refused
 from kafkad.controller.requests import RequestBatch
@@ -32,6 +33,7 @@ from kafkad.meta.store import (
 )
 from kafkad.meta.znodes import Config, Topic, TopicDeletion
 from kafkad.names import TopicPartition
+from kafkad.together import together
 from kafkad.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 
 log = logging.getLogger(__name__)
@@ -200,6 +202,6 @@ class Deletions:
         await self._lead.write([Delete(path) for path in paths])
 
 
-async def _in_groups(topics: Sequence[str], work: Callable[[str], Awaitable[None]]) -> None:
+async def _in_groups(topics: Sequence[str], work: Callable[[str], Coroutine[Any, Any, None]]) -> None:
     for begin in range(0, len(topics), _TOPICS_AT_ONCE):
-        await asyncio.gather(*map(work, topics[begin : begin + _TOPICS_AT_ONCE]))
+        await together(map(work, topics[begin : begin + _TOPICS_AT_ONCE]))

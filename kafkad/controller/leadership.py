@@ -37,6 +37,7 @@ from kafkad.meta.store import (
 from kafkad.meta.znodes import Config, ControllerEpoch, Partition
 from kafkad.model import NO_LEADER, BrokerInfo, PartitionState
 from kafkad.names import TopicPartition
+from kafkad.together import together
 
 log = logging.getLogger(__name__)
 
@@ -317,8 +318,8 @@ class Leadership:
             await queue.close()
 
     async def close(self) -> None:
-        await asyncio.gather(*[queue.close() for queue in self._queues.values()])
-        self._queues.clear()
+        queues, self._queues = self._queues, {}
+        await together(queue.close() for queue in queues.values())
 
 
 def _setting(tp: TopicPartition, state: PartitionState) -> Set:

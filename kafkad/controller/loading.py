@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 import os
@@ -18,6 +17,7 @@ from kafkad.meta.store import Create, NodeExists, Refused, Set, Stat, Watch
 from kafkad.meta.znodes import Partition, Topic
 from kafkad.model import PartitionState
 from kafkad.names import NO_TOPIC_ID, TopicPartition
+from kafkad.together import together
 from kafkad.turns import Turns
 
 log = logging.getLogger(__name__)
@@ -114,7 +114,7 @@ async def bring_online(lead: Leadership) -> list[TopicPartition]:
     made: list[TopicPartition] = []
     for begin in range(0, len(new), _STATES_AT_ONCE):
         some = new[begin : begin + _STATES_AT_ONCE]
-        online = await asyncio.gather(*[_bring_online(lead, tp, entry) for tp, entry in some])
+        online = await together(_bring_online(lead, tp, entry) for tp, entry in some)
         made += [tp for (tp, _), done in zip(some, online, strict=True) if done]
     return made
 

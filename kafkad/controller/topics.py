@@ -6,7 +6,6 @@ and like Kafka with KRaft, a manual assignment to a broker that is not there is 
 
 from __future__ import annotations
 
-import asyncio
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from kafkad.meta.store import ConnectionLoss, Create, NodeExists, Operation, Ref
 from kafkad.meta.znodes import Config, Partition, Topic
 from kafkad.model import PartitionAssignment, PartitionState
 from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition, name_problem
+from kafkad.together import together
 from kafkad.turns import Turns
 
 CLUSTER_METADATA = "__cluster_metadata"
@@ -130,8 +130,8 @@ class Topics:
         answers = Answers((), {})
         for group in _in_groups(results):
             batch = self._lead.batch()
-            made += await asyncio.gather(
-                *[self._create(r, wanted.get(r.name, {}), configs[r.name], batch, admit) for r in group]
+            made += await together(
+                self._create(r, wanted.get(r.name, {}), configs[r.name], batch, admit) for r in group
             )
             answers += await self._lead.send(batch)
         return made, answers

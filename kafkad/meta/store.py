@@ -11,10 +11,11 @@ order of the changes, and should only put something in a queue. It may be told o
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from typing import NamedTuple, Protocol
+
+from kafkad.together import together
 
 ANY_VERSION = -1
 _NODES_AT_ONCE = 200
@@ -208,7 +209,7 @@ async def subtree(store: MetaStore, path: str) -> list[str]:
         below: list[str] = []
         for begin in range(0, len(level), _NODES_AT_ONCE):
             some = level[begin : begin + _NODES_AT_ONCE]
-            answers = await asyncio.gather(*[_names_below(store, node) for node in some])
+            answers = await together(_names_below(store, node) for node in some)
             for node, names in zip(some, answers, strict=True):
                 if names is not None:
                     found.append(node)

@@ -32,6 +32,7 @@ from kafkad.net.client import Link, LinkError
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
 from kafkad.timers import Timers, sleep
+from kafkad.together import together
 from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
 log = logging.getLogger(__name__)
@@ -80,7 +81,7 @@ class Mender:
                 if partition.following is not None:
                     by_leader[partition.role.leader].append(partition)
             room = asyncio.Semaphore(LEADERS_AT_ONCE)
-            await asyncio.gather(*(self._mend_from(partitions, room) for partitions in by_leader.values()))
+            await together(self._mend_from(partitions, room) for partitions in by_leader.values())
 
     async def _mend_from(self, partitions: Iterable[Partition], room: asyncio.Semaphore) -> None:
         """These have the same leader."""

@@ -30,6 +30,7 @@ from kafkad.supervisor.metrics import merged, own_families
 from kafkad.supervisor.notices import Notices
 from kafkad.supervisor.process import BAD_CONFIGURATION, BrokerProcess
 from kafkad.systemd import Notifier
+from kafkad.together import together
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ class Supervisor:
         notices = Notices(self._noticed)
         count = self._config.int("kafkad.brokers")
         self._brokers = [self._process(store, index, first_id, notices.address) for index in range(count)]
-        running = asyncio.gather(*[broker.keep_running() for broker in self._brokers])
+        running = asyncio.create_task(together(broker.keep_running() for broker in self._brokers))
         feeding = asyncio.create_task(self._feed_watchdog())
         await self._stopping.wait()
         begun = monotonic()
@@ -87,9 +88,11 @@ class Supervisor:
         self._notifier.stopping("stopping all brokers")
         for broker in self._brokers:
             broker.stop()
-        await running
-        feeding.cancel()
-        notices.close()
+        try:
+            await running
+        finally:
+            feeding.cancel()
+            notices.close()
         return self._exit_code(monotonic() - begun)
 
     def _exit_code(self, seconds: float) -> int:
@@ -279,7 +282,7 @@ class Supervisor:
         return None if self._store is None else self._store.problem
 
     async def _ask_all(self, path: str) -> list[tuple[BrokerProcess, HttpAnswer | None]]:
-        answers = await asyncio.gather(*[broker.ask(path) for broker in self._brokers])
+        answers = await together(broker.ask(path) for broker in self._brokers)
         return list(zip(self._brokers, answers, strict=True))
 
     async def _metrics(self) -> AsyncIterator[str]:

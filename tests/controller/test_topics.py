@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -76,6 +76,41 @@ async def test_many_partitions_are_made_in_turns_with_everybody_else(cluster: Cl
             others.cancel()
             assert result.error is None
             assert turned - before > 5 * 500
+
+
+@with_brokers(1)
+async def test_who_meets_an_error_hears_of_it_when_nothing_of_the_request_goes_on(cluster: Cluster) -> None:
+    """The controller takes the next event then, and may resign."""
+    session = cluster.members[1].session
+    working, goes_on = session.multi, asyncio.Event()
+
+    async def multi(operations: Sequence[Operation]) -> list[Result]:
+        paths = {operation.path for operation in operations}
+        if Topic.path("a") in paths or TopicDeletion.path("a") in paths:
+            raise RuntimeError("a bug")
+        if Topic.path("b") in paths or TopicDeletion.path("b") in paths:
+            await goes_on.wait()
+        return await working(operations)
+
+    async def fails_as_a_whole(asked: Awaitable[Any]) -> None:
+        goes_on.clear()
+        asked = asyncio.ensure_future(asked)
+        await cluster.settle()
+        assert not asked.done()
+        goes_on.set()
+        with pytest.raises(RuntimeError, match="a bug"):
+            await asked
+
+    session.multi = multi  # type: ignore[method-assign]
+    names = ["a", "b"]
+    await fails_as_a_whole(cluster.controller.create_topics([NewTopic(n, 1, 1) for n in names], timeout_ms=60_000))
+    assert await cluster.client.exists(Topic.path("b")) is not None
+    session.multi = working  # type: ignore[method-assign]
+    await cluster.create("a", (1,))
+    session.multi = multi  # type: ignore[method-assign]
+    await fails_as_a_whole(cluster.controller.delete_topics(names, timeout_ms=60_000))
+    await cluster.settle()
+    assert await cluster.client.children("/brokers/topics") == ["a"], "the other one is deleted all the same"
 
 
 @with_brokers(1, 2, 3, placement_start=0)

@@ -1,0 +1,57 @@
+"""What a supervisor waits for at its end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kafkad.clock import SystemClock
+from kafkad.config import load
+from kafkad.meta.embedded import EmbeddedStore
+from kafkad.supervisor.supervisor import Supervisor
+
+
+class Broker:
+    bad_configuration = failed_at_stop = False
+
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.has_stopped = asyncio.Event()
+
+    async def keep_running(self) -> None:
+        if self.broker_id == 0:
+            raise RuntimeError("a bug")
+        await self.has_stopped.wait()
+
+    def stop(self) -> None:
+        pass
+
+
+def test_an_internal_error_about_one_broker_takes_the_metadata_store_from_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is closed when this returns."""
+    brokers: list[Any] = []
+
+    def process(store: object, index: int, first_id: int, notify: str) -> Any:
+        brokers.append(Broker(first_id + index))
+        return brokers[-1]
+
+    async def scenario() -> None:
+        supervisor = Supervisor(load(None, ["kafkad.brokers=3"], {}), [])
+        monkeypatch.setattr(supervisor, "_process", process)
+        supervising = asyncio.create_task(supervisor._supervise(EmbeddedStore.in_memory(SystemClock()), 0))
+        supervisor._stopping.set()
+        await asyncio.sleep(0)
+        for stopping in (None, *brokers[1:]):
+            if stopping is not None:
+                stopping.has_stopped.set()
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert supervising.done() == (stopping is not None and stopping is brokers[-1])
+        with pytest.raises(RuntimeError, match="a bug"):
+            await supervising
+
+    asyncio.run(scenario())
