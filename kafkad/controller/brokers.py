@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import partial
 
 from kafkad.controller.deletion import Deletions
 from kafkad.controller.election import FewestLeaders, for_shutdown, without_replica
 from kafkad.controller.leadership import Leadership
+from kafkad.controller.requests import RequestBatch
 from kafkad.controller.state import PartitionEntry
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.readable import readable
@@ -17,6 +18,7 @@ from kafkad.meta.znodes import BROKER_IDS, Broker, LogDirEvent
 from kafkad.model import NO_LEADER, BrokerInfo, PartitionState
 from kafkad.names import TopicPartition
 from kafkad.together import together
+from kafkad.turns import Turns
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrResponse
 
 
@@ -87,12 +89,20 @@ class Brokers:
         await self._lead.send(introduction)
         affected = self._state.replicas_on(ids)
         changed = await self._lead.repair(self._hosted(affected))
-        batch = self._lead.tell_changed(self._lead.batch(), changed)
-        for tp in self._hosted(affected):
-            here = [r for r in self._state.entry(tp).assignment.replicas if r in ids]
-            batch.leader_and_isr(here, tp, tell_all=False)
+        batch = await self._lead.tell_changed(self._lead.batch(), changed)
+        await self._tell_of_their_own(batch, ids, affected)
         batch.metadata(affected)
         await self._lead.send(batch)
+
+    async def _tell_of_their_own(
+        self, batch: RequestBatch, brokers: Collection[int], partitions: Iterable[TopicPartition]
+    ) -> None:
+        """Adds to `batch` what these brokers have to hear of their own replicas of `partitions`."""
+        turns = Turns()
+        for tp in self._hosted(partitions):
+            await turns.give_way()
+            here = [r for r in self._state.entry(tp).assignment.replicas if r in brokers]
+            batch.leader_and_isr(here, tp, tell_all=False)
 
     def _hosted(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Without topics that are being deleted: their logs must not be created again."""
@@ -102,7 +112,7 @@ class Brokers:
         """Elects and shrinks where a replica is gone, and tells everybody, also of what did not change."""
         partitions = self._hosted(partitions)
         changed = await self._lead.repair(partitions)
-        batch = self._lead.tell_changed(self._lead.batch(), changed)
+        batch = await self._lead.tell_changed(self._lead.batch(), changed)
         batch.metadata(partitions)
         await self._lead.send(batch)
 
@@ -120,9 +130,7 @@ class Brokers:
         ]
         brokers = [broker for broker in noted if broker is not None]
         batch = self._lead.batch()
-        for tp in self._hosted(self._state.replicas_on(brokers)):
-            here = [r for r in self._state.entry(tp).assignment.replicas if r in brokers]
-            batch.leader_and_isr(here, tp, tell_all=False)
+        await self._tell_of_their_own(batch, brokers, self._state.replicas_on(brokers))
         await self._lead.send(batch)
         await together(map(self._forget, paths))
 
@@ -170,20 +178,20 @@ class Brokers:
                 ErrorCode.STALE_BROKER_EPOCH, f"Broker {broker} has started again since: its epoch is {known.epoch}"
             )
         self._state.leaving.add(broker)
-        shared = [
-            tp
-            for tp in self._hosted(self._state.replicas_on([broker]))
-            if len(self._state.entry(tp).assignment.replicas) > 1
-        ]
-        led = [tp for tp in shared if self._leader(tp) == broker]
-        followed = [tp for tp in shared if self._leader(tp) != broker]
+        led: list[TopicPartition] = []
+        followed: list[TopicPartition] = []
+        turns = Turns()
+        for tp in self._hosted(self._state.replicas_on([broker])):
+            await turns.give_way()
+            if len(self._state.entry(tp).assignment.replicas) > 1:
+                (led if self._leader(tp) == broker else followed).append(tp)
         moved = await self._lead.change(led, partial(self._moved_for_shutdown, preference=self._lead.preference()))
-        await self._lead.send(self._lead.tell_changed(self._lead.batch(), moved))
+        await self._lead.send(await self._lead.tell_changed(self._lead.batch(), moved))
         batch = self._lead.batch()
         for tp in followed:
             batch.stop(broker, tp, delete=False)
         shrunk = await self._lead.change(followed, lambda tp, entry: self._without(broker, entry))
-        await self._lead.send(self._lead.tell_changed(batch, shrunk))
+        await self._lead.send(await self._lead.tell_changed(batch, shrunk))
         return [tp for tp in led if self._leader(tp) == broker]
 
     def _leader(self, tp: TopicPartition) -> int:

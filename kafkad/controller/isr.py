@@ -9,6 +9,7 @@ from kafkad.controller.leadership import Leadership
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.model import NO_EPOCH, PartitionState, WantedIsr
 from kafkad.names import TopicPartition
+from kafkad.turns import Turns
 
 IsrResult = PartitionState | KafkaError
 
@@ -29,7 +30,9 @@ class Isr:
             raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"Epoch {broker_epoch} is not that of broker {broker} now")
         outcomes: dict[TopicPartition, IsrResult] = {}
         to_write = []
+        turns = Turns()
         for tp, isr in wanted.items():
+            await turns.give_way()
             settled = self._judge(broker, tp, isr)
             if settled is None:
                 to_write.append(tp)
@@ -37,6 +40,7 @@ class Isr:
                 outcomes[tp] = settled
         changed = await self._lead.change(to_write, lambda tp, entry: self._changed(broker, tp, wanted[tp]))
         for tp, state in changed.items():
+            await turns.give_way()
             settled = state or self._judge(broker, tp, wanted[tp])
             outcomes[tp] = settled or KafkaError(
                 ErrorCode.OPERATION_NOT_ATTEMPTED, f"The metadata store does not take the state of {tp}"

@@ -12,6 +12,7 @@ from kafkad.controller.state import PartitionEntry
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.model import NO_LEADER, PartitionState
 from kafkad.names import TopicPartition
+from kafkad.turns import Turns
 
 Outcomes = dict[TopicPartition, KafkaError | None]
 
@@ -33,14 +34,18 @@ class Elections:
     async def elect(self, kind: ElectionKind, partitions: Sequence[TopicPartition] | None) -> tuple[Outcomes, Answers]:
         """None for all partitions: then those that need no election are not in the outcome, as in Kafka."""
         asked = [tp for tp, _ in self._state.partitions()] if partitions is None else partitions
-        outcomes: Outcomes = {tp: self._objection(kind, tp) for tp in asked}
+        outcomes: Outcomes = {}
+        turns = Turns()
+        for tp in asked:
+            await turns.give_way()
+            outcomes[tp] = self._objection(kind, tp)
         wanted = [tp for tp, error in outcomes.items() if error is None]
         decide = self._preferred if kind is ElectionKind.PREFERRED else self._any
         changed = await self._lead.change(wanted, decide)
         for tp, state in changed.items():
             if state is None:
                 outcomes[tp] = _nobody(kind, tp)
-        answers = await self._lead.send(self._lead.tell_changed(self._lead.batch(), changed))
+        answers = await self._lead.send(await self._lead.tell_changed(self._lead.batch(), changed))
         if partitions is None:
             needless = ErrorCode.ELECTION_NOT_NEEDED
             outcomes = {tp: e for tp, e in outcomes.items() if e is None or e.code != needless}

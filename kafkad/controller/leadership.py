@@ -38,6 +38,7 @@ from kafkad.meta.znodes import Config, ControllerEpoch, Partition
 from kafkad.model import NO_LEADER, BrokerInfo, PartitionState
 from kafkad.names import TopicPartition
 from kafkad.together import together
+from kafkad.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -112,20 +113,21 @@ class Leadership:
     ) -> dict[TopicPartition, PartitionState | None]:
         """Writes what `decide` says for each partition; decides again if somebody else wrote first. Raises InDoubt.
 
-        A partition whose state the store refuses stays as it is, and keeps no other back.
+        A partition whose state the store refuses stays as it is, and keeps no other back. A few are decided on in each
+        turn of the loop, while those before them are written: all of a term is one event after the other, so that
+        nothing else changes meanwhile.
         """
         partitions = list(partitions)
-        parts = [partitions[at : at + _STATES_PER_WRITE] for at in range(0, len(partitions), _STATES_PER_WRITE)]
-        outcomes = await asyncio.gather(
-            *[self._change_together(part, decide) for part in parts], return_exceptions=True
-        )
+        parts: list[asyncio.Task[dict[TopicPartition, PartitionState | BaseException | None]]] = []
+        async with asyncio.TaskGroup() as writing:
+            for at in range(0, len(partitions), _STATES_PER_WRITE):
+                part = partitions[at : at + _STATES_PER_WRITE]
+                parts.append(writing.create_task(self._try_to_change(part, decide)))
+                await asyncio.sleep(0)
         changed: dict[TopicPartition, PartitionState | None] = {}
         failed: list[BaseException] = []
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                failed.append(outcome)
-                continue
-            for tp, state in outcome.items():
+        for done in parts:
+            for tp, state in done.result().items():
                 if isinstance(state, BaseException):
                     failed.append(state)
                 else:
@@ -136,6 +138,15 @@ class Leadership:
                 raise InDoubt(first.path, str(first)) from first
             raise first
         return changed
+
+    async def _try_to_change(
+        self, partitions: Sequence[TopicPartition], decide: Decide
+    ) -> dict[TopicPartition, PartitionState | BaseException | None]:
+        """Raises nothing, so that all the other parts are written as well."""
+        try:
+            return await self._change_together(partitions, decide)
+        except Exception as e:
+            return dict.fromkeys(partitions, e)
 
     async def _change_together(
         self, partitions: Sequence[TopicPartition], decide: Decide
@@ -246,14 +257,16 @@ class Leadership:
     def batch(self) -> RequestBatch:
         return RequestBatch(self.state)
 
-    def tell_changed(
+    async def tell_changed(
         self, batch: RequestBatch, changed: Mapping[TopicPartition, PartitionState | None]
     ) -> RequestBatch:
         """Adds to `batch` what replicas and brokers have to hear of partitions whose state was written.
 
         A replica that its broker cannot open hears of it when the broker says that it may be able to.
         """
+        turns = Turns()
         for tp, state in changed.items():
+            await turns.give_way()
             if state is not None:
                 replicas = self.state.entry(tp).assignment.replicas
                 batch.leader_and_isr([r for r in replicas if self.state.online(r, tp)], tp)
@@ -261,8 +274,7 @@ class Leadership:
 
     async def send(self, batch: RequestBatch) -> Answers:
         """Send the requests of `batch`; this broker's own answers can be awaited."""
-        await batch.prepare()
-        sent = batch.send(self._sender())
+        sent = await batch.send(self._sender())
         return Answers([answer for broker, answer in sent if broker == self.parts.broker], dict(sent))
 
     def _sender(self) -> Sender:

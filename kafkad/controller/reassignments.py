@@ -155,7 +155,7 @@ class Reassignments:
             await self._finish(tp)
             return
         changed = await self._lead.change([tp], self._next_epoch)
-        batch = self._lead.tell_changed(self._lead.batch(), changed)
+        batch = await self._lead.tell_changed(self._lead.batch(), changed)
         batch.leader_and_isr(assignment.adding, tp, is_new=True)
         await self._lead.send(batch)
 
@@ -168,7 +168,7 @@ class Reassignments:
         entry.assignment = PartitionAssignment(replicas=target(before))
         try:
             moved = await self._lead.change([tp], self._led_by_target)
-            await self._lead.send(self._lead.tell_changed(self._lead.batch(), moved))
+            await self._lead.send(await self._lead.tell_changed(self._lead.batch(), moved))
             await self._drop(tp, before.removing)
             await self._write(tp, entry.assignment)
         except MetaError:
@@ -227,7 +227,7 @@ class Reassignments:
         changed = await self._lead.change([tp], without)
         if without(tp, self._state.entry(tp)) is not None:
             raise Refused(Partition.path(*tp), f"the ISR of {tp} could not be written")
-        batch = self._lead.tell_changed(self._lead.batch(), changed)
+        batch = await self._lead.tell_changed(self._lead.batch(), changed)
         for replica in replicas:
             batch.stop(replica, tp, delete=True)
         await self._lead.send(batch)

@@ -97,11 +97,21 @@ class RequestBatch:
         state = self._state.entry(tp).state
         return NO_EPOCH if state is None else state.leader_epoch
 
-    async def prepare(self) -> None:
-        """Make what `send` puts together, in turns with everybody else: those of thousands of partitions take 0.1 s.
+    async def send(self, sender: Sender) -> list[tuple[int, asyncio.Future[None]]]:
+        """For each request the broker, and a future that is done when it has answered.
 
-        The controller works on one event after the other, so that nothing changes the cluster's state meanwhile."""
+        In turns with everybody else: the requests of thousands of partitions take 0.1 s. The controller works on one
+        event after the other, so that nothing changes the cluster's state meanwhile, and nothing else is sent."""
         turns = Turns()
+        await self._make_states(turns)
+        answers: list[tuple[int, asyncio.Future[None]]] = []
+        for broker, request in self._requests(sender):
+            answers += self._put(sender, broker, request)
+            await turns.give_way()
+        return answers
+
+    async def _make_states(self, turns: Turns) -> None:
+        """Those that the requests put together."""
         for replicas in self._replicas.values():
             for tp, is_new in replicas.items():
                 await turns.give_way()
@@ -111,21 +121,19 @@ class RequestBatch:
                 await turns.give_way()
                 self._partition_state(tp)
 
-    def send(self, sender: Sender) -> list[tuple[int, asyncio.Future[None]]]:
-        """For each request the broker, and a future that is done when it has answered."""
-        answers: list[tuple[int, asyncio.Future[None]]] = []
+    def _requests(self, sender: Sender) -> Iterator[tuple[int, Request]]:
+        """Made one by one, with the broker that each is for."""
         for broker, replicas in self._replicas.items():
             for part in _parts(replicas, sender.queues.get(broker)):
-                answers += self._put(sender, broker, self._leader_and_isr(sender, broker, part))
+                yield broker, self._leader_and_isr(sender, broker, part)
         live = self._live_brokers()
         for broker, partitions in self._metadata.items():
             request = self._update_metadata(sender, self._state.brokers[broker], partitions, live)
             if broker in self._all_metadata:
                 request.topic_states += map(self._deleted_topic, self._state.deleted)
-            answers += self._put(sender, broker, request)
+            yield broker, request
         for broker, stops in self._stops.items():
-            answers += self._put(sender, broker, self._stop_replica(sender, broker, stops))
-        return answers
+            yield broker, self._stop_replica(sender, broker, stops)
 
     def brokers_only(self, sender: Sender, to: BrokerInfo) -> UpdateMetadataRequest:
         return self._update_metadata(sender, to, [], self._live_brokers())

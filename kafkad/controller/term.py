@@ -203,7 +203,7 @@ class Term:
         ]
         if leaderless:
             changed = await self.lead.repair(leaderless)
-            await self.lead.send(self.lead.tell_changed(self.lead.batch(), changed))
+            await self.lead.send(await self.lead.tell_changed(self.lead.batch(), changed))
 
     # What is heard.
 

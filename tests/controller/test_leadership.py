@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from kafkad.controller.leadership import ControllerParts, Leadership
-from kafkad.controller.state import PartitionEntry, TopicEntry
+from kafkad.controller.requests import RequestBatch, Sender
+from kafkad.controller.state import ClusterState, PartitionEntry, TopicEntry
 from kafkad.meta.store import BadVersion, MultiFailed, NoNode, Operation, Stat
-from kafkad.model import PartitionAssignment, PartitionState
+from kafkad.model import BrokerInfo, PartitionAssignment, PartitionState
 from kafkad.names import TopicPartition
 
 
@@ -27,8 +31,8 @@ class Store:
         raise NoNode(path)
 
 
-def test_one_that_cannot_be_read_again_keeps_back_no_other() -> None:
-    store: Any = Store()
+def leadership(store: Any, partitions: int) -> Leadership:
+    """Of one topic, whose partitions two brokers have."""
     lead = Leadership(
         ControllerParts(
             broker=1,
@@ -43,14 +47,93 @@ def test_one_that_cannot_be_read_again_keeps_back_no_other() -> None:
         1,
     )
     topic = TopicEntry("t", bytes(16))
-    for number in range(3):
+    for number in range(partitions):
         state = PartitionState(leader=1, leader_epoch=0, isr=(1, 2), controller_epoch=1)
         topic.partitions[number] = PartitionEntry(PartitionAssignment(replicas=(1, 2)), state)
     lead.state.add_topic(topic)
+    return lead
 
-    def shrunk(tp: TopicPartition, entry: PartitionEntry) -> PartitionState:
-        assert entry.state is not None
-        return replace(entry.state, isr=(1,))
 
+def shrunk(tp: TopicPartition, entry: PartitionEntry) -> PartitionState:
+    assert entry.state is not None
+    return replace(entry.state, isr=(1,))
+
+
+async def counting_turns(work: Callable[[Callable[[], int]], Coroutine[Any, Any, Any]]) -> int:
+    """The turns of the loop while `work` goes on, which is given the number of the present one."""
+    turned = 0
+
+    async def turn() -> None:
+        nonlocal turned
+        while True:
+            turned += 1
+            await asyncio.sleep(0)
+
+    others = asyncio.create_task(turn())
+    await work(lambda: turned)
+    others.cancel()
+    return turned
+
+
+def test_one_that_cannot_be_read_again_keeps_back_no_other() -> None:
+    lead = leadership(Store(), 3)
     changed = asyncio.run(lead.change([TopicPartition("t", number) for number in range(3)], shrunk))
     assert [state and state.isr for _, state in sorted(changed.items())] == [None, (1,), (1,)]
+
+
+def test_a_hundred_are_decided_on_in_a_turn_and_the_next_ones_while_these_are_written() -> None:
+    together, all_are_there = 10, asyncio.Event()
+
+    class Slow(Store):
+        writes = 0
+
+        async def multi(self, operations: Sequence[Operation]) -> list[Any]:
+            self.writes += 1
+            if self.writes == together:
+                all_are_there.set()
+            await all_are_there.wait()
+            return [None, *[Stat(0, 0, 0, 0, 1, 0, 0, 0)] * (len(operations) - 1)]
+
+    lead = leadership(Slow(), 100 * together)
+    decided: Counter[int] = Counter()
+
+    async def change(turn: Callable[[], int]) -> None:
+        def counted(tp: TopicPartition, entry: PartitionEntry) -> PartitionState:
+            decided[turn()] += 1
+            return shrunk(tp, entry)
+
+        changed = await lead.change([tp for tp, _ in lead.state.partitions()], counted)
+        assert {state and state.isr for state in changed.values()} == {(1,)}
+        assert len(changed) == 100 * together
+
+    asyncio.run(asyncio.wait_for(counting_turns(change), 60))
+    assert list(decided.values()) == [100] * together
+
+
+def test_what_is_written_is_known_also_where_another_part_could_not_be_decided_on() -> None:
+    lead = leadership(Store(), 250)
+
+    def fails(tp: TopicPartition, entry: PartitionEntry) -> PartitionState:
+        if tp.partition == 120:
+            raise ValueError("a bug")
+        return shrunk(tp, entry)
+
+    with pytest.raises(ValueError, match="a bug"):
+        asyncio.run(lead.change([tp for tp, _ in lead.state.partitions()], fails))
+    states = [entry.state for _, entry in lead.state.partitions()]
+    assert [state and state.isr for state in states] == [(1, 2), *[(1,)] * 99, *[(1, 2)] * 100, *[(1,)] * 50]
+
+
+def test_requests_to_brokers_are_made_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkad.turns.TURN_S", -1)
+    lead = leadership(Store(), 100)
+    states = {tp: entry.state for tp, entry in lead.state.partitions()}
+    assert asyncio.run(counting_turns(lambda turn: lead.tell_changed(lead.batch(), states))) >= 100
+
+    cluster = ClusterState()
+    for broker in range(100):
+        cluster.brokers[broker] = BrokerInfo(id=broker, endpoints=())
+    batch = RequestBatch(cluster)
+    batch.metadata([])
+    sender = Sender(1, 1, None, {}, lambda broker, request, response: None)
+    assert asyncio.run(counting_turns(lambda turn: batch.send(sender))) >= 100
