@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from kafkad.cluster.metadata import MetadataCache
@@ -34,22 +34,27 @@ class FullDisks:
         """Those of which the controller knows."""
         self._next_look_ms: dict[str, float] = {}
 
-    def leave(self, directory: str, partitions: Iterable[Partition], now_ms: float) -> list[Partition]:
-        """What leaves its ISR since this log directory has refused an append: it has no leader here from now on."""
+    def is_to_look(self, directory: str, now_ms: float) -> bool:
+        """False if this log directory has refused another append just now."""
         if now_ms < self._next_look_ms.get(directory, now_ms):
-            return []
+            return False
         self._next_look_ms[directory] = now_ms + _LOOK_MS
-        leaving = [
-            partition
-            for partition in partitions
-            if _place(partition) == directory
-            and partition.tp not in self._left
-            and self._is_in_sync_with_others(partition)
-        ]
-        for partition in leaving:
-            self._left[partition.tp] = partition
-            partition.become(replace(partition.role, leader=_NOBODY))
-        return leaving
+        return True
+
+    def leave(self, directory: str, partition: Partition) -> bool:
+        """True if the replica leaves its ISR since this log directory has refused an append: it has no leader here from
+        now on. One that has been deleted or lost since somebody began to look has nothing to leave."""
+        if (
+            partition.stopped
+            or partition.failure is not None
+            or _place(partition) != directory
+            or partition.tp in self._left
+            or not self._is_in_sync_with_others(partition)
+        ):
+            return False
+        self._left[partition.tp] = partition
+        partition.become(replace(partition.role, leader=_NOBODY))
+        return True
 
     def _is_in_sync_with_others(self, partition: Partition) -> bool:
         """A leader knows its ISR; a follower is told of it with the metadata."""

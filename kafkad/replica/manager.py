@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 
 from kafkad.cluster.absent import AbsentBrokers
@@ -37,6 +39,7 @@ log = logging.getLogger(__name__)
 _NOTHING: Mapping[int, Partition] = MappingProxyType({})
 _REMINDER_MS = 60_000
 _CHANGED_AT_ONCE = 500
+_LOOKED_AT_A_TURN = 200
 _EPOCHS_THAT_SKIP_THE_CHECK = (-1, -2)
 """StopReplica says -2 when the topic is deleted, -1 when the controller does not know."""
 
@@ -381,22 +384,29 @@ class ReplicaManager:
             if now_ms >= self._silent_until.get(error.directory, now_ms):
                 self._silent_until[error.directory] = now_ms + _REMINDER_MS
                 log.error("%s; writes that need more space there are refused until there is room", error)
-            if lacks_room(error):
-                self._leave_isrs(error.directory, now_ms)
+            if lacks_room(error) and self._full_disks.is_to_look(error.directory, now_ms):
+                self._leave_isrs(error.directory, deque(self), 0)
             return
         try:
             self.logs.fail(error)
         except NoLogDirectoryError as last:
             self._halt(str(last))
 
-    def _leave_isrs(self, directory: str, now_ms: float) -> None:
-        leaving = self._full_disks.leave(directory, self, now_ms)
+    def _leave_isrs(self, directory: str, waiting: deque[Partition], left: int) -> None:
+        """Those of `waiting` that are in this log directory: some now and the others later, for there may be tens of
+        thousands. The controller asks when all have left; `left` are those that have already."""
+        some = [waiting.popleft() for _ in range(min(_LOOKED_AT_A_TURN, len(waiting)))]
+        leaving = [partition for partition in some if self._full_disks.leave(directory, partition)]
+        for partition in leaving:
+            self._tell_role_watcher(partition)
+            self._topic_changed(partition.tp.topic)
         if leaving:
-            log.error("%s: %d partitions there leave their ISRs until there is room", directory, len(leaving))
-            for partition in leaving:
-                self._tell_role_watcher(partition)
-                self._topic_changed(partition.tp.topic)
             self.on_roles_changed(leaving)
+        left += len(leaving)
+        if waiting:
+            self.waits.soon(partial(self._leave_isrs, directory, waiting, left))
+        elif left:
+            log.error("%s: %d partitions there leave their ISRs until there is room", directory, left)
             self.on_replicas_changed()
 
     def _directory_lost(self, directory: LogDirectory, lost: list[TopicPartition]) -> None:

@@ -17,7 +17,6 @@ from kafkad.meta.znodes import Partition
 from kafkad.model import PartitionState
 from kafkad.names import TopicPartition
 from kafkad.replica.full_disks import FullDisks
-from kafkad.replica.partition import Partition as Replica
 from kafkad.replica.partition import Role
 from tests.broker_parts.several import MEMORY, Brokers
 from tests.one_broker import NoSync
@@ -129,24 +128,18 @@ def test_it_has_a_role_again_although_the_controller_had_not_asked_before_there_
 
 
 def test_of_refused_appends_in_thousands_few_look_through_all_partitions() -> None:
-    looks: list[int] = []
-
-    def partitions(now_ms: int) -> Iterator[Replica]:
-        looks.append(now_ms)
-        yield from ()
-
     full = FullDisks(1, MetadataCache())
-    for now_ms in (0, 1, 999, 1000, 1001):
-        full.leave("/disk", partitions(now_ms), now_ms)
-    assert looks == [0, 1000]
+    assert [now_ms for now_ms in (0, 1, 999, 1000, 1001) if full.is_to_look("/disk", now_ms)] == [0, 1000]
 
 
 def test_a_replica_that_is_moved_to_a_disk_with_room_comes_back_whatever_becomes_of_the_full_one() -> None:
     log = SimpleNamespace(directory="/full/a-0")
     role = Role(leader=1, leader_epoch=1, partition_epoch=1, isr=(1, 2), replicas=(1, 2))
-    replica: Any = SimpleNamespace(tp=LED, log=log, role=role, is_leader=True, become=lambda role: None)
+    replica: Any = SimpleNamespace(
+        tp=LED, log=log, role=role, is_leader=True, become=lambda role: None, stopped=False, failure=None
+    )
     full = FullDisks(1, MetadataCache())
-    assert full.leave("/full", [replica], 0) == [replica]
+    assert full.leave("/full", replica)
     assert full.refuses(LED)
     assert not full.come_back(lambda directory: directory == "/roomy")
     replica.log = SimpleNamespace(directory="/roomy/a-0")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -119,10 +119,66 @@ def test_what_a_controller_has_given_up_half_way_is_followed_as_far_as_it_was_do
     assert sorted(followed) == sorted(str(partition.tp) for partition in replicas.of_topic("a").values())
 
 
-def give(broker: OneBroker, topic_id: bytes, *partitions: int) -> list[int]:
+def test_of_many_replicas_on_a_full_disk_some_leave_their_isrs_in_a_turn(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The controller asks about all of them at once; one that was deleted before its turn has nothing to leave."""
+    replicas = broker.replicas
+    count = 450
+    assert set(give(broker, ID, *range(count), isr=[1, 2])) == {ErrorCode.NONE}
+    told: list[int] = []
+    later: list[Callable[[], None]] = []
+    left: list[TopicPartition] = []
+    monkeypatch.setattr(replicas, "on_roles_changed", lambda changed: left.extend(one.tp for one in changed))
+    monkeypatch.setattr(replicas, "on_replicas_changed", lambda: told.append(len(left)))
+    monkeypatch.setattr(replicas.waits, "soon", later.append)
+    full = replicas.logs.directories[0].path
+    there = [tp for tp in replicas.logs.directories[0].logs if tp.topic == "a"]
+    assert len(there) == count / 2
+    turns = 0
+
+    async def run_full() -> None:
+        nonlocal turns
+        error = StorageError(full, "no room")
+        error.__cause__ = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replicas.directory_failed(error)
+        gone = there.pop()
+        await replicas.stop_replica(
+            StopReplicaRequest(
+                controller_epoch=NEW,
+                topic_states=[
+                    StopReplicaTopicState(
+                        topic_name="a",
+                        partition_states=[
+                            StopReplicaPartitionState(
+                                partition_index=gone.partition, leader_epoch=-2, delete_partition=True
+                            )
+                        ],
+                    )
+                ],
+            )
+        )
+        left.remove(gone)
+        while later:
+            before = len(left)
+            assert told == []
+            later.pop()()
+            assert len(left) - before <= 200
+            turns += 1
+
+    broker.run(run_full())
+    assert turns == 2
+    assert left == there
+    assert told == [len(left)]
+    assert [one.tp for one in replicas if one.role.leader == -1] == there
+
+
+def give(broker: OneBroker, topic_id: bytes, *partitions: int, isr: Sequence[int] = (1,)) -> list[int]:
     """New partitions of topic `a`; the codes that the controller gets for them."""
     states = [
-        LeaderAndIsrPartitionState(partition_index=index, leader=1, leader_epoch=1, isr=[1], replicas=[1], is_new=True)
+        LeaderAndIsrPartitionState(
+            partition_index=index, leader=1, leader_epoch=1, isr=list(isr), replicas=list(isr), is_new=True
+        )
         for index in partitions
     ]
     topic = LeaderAndIsrTopicState(topic_name="a", topic_id=topic_id, partition_states=states)
