@@ -110,7 +110,7 @@ class Coordinators:
                 self._transactions.start()
         return self._transactions
 
-    def transaction_families(self) -> Iterator[Family]:
+    def transaction_families(self) -> Iterator[Family | None]:
         """Nothing as long as this broker has had nothing to do with transactions."""
         if self._transactions is not None:
             yield from self._transactions.collect()

@@ -13,9 +13,9 @@ from kafkad.config import Config
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.events import Description, Join, Leaving, State, Sync
 from kafkad.group.group import GroupSettings
-from kafkad.group.lag import EndOf, lag_families
+from kafkad.group.lag import READ_AT_ONCE, EndOf, lag_families
 from kafkad.group.machine import GroupMachine, OnEnd
-from kafkad.metrics import Family, counters, gauges
+from kafkad.metrics import PAUSE, Family, counters, gauges
 from kafkad.shard import Coordination
 
 CLASSIC = "classic"
@@ -93,9 +93,13 @@ class GroupCoordinator:
                 else:
                     yield Listed(name, (group and group.protocol_type) or "", state)
 
-    def collect(self) -> Iterator[Family]:
+    def collect(self) -> Iterator[Family | None]:
         """Under the names that JMX exporters give Kafka's metrics."""
-        states: Counter[State] = sum((machine.states() for machine in self._machines()), Counter())
+        states: Counter[State] = Counter()
+        for read, state in enumerate((state for machine in self._machines() for state in machine.states()), 1):
+            states[state] += 1
+            if not read % READ_AT_ONCE:
+                yield PAUSE
         values = {
             "numoffsets": sum(len(machine.offsets) for machine in self._machines()),
             "numgroups": states.total(),

@@ -8,8 +8,8 @@ timer that rings too early finds nothing to do and is set anew.
 from __future__ import annotations
 
 import logging
-from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import inf
 
@@ -160,11 +160,11 @@ class GroupMachine:
     def names(self) -> set[str]:
         return self.groups.keys() | self.offsets.groups()
 
-    def states(self) -> Counter[State]:
-        """The number of groups in each state."""
-        counts = Counter(group.state for group in self.groups.values())
-        counts[State.EMPTY] += sum(name not in self.groups for name in self.offsets.groups())
-        return counts
+    def states(self) -> Iterator[State]:
+        """The state of each group that there is now, as it is by its turn."""
+        for name in self.names():
+            group = self.groups.get(name)
+            yield State.EMPTY if group is None else group.state
 
     def join(self, name: str, join: Join) -> None:
         """A group is created for its first member, which has no id yet. One that could never be written with its group

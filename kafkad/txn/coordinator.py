@@ -15,7 +15,7 @@ from typing import NamedTuple
 from kafkad.clock import Clock
 from kafkad.config import Config
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.metrics import Family, counters, gauges
+from kafkad.metrics import PAUSE, Family, counters, gauges
 from kafkad.model import BrokerInfo
 from kafkad.names import TopicPartition
 from kafkad.shard import Coordination
@@ -43,6 +43,8 @@ _METRICS = "kafka_server_transaction_coordinator_metrics"
 _MARKER_METRICS = "kafka_coordinator_transaction_transactionmarkerchannelmanager"
 _OWN_METRICS = "kafkad_transactions"
 _OPEN = PREPARED | {State.ONGOING}
+_READ_AT_ONCE = 500
+"""Transactional ids, for metrics."""
 
 OnCodes = Callable[[Codes], None]
 
@@ -272,7 +274,7 @@ class TransactionCoordinator:
 
     # Metrics
 
-    def collect(self) -> Iterator[Family]:
+    def collect(self) -> Iterator[Family | None]:
         """Kafka's, under the names that JMX exporters give them, and some that Kafka does not have."""
         yield from self.coordination.load_times.collect(_METRICS)
         machines = list(self._machines())
@@ -282,9 +284,15 @@ class TransactionCoordinator:
         }
         yield from gauges(_MARKER_METRICS, waiting, "Ends of transactions that wait")
         now_ms = self._clock.now_ms()
-        began = [
-            known.started_ms for machine in machines for known in machine.transactions.values() if known.state in _OPEN
-        ]
+        began = []
+        read = 0
+        for machine in machines:
+            for known in list(machine.transactions.values()):
+                if known.state in _OPEN:
+                    began.append(known.started_ms)
+                read += 1
+                if not read % _READ_AT_ONCE:
+                    yield PAUSE
         probe = self._probe
         open_now = {"open": len(began), "oldest_open_ms": max(now_ms - min(began), 0) if began else 0}
         yield from gauges(_OWN_METRICS, open_now, "Transactions")

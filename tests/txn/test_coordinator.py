@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.metrics import PAUSE
 from kafkad.names import TopicPartition
 from kafkad.shard import Coordination
+from kafkad.shard.coordination import LoadTimes
 from kafkad.txn.coordinator import TransactionCoordinator, TransactionSettings
 from kafkad.txn.machine import Codes, TransactionMachine
 from kafkad.txn.transaction import Answer
@@ -22,9 +24,13 @@ class LifeCoordination:
 
     def __init__(self, machine: TransactionMachine) -> None:
         self.machine = machine
+        self.load_times = LoadTimes()
 
     def shard(self, key: str) -> LifeCoordination:
         return self
+
+    def shards(self) -> list[LifeCoordination]:
+        return [self]
 
 
 def coordinator_of(
@@ -90,3 +96,17 @@ async def test_who_adds_offsets_of_a_group_whose_partition_is_not_known_is_told_
     answers: list[Answer] = []
     coordinator_of(life, not_known).add_offsets("a", *(await life.new()), "g", answers.append)
     assert answers == [Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)]
+
+
+@scenario
+async def test_transactional_ids_in_thousands_are_counted_some_at_a_time() -> None:
+    """A client may end its transaction meanwhile."""
+    life = Life()
+    producer = await life.new()
+    life.add(producer, 0)
+    known = life.known()
+    life.machine.transactions.update({str(number): known._replace(id=str(number)) for number in range(1_299)})
+    told = list(coordinator_of(life).collect())
+    assert told.count(PAUSE) == 2
+    counts = {family.name: value for family in told if family is not None for _, value in family.samples}
+    assert counts["kafkad_transactions_open"] == 1_300
