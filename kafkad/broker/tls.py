@@ -94,15 +94,8 @@ class BrokerTls:
         return self._listeners[self._config.inter_broker_listener].loaded.client
 
     def http_context(self) -> ssl.SSLContext:
-        """One context for good, which shows to each client the certificate in use at that moment."""
-        listener = self._listeners[HTTP]
-
-        def choose(connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
-            connection.context = listener.tls.context
-
-        context = server_context(listener.loaded.material)
-        context.sni_callback = choose
-        return context
+        """For new connections of HTTP; a later call may give another one."""
+        return self._listeners[HTTP].tls.context
 
     def check(self, config: Config) -> None:
         """Whether these settings could be used. Raises TlsError or StoreError."""

@@ -84,10 +84,11 @@ class HttpServer:
         self,
         endpoints: Endpoints,
         *,
-        tls: SSLContext | None = None,
+        tls: Callable[[], SSLContext] | None = None,
         token: Callable[[], str | None] = lambda: None,
         request_timeout_s: float = REQUEST_TIMEOUT_S,
     ) -> None:
+        """`tls` gives the context for a connection that has just been accepted."""
         self._endpoints = endpoints
         self._tls = tls
         self._token = token
@@ -176,7 +177,10 @@ class HttpServer:
         handshake_s = None if self._tls is None else self._request_timeout_s
         with suppress(OSError, TimeoutError):
             transport, _ = await loop.connect_accepted_socket(
-                lambda: protocol, accepted, ssl=self._tls, ssl_handshake_timeout=handshake_s
+                lambda: protocol,
+                accepted,
+                ssl=None if self._tls is None else self._tls(),
+                ssl_handshake_timeout=handshake_s,
             )
             writer = asyncio.StreamWriter(transport, protocol, reader, loop)
             try:
@@ -304,7 +308,7 @@ async def serve(
     address: tuple[str, int],
     endpoints: Endpoints,
     *,
-    tls: SSLContext | None = None,
+    tls: Callable[[], SSLContext] | None = None,
     token: Callable[[], str | None] = lambda: None,
 ) -> HttpServer:
     """Listens on host (empty: every interface) and port; raises OSError when the address cannot be had."""

@@ -33,7 +33,7 @@ class Broker:
 
 @asynccontextmanager
 async def serving(
-    broker: Broker, timeout_s: float = 5.0, tls: ssl.SSLContext | None = None
+    broker: Broker, timeout_s: float = 5.0, tls: Callable[[], ssl.SSLContext] | None = None
 ) -> AsyncIterator[HttpServer]:
     endpoints = Endpoints(broker.metrics, broker.health, broker.ready)
     server = HttpServer(endpoints, request_timeout_s=timeout_s, tls=tls)
@@ -225,7 +225,7 @@ def test_connections_count_before_their_handshake_which_has_its_time_too(
 
     async def run() -> None:
         context = server_context(authority.issue(), tmp_path)
-        async with serving(Broker(), timeout_s=1, tls=context) as server:
+        async with serving(Broker(), timeout_s=1, tls=lambda: context) as server:
             for room_is_needed in (True, False):
                 silent, writer = await asyncio.open_connection("127.0.0.1", server.port)
                 writer.write(b"\x16\x03")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import socket
 import ssl
 import subprocess
 import time
@@ -194,6 +195,24 @@ def test_a_store_that_cannot_be_used_ends_the_start(tmp_path: Path) -> None:
     done = subprocess.run(made.process.command(), capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "neither PEM nor PKCS12 nor JKS" in done.stderr
+
+
+@pytest.mark.parametrize("listener", ["Kafka", "HTTP"])
+def test_a_reload_lets_nobody_in_by_a_session_of_before(broker: Broker, listener: str) -> None:
+    """A session that is resumed, as TLS 1.2 can, is one whose certificate nobody looks at again."""
+    http_port = int(broker.process.settings["http.listener"].rpartition(":")[2])
+    port = broker.port if listener == "Kafka" else http_port
+    context = client_context(AUTHORITY, maximum_version=ssl.TLSVersion.TLSv1_2)
+
+    def resumed(session: ssl.SSLSession | None) -> tuple[bool | None, ssl.SSLSession | None]:
+        plain = socket.create_connection(("localhost", port))
+        with context.wrap_socket(plain, server_hostname="localhost", session=session) as client:
+            return client.session_reused, client.session
+
+    _, session = resumed(None)
+    assert resumed(session)[0]
+    broker.reload()
+    assert not resumed(session)[0]
 
 
 def test_stores_change_by_kafkas_dynamic_settings(broker: Broker) -> None:
