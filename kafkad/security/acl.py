@@ -24,6 +24,10 @@ EVERYBODY: Final = "User:*"
 _OF_ANY: Final = 1 << 16
 _MOST_REMEMBERED: Final = 10_000
 """Decisions for one identity: names are made up by clients."""
+_MOST_OF_ALL: Final = 100_000
+"""Decisions for all identities together, of which each address of a user has one: 40 MB at most."""
+_BETWEEN: Final = 2_000
+"""So many more may be remembered until it is looked again whether they are too many."""
 _LONGEST_REMEMBERED: Final = 255
 """Characters. Topics cannot have longer names; others may have 32 KB."""
 _AT_ONCE: Final = 200
@@ -213,6 +217,7 @@ class AclAuthorizer:
         self.allow_if_no_acl = allow_if_no_acl
         self.log = log
         self._identities: WeakValueDictionary[tuple[Principal, str], AclIdentity] = WeakValueDictionary()
+        self._decisions = 0
 
     def identity(self, principal: Principal, host: str) -> AclIdentity:
         host = plain_host(host)
@@ -226,11 +231,27 @@ class AclAuthorizer:
         for identity in self._identities.values():
             identity.forget()
 
+    def has_decided(self, identity: AclIdentity) -> None:
+        """It remembers one more decision. Once there are too many, those forget who have had nothing decided for
+        longest: it is decided again when they ask."""
+        self._decisions += 1
+        identity.last_decision = self._decisions
+        if self._decisions % _BETWEEN:
+            return
+        identities = list(self._identities.values())
+        excess = sum(each.remembered for each in identities) - _MOST_OF_ALL
+        if excess > 0:
+            for each in sorted(identities, key=lambda each: each.last_decision):
+                excess -= each.remembered
+                each.forget()
+                if excess <= 0:
+                    break
+
 
 class AclIdentity:
     """A principal at an address, with what was decided for it since the ACLs changed last."""
 
-    __slots__ = ("__weakref__", "_authorizer", "_decided", "_is_super", "_whom", "era", "host", "principal")
+    __slots__ = ("__weakref__", "_authorizer", "_decided", "_is_super", "_whom", "era", "host", "last_decision", "principal")
 
     restricted = True
 
@@ -243,6 +264,12 @@ class AclIdentity:
         self._whom = frozenset((name, at) for name in names for at in hosts)
         self._decided: dict[tuple[int, str], bool] = {}
         self.era = 0
+        self.last_decision = 0
+        """Its number among those of all identities."""
+
+    @property
+    def remembered(self) -> int:
+        return len(self._decided)
 
     def allows(self, operation: Operation, resource: ResourceType, name: str) -> bool:
         """HOT."""
@@ -255,9 +282,7 @@ class AclIdentity:
             allowed = authorizer.index.allows(self._whom, operation, resource, name)
             decided = authorizer.allow_if_no_acl if allowed is None else allowed
             if len(name) <= _LONGEST_REMEMBERED:
-                if len(self._decided) >= _MOST_REMEMBERED:
-                    self._decided.clear()
-                self._decided[key] = decided
+                self._remember(key, decided)
         return decided
 
     def may(self, operation: Operation, resource: ResourceType, name: str, request: str) -> bool:
@@ -274,10 +299,16 @@ class AclIdentity:
         decided = self._decided.get(key)
         if decided is None:
             authorizer = self._authorizer
-            decided = self._decided[key] = authorizer.index.allows_any(
-                self._whom, operation, resource, unless_denied=authorizer.allow_if_no_acl
-            )
+            unless_denied = authorizer.allow_if_no_acl
+            decided = authorizer.index.allows_any(self._whom, operation, resource, unless_denied=unless_denied)
+            self._remember(key, decided)
         return decided
+
+    def _remember(self, key: tuple[int, str], decided: bool) -> None:
+        if len(self._decided) >= _MOST_REMEMBERED:
+            self._decided.clear()
+        self._decided[key] = decided
+        self._authorizer.has_decided(self)
 
     def forget(self) -> None:
         self._decided.clear()

@@ -163,6 +163,22 @@ def test_made_up_names_do_not_fill_the_memory() -> None:
     assert len(carol._decided) <= 10_000
 
 
+def test_made_up_names_at_many_addresses_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkad.security.acl._MOST_OF_ALL", 1_000)
+    monkeypatch.setattr("kafkad.security.acl._BETWEEN", 100)
+    made = authorizer()
+    put(made, "t", READ)
+    many = [made.identity(CAROL, f"10.0.0.{number}") for number in range(100)]
+    for carol in many:
+        assert carol.allows(READ, TOPIC, "t")
+        assert not carol.allows_any(WRITE, TOPIC)
+        for number in range(48):
+            carol.allows(READ, TOPIC, f"t{number}")
+        assert sum(each.remembered for each in many) < 1_100
+    assert (many[0].remembered, many[-1].remembered) == (0, 50)
+    assert many[0].allows(READ, TOPIC, "t"), "what was forgotten is decided again"
+
+
 def test_long_names_are_not_remembered() -> None:
     """Anybody may ask for 32 KB of them at a time."""
     made = authorizer()
