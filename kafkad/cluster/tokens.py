@@ -45,6 +45,8 @@ log = logging.getLogger(__name__)
 
 _PARENT = "/delegation_token/tokens"
 _NEVER = -1
+_MOST_CHARACTERS = 4 << 20
+"""Of the names of all renewers of one owner's tokens."""
 
 
 class TokenSettings(NamedTuple):
@@ -52,6 +54,7 @@ class TokenSettings(NamedTuple):
     max_lifetime_ms: int
     expiry_ms: int
     sweep_ms: int
+    most_of_owner: int
 
     @classmethod
     def of(cls, config: Config) -> TokenSettings:
@@ -61,6 +64,7 @@ class TokenSettings(NamedTuple):
             config.long("delegation.token.max.lifetime.ms"),
             config.long("delegation.token.expiry.time.ms"),
             config.long("delegation.token.expiry.check.interval.ms"),
+            config.int("kafkad.max.delegation.tokens.per.owner"),
         )
 
 
@@ -79,6 +83,8 @@ class DelegationTokens:
         self._tokens: dict[str, DelegationToken] = {}
         self._ids: dict[bytes, str] = {}
         """By secret."""
+        self._owned: dict[str, dict[str, int]] = {}
+        """By owner: the ids of its tokens, and how many characters the names of their renewers have."""
         self._credentials: dict[str, dict[str, ScramCredential]] = {}
         """By id and mechanism; made at the first login, for that takes milliseconds."""
         self.on_end: list[Callable[[str], None]] = []
@@ -149,10 +155,24 @@ class DelegationTokens:
             max_ms=max_ms,
         )
         async with self._reading:
+            self._refuse_more(token)
             with _asked_for():
                 await self._write(token.token_id, Create(DelegationToken.path(token.token_id), token.encode()))
             self._keep(token.token_id, token)
         return token
+
+    def _refuse_more(self, token: DelegationToken) -> None:
+        """Anybody who is logged in may ask for tokens, and each is in the store and in the memory of all brokers until
+        it has expired."""
+        owned, most = self._owned.get(token.owner, {}), self._settings.most_of_owner
+        if len(owned) >= most:
+            why = f"it has {len(owned)}, and kafkad.max.delegation.tokens.per.owner is {most}"
+        elif sum(owned.values()) + _characters(token) > _MOST_CHARACTERS:
+            why = f"the names of the renewers of its {len(owned)} tokens would have over {_MOST_CHARACTERS} characters"
+        else:
+            return
+        log.info("no more delegation tokens for %s: %s", token.owner, why)
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, why)
 
     async def renew(self, secret: bytes, asker: str, period_ms: int) -> int:
         """The new time of expiry; a negative period stands for the default one. Raises KafkaError."""
@@ -275,8 +295,10 @@ class DelegationTokens:
             self._keep(token_id, readable(DelegationToken.path(token_id), decode))
 
     def _keep(self, token_id: str, token: DelegationToken | None) -> None:
+        self._disown(token_id)
         if token is not None:
             self._tokens[token_id] = token
+            self._owned.setdefault(token.owner, {})[token_id] = _characters(token)
             self._ids[self.secret(token_id)] = token_id
             self._watch(token_id)
         elif self._tokens.pop(token_id, None) is not None:
@@ -284,6 +306,14 @@ class DelegationTokens:
             self._credentials.pop(token_id, None)
             self._forget_end(token_id)
             tell(self.on_end, token_id)
+
+    def _disown(self, token_id: str) -> None:
+        token = self._tokens.get(token_id)
+        if token is not None:
+            owned = self._owned[token.owner]
+            del owned[token_id]
+            if not owned:
+                del self._owned[token.owner]
 
     def _watch(self, token_id: str) -> None:
         """Until it expires, which may be sooner than it was. By then the wall clock may have been set."""
@@ -299,6 +329,10 @@ class DelegationTokens:
         timer = self._ends.pop(token_id, None)
         if timer is not None:
             timer.cancel()
+
+
+def _characters(token: DelegationToken) -> int:
+    return sum(map(len, token.renewers))
 
 
 @contextmanager

@@ -52,6 +52,8 @@ def token_failure(code: int, what: str) -> KctlError:
         hints = ("its brokers have no delegation.token.secret.key",)
     elif code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED:
         hints = ("log in by SASL or with a TLS certificate, and not with a token",)
+    elif code == ErrorCode.POLICY_VIOLATION:
+        hints = ("the owner has as many as it may: let some expire, or set kafkad.max.delegation.tokens.per.owner",)
     return failure(code, what, hints=hints)
 
 

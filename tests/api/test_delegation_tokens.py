@@ -90,6 +90,21 @@ def test_renewers_have_a_bound(broker: OneBroker) -> None:
     assert len(described(broker).tokens) == 1
 
 
+def test_tokens_of_an_owner_have_a_bound(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    settings = "delegation.token.secret.key=lab-master-key", "kafkad.max.delegation.tokens.per.owner=2"
+    broker = OneBroker(tmp_path, *settings)
+    log_in(broker, ALICE)
+    assert [create(broker).error_code for _ in range(2)] == [0, 0]
+    with caplog.at_level(logging.INFO):
+        refused = create(broker)
+    assert (refused.error_code, refused.token_id, refused.hmac) == (ErrorCode.POLICY_VIOLATION, "", b"")
+    why = "no more delegation tokens for User:alice: it has 2, and kafkad.max.delegation.tokens.per.owner is 2"
+    assert why in caplog.text
+    log_in(broker, BOB)
+    assert create(broker).error_code == 0
+    broker.stop()
+
+
 def test_what_kafka_answered_a_user_without_rights(broker: OneBroker) -> None:
     cases = [case for case in map(json.loads, DENIED.read_text().splitlines()) if case["key"] in range(38, 42)]
     assert len(cases) == 2

@@ -108,6 +108,34 @@ async def test_a_lifetime_is_no_longer_than_it_may_be(place: Place) -> None:
 
 
 @at_a_place
+async def test_an_owner_has_so_many_tokens_until_they_go(place: Place) -> None:
+    for tokens in (place.one, place.other):
+        tokens._settings = tokens._settings._replace(most_of_owner=3)
+    first, _, third = [await place.create() for _ in range(3)]
+    assert await refusal(place.create()) is ErrorCode.POLICY_VIOLATION
+    await turns()
+    assert await refusal(place.other.create(ALICE, ALICE, [], -1)) is ErrorCode.POLICY_VIOLATION
+    await place.one.create(BOB, ALICE, [], -1)
+    await place.one.renew(place.one.secret(first.token_id), ALICE, -1)
+    await place.one.expire(place.one.secret(third.token_id), ALICE, -1)
+    await turns()
+    await place.other.create(ALICE, ALICE, [], -1)
+    await turns()
+    assert await refusal(place.create()) is ErrorCode.POLICY_VIOLATION
+    assert len(await place.store.children("/delegation_token/tokens")) == 4
+
+
+@at_a_place
+async def test_renewers_of_all_tokens_of_an_owner_have_a_bound(place: Place) -> None:
+    long = "User:" + "u" * 999_995
+    for _ in range(4):
+        await place.create(long)
+    assert await refusal(place.create(long)) is ErrorCode.POLICY_VIOLATION
+    await place.create(BOB)
+    await place.one.create(BOB, ALICE, [long], -1)
+
+
+@at_a_place
 async def test_renewing(place: Place) -> None:
     token = await place.create(BOB)
     secret = place.one.secret(token.token_id)
@@ -300,7 +328,7 @@ async def test_old_notes_are_removed(place: Place) -> None:
 
 def test_the_former_name_of_the_secret_key() -> None:
     config = load(None, ["delegation.token.master.key=old", "delegation.token.max.lifetime.ms=5"], {})
-    assert TokenSettings.of(config) == TokenSettings(b"old", 5, DAY, HOUR)
+    assert TokenSettings.of(config) == TokenSettings(b"old", 5, DAY, HOUR, 10_000)
 
 
 @at_a_place

@@ -181,6 +181,13 @@ SETTINGS: tuple[Setting, ...] = (
         valid=at_least(1),
     ),
     integer(
+        "kafkad.max.delegation.tokens.per.owner",
+        10_000,
+        LOW,
+        "The most delegation tokens of one user; the next one is refused (POLICY_VIOLATION). Any user may make them.",
+        valid=at_least(1),
+    ),
+    integer(
         "kafkad.metrics.max.partitions",
         INT_MAX,
         LOW,

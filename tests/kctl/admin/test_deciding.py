@@ -6,10 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
+from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kctl.acls.bindings import Binding, Resource, decide, operation_named, removing
 from kctl.errors import KctlError
 from kctl.quotas.entities import Quota, applying, entity_of
+from kctl.tokens.asking import token_failure
 from kctl.txns.asking import Producer, Transaction
 from kctl.txns.hanging import is_candidate, why_hanging
 from kctl.users.credentials import salted_password
@@ -168,3 +170,8 @@ def test_the_command_that_removes_many_acls_is_not_compared_with_all_combination
         return lambda: removing(of_many(count), of_many(2 * count)[count:])
 
     assert is_linear(commanding)
+
+
+def test_who_may_have_no_more_tokens_is_told_what_to_do() -> None:
+    refused = token_failure(ErrorCode.POLICY_VIOLATION, "no token was created")
+    assert "kafkad.max.delegation.tokens.per.owner" in refused.hints[0]
