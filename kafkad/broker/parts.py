@@ -25,6 +25,7 @@ from kafkad.api.produce import ProduceApi
 from kafkad.api.routes import BETWEEN_BROKERS, FETCH, PRODUCE, ROUTES
 from kafkad.api.verifier import Verifier
 from kafkad.broker import metering
+from kafkad.broker.connection_limits import ConnectionLimits
 from kafkad.broker.controlled_shutdown import ControlledShutdown
 from kafkad.broker.coordinators import Coordinators
 from kafkad.broker.directory_events import reporter
@@ -120,6 +121,7 @@ class Loaded:
     was_here: bool
     settings: Settings
     configs: DynamicConfigs
+    limits: ConnectionLimits
     rights: Rights | None
     """None without an authorizer."""
     login_secret: bytes
@@ -147,7 +149,7 @@ async def identify(platform: Platform, settings: Settings) -> Identified:
         await encrypt_anew(store, broker, settings.static)
     configs = DynamicConfigs(store, broker, platform.clock, platform.timers)
     await configs.start()
-    rights = None
+    rights, limits = None, ConnectionLimits(settings, platform.server, platform.asking)
     try:
         secret = await login_secret(store) if settings.config.login_listeners else b""
         if settings.config.str("authorizer.class.name"):
@@ -157,10 +159,11 @@ async def identify(platform: Platform, settings: Settings) -> Identified:
             rights = await load_rights(settings.config, store, platform.clock, platform.timers, alone=alone)
         settings.follow(configs.topic)
         settings.override(cluster_wide=configs.cluster, per_broker=configs.broker)
-        platform.server.limits = settings.limits()
+        limits.settings_changed()
         logs.expire_producers_after(settings.config.int("producer.id.expiration.ms"))
         loggers.set_default_level(settings.config.str("kafkad.log.level"))
         ids = await stored_ids(store)
+        await limits.hosts_found()
     except BaseException:
         await _stop_following(configs, rights)
         raise
@@ -170,6 +173,7 @@ async def identify(platform: Platform, settings: Settings) -> Identified:
         was_here=broker == known_broker,
         settings=settings,
         configs=configs,
+        limits=limits,
         rights=rights,
         login_secret=secret,
     )
@@ -321,7 +325,7 @@ class Parts:
             self.logins.settings_changed()
         self.fetch.max_bytes = config.int("fetch.max.bytes")
         self.produce.verifies = config.bool("transaction.partition.verification.enable")
-        self.platform.server.apply(settings.limits())
+        self.loaded.limits.settings_changed()
         self.quotas.settings_changed()
         if self.platform.tls is not None:
             self.platform.tls.refresh(config)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import logging
 import resource
-import socket
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from types import MappingProxyType
+from typing import Final
 
 from kafkad.config import Config, LogConfig
 from kafkad.net.server import Limits
 
 log = logging.getLogger(__name__)
 
-
+_NO_OVERRIDES: Final[Mapping[str, int]] = MappingProxyType({})
 _FEWEST_FILES = 64
 _FEWEST_SOCKETS = 16
 _OTHER_FILES = 64
@@ -57,7 +57,8 @@ class Settings:
     def unclean(self, topic: str) -> bool:
         return self.of_topic(topic).unclean_leader_election
 
-    def limits(self) -> Limits:
+    def limits(self, per_address: Mapping[str, int] = _NO_OVERRIDES) -> Limits:
+        """Of connections. `per_address`: of single addresses, which `broker/connection_limits` finds by their names."""
         config = self.config
         return Limits(
             max_connections=config.int("max.connections"),
@@ -67,7 +68,7 @@ class Settings:
                 for listener in config.listeners
             },
             max_per_ip=config.int("max.connections.per.ip"),
-            per_ip_overrides=_per_ip_overrides(config),
+            per_ip_overrides=per_address,
             idle_ms=config.long("connections.max.idle.ms"),
             max_request_bytes=config.int("socket.request.max.bytes"),
             queued_bytes=config.long("queued.max.request.bytes"),
@@ -78,32 +79,6 @@ class Settings:
             max_unauthenticated=config.int("kafkad.max.unauthenticated.connections"),
             max_unauthenticated_per_ip=config.int("kafkad.max.unauthenticated.connections.per.ip"),
         )
-
-
-def _per_ip_overrides(config: Config) -> dict[str, int]:
-    """None where the metadata store has something else in this setting, which only a hand can have written there."""
-    try:
-        counts = config.max_connections_per_ip_overrides()
-    except ValueError as error:
-        log.warning("%s; the setting is left out", error)
-        return {}
-    return _by_address(tuple(counts.items()))
-
-
-@lru_cache(maxsize=1)
-def _by_address(counts: tuple[tuple[str, int], ...]) -> dict[str, int]:
-    """Hosts may be given by name; connections come from addresses.
-
-    A name is looked up when this setting changes, not at every change of any: requests wait for it.
-    """
-    found: dict[str, int] = {}
-    for host, count in counts:
-        try:
-            found |= {str(info[4][0]): count for info in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
-        except (OSError, UnicodeError) as error:  # UnicodeError: it cannot be the name of a host
-            why = error.strerror if isinstance(error, OSError) else error
-            log.warning("max.connections.per.ip.overrides: %s is left out: %s", host, why)
-    return found
 
 
 def max_open_files(config: Config) -> int:

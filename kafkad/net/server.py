@@ -7,6 +7,7 @@ import logging
 import mmap
 import socket
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -116,7 +117,7 @@ class Limits:
     """The same, for want of file descriptors."""
     max_per_listener: dict[str, int] = field(default_factory=dict)
     max_per_ip: int = 2**31 - 1
-    per_ip_overrides: dict[str, int] = field(default_factory=dict)
+    per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     idle_ms: int = 600_000
     max_request_bytes: int = 100 << 20
     queued_bytes: int = -1
@@ -318,6 +319,7 @@ class Listener:
         self.max_request_bytes = limits.max_request_bytes
         self._sock = sock
         self._wrap = wrap
+        self._listening = False
         self._accepting = False
         self._paced = False
         """Connections have come too fast: the others wait in the kernel for a while."""
@@ -335,6 +337,7 @@ class Listener:
     def start(self, dispatch: Dispatch) -> None:
         self.dispatch = dispatch
         self._sock.listen(max(self.server.limits.backlog, _LEAST_BACKLOG))
+        self._listening = True
         self._accept_again()
 
     def read_at_once(self, full: bool) -> None:
@@ -389,7 +392,7 @@ class Listener:
             connection.on_readable()
 
     def resume_if_room(self) -> None:
-        if self._open and not self._accepting and not self._paced and not self._full:
+        if self._open and self._listening and not self._accepting and not self._paced and not self._full:
             self._accept_again()
 
     @property

@@ -474,7 +474,7 @@ def test_names_are_looked_up_once_and_nobody_waits_for_that(broker: OneBroker, m
         known.wait(20)
         return [(0, 0, 0, "", ("127.0.0.1", 0))]
 
-    monkeypatch.setattr("kafkad.broker.address_quotas.socket.getaddrinfo", look_up)
+    monkeypatch.setattr("kafkad.broker.host_addresses.socket.getaddrinfo", look_up)
     alter = broker.context.entity_alterer
     broker.run(alter.change(Entity(ip="slow"), lambda before: {"connection_creation_rate": "1"}))
     broker.run(broker.configs.catch_up())
