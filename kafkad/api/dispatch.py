@@ -19,7 +19,7 @@ from kafkad.api.permissions import Handler, check_unread, guarded
 from kafkad.api.prepared import NO_REPLY, Grounds
 from kafkad.api.produce import ProduceApi
 from kafkad.api.routes import API_VERSIONS, BY_KEY, FETCH, PRODUCE, Route
-from kafkad.api.throttling import Throttle, Throttling
+from kafkad.api.throttling import Throttle, Throttling, timed
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.metrics import RequestProbe
 from kafkad.net.connection import Connection, DeferredReply
@@ -124,7 +124,7 @@ class Dispatcher:
             if not peer.authenticated and key != API_VERSIONS:
                 raise MalformedError(f"{route.name} comes before its sender has authenticated itself")
             if key == PRODUCE and version >= route.first:
-                reply = self._produce.serve(connection, view[at:end], version)
+                reply = self._produce.serve(connection, view[at:end], version, throttle)
             elif not route.first <= version <= route.last:
                 reply = self._refuse_version(route, version, correlation_id)
             elif key == FETCH:
@@ -140,7 +140,7 @@ class Dispatcher:
             reply.on_reply = partial(_record_wait, probe, started, now)
         else:
             probe.record((now - started) // 1000)
-        return reply if throttle is None or key == FETCH else throttle.produced(key, version, end - at, reply)
+        return reply if throttle is None else throttle.served(key, version, end - at, reply)
 
     def _refuse_version(self, route: Route, version: int, correlation_id: int) -> Reply:
         """ApiVersions answers any version, in version 0, so that the client can try again lower; others end here."""
@@ -179,12 +179,13 @@ class Dispatcher:
 
     def _settle(self, asked: _Asked, response: Any) -> Reply | Pending:
         """Turn the handler's result into the reply, now or later."""
-        if asked.request.throttle is not None:
-            asked.request.throttle.rest()
+        throttle = asked.request.throttle
+        if throttle is not None:
+            throttle.rest()
         if isinstance(response, Generator):
             return self._in_pieces(asked, response)
         if isinstance(response, Coroutine):
-            response = asyncio.ensure_future(response)
+            response = asyncio.ensure_future(response if throttle is None else throttle.timed_turns(response))
         if isinstance(response, asyncio.Future):
             self._wait(response, partial(self._handled, asked))
             return PENDING
@@ -207,9 +208,11 @@ class Dispatcher:
 
     def _in_pieces(self, asked: _Asked, handled: Pieces[Any]) -> Reply | Pending:
         alone = len(asked.request.frame) > _SMALL_IN_MEMORY
-        answered, throttle = self._answered(asked, handled), asked.request.throttle
+        throttle = asked.request.throttle
+        if throttle is not None:
+            throttle.rest()
         job = self._jobs.do(
-            answered if throttle is None else throttle.timed(answered),
+            timed(throttle, self._answered(asked, handled)),
             alone=alone,
             host=asked.request.connection.host,
             has_grown=asked.has_grown,
@@ -272,9 +275,12 @@ class Dispatcher:
     def _encode(self, asked: _Asked, response: Any) -> Reply:
         header, throttle = asked.request.header, asked.request.throttle
         if throttle is not None:
+            throttle.work()
             throttle.answered(asked.message, response)
         reply = encode_response(header.api_key, header.api_version, header.correlation_id, response)
         self._note(asked, response, count_errors(response))
+        if throttle is not None:
+            throttle.rest()
         return reply
 
     def _note(self, asked: _Asked, response: Any, errors: dict[int, int]) -> None:

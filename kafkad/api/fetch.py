@@ -17,7 +17,7 @@ from kafkad.api.fetch_session import NO_SESSION, SESSIONLESS_EPOCH, FetchSession
 from kafkad.api.follower_repeat import FollowersFetch
 from kafkad.api.peer import Peer
 from kafkad.api.routes import FETCH
-from kafkad.api.throttling import Throttle
+from kafkad.api.throttling import Throttle, timed
 from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.epochs import LeaderEpochs
@@ -107,7 +107,7 @@ class FetchApi:
     ) -> Reply | Pending:
         if len(request) > _LARGE_REQUEST:
             large = self._large(connection, connection.own(request), version, correlation_id, throttle)
-            return self._in_pieces(connection, large, alone=len(request) > _SMALL_IN_MEMORY)
+            return self._in_pieces(connection, timed(throttle, large), alone=len(request) > _SMALL_IN_MEMORY)
         _, body_at = read_request_header(request)
         peer: Peer = connection.peer
         frame = _admitted(peer, read_fetch(request, body_at, version))
@@ -120,7 +120,7 @@ class FetchApi:
             return _whole(pack_start(version, correlation_id, error.code, 0, 0), [], version)
         attempt = _Attempt(self, frame, session, version, correlation_id, throttle, peer)
         if attempt.is_large:
-            return self._in_pieces(connection, self._attempted(connection, attempt), alone=False)
+            return self._in_pieces(connection, timed(throttle, self._attempted(connection, attempt)), alone=False)
         reply = at_once(attempt.reply(final=frame.max_wait_ms <= 0 or not session.followed))
         if throttle is None and follower_repeat.may_repeat(frame, session):
             self._remember_follower(connection, request, version, frame, session)
@@ -217,10 +217,11 @@ class FetchApi:
                 if reply is None and attempt.is_large:
                     connection.peer.on_close = None
                     attempt.end_wait()
-                    self._in_pieces(connection, self._attempted(connection, attempt), alone=False)
+                    again = timed(attempt.throttle, self._attempted(connection, attempt))
+                    self._in_pieces(connection, again, alone=False)
                     return True
                 if reply is None:
-                    reply = at_once(attempt.reply(final))
+                    reply = at_once(timed(attempt.throttle, attempt.reply(final)))
             except Exception:
                 close_for_internal_error(connection, "Fetch")
                 return True
@@ -416,12 +417,12 @@ class _Attempt:
         "_identity",
         "_listener",
         "_session",
-        "_throttle",
         "_version",
         "_watches",
         "due_ms",
         "is_large",
         "quick",
+        "throttle",
     )
 
     def __init__(
@@ -440,7 +441,7 @@ class _Attempt:
         self.quick = quick
         self._identity = peer.identity
         self._listener = peer.listener
-        self._throttle = throttle
+        self.throttle = throttle
         self._arrives = quick is None
         self._frame = frame
         self._session = session
@@ -504,7 +505,7 @@ class _Attempt:
         return (yield from self._pack(found))
 
     def _throttle_ms(self, total: int, partitions: int) -> int:
-        return 0 if self._throttle is None else self._throttle.fetched(total + _ENVELOPE + _EACH * partitions)
+        return 0 if self.throttle is None else self.throttle.fetched(total + _ENVELOPE + _EACH * partitions)
 
     def _nothing(self, throttle_ms: int) -> Pieces[Reply]:
         """The client is to ask again later. What its session was told stays true, and a new one does not begin."""
@@ -516,8 +517,6 @@ class _Attempt:
         return _whole(pack_start(version, self._correlation_id, 0, session.id, 0, throttle_ms), [], version)
 
     def _look(self, wanted: Iterable[Followed], arrives: bool) -> Pieces[tuple[list[Found], int, bool]]:
-        if self._throttle is not None:
-            self._throttle.work()
         return self._api.read_all(self._frame, self._session, list(wanted), arrives, self._watches, self._identity)
 
     def _pack(self, found: list[Found]) -> Pieces[Reply]:

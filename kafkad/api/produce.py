@@ -14,9 +14,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from kafkad.api.answering import close_for_internal_error, close_for_malformed
 from kafkad.api.commits import Commit, Commits
@@ -24,6 +24,7 @@ from kafkad.api.peer import Peer
 from kafkad.api.produce_repeat import LONGEST_KNOWN, RepeatedProduce
 from kafkad.api.produce_work import Outcome, Work, after, within
 from kafkad.api.routes import PRODUCE
+from kafkad.api.throttling import Throttle, timed
 from kafkad.api.transaction import Admission, RepeatedTransaction, Transaction, is_transactional
 from kafkad.api.verifier import Verdict, Verifier
 from kafkad.clock import Clock
@@ -179,7 +180,9 @@ class ProduceApi:
         name = request.transactional_id
         return None if name is None else RepeatedTransaction(name, version, self._verifier)
 
-    def serve(self, connection: Connection, frame: memoryview, version: int) -> Reply | DeferredReply | Pending | None:
+    def serve(
+        self, connection: Connection, frame: memoryview, version: int, throttle: Throttle | None = None
+    ) -> Reply | DeferredReply | Pending | None:
         header, body_at = read_request_header(frame, 0)
         try:
             next(reading := read_produce_in_pieces(frame, body_at, version))
@@ -187,14 +190,14 @@ class ProduceApi:
             request: ProduceFrame = end.value
         else:
             reading.close()  # it reads what may be received over
-            self._begin(asyncio.ensure_future(self._long(connection, connection.own(frame), header, body_at)))
+            self._begin(self._long(connection, connection.own(frame), header, body_at, throttle), throttle)
             return PENDING
-        work = _work(connection, header, request, frame)
+        work = _work(connection, header, request, frame, throttle)
         if work.transaction is not None:
             at_once(self._meet(work, work.transaction, frame))
             asked = None if work.transaction.let_in(self._verifier) else self._verify(work.transaction)
             if asked is not None:
-                self._begin(asyncio.ensure_future(self._when_verified(connection, work, connection.own(frame), asked)))
+                self._begin(self._when_verified(connection, work, connection.own(frame), asked), throttle)
                 return PENDING
         return self._append_all(connection, work, frame)
 
@@ -207,7 +210,7 @@ class ProduceApi:
         if work.waiting:
             if work.transaction is not None:
                 work.transaction.keep(self._clock.now_ms())
-            self._begin(asyncio.ensure_future(self._finish(connection, work)))
+            self._begin(self._finish(connection, work), work.throttle)
             return PENDING
         if request.repeats and not work.failed:
             self._remember(connection, frame, work)
@@ -250,14 +253,21 @@ class ProduceApi:
             answered = asyncio.get_running_loop().create_future()
         return answered
 
-    async def _long(self, connection: Connection, frame: memoryview, header: RequestHeader, body_at: int) -> None:
+    async def _long(
+        self,
+        connection: Connection,
+        frame: memoryview,
+        header: RequestHeader,
+        body_at: int,
+        throttle: Throttle | None,
+    ) -> None:
         """A request for many partitions: read, and worked on, in pieces."""
         asked = None
         try:
-            reading = or_malformed(read_produce_in_pieces(frame, body_at, header.api_version))
-            work = _work(connection, header, await self._jobs.do(reading, alone=False), frame)
+            reading = timed(throttle, or_malformed(read_produce_in_pieces(frame, body_at, header.api_version)))
+            work = _work(connection, header, await self._jobs.do(reading, alone=False), frame, throttle)
             if work.transaction is not None:
-                await self._jobs.do(self._meet(work, work.transaction, frame), alone=False)
+                await self._jobs.do(timed(throttle, self._meet(work, work.transaction, frame)), alone=False)
                 _check_transaction(work, frame)
                 asked = None if work.error is not None else self._verify(work.transaction)
         except MalformedError as error:
@@ -273,12 +283,13 @@ class ProduceApi:
         try:
             if asked is not None:
                 await asked
-            await self._jobs.do(self._append_in_pieces(work, frame), alone=False)
+            await self._jobs.do(timed(work.throttle, self._append_in_pieces(work, frame)), alone=False)
             await self._finish(connection, work)
         except Exception:
             close_for_internal_error(connection, "Produce")
 
-    def _begin(self, task: asyncio.Future[None]) -> None:
+    def _begin(self, work: Coroutine[Any, Any, None], throttle: Throttle | None) -> None:
+        task = asyncio.ensure_future(work if throttle is None else throttle.timed_turns(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -444,16 +455,19 @@ class ProduceApi:
         timeout = max(work.request.timeout_ms, 0) / 1000
         places = list(work.waiting)
         partitions = work.partitions()
-        done = await asyncio.gather(*(within(timeout, work.waiting[at]) for at in places), return_exceptions=True)
+        waiting: Iterable[Awaitable[Answer]] = work.waiting.values()
+        if work.throttle is not None:
+            waiting = map(work.throttle.timed_turns, work.waiting.values())
+        done = await asyncio.gather(*(within(timeout, each) for each in waiting), return_exceptions=True)
         work.waiting.clear()
         for at, settled in zip(places, done, strict=True):
             if isinstance(settled, BaseException):
                 settled = self._late_refusal(*partitions[at], settled)
             work.settle(at, settled)
         if work.commit is None or not self._commits.park(
-            work.commit, lambda: connection.reply(self._reply(connection, work))
+            work.commit, lambda: connection.reply(self._late_reply(connection, work))
         ):
-            connection.reply(self._reply(connection, work))
+            connection.reply(self._late_reply(connection, work))
 
     def when_committed(
         self, connection: Connection, reply: bytes, partition: Partition, request: ProduceFrame, version: int
@@ -479,7 +493,7 @@ class ProduceApi:
 
     def _when_committed(self, connection: Connection, commit: Commit, work: Work) -> Reply | DeferredReply | None:
         later = DeferredReply(connection)
-        if self._commits.park(commit, lambda: later.settle(self._reply(connection, work))):
+        if self._commits.park(commit, lambda: later.settle(self._late_reply(connection, work))):
             return later
         return self._reply(connection, work)
 
@@ -492,6 +506,12 @@ class ProduceApi:
         return self._refusal(topic, index, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR))
 
     # -- responses -------------------------------------------------------------------------------------------------
+
+    def _late_reply(self, connection: Connection, work: Work) -> Reply | None:
+        """After a wait."""
+        if work.throttle is None:
+            return self._reply(connection, work)
+        return work.throttle.at_work(lambda: self._reply(connection, work))
 
     def _reply(self, connection: Connection, work: Work) -> Reply | None:
         if work.commit is not None and work.commit.failures:
@@ -530,10 +550,17 @@ class ProduceApi:
                 peer.prepare(PRODUCE, repeated, name)
 
 
-def _work(connection: Connection, header: RequestHeader, request: ProduceFrame, frame: memoryview) -> Work:
+def _work(
+    connection: Connection,
+    header: RequestHeader,
+    request: ProduceFrame,
+    frame: memoryview,
+    throttle: Throttle | None,
+) -> Work:
     """A request that has been read, and its refusal as a whole if that is certain already."""
     version = header.api_version
     work = Work(request, version, header.correlation_id, allow_internal=header.client_id == _ADMIN_CLIENT)
+    work.throttle = throttle
     peer: Peer = connection.peer
     if peer.identity.restricted:
         work.sender = peer

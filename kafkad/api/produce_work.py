@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 from kafkad.api.commits import Commit
 from kafkad.api.peer import Peer
+from kafkad.api.throttling import Throttle
 from kafkad.api.transaction import Transaction
 from kafkad.errors import KafkaError
 from kafkad.wire.produce import FIRST_WITH_LEADERS, Answer, ProduceFrame, TopicData, pack_answer
@@ -37,6 +38,7 @@ class Work:
         "packed",
         "request",
         "sender",
+        "throttle",
         "transaction",
         "version",
         "waiting",
@@ -58,6 +60,8 @@ class Work:
         """Where its rights have to be asked for."""
         self.error: KafkaError | None = None
         """Given where the request as a whole is refused."""
+        self.throttle: Throttle | None = None
+        """Measures what is done later, for a client that has quotas."""
         self.transaction: Transaction | None = None
         self._left = _MOST_RECORDS
 
@@ -93,6 +97,6 @@ async def after(synced: Coroutine[Any, Any, None], answer: Answer) -> Answer:
     return answer
 
 
-async def within(timeout_s: float, awaited: Coroutine[object, object, Answer]) -> Answer:
+async def within(timeout_s: float, awaited: Awaitable[Answer]) -> Answer:
     async with asyncio.timeout(timeout_s):
         return await awaited

@@ -6,13 +6,13 @@ between brokers are never measured, but who says that it is a broker has to have
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
 from struct import Struct
 from time import perf_counter_ns
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kafkad.api.routes import BETWEEN_BROKERS, OFFSET_COMMIT, PRODUCE
+from kafkad.api.routes import BETWEEN_BROKERS, FETCH, OFFSET_COMMIT, PRODUCE
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.net.connection import Connection, DeferredReply, OnReply
 from kafkad.net.reply import PENDING, Pending, Reply
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from kafkad.clock import Clock
     from kafkad.security.quotas.clients import Budget, ClientQuotas
 
+T = TypeVar("T")
+_Y = TypeVar("_Y")
 _I16, _I32 = Struct(">h"), Struct(">i")
 _CLIENT_ID_AT: Final = 8
 _WRITE_TXN_MARKERS, _ADD_PARTITIONS_TO_TXN = 27, 24
@@ -65,15 +67,18 @@ class Throttling:
 class Throttle:
     """One request of a client that has quotas."""
 
-    __slots__ = ("_connection", "_look_up", "_worked_from_ns", "clock", "worked_ns")
+    __slots__ = ("_charged", "_connection", "_look_up", "_since_ns", "_worked_ns", "clock")
 
     def __init__(self, look_up: Callable[[float], Budget], connection: Connection, clock: Clock) -> None:
         """`look_up` says what the client's quotas are at a time: a request may wait, and they may change meanwhile."""
         self._look_up = look_up
         self._connection = connection
         self.clock = clock
-        self._worked_from_ns = perf_counter_ns()
-        self.worked_ns = 0
+        self._since_ns: int | None = perf_counter_ns()
+        """Worked on since then; None while it waits."""
+        self._worked_ns = 0
+        self._charged = False
+        """The answer says already what it has taken."""
 
     @property
     def budget(self) -> Budget:
@@ -81,47 +86,85 @@ class Throttle:
 
     # -- time --------------------------------------------------------------------------------------------------------
 
-    def work(self) -> None:
-        """From now on the request is worked on."""
-        self._worked_from_ns = perf_counter_ns()
+    def work(self) -> bool:
+        """From now on the request is worked on. False if it was before."""
+        if self._since_ns is not None:
+            return False
+        self._since_ns = perf_counter_ns()
+        return True
 
     def rest(self) -> None:
-        """It has to wait for something else."""
-        self.worked_ns += perf_counter_ns() - self._worked_from_ns
+        """It has to wait for something else, if it does not already, or is done."""
+        self._note()
+        self._since_ns = None
 
-    def timed(self, pieces: Pieces[Any]) -> Pieces[Any]:
-        """The same work, measured without what goes on between its pieces."""
+    def timed(self, steps: Generator[_Y, None, T] | Coroutine[_Y, None, T]) -> Generator[_Y, None, T]:
+        """The same work, measured without what goes on between its steps."""
+        resume: Callable[[], _Y] = partial(steps.send, None)
+        step = resume
         while True:
-            self.work()
+            begins = self.work()
             try:
-                next(pieces)
+                awaited = step()
             except StopIteration as end:
-                return end.value
+                result: T = end.value
+                return result
             finally:
-                self.rest()
-            yield
+                if begins:
+                    self.rest()
+            try:
+                yield awaited
+                step = resume
+            except BaseException as error:
+                step = partial(steps.throw, error)
+
+    def timed_turns(self, work: Coroutine[Any, None, T]) -> Awaitable[T]:
+        """The same of work that waits for something now and then."""
+        return _Turns(self, work)
+
+    def at_work(self, work: Callable[[], T]) -> T:
+        """The last of it. What it has made may be sent at once, for that is measured by itself."""
+        self.work()
+        try:
+            return work()
+        finally:
+            self.rest()
+
+    def _note(self) -> None:
+        """The time until now."""
+        if self._since_ns is None:
+            return
+        now_ns = perf_counter_ns()
+        taken_ns, self._since_ns = now_ns - self._since_ns, now_ns
+        if self._charged:
+            self.moved(taken_ns)
+        else:
+            self._worked_ns += taken_ns
 
     def moved(self, ns: int) -> None:
-        """Its bytes have taken so long, of the kernel and of TLS: as in Kafka, that counts with the client's next
-        request."""
+        """Its bytes have taken so long, of the kernel and of TLS, or what was done for it after its answer was made: as
+        in Kafka, that counts with the client's next request."""
         request = self.budget.request
         if request is not None:
             request.add(ns * _PERCENT_OF_NS, self.clock.monotonic_ms())
 
     def _time_ms(self, now_ms: float) -> int:
+        self._note()
+        self._charged = True
+        worked_ns, self._worked_ns = self._worked_ns, 0
         request = self.budget.request
-        if request is None:
-            return 0
-        worked_ns, self.worked_ns = self.worked_ns, 0
-        return request.take(worked_ns * _PERCENT_OF_NS, now_ms)
+        return 0 if request is None else request.take(worked_ns * _PERCENT_OF_NS, now_ms)
 
     # -- what each request takes ---------------------------------------------------------------------------------------
 
-    def produced(
+    def served(
         self, key: int, version: int, size: int, reply: Reply | DeferredReply | Pending | None
     ) -> Reply | DeferredReply | Pending | None:
-        """Of a produce of so many bytes, or of a prepared answer: the same reply, with the time to wait in it."""
+        """Of a produce of so many bytes, or of a prepared answer: the same reply, with the time to wait in it. A fetch
+        has asked for that itself."""
         self.rest()
+        if key == FETCH:
+            return reply
         now_ms = self.clock.monotonic_ms()
         throttle_ms = 0 if reply is None else self._time_ms(now_ms)
         quota = self.budget.produce if key == PRODUCE else None
@@ -158,7 +201,6 @@ class Throttle:
 
     def fetched(self, size: int) -> int:
         """The time for which a fetch is to be answered with nothing, and to come again; or 0."""
-        self.rest()
         now_ms = self.clock.monotonic_ms()
         connection, fetch, throttle_ms = self._connection, self.budget.fetch, self._time_ms(now_ms)
         if fetch is not None and not throttle_ms and not connection.closed:
@@ -180,6 +222,20 @@ class Throttle:
             self._connection.mute(throttle_ms)
             if hasattr(response, "throttle_time_ms"):
                 response.throttle_time_ms = max(response.throttle_time_ms, throttle_ms)
+
+
+class _Turns(Awaitable[T]):
+    def __init__(self, throttle: Throttle, work: Coroutine[Any, None, T]) -> None:
+        self._throttle = throttle
+        self._work = work
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return self._throttle.timed(self._work)
+
+
+def timed(throttle: Throttle | None, pieces: Pieces[T]) -> Pieces[T]:
+    """Measured, for a client that has quotas."""
+    return pieces if throttle is None else throttle.timed(pieces)
 
 
 class MutationQuota:

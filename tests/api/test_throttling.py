@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafkad.api import dispatch, update_features
+from kafkad.api.fetch import FetchApi
+from kafkad.api.produce import ProduceApi
 from kafkad.api.routes import BETWEEN_BROKERS
 from kafkad.api.throttling import Throttling
 from kafkad.errors import ErrorCode
 from kafkad.model import DEFAULT, BrokerInfo, Endpoint, Entity
 from kafkad.net.server import Server
 from kafkad.security.authorizer import Principal
-from kafkad.security.quotas.clients import ClientQuotas
+from kafkad.security.quotas.clients import ClientQuotas, Meter
 from kafkad.security.quotas.connections import ConnectionRates
 from kafkad.security.quotas.levels import Overrides
 from kafkad.security.quotas.rate import Windows
+from kafkad.turns import Jobs, Lane
 from kafkad.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from kafkad.wire.messages.api_versions import ApiVersionsRequest
 from kafkad.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -32,6 +40,7 @@ from kafkad.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from kafkad.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from kafkad.wire.messages.write_txn_markers import WriteTxnMarkersRequest
 from kafkad.wire.primitives import MalformedError
 from kafkad.wire.records import Record
@@ -327,6 +336,146 @@ def test_time_is_that_of_work_and_not_of_waiting(frames: Throttled) -> None:
     assert 0 < taken < 5
     frames.begin(to_produce(frames, 9, {0: large(100)}, acks=0), 9)
     assert meter.measured(frames.clock.monotonic_ms()).values["request_time"] == taken
+
+
+class Stopwatch:
+    """Time passes when a test says so: a microsecond in each step of the work that it looks at, and a second in each
+    turn of the loop for others."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.steps = 0
+        self.charged_ns = 0.0
+        self._patch = monkeypatch
+        self._now_ns = 0
+        add = Meter.add
+
+        def noted(meter: Meter, amount: float, now_ms: float) -> None:
+            self.charged_ns += amount * 1e7
+            add(meter, amount, now_ms)
+
+        monkeypatch.setattr("kafkad.api.throttling.perf_counter_ns", lambda: self._now_ns)
+        monkeypatch.setattr(Meter, "add", noted)
+
+    def step(self) -> None:
+        self.steps += 1
+        self._now_ns += 1_000
+
+    def look_at(self, owner: object, name: str) -> None:
+        """Each call of it is a step."""
+        work = getattr(owner, name)
+
+        def looked_at(*arguments: Any, **named: Any) -> Any:
+            self.step()
+            return work(*arguments, **named)
+
+        self._patch.setattr(owner, name, looked_at)
+
+    @contextmanager
+    def beside_others(self, frames: Throttled) -> Iterator[None]:
+        """Meanwhile others have work in each turn of the loop, and only one piece of what is large is done in one."""
+        lane = Lane(lambda call: asyncio.get_running_loop().call_soon(call), clock=partial(next, count()))
+        for api in (frames.produce, frames.fetch, frames.dispatcher):
+            self._patch.setattr(api, "_jobs", Jobs(lane))
+
+        async def work() -> None:
+            while True:
+                self._now_ns += 1_000_000_000
+                await asyncio.sleep(0)
+
+        async def begin() -> asyncio.Task[None]:
+            return asyncio.create_task(work())
+
+        async def end() -> None:
+            others.cancel()
+            await asyncio.wait([others])
+
+        others = frames.broker.run(begin())
+        try:
+            yield
+        finally:
+            frames.broker.run(end())
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Stopwatch:
+    return Stopwatch(monkeypatch)
+
+
+def test_time_of_a_handler_is_that_of_all_its_turns_and_of_nobody_elses(
+    frames: Throttled, watch: Stopwatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def handle(context: Any, request: Any, message: Any) -> UpdateFeaturesResponse:
+        for wait_s in (0, 0.001):
+            watch.step()
+            await asyncio.sleep(wait_s)
+        watch.step()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.001):
+                await asyncio.Event().wait()
+        watch.step()
+        return UpdateFeaturesResponse()
+
+    monkeypatch.setattr(update_features, "handle", handle)
+    frames.give(EVERYBODY, request_percentage=50)
+    with watch.beside_others(frames):
+        assert frames.ask(UpdateFeaturesRequest(feature_updates=[]), 1).error_code == 0
+    assert (watch.steps, watch.charged_ns) == (4, pytest.approx(4_000))
+
+
+def test_time_of_a_large_fetch_is_not_that_of_others_between_its_pieces(frames: Throttled, watch: Stopwatch) -> None:
+    frames.give(EVERYBODY, request_percentage=50)
+    watch.look_at(FetchApi, "_found")
+    with watch.beside_others(frames):
+        frames.ask(to_fetch(frames, 12, dict.fromkeys(range(2_000), 0)), 12)
+    assert (watch.steps, watch.charged_ns) == (2_000, pytest.approx(2_000_000))
+
+
+def test_time_of_a_fetch_that_waits_is_that_of_each_look(frames: Throttled, watch: Stopwatch) -> None:
+    frames.give(EVERYBODY, request_percentage=50)
+    watch.look_at(FetchApi, "_found")
+    with watch.beside_others(frames):
+        assert frames.begin(to_fetch(frames, 12, {0: 0}, min_bytes=1_000, max_wait_ms=60_000), 12) is None
+        fill(frames, batches=1, size=300)
+        frames.broker.run_until(lambda: watch.steps == 2)
+        fill(frames, batches=1, size=300)
+        frames.broker.run_until(lambda: bool(frames.connection.replies))
+    assert watch.charged_ns == pytest.approx(watch.steps * 1_000)
+
+
+def test_time_of_a_produce_for_many_partitions_is_that_of_all_its_pieces(frames: Throttled, watch: Stopwatch) -> None:
+    frames.give(EVERYBODY, request_percentage=50)
+    watch.look_at(ProduceApi, "_append_topic")
+    with watch.beside_others(frames):
+        frames.ask(to_produce(frames, 9, {index: None for index in range(1_200)}, acks=1), 9)
+    assert (watch.steps, watch.charged_ns) == (24, pytest.approx(24_000))
+
+
+def test_time_of_a_produce_counts_after_a_worker_has_opened_its_batch(frames: Throttled, watch: Stopwatch) -> None:
+    frames.broker.create("slow", configs={"compression.type": "zstd"})
+    frames.give(EVERYBODY, request_percentage=50)
+    watch.look_at(ProduceApi, "_write")
+    with watch.beside_others(frames):
+        frames.ask(to_produce(frames, 9, {0: large(900_000)}, "slow"), 9)
+    assert (watch.steps, watch.charged_ns) == (1, pytest.approx(1_000))
+
+
+def test_time_of_an_answer_that_waits_for_followers_counts(frames: Throttled, watch: Stopwatch) -> None:
+    with_follower(frames, 5)
+    frames.give(EVERYBODY, request_percentage=50)
+    watch.look_at(ProduceApi, "_reply")
+    with watch.beside_others(frames):
+        assert frames.begin(to_produce(frames, 9, {0: large(100)}), 9) is None
+        with_follower(frames, 6, isr=(1,))
+    assert frames.connection.replies
+    assert (watch.steps, watch.charged_ns) == (1, pytest.approx(1_000))
+
+
+def test_time_of_encoding_an_answer_counts_with_the_next_request(frames: Throttled, watch: Stopwatch) -> None:
+    frames.give(EVERYBODY, request_percentage=1e-9)
+    watch.look_at(dispatch, "encode_response")
+    assert frames.ask(ApiVersionsRequest(), 2).throttle_time_ms == 0
+    assert watch.charged_ns == pytest.approx(1_000)
+    assert frames.ask(ApiVersionsRequest(), 2).throttle_time_ms > 0
 
 
 def test_time_of_moving_bytes_counts_with_the_next_request(frames: Throttled) -> None:
