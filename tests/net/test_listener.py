@@ -242,6 +242,38 @@ def test_a_client_that_has_gone_while_its_request_waits_is_noticed() -> None:
     run(holding(waiting), scenario)
 
 
+def test_a_client_that_has_gone_while_it_is_muted_is_noticed() -> None:
+    """Of many that come and go none is kept until its time is up, unless it has left something to be done."""
+    served: list[bytes] = []
+
+    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply:
+        served.append(bytes(view[at:end]))
+        connection.mute(3_600_000)
+        return frame(b"answered")
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        peers = [await connect() for _ in range(3)]
+        for reader, writer in peers:
+            writer.write(frame(b"a request"))
+            assert await read_frame(reader) == b"answered"
+        (_, gone), (_, left_work), _ = peers
+        left_work.write(frame(b"and another"))
+        for writer in (gone, left_work):
+            writer.close()
+            await writer.wait_closed()
+        assert server.close_idle(tick=9, oldest_allowed=0) == 1
+        assert server.total == 2
+        for connection in server.connections():
+            connection.unmute()
+        while len(served) < 4:
+            await asyncio.sleep(0)
+        assert served[3] == b"and another"
+        assert server.close_idle(tick=18, oldest_allowed=0) == 1
+        assert server.total == 1
+
+    run(dispatch, scenario)
+
+
 class Pace:
     """Lets some connections in and then holds the others, or has them wait."""
 

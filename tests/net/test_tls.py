@@ -24,6 +24,7 @@ from kafkad.net.connection import Connection
 from kafkad.net.reply import Pending, Reply
 from kafkad.net.server import SHARED_BYTES, Limits, Listener, Server
 from kafkad.net.tls import ServerTls, TlsLayer, TlsTransport
+from kafkad.net.tls import connect as connect_tls
 from tests.certificates import DAY, Authority, client_context, server_context
 from tests.net.serving import Handle, Serving, echo, frame, holding, read_frame, serving
 from tests.net.test_connection import OpenFile, Range
@@ -221,6 +222,51 @@ def test_a_client_that_says_it_is_done_has_its_last_request_answered() -> None:
         assert answered == [b"the last"]
 
     over_tls(dispatch, scenario)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("left_over", [b"", b"and this one is still to be done", bytes(500)])
+def test_a_client_that_has_gone_while_it_is_not_read_is_noticed(version: ssl.TLSVersion, left_over: bytes) -> None:
+    """It has said so, in a record like any other. Nothing is lost of what it sent before that."""
+    served: list[bytes] = []
+
+    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply | Pending | None:
+        served.append(bytes(view[at:end]))
+        connection.mute(3_600_000)
+        return echo(connection, view, at, end)
+
+    async def scenario(listener: Listener, _: Connect) -> None:
+        server, loop = listener.server, asyncio.get_running_loop()
+        sock = socket.create_connection(("127.0.0.1", listener.port))
+        sock.setblocking(False)
+        trusting = client_context(AUTHORITY, minimum_version=version, maximum_version=version)
+        client = await connect_tls(TlsLayer(loop.call_soon), trusting, sock, "localhost")
+        client.send(frame(b"mute me."))
+        await received(client)
+        [connection] = server.connections()
+        assert not connection.is_forsaken()
+        if left_over:
+            client.send(frame(left_over))
+        client.close()
+        assert [connection.is_forsaken() for _ in range(2)] == [not left_over] * 2
+        assert server.close_idle(tick=9, oldest_allowed=0) == int(not left_over)
+        if left_over:
+            connection.unmute()
+            while len(served) < 2:
+                await asyncio.sleep(0)
+            assert served[1] == left_over
+            assert server.close_idle(tick=18, oldest_allowed=0) == 1
+
+    over_tls(dispatch, scenario)
+
+
+async def received(client: TlsTransport) -> int:
+    view = memoryview(bytearray(1_000))
+    while True:
+        try:
+            return client.recv_into(view)
+        except BlockingIOError:
+            await asyncio.sleep(0)
 
 
 def test_the_server_says_that_it_closes() -> None:
