@@ -2,9 +2,9 @@
 
 A write changes the tree at once, so that the next one is judged by it; it returns, and its watches fire, when the
 journal is on disk. All writes that come while an fsync runs share the next one. A write that the disk refuses is taken
-back from the tree together with all that came after it, and all of them raise ConnectionLoss. Who reads a node waits for
-writes to it that are on their way: nobody is told of data, versions or numbers that others may get afterwards. Only a
-session ends whatever the disk says: the next `open` ends all that are left, so that nobody finds one again that was over.
+back from the tree together with all that came after it, and all of them raise ConnectionLoss. A read of a node waits
+for writes to it that are on their way: nobody is told of data, versions or numbers that others may get afterwards. Only
+a session ends whatever the disk says: the next `open` ends all that are left, and nobody finds one again that was over.
 """
 
 from __future__ import annotations

@@ -251,7 +251,17 @@ class AclAuthorizer:
 class AclIdentity:
     """A principal at an address, with what was decided for it since the ACLs changed last."""
 
-    __slots__ = ("__weakref__", "_authorizer", "_decided", "_is_super", "_whom", "era", "host", "last_decision", "principal")
+    __slots__ = (
+        "__weakref__",
+        "_authorizer",
+        "_decided",
+        "_is_super",
+        "_whom",
+        "era",
+        "host",
+        "last_decision",
+        "principal",
+    )
 
     restricted = True
 

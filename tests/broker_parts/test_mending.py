@@ -165,7 +165,7 @@ def test_a_replica_that_cannot_be_mended_does_not_lead_again(
     monkeypatch.setattr("kafkad.replica.mending.LARGEST", 0)
     log = brokers[1].partition(A0).log
     flip_at_once(tmp_path / "1")
-    log.verify(log.segments[2].base - 1)
+    verify_batch(log, log.segments[2].base - 1)
     brokers.until(lambda: state(brokers).leader == 2, advance_ms=50)
     brokers.until(lambda: set(state(brokers).isr) == {1, 2}, advance_ms=50)
     before = state(brokers)
