@@ -1,10 +1,11 @@
 """Deleting topics: hidden from clients first, then from the disks of all replicas, and from the store last.
 
-The wish is a node under `/admin/delete_topics`, so a controller that takes over goes on with it. It stays until all
-brokers that are there have heard of it, also those without a replica: the next controller would not know what to tell
-them. A replica that cannot confirm (its broker is down, its log directory failed) holds the topic in the store until
-that broker is back. One that its broker would not let lead, since its log is damaged or has lost its tail, can be
-deleted like any other.
+The wish is a node under `/admin/delete_topics`, so a controller that takes over goes on with it. A replica that cannot
+confirm (its broker is down, its log directory failed) holds the topic in the store until that broker is back. One that
+its broker would not let lead, since its log is damaged or has lost its tail, can be deleted like any other.
+
+The wish also stays until all registered brokers without a replica have heard of it: the next controller would not know
+what to tell them. Nobody waits for these: the deletion is answered before, and the name may be used again.
 
 Many topics go in groups: those of one share the writes' fsyncs and the requests to brokers, and between two of them
 everybody else has a turn.
@@ -15,8 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 from kafkad.controller.leadership import Leadership, storage_refused
@@ -32,9 +32,11 @@ from kafkad.meta.store import (
     subtree,
 )
 from kafkad.meta.znodes import Config, Topic, TopicDeletion
+from kafkad.model import LEADER_DURING_DELETE
 from kafkad.names import TopicPartition
 from kafkad.together import together
 from kafkad.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from kafkad.wire.messages.update_metadata import UpdateMetadataRequest
 
 log = logging.getLogger(__name__)
 
@@ -46,13 +48,10 @@ _PARTITIONS_PER_TURN = 100
 class Deletions:
     """The part of a controller's term that deletes topics."""
 
-    def __init__(
-        self, lead: Leadership, allowed: Callable[[], bool], enqueue: Callable[[Callable[[], Awaitable[None]]], None]
-    ) -> None:
-        """`allowed` tells `delete.topic.enable`; `enqueue` has the controller do something after what it is at."""
+    def __init__(self, lead: Leadership, allowed: Callable[[], bool]) -> None:
+        """`allowed` tells `delete.topic.enable`."""
         self._lead = lead
         self._allowed = allowed
-        self._enqueue = enqueue
         self._state = lead.state
         self._settled: dict[str, asyncio.Event] = {}
 
@@ -79,6 +78,16 @@ class Deletions:
         else:
             self._state.deleting[topic] = Deletion()
 
+    async def make_room(self, topics: Iterable[str]) -> None:
+        """For topics of these names: who has not heard yet that the last ones are gone hears of the new ones."""
+        deleting = self._state.deleting
+        names = [
+            name for name in topics if name in deleting and deleting[name].is_answered and not deleting[name].stuck
+        ]
+        for name in names:
+            deleting[name].untold.clear()
+        await self._finish(names)
+
     async def mark(self, watch: Watch) -> None:
         """Reads which topics are to be deleted; drops the wish if there is no such topic, or none may be deleted."""
         wanted = await self._lead.store.children(TopicDeletion.PARENT, watch)
@@ -91,48 +100,32 @@ class Deletions:
     async def go_on(self) -> None:
         """Tries what could not be done before: after a broker came back, or a reassignment ended."""
         batch, partitions = self._lead.batch(), 0
-        begun: dict[str, Deletion] = {}
         for name, deletion in list(self._state.deleting.items()):
             topic = self._state.topics[name]
             partitions += len(topic.partitions)
             if partitions >= _PARTITIONS_PER_TURN:
-                await self._tell(batch, begun)
+                await self._lead.send(batch)
                 await asyncio.sleep(0)
-                batch, partitions, begun = self._lead.batch(), 0, {}
+                batch, partitions = self._lead.batch(), 0
             if not deletion.begun:
-                if self._begin(topic, deletion, batch):
-                    begun[name] = deletion
+                self._begin(topic, deletion, batch)
             elif deletion.stuck:
                 replicas, deletion.stuck = deletion.stuck, set()
                 self._ask_replicas(topic, deletion, replicas, batch)
-        await self._tell(batch, begun)
+        await self._lead.send(batch)
         await self._finish(list(self._state.deleting))
 
-    async def _tell(self, batch: RequestBatch, begun: dict[str, Deletion]) -> None:
-        """One that a broker does not get, for it is gone, it has heard of as well."""
-        answers = await self._lead.send(batch)
-        for broker in {broker for deletion in begun.values() for broker in deletion.untold}:
-            answers.last[broker].add_done_callback(partial(self._heard, broker, begun))
-
-    def _heard(self, broker: int, begun: dict[str, Deletion], answer: asyncio.Future[None]) -> None:
-        self._enqueue(partial(self._told, broker, begun))
-
-    async def _told(self, broker: int, begun: dict[str, Deletion]) -> None:
-        for deletion in begun.values():
-            deletion.untold.discard(broker)
-        await self._finish([name for name, deletion in begun.items() if self._state.deleting.get(name) is deletion])
-
-    def _begin(self, topic: TopicEntry, deletion: Deletion, batch: RequestBatch) -> bool:
-        """False if it has to wait for a reassignment."""
+    def _begin(self, topic: TopicEntry, deletion: Deletion, batch: RequestBatch) -> None:
         partitions = [TopicPartition(topic.name, p) for p in topic.partitions]
         if self._state.moving(topic.name):
-            return False
+            return
         deletion.begun = True
         batch.metadata(partitions)
         replicas = {(r, p) for p, entry in topic.partitions.items() for r in entry.assignment.replicas}
-        deletion.untold = self._state.brokers.keys() - {broker for broker, _ in replicas}
+        if any(entry.state is not None for entry in topic.partitions.values()):  # else nobody knows the topic
+            registered = self._state.brokers.keys() | self._state.unreachable.keys()
+            deletion.untold = registered - {broker for broker, _ in replicas}
         self._ask_replicas(topic, deletion, replicas, batch)
-        return True
 
     def _ask_replicas(
         self, topic: TopicEntry, deletion: Deletion, replicas: Iterable[tuple[int, int]], batch: RequestBatch
@@ -146,7 +139,10 @@ class Deletions:
                 deletion.stuck.add((broker, partition))
 
     async def broker_lost(self, broker: int) -> None:
+        """It is gone, or does not answer. One that starts again knows nothing; one that was only away does."""
         for deletion in self._state.deleting.values():
+            if broker not in self._state.unreachable:
+                deletion.untold.discard(broker)
             lost = {replica for replica in deletion.waiting if replica[0] == broker}
             deletion.waiting -= lost
             deletion.stuck |= lost
@@ -170,14 +166,25 @@ class Deletions:
                     deletion.stuck.add(replica)
         await self._finish(touched)
 
+    async def heard(self, broker: int, request: UpdateMetadataRequest) -> None:
+        """Takes note of the topics that a broker knows to be deleted."""
+        touched = []
+        for topic in request.topic_states:
+            deletion = self._state.deleting.get(topic.topic_name)
+            if deletion is None or all(p.leader != LEADER_DURING_DELETE for p in topic.partition_states):
+                continue
+            deletion.untold.discard(broker)
+            touched.append(topic.topic_name)
+        await self._finish(touched)
+
     async def _finish(self, topics: Iterable[str]) -> None:
         deleting = self._state.deleting
-        await _in_groups([name for name in topics if deleting[name].is_done], self._settle)
+        await _in_groups([name for name in topics if deleting[name].is_answered], self._settle)
 
     async def _settle(self, topic: str) -> None:
         """A topic that the store does not let go stays hidden; that is tried again with the next deletion."""
         deletion = self._state.deleting[topic]
-        if deletion.stuck:
+        if deletion.stuck or deletion.untold:
             self.settled(topic).set()
             return
         try:

@@ -69,8 +69,8 @@ class ControllerParts(NamedTuple):
 
     `unclean` tells whether a topic would rather have any leader than none, as soon as `load_configs` has read the
     settings of topics that this broker may not have; `fewest_leaders` tells whether elections follow that policy.
-    `on_response` hears every answer to a LeaderAndIsr or StopReplica, `on_unclean` of every leader that was not in sync
-    before; `listener` is the one that brokers use among themselves.
+    `on_response` hears every answer, `on_unclean` of every leader that was not in sync before; `listener` is the one
+    that brokers use among themselves.
     """
 
     broker: int
@@ -274,8 +274,8 @@ class Leadership:
 
     async def send(self, batch: RequestBatch) -> Answers:
         """Send the requests of `batch`; this broker's own answers can be awaited."""
-        sent = await batch.send(self._sender())
-        return Answers([answer for broker, answer in sent if broker == self.parts.broker], dict(sent))
+        answers = await batch.send(self._sender())
+        return Answers([answer for broker, answer in answers if broker == self.parts.broker])
 
     def _sender(self) -> Sender:
         parts = self.parts
@@ -340,14 +340,13 @@ def _setting(tp: TopicPartition, state: PartitionState) -> Set:
 
 
 class Answers:
-    """The answers to a batch of requests, or to several. `last` has that of each broker to the last request for it."""
+    """The answers to a batch of requests, or to several."""
 
-    def __init__(self, own: Sequence[asyncio.Future[None]], last: Mapping[int, asyncio.Future[None]]) -> None:
-        self.last = last
+    def __init__(self, own: Sequence[asyncio.Future[None]] = ()) -> None:
         self._own = own
 
     def __add__(self, other: Answers) -> Answers:
-        return Answers([*self._own, *other._own], {**self.last, **other.last})
+        return Answers([*self._own, *other._own])
 
     async def own_answers(self) -> None:
         """Waits until the broker in this process has carried out all of it, so that it answers clients accordingly."""

@@ -10,10 +10,11 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
-from kafkad.controller.channel import BrokerQueue, OnResponse, Request, Response
+from kafkad.controller.channel import BrokerQueue, Request, Response
 from kafkad.controller.state import ClusterState, PartitionEntry, TopicEntry
 from kafkad.model import LEADER_DURING_DELETE, NO_EPOCH, BrokerInfo, Endpoint, PartitionState
 from kafkad.names import TopicId, TopicPartition
@@ -142,13 +143,7 @@ class RequestBatch:
         queue = sender.queues.get(broker)
         if queue is None:
             return []
-        on_response: OnResponse | None = None
-        if not isinstance(request, UpdateMetadataRequest):
-
-            def on_response(response: Response) -> None:
-                sender.on_response(broker, request, response)
-
-        return [(broker, queue.put(request, on_response))]
+        return [(broker, queue.put(request, partial(sender.on_response, broker, request)))]
 
     def _leader_and_isr(
         self, sender: Sender, broker: int, replicas: Mapping[TopicPartition, bool]

@@ -180,8 +180,8 @@ class Deletion:
     """A topic on its way out.
 
     `waiting` are the replicas (broker, partition) that have not confirmed; `stuck` those that cannot at present;
-    `untold` the brokers without a replica that have not heard of it yet. It has `begun` unless a reassignment has to
-    end first.
+    `untold` the registered brokers without a replica that have not heard of it. It has `begun` unless a reassignment
+    has to end first.
     """
 
     __slots__ = ("begun", "stuck", "untold", "waiting")
@@ -193,6 +193,6 @@ class Deletion:
         self.begun = False
 
     @property
-    def is_done(self) -> bool:
-        """True if nobody is waited for who can answer at present."""
-        return self.begun and not self.waiting and not self.untold
+    def is_answered(self) -> bool:
+        """True if no replica is waited for that can confirm at present."""
+        return self.begun and not self.waiting

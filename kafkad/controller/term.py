@@ -33,6 +33,7 @@ from kafkad.timers import Timer
 from kafkad.turns import Turns
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kafkad.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
+from kafkad.wire.messages.update_metadata import UpdateMetadataRequest
 
 Enqueue = Callable[[Callable[[], Awaitable[None]]], None]
 After = Callable[[float, Callable[[], None]], Timer]
@@ -79,8 +80,8 @@ class Term:
     ) -> None:
         self.lead = lead
         self.state = lead.state
-        self.deletions = Deletions(lead, settings.deletes_topics, enqueue)
-        self.topics = Topics(lead, check, settings.topics, random)
+        self.deletions = Deletions(lead, settings.deletes_topics)
+        self.topics = Topics(lead, self.deletions, check, settings.topics, random)
         self.brokers = Brokers(lead, self.deletions)
         self.elections = Elections(lead)
         self.reassignments = Reassignments(lead, self.deletions)
@@ -217,6 +218,9 @@ class Term:
         elif isinstance(request, LeaderAndIsrRequest) and isinstance(response, LeaderAndIsrResponse):
             led = response
             self._enqueue(lambda: self.brokers.leader_and_isr_answered(broker, led))
+        elif isinstance(request, UpdateMetadataRequest) and self.state.deleting:
+            told = request
+            self._enqueue(lambda: self.deletions.heard(broker, told))
 
     async def _read_brokers(self) -> dict[int, BrokerInfo]:
         return await read_brokers(self.lead, self._watch(self._brokers_changed), self._broker_written)

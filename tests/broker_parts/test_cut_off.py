@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from kafkad.errors import ErrorCode
-from kafkad.meta.znodes import Partition
+from kafkad.meta.znodes import Partition, Topic
 from kafkad.model import PartitionState
 from kafkad.names import TopicPartition
 from tests.broker_parts.several import MEMORY, Brokers
@@ -109,6 +109,26 @@ def test_a_controller_that_is_cut_off_resigns(three: Brokers) -> None:
     assert not three[1].parts.controller.active
     three.cut.clear()
     three.until(lambda: converged(three), advance_ms=STEP_MS)
+
+
+def test_a_broker_that_was_given_up_hears_of_a_deletion_from_the_next_controller(three: Brokers) -> None:
+    """It has no replica. Nobody waits for it meanwhile."""
+
+    def listed() -> bool:
+        return "b" in three[3].parts.replicas.metadata.topics
+
+    three.create("b", (2,))
+    three.until(listed, advance_ms=10)
+    cut(three, 3, 1, 2)
+    three.until(lambda: known(three, 1) == {1, 2}, advance_ms=STEP_MS)
+    (deleted,) = three.ended(three[1].parts.controller.delete_topics(["b"], timeout_ms=1000))
+    assert deleted.error is None
+    assert listed()
+    three.leave(1)
+    three.until(lambda: three[2].parts.controller.active, advance_ms=STEP_MS)
+    three.cut.clear()
+    three.until(lambda: not listed(), advance_ms=STEP_MS)
+    three.until(lambda: three.run(three[2].session.exists(Topic.path("b"))) is None, advance_ms=STEP_MS)
 
 
 def test_a_controller_whose_others_were_dead_is_it_again_as_soon_as_their_sessions_end(three: Brokers) -> None:
