@@ -165,7 +165,7 @@ class Brokers:
             await self.repair(sorted(failed ^ before))
 
     def _is_led_by(self, broker: int, tp: TopicPartition) -> bool:
-        return self._state.has(tp) and self._leader(tp) == broker
+        return self._state.has(tp) and self._state.leader(tp) == broker
 
     # Controlled shutdown.
 
@@ -185,7 +185,7 @@ class Brokers:
         for tp in self._hosted(self._state.replicas_on([broker])):
             await turns.give_way()
             if len(self._state.entry(tp).assignment.replicas) > 1:
-                (led if self._leader(tp) == broker else followed).append(tp)
+                (led if self._state.leader(tp) == broker else followed).append(tp)
         moved = await self._lead.change(led, partial(self._moved_for_shutdown, preference=self._lead.preference()))
         await self._lead.send(await self._lead.tell_changed(self._lead.batch(), moved))
         batch = self._lead.batch()
@@ -193,11 +193,7 @@ class Brokers:
             batch.stop(broker, tp, delete=False)
         shrunk = await self._lead.change(followed, lambda tp, entry: self._without(broker, entry))
         await self._lead.send(await self._lead.tell_changed(batch, shrunk))
-        return [tp for tp in led if self._leader(tp) == broker]
-
-    def _leader(self, tp: TopicPartition) -> int:
-        state = self._state.entry(tp).state
-        return NO_LEADER if state is None else state.leader
+        return [tp for tp in led if self._state.leader(tp) == broker]
 
     def _moved_for_shutdown(
         self, tp: TopicPartition, entry: PartitionEntry, preference: FewestLeaders | None

@@ -91,16 +91,12 @@ class Elections:
         away: list[TopicPartition] = []
         for broker, partitions in homes.items():
             if broker in self._state.brokers:
-                elsewhere = [tp for tp in partitions if self._leader(tp) != broker]
+                elsewhere = [tp for tp in partitions if self._state.leader(tp) != broker]
                 if len(elsewhere) * 100 > percentage * len(partitions):
                     away += [tp for tp in elsewhere if self._movable(broker, tp)]
         self._state.refused.round_ended()
         if away:
             await self.elect(ElectionKind.PREFERRED, away)
-
-    def _leader(self, tp: TopicPartition) -> int:
-        state = self._state.entry(tp).state
-        return NO_LEADER if state is None else state.leader
 
     def _movable(self, broker: int, tp: TopicPartition) -> bool:
         state = self._state.entry(tp).state

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from kafkad.controller.placement import Candidate, candidates
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.znodes import Topic
-from kafkad.model import BrokerInfo, PartitionAssignment, PartitionState
+from kafkad.model import NO_LEADER, BrokerInfo, PartitionAssignment, PartitionState
 from kafkad.names import TopicPartition
 
 
@@ -61,42 +61,50 @@ class DeletedTopics:
             self._partitions -= len(topic.partitions)
 
 
+class _Refusals:
+    """How often a replica has refused to lead, and for how many rounds more the balance passes over it."""
+
+    __slots__ = ("rounds", "times")
+
+    def __init__(self) -> None:
+        self.times = 0
+        self.rounds = 0
+
+
 class RefusedLeaderships:
     """Replicas that were to lead and did not. The balance passes over them, for one round at first and for longer each
     time: nothing tells the controller when one can lead again, and each refusal moves the leadership twice."""
 
     def __init__(self) -> None:
-        self._times: dict[int, dict[TopicPartition, int]] = {}
-        self._rounds: dict[int, dict[TopicPartition, int]] = {}
+        self._refusals: dict[int, dict[TopicPartition, _Refusals]] = {}
 
     def add(self, broker: int, tp: TopicPartition) -> None:
-        times = self._times.setdefault(broker, {})
-        times[tp] = times.get(tp, 0) + 1
-        self._rounds.setdefault(broker, {})[tp] = min(2 ** (times[tp] - 1), _MOST_ROUNDS)
+        refusals = self._refusals.setdefault(broker, {}).setdefault(tp, _Refusals())
+        refusals.rounds = min(2**refusals.times, _MOST_ROUNDS)
+        refusals.times += 1
 
     def has(self, broker: int) -> bool:
-        return bool(self._times.get(broker))
+        return bool(self._refusals.get(broker))
 
     def passed_over(self, broker: int, tp: TopicPartition) -> bool:
-        return tp in self._rounds.get(broker, ())
+        refusals = self._refusals.get(broker, {}).get(tp)
+        return refusals is not None and refusals.rounds > 0
 
     def round_ended(self) -> None:
-        for broker, rounds in self._rounds.items():
-            self._rounds[broker] = {tp: left - 1 for tp, left in rounds.items() if left > 1}
+        for of_broker in self._refusals.values():
+            for refusals in of_broker.values():
+                refusals.rounds = max(0, refusals.rounds - 1)
 
     def forget(self, broker: int, tp: TopicPartition) -> None:
         """It leads."""
-        for counts in (self._times, self._rounds):
-            counts.get(broker, {}).pop(tp, None)
+        self._refusals.get(broker, {}).pop(tp, None)
 
     def forget_broker(self, broker: int) -> None:
-        self._times.pop(broker, None)
-        self._rounds.pop(broker, None)
+        self._refusals.pop(broker, None)
 
     def forget_topic(self, topic: str) -> None:
-        for counts in (self._times, self._rounds):
-            for broker, of_broker in counts.items():
-                counts[broker] = {tp: count for tp, count in of_broker.items() if tp.topic != topic}
+        for broker, of_broker in self._refusals.items():
+            self._refusals[broker] = {tp: refusals for tp, refusals in of_broker.items() if tp.topic != topic}
 
 
 class ClusterState:
@@ -165,6 +173,11 @@ class ClusterState:
         if entry is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
         return entry
+
+    def leader(self, tp: TopicPartition) -> int:
+        """NO_LEADER also for one that never had any. Raises UNKNOWN_TOPIC_OR_PARTITION."""
+        state = self.entry(tp).state
+        return NO_LEADER if state is None else state.leader
 
     def partitions(self) -> Iterator[tuple[TopicPartition, PartitionEntry]]:
         for name, topic in self.topics.items():
