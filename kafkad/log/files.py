@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import functools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from kafkad import linux
 from kafkad.errors import StorageError
 
-_FALLOC_FL_KEEP_SIZE = 1
-_SYNC_FILE_RANGE_WRITE = 2
 _PIECE = 32 << 10
 _READ = 32 << 10
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -201,27 +199,13 @@ class Files:
             self.sync_directory(path)
 
     def allocate(self, fd: int, at: int, length: int) -> bool:
-        """Reserve blocks past the end of a file without growing it; False where the file system cannot.
-
-        os.posix_fallocate would grow the file, and a reader would take the zeros for the log's.
-        """
-        return _of_libc("fallocate", "iiqq")(fd, _FALLOC_FL_KEEP_SIZE, at, length) == 0
+        """Reserve blocks past the end of a file without growing it; False where the file system cannot."""
+        return linux.allocate(fd, at, length)
 
     def begin_to_write_out(self, path: str) -> None:
         """Have the disk begin with what is dirty of a file, so that several fsyncs to come do not wait one by one."""
         file = self.open_log_file(path, os.O_RDONLY)
-        _of_libc("sync_file_range", "iqqi")(file.fd, 0, 0, _SYNC_FILE_RANGE_WRITE)
-
-
-@functools.cache
-def _of_libc(name: str, arguments: str) -> Callable[..., int]:
-    """A function that Python's `os` lacks; its arguments are int (i) or a 64-bit offset (q)."""
-    import ctypes  # only a broker that is written to pays for it
-
-    kinds = {"i": ctypes.c_int, "q": ctypes.c_int64}
-    function = ctypes.CDLL(None)[name]
-    function.argtypes = [kinds[letter] for letter in arguments]
-    return function
+        linux.begin_to_write_out(file.fd)
 
 
 @contextlib.contextmanager

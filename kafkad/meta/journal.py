@@ -1,5 +1,8 @@
 """The file under the embedded metadata store: frames, each with its checksum, each on disk before `append` returns.
 
+Beyond its end the file has some more room on the disk. So changes of metadata go on when others have filled the disk:
+making room takes some, such as a shorter retention or the deletion of a topic.
+
 The first frame is a snapshot and was complete before the file got its name, so it cannot be torn. A bad frame with no
 good one after it is a write that a crash interrupted: nobody was told of it, and it is cut off. A bad frame anywhere
 else is damage: `open` refuses the file and leaves it as it is. Synchronous; the caller chooses the thread.
@@ -15,11 +18,19 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 from zlib import crc32
 
+from kafkad.linux import allocate
+
 MAGIC = b"kafkad metadata 1\n"
 _MARK = b"\xf0KdM"
 _FRAME = Struct("<4sII")
 """mark, size of the payload, CRC-32 of the size and the payload"""
 _SIZE = Struct("<I")
+
+_RESERVE = 1 << 20
+"""Bytes beyond the end of the file; there are thousands of changes in it. Restored when half of it is used."""
+_LEAST_RESERVE = 4 << 10
+_BLOCK = 512
+"""Of `st_blocks`, on every file system."""
 
 Sync = Callable[[int], None]
 
@@ -47,6 +58,7 @@ class Journal:
         """Writes the first frame beside `path`, then gives it the name: there is never half a journal under `path`."""
         journal = cls(path, *_write_beside(path, snapshot, sync), sync)
         _sync_directory(os.path.dirname(path), sync)
+        journal._reserve()
         return journal
 
     @classmethod
@@ -71,6 +83,7 @@ class Journal:
             raise
         journal = cls(path, fd, good, sync)
         journal.snapshot_size = snapshot_size
+        journal._reserve()
         return journal, torn
 
     @property
@@ -93,6 +106,7 @@ class Journal:
             self._cut()
             raise
         self.size += written
+        self._reserve()
 
     def replace(self, snapshot: bytes) -> None:
         """Puts a file with this one frame in the journal's place. After an OSError all is as before, or refused."""
@@ -106,13 +120,23 @@ class Journal:
         except OSError as e:
             self._broken = e
             raise
+        self._reserve()
 
     def close(self) -> None:
         os.close(self._fd)
 
+    def _reserve(self) -> None:
+        """As far as the file system has room, and can do it."""
+        if os.fstat(self._fd).st_blocks * _BLOCK - self.size < _RESERVE // 2:
+            wanted = _RESERVE
+            while not allocate(self._fd, self.size, wanted) and wanted > _LEAST_RESERVE:
+                wanted //= 2
+
     def _cut(self) -> None:
+        """The room beyond the end goes as well, and is asked for again."""
         try:
             os.ftruncate(self._fd, self.size)
+            self._reserve()
         except OSError as e:
             self._broken = e
 

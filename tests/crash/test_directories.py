@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from tests.broker import KafkadProcess
@@ -38,6 +38,12 @@ def create_topics(bootstrap: str, *names: str) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for name in names:
         admin.create_topics([NewTopic(name, 1, 1)])[name].result(SECONDS)
+
+
+def set_retention(admin: AdminClient, topic: str, ms: int) -> None:
+    entry = ConfigEntry("retention.ms", str(ms), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(SECONDS)
 
 
 def produce(bootstrap: str, topic: str, count: int, size: int) -> list[int]:
@@ -134,6 +140,27 @@ def test_full_disk_and_a_restart(tmp_path: Path, how: str, metadata: str) -> Non
         admin.delete_topics(["short"])["short"].result(SECONDS)
         assert "Traceback" not in kafkad.log
         assert "offline" not in kafkad.log
+
+
+@needs_root
+@pytest.mark.slow
+def test_a_full_disk_lets_an_operator_make_room(tmp_path: Path) -> None:
+    """By changes of metadata, for which there is room beside the rest, also after a restart."""
+    settings = {"offsets.topic.num.partitions": "1", "log.segment.delete.delay.ms": "0"}
+    small = tmp_path / "small"
+    kafkad = KafkadProcess(tmp_path / "kafkad", settings, log_dirs=[small])
+    with mounted(small, "size=6m"), kafkad:
+        create_topics(kafkad.bootstrap, "full", "other")
+        with pytest.raises(KafkaException):
+            produce(kafkad.bootstrap, "full", 20, 600_000)
+        fill(small)
+        admin = AdminClient({"bootstrap.servers": kafkad.bootstrap})
+        for number in range(100):
+            set_retention(admin, "other", number + 10**12)
+        kafkad.kill()
+        kafkad.start()
+        admin.delete_topics(["full"])["full"].result(SECONDS)
+        takes_writes(kafkad.bootstrap, "other")
 
 
 @pytest.mark.parametrize("broken", ["a file", "below a file"])

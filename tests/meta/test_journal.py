@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from kafkad.linux import allocate
 from kafkad.meta.journal import MAGIC, Journal, JournalError
 
 FRAMES = [b"snapshot " * 3, b"first", b"", b"second " * 9, b"last"]
@@ -118,3 +122,50 @@ def test_half_a_new_file_does_no_harm(tmp_path: Path) -> None:
     journal.close()
     assert torn == 0
     assert read(path)[0] == [b"all"]
+
+
+@pytest.fixture
+def reserving(tmp_path: Path) -> Path:
+    """A directory whose file system can reserve blocks."""
+    with (tmp_path / "probe").open("wb") as probe:
+        if not allocate(probe.fileno(), 0, 1):
+            pytest.skip("this file system reserves no blocks")
+    return tmp_path
+
+
+def reserved(path: Path) -> int:
+    return path.stat().st_blocks * 512 - path.stat().st_size
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_others_cannot_take_all_of_the_disk(reserving: Path, *, reopened: bool) -> None:
+    """The file has blocks beyond its end: fewer as it grows, then more again, also when it was cut or written anew."""
+    path = reserving / "journal"
+    journal = Journal.create(str(path), FRAMES[0])
+    sizes = [reserved(path)]
+    for _ in range(20):
+        journal.append(bytes(100_000))
+        if reopened:
+            journal.close()
+            journal, _ = Journal.open(str(path), lambda payload: None)
+        sizes.append(reserved(path))
+    assert min(sizes) >= 1 << 19
+    assert any(later < sooner for sooner, later in pairwise(sizes)), "it is asked for now and then"
+    journal.replace(b"new")
+    assert reserved(path) >= 1 << 19
+    journal.close()
+
+
+def test_a_refused_write_gives_no_room_to_others(reserving: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = reserving / "journal"
+    journal = Journal.create(str(path), FRAMES[0])
+    with monkeypatch.context() as full:
+
+        def pwrite(fd: int, content: bytes, at: int) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        full.setattr("os.pwrite", pwrite)
+        with pytest.raises(OSError, match="No space"):
+            journal.append(b"refused")
+    assert reserved(path) >= 1 << 19
+    journal.close()
