@@ -25,11 +25,12 @@ _OF_ANY: Final = 1 << 16
 _MOST_REMEMBERED: Final = 10_000
 """Decisions for one identity: names are made up by clients."""
 _MOST_OF_ALL: Final = 100_000
-"""Decisions for all identities together, of which each address of a user has one: 40 MB at most."""
+"""Decisions for all identities together: 15 MB with names of a dozen characters, 60 MB with the longest ones of topics,
+140 MB with the longest ones that are remembered."""
 _BETWEEN: Final = 2_000
 """So many more may be remembered until it is looked again whether they are too many."""
 _LONGEST_REMEMBERED: Final = 255
-"""Characters. Topics cannot have longer names; others may have 32 KB."""
+"""Characters, of up to four bytes. Topics have no longer names, and only ASCII in them; others may have 32 KB."""
 _AT_ONCE: Final = 200
 """ACLs that are worked on before others get a turn: one pattern may have ten thousand."""
 
@@ -232,24 +233,25 @@ class AclAuthorizer:
             identity.forget()
 
     def has_decided(self, identity: AclIdentity) -> None:
-        """It remembers one more decision. Once there are too many, those forget who have had nothing decided for
-        longest: it is decided again when they ask."""
+        """It remembers one more decision. Once there are too many, what is remembered is dropped of those who have had
+        nothing decided for longest: it is decided again, in the same way, when they ask."""
         self._decisions += 1
         identity.last_decision = self._decisions
         if self._decisions % _BETWEEN:
             return
-        identities = list(self._identities.values())
-        excess = sum(each.remembered for each in identities) - _MOST_OF_ALL
+        remembering = [each for each in self._identities.values() if each.remembered]
+        excess = sum(each.remembered for each in remembering) - _MOST_OF_ALL
         if excess > 0:
-            for each in sorted(identities, key=lambda each: each.last_decision):
+            for each in sorted(remembering, key=lambda each: each.last_decision):
                 excess -= each.remembered
-                each.forget()
+                each.drop()
                 if excess <= 0:
                     break
 
 
 class AclIdentity:
-    """A principal at an address, with what was decided for it since the ACLs changed last."""
+    """A user at one address, with what was decided for it since the ACLs changed last. All its connections from there
+    share it, and it is gone with the last of them."""
 
     __slots__ = (
         "__weakref__",
@@ -274,6 +276,7 @@ class AclIdentity:
         self._whom = frozenset((name, at) for name in names for at in hosts)
         self._decided: dict[tuple[int, str], bool] = {}
         self.era = 0
+        """Another one once the ACLs have changed: what was decided before may be decided in another way."""
         self.last_decision = 0
         """Its number among those of all identities."""
 
@@ -316,11 +319,16 @@ class AclIdentity:
 
     def _remember(self, key: tuple[int, str], decided: bool) -> None:
         if len(self._decided) >= _MOST_REMEMBERED:
-            self._decided.clear()
+            self.drop()
         self._decided[key] = decided
         self._authorizer.has_decided(self)
 
+    def drop(self) -> None:
+        """For want of memory: what was decided still holds, and would be decided again."""
+        self._decided.clear()
+
     def forget(self) -> None:
+        """For the ACLs have changed."""
         self._decided.clear()
         self.era += 1
 

@@ -176,7 +176,24 @@ def test_made_up_names_at_many_addresses_do_not_fill_the_memory(monkeypatch: pyt
             carol.allows(READ, TOPIC, f"t{number}")
         assert sum(each.remembered for each in many) < 1_100
     assert (many[0].remembered, many[-1].remembered) == (0, 50)
-    assert many[0].allows(READ, TOPIC, "t"), "what was forgotten is decided again"
+    assert many[0].allows(READ, TOPIC, "t"), "what was dropped is decided again"
+
+
+def test_rights_are_the_same_when_decisions_are_dropped_for_want_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that asks for thousands in turns begins again when its rights are others: it would never end."""
+    monkeypatch.setattr("kafkad.security.acl._MOST_OF_ALL", 10)
+    monkeypatch.setattr("kafkad.security.acl._BETWEEN", 1)
+    made = authorizer()
+    carol, dave = made.identity(CAROL, "10.0.0.1"), made.identity(Principal("User", "dave"), "10.0.0.2")
+    silent = made.identity(CAROL, "10.0.0.3")
+    before = carol.era, dave.era
+    carol.allows(READ, TOPIC, "t")
+    for number in range(10):
+        dave.allows(READ, TOPIC, f"t{number}")
+    assert (carol.remembered, dave.remembered) == (0, 10)
+    assert (carol.era, dave.era, silent.era) == (*before, 0)
+    made.changed()
+    assert (carol.era, dave.era) != before
 
 
 def test_long_names_are_not_remembered() -> None:
