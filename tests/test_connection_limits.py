@@ -15,6 +15,8 @@ from kafkad.broker.asking import Asking
 from kafkad.broker.connection_limits import ConnectionLimits
 from kafkad.broker.settings import Settings
 from kafkad.config import load
+from kafkad.timers import Timers
+from tests.fakes import FakeClock
 from tests.net.serving import Serving, echo, serving
 from tests.one_broker import OneBroker
 
@@ -44,12 +46,17 @@ class Limited:
     def __init__(self) -> None:
         self.settings = Settings(load(None, [], {}))
         self.server = serving()
-        self.limits = ConnectionLimits(self.settings, self.server, Asking())
+        self.clock, self.timers = FakeClock(), Timers()
+        self.limits = ConnectionLimits(self.settings, self.server, Asking(), self.clock, self.timers)
 
     def set(self, **cluster_wide: str) -> None:
         named = {name.replace("_", "."): value for name, value in cluster_wide.items()}
         self.settings.override(cluster_wide=named, per_broker={})
         self.limits.settings_changed()
+
+    def after(self, ms: int) -> None:
+        self.clock.advance(ms)
+        self.timers.expire(self.clock.monotonic_ms())
 
     @property
     def overrides(self) -> dict[str, int]:
@@ -88,7 +95,8 @@ def test_names_are_looked_up_when_the_setting_changes_and_nobody_waits_for_that(
         names.may_answer.set()
         await broker.limits.hosts_found()
         assert broker.overrides == {"10.0.0.9": 5, "10.0.0.2": 6}
-        assert f"{OVERRIDES}: no address of none was found: Name or service not known" in caplog.text
+        why = "Name or service not known"
+        assert f"{OVERRIDES}: no address of none was found, it is tried again: {why}" in caplog.text
 
     limited(scenario)
 
@@ -120,6 +128,59 @@ def test_a_name_server_that_is_away_takes_no_address_back(monkeypatch: pytest.Mo
         broker.set(max_connections_per_ip_overrides="one:4")
         await broker.limits.hosts_found()
         assert broker.overrides == {"10.0.0.1": 4}
+
+    limited(scenario)
+
+
+def test_a_name_that_was_not_found_is_looked_up_again_every_minute(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = NameServer(one="10.0.0.1")
+    names.may_answer.set()
+    monkeypatch.setattr("kafkad.broker.host_addresses.socket.getaddrinfo", names)
+
+    async def scenario(broker: Limited) -> None:
+        broker.set(max_connections_per_ip_overrides="one:3,later:4,never:5")
+        await broker.limits.hosts_found()
+        broker.after(59_999)
+        assert sorted(names.asked) == ["later", "never", "one"]
+        broker.after(1)
+        await broker.limits.hosts_found()
+        assert sorted(names.asked[3:]) == ["later", "never"]
+        names.known["later"] = "10.0.0.2"
+        broker.after(60_000)
+        await broker.limits.hosts_found()
+        assert broker.overrides == {"10.0.0.1": 3, "10.0.0.2": 4}
+        assert caplog.text.count("no address of") == 2, "not at each attempt"
+        broker.set(max_connections_per_ip_overrides="one:3,later:4")
+        await broker.limits.hosts_found()
+        del names.asked[:]
+        broker.after(60_000)
+        assert (names.asked, len(broker.timers)) == ([], 0)
+
+    limited(scenario)
+
+
+def test_a_start_does_not_wait_for_a_name_server_that_is_away(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = NameServer(one="10.0.0.1", two="10.0.0.2")
+    monkeypatch.setattr("kafkad.broker.host_addresses.socket.getaddrinfo", names)
+
+    async def scenario(broker: Limited) -> None:
+        broker.set(max_connections_per_ip_overrides="one:3,two:4,10.0.0.3:5")
+        start = asyncio.create_task(broker.limits.hosts_found())
+        await asyncio.sleep(0)
+        broker.after(9_999)
+        await asyncio.sleep(0)
+        assert not start.done()
+        broker.after(1)
+        await start
+        assert broker.overrides == {"10.0.0.3": 5}
+        assert f"{OVERRIDES}: no name server has answered yet for one, two; it is not waited for" in caplog.text
+        names.may_answer.set()
+        await broker.limits.hosts_found()
+        assert broker.overrides == {"10.0.0.1": 3, "10.0.0.2": 4, "10.0.0.3": 5}
 
     limited(scenario)
 

@@ -6,20 +6,22 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 
 from kafkad.broker.host_addresses import HostAddresses
+from kafkad.clock import Clock
 from kafkad.model import DEFAULT, Entity
 from kafkad.security.quotas.keys import Quota
 from kafkad.security.quotas.levels import Overrides, number
+from kafkad.timers import Timers
 
 
 class AddressRates:
-    """Names are looked up once, when they get a rate, in `threads`: it holds for their addresses when these are known,
-    which `on_found` is told."""
+    """Names are looked up when they get a rate, in `threads`, until they are found: it holds for their addresses when
+    these are known, which `on_found` is told."""
 
-    def __init__(self, threads: Executor, on_found: Callable[[], None]) -> None:
+    def __init__(self, threads: Executor, clock: Clock, timers: Timers, on_found: Callable[[], None]) -> None:
         self.others: float | None = None
         """Of every address without a rate of its own."""
         self._rates: dict[str, float] = {}
-        self._hosts = HostAddresses(threads, on_found, Quota.CONNECTION)
+        self._hosts = HostAddresses(threads, clock, timers, on_found, Quota.CONNECTION)
 
     def put(self, entity: Entity, overrides: Overrides) -> None:
         """All that an address, or all others, has from now on."""

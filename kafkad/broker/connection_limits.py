@@ -8,19 +8,24 @@ from concurrent.futures import Executor
 
 from kafkad.broker.host_addresses import HostAddresses
 from kafkad.broker.settings import Settings
+from kafkad.clock import Clock
 from kafkad.net.server import Server
+from kafkad.timers import Timers
 
 log = logging.getLogger(__name__)
+
+_PATIENCE_MS = 10_000
+"""Of the start: a resolver asks the second name server after 5 s."""
 
 
 class ConnectionLimits:
     """Names are looked up, in `threads`, when the setting changes that has them; nobody waits for that."""
 
-    def __init__(self, settings: Settings, server: Server, threads: Executor) -> None:
+    def __init__(self, settings: Settings, server: Server, threads: Executor, clock: Clock, timers: Timers) -> None:
         self._settings = settings
         self._server = server
         self._per_host: Mapping[str, int] = {}
-        self._hosts = HostAddresses(threads, self._apply, "max.connections.per.ip.overrides")
+        self._hosts = HostAddresses(threads, clock, timers, self._apply, "max.connections.per.ip.overrides")
 
     def settings_changed(self) -> None:
         before, self._per_host = self._per_host, self._configured()
@@ -32,15 +37,15 @@ class ConnectionLimits:
         self._apply()
 
     async def hosts_found(self) -> None:
-        """For the start: nobody who has a limit of its own comes before it is known."""
-        await self._hosts.all_found()
+        """For the start: nobody who has a limit of its own comes before it is known, unless the name server is away."""
+        await self._hosts.all_found(_PATIENCE_MS)
 
     def _apply(self) -> None:
         per_address = {address: most for host, most in self._per_host.items() for address in self._hosts.of(host)}
         self._server.apply(self._settings.limits(per_address))
 
     def _configured(self) -> Mapping[str, int]:
-        """None where the metadata store has something else in this setting, which only a hand can have put there."""
+        """Empty where the metadata store has something else in this setting, which only a hand can have put there."""
         try:
             return self._settings.config.max_connections_per_ip_overrides()
         except ValueError as error:

@@ -149,7 +149,8 @@ async def identify(platform: Platform, settings: Settings) -> Identified:
         await encrypt_anew(store, broker, settings.static)
     configs = DynamicConfigs(store, broker, platform.clock, platform.timers)
     await configs.start()
-    rights, limits = None, ConnectionLimits(settings, platform.server, platform.asking)
+    rights = None
+    limits = ConnectionLimits(settings, platform.server, platform.asking, platform.clock, platform.timers)
     try:
         secret = await login_secret(store) if settings.config.login_listeners else b""
         if settings.config.str("authorizer.class.name"):
@@ -472,7 +473,13 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
         issuers=issuers,
         logins=logins,
         quotas=QuotasInForce(
-            *(loaded.configs.entities, dispatcher, platform.server, config, platform.clock, platform.asking)
+            loaded.configs.entities,
+            dispatcher,
+            platform.server,
+            config,
+            clock=platform.clock,
+            timers=platform.timers,
+            asking=platform.asking,
         ),
         upkeep=Upkeep(platform.logs, replicas, durable, config, threads, platform.timers),
         cleaner=Cleaner(replicas, config, threads, platform.timers),

@@ -17,6 +17,7 @@ from kafkad.config import INT_MAX, Config
 from kafkad.metrics import GAUGE, Family, Labels
 from kafkad.model import Entity
 from kafkad.net.server import Server
+from kafkad.timers import Timers
 
 if TYPE_CHECKING:
     from kafkad.broker.address_quotas import AddressRates
@@ -34,7 +35,9 @@ class QuotasInForce:
         dispatcher: Dispatcher,
         server: Server,
         config: Callable[[], Config],
+        *,
         clock: Clock,
+        timers: Timers,
         asking: Executor,
     ) -> None:
         """The addresses of names are asked for in `asking`."""
@@ -43,6 +46,7 @@ class QuotasInForce:
         self._server = server
         self._config = config
         self._clock = clock
+        self._timers = timers
         self._asking = asking
         self.clients: ClientQuotas | None = None
         self._rates: Rates | None = None
@@ -73,7 +77,7 @@ class QuotasInForce:
         if self._addresses is None:
             from kafkad.broker.address_quotas import AddressRates
 
-            self._addresses = AddressRates(self._asking, self._pace)
+            self._addresses = AddressRates(self._asking, self._clock, self._timers, self._pace)
         self._addresses.put(entity, overrides)
 
     def _hold_clients(self) -> None:
