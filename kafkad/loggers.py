@@ -27,8 +27,8 @@ _KAFKA_LEVELS = {
 }
 _LONGEST_MESSAGE = 4_000
 _LINES_A_SECOND = 10
-_FROM_STRANGERS = "kafkad.net."
-"""Parts whose lines anybody can cause who can connect."""
+_FROM_ANYBODY = ("kafkad.net.", "kafkad.cluster.tokens")
+"""Parts whose lines anybody can cause who can connect, or log in."""
 _SYSLOG = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6), (0, 7))
 
 
@@ -110,8 +110,8 @@ def _is_the_journal(stream: TextIO) -> bool:
 
 
 class _NoFlood(logging.Filter):
-    """Strangers who connect again and again cannot fill the log: there are ten lines of a kind a second, and the first
-    one after that says how many were left out."""
+    """Who connects again and again, or asks for tokens, cannot fill the log: there are ten lines of a kind a second,
+    and the first one after that says how many were left out."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -119,7 +119,7 @@ class _NoFlood(logging.Filter):
         """By the message without what it is about: a second, and how many lines there were in it."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if not record.name.startswith(_FROM_STRANGERS):
+        if not record.name.startswith(_FROM_ANYBODY):
             return True
         now = int(record.created)
         second, lines = self._lines.get(record.msg, (now, 0))

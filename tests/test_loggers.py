@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafkad import loggers
+from kafkad.cluster import tokens
 from kafkad.errors import ErrorCode, KafkaError
 
 
@@ -151,19 +152,20 @@ def test_of_several_brokers_on_one_stream_each_says_which_it_is() -> None:
         assert expected in stream.getvalue()
 
 
-def test_strangers_cannot_fill_the_log() -> None:
+@pytest.mark.parametrize("part", ["kafkad.net.server", tokens.log.name])
+def test_strangers_and_users_cannot_fill_the_log(part: str) -> None:
     """Ten lines of a kind a second; lines of another kind, and those of other parts, are all there."""
     stream = logged()
-    server = logging.getLogger("kafkad.net.server")
+    log = logging.getLogger(part)
 
     def at(second: int, number: int) -> None:
-        record = server.makeRecord(server.name, logging.INFO, "", 0, "refused %d", (number,), None)
+        record = log.makeRecord(log.name, logging.INFO, "", 0, "refused %d", (number,), None)
         record.created = second
-        server.handle(record)
+        log.handle(record)
 
     for number in range(1_000):
         at(100, number)
-    server.info("something else")
+    log.info("something else")
     for number in range(20):
         logging.getLogger("kafkad.log.manager").info("created %d", number)
     at(107, 1_000)
