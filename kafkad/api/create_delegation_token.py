@@ -13,8 +13,8 @@ from kafkad.security.authorizer import Operation, Principal, ResourceType
 from kafkad.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 
 _MOST_RENEWERS = 1_000
-_MOST_CHARACTERS = 65_536
-"""Of the names of all renewers."""
+_MOST_OF_NAMES = 65_536
+"""Characters of the names of all renewers of one token."""
 
 
 async def handle(
@@ -34,7 +34,7 @@ async def handle(
         answer.token_requester_principal_type, answer.token_requester_principal_name = asker
     try:
         check_asker(request)
-        if len(message.renewers) > _MOST_RENEWERS or _characters(message) > _MOST_CHARACTERS:
+        if len(message.renewers) > _MOST_RENEWERS or _of_names(message) > _MOST_OF_NAMES:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         renewers = [Principal(each.principal_type, each.principal_name) for each in message.renewers]
         if owner != asker and not request.allowed(Operation.CREATE_TOKENS, ResourceType.USER, str(owner)):
@@ -52,5 +52,6 @@ async def handle(
     return answer
 
 
-def _characters(message: CreateDelegationTokenRequest) -> int:
+def _of_names(message: CreateDelegationTokenRequest) -> int:
+    """Characters."""
     return sum(len(renewer.principal_name) for renewer in message.renewers)

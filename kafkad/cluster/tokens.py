@@ -45,8 +45,8 @@ log = logging.getLogger(__name__)
 
 _PARENT = "/delegation_token/tokens"
 _NEVER = -1
-_MOST_CHARACTERS = 4 << 20
-"""Of the names of all renewers of one owner's tokens."""
+_MOST_OF_RENEWERS = 4 << 20
+"""Characters of the renewers of all tokens of one owner, as they stand in the store: with their types."""
 
 
 class TokenSettings(NamedTuple):
@@ -84,7 +84,7 @@ class DelegationTokens:
         self._ids: dict[bytes, str] = {}
         """By secret."""
         self._owned: dict[str, dict[str, int]] = {}
-        """By owner: the ids of its tokens, and how many characters the names of their renewers have."""
+        """By owner: the ids of its tokens, and how many characters their renewers have."""
         self._credentials: dict[str, dict[str, ScramCredential]] = {}
         """By id and mechanism; made at the first login, for that takes milliseconds."""
         self.on_end: list[Callable[[str], None]] = []
@@ -167,8 +167,8 @@ class DelegationTokens:
         owned, most = self._owned.get(token.owner, {}), self._settings.most_of_owner
         if len(owned) >= most:
             why = f"it has {len(owned)}, and kafkad.max.delegation.tokens.per.owner is {most}"
-        elif sum(owned.values()) + _characters(token) > _MOST_CHARACTERS:
-            why = f"the names of the renewers of its {len(owned)} tokens would have over {_MOST_CHARACTERS} characters"
+        elif sum(owned.values()) + _of_renewers(token) > _MOST_OF_RENEWERS:
+            why = f"the renewers of its {len(owned)} tokens and of this one have over {_MOST_OF_RENEWERS} characters"
         else:
             return
         log.info("no more delegation tokens for %s: %s", token.owner, why)
@@ -298,7 +298,7 @@ class DelegationTokens:
         self._disown(token_id)
         if token is not None:
             self._tokens[token_id] = token
-            self._owned.setdefault(token.owner, {})[token_id] = _characters(token)
+            self._owned.setdefault(token.owner, {})[token_id] = _of_renewers(token)
             self._ids[self.secret(token_id)] = token_id
             self._watch(token_id)
         elif self._tokens.pop(token_id, None) is not None:
@@ -331,7 +331,8 @@ class DelegationTokens:
             timer.cancel()
 
 
-def _characters(token: DelegationToken) -> int:
+def _of_renewers(token: DelegationToken) -> int:
+    """Characters."""
     return sum(map(len, token.renewers))
 
 
