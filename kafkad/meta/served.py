@@ -49,9 +49,10 @@ async def serve(store: EmbeddedStore, connection: socket.socket) -> None:
 
 
 class ServedSession:
-    """Carries out the requests of one broker in the order in which they came. Answers of writes wait for the disk, and
-    reads for writes to the same nodes, as with the embedded store itself; events leave before the answers of later
-    requests."""
+    """Carries out the requests of one broker, as the embedded store does. Writes are judged in the order in which they
+    came, and answered when they are on the disk. A read waits for the writes to its nodes that are on their way there,
+    and so may find what was asked for after it. An event leaves before the answer to the write that caused it, and
+    before those of the reads that find what it tells of."""
 
     def __init__(self, store: EmbeddedStore, writer: asyncio.StreamWriter) -> None:
         self._session = store.session()
