@@ -6,7 +6,7 @@ Below `api/` a refusal is raised as `KafkaError(code, message)`; `api/` turns it
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Self
+from typing import Final, Self
 
 
 class ErrorCode(IntEnum):
@@ -201,6 +201,9 @@ _RETRIABLE = frozenset(
 
 _LONGEST_MESSAGE = 4_000
 """A request for thousands of things may be wrong in all of them; a string of the protocol has 32 KB at most."""
+
+METADATA_STORE: Final = "The metadata store"
+"""Messages begin so with which KAFKA_STORAGE_ERROR is about it, and not about a log directory: kctl goes by that."""
 
 
 class KafkaError(Exception):

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from enum import IntEnum
 
-from kafkad.errors import ErrorCode
+from kafkad.errors import METADATA_STORE, ErrorCode
 
 
 class Exit(IntEnum):
@@ -145,6 +145,8 @@ _NEXT = {
     ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "the first broker of its replicas is down or lags: kctl brokers list",
 }
 """The hint after a broker's refusal, where the command knows nothing better."""
+SEE_TO_STORE = "see to the disk of kafkad.metadata.dir, or to ZooKeeper: /health of the brokers says what is wrong"
+"""The hint when the metadata store does not answer, or does not write."""
 
 
 def code_name(code: int) -> str:
@@ -168,11 +170,13 @@ def exit_of(code: int) -> Exit:
 def failure(code: int, what: str, message: str | None = None, hints: Sequence[str] = ()) -> KctlError:
     """A broker's refusal: `what` failed here, and what the broker said of it."""
     told = f"{what}: {message.rstrip('.')}" if message else what
-    return KctlError(told, exit_code=exit_of(code), code=code_name(code), hints=hints or next_step(code))
+    return KctlError(told, exit_code=exit_of(code), code=code_name(code), hints=hints or next_step(code, message))
 
 
-def next_step(code: int) -> tuple[str, ...]:
-    """A hint for a code that a broker answered; none for codes that explain themselves."""
+def next_step(code: int, message: str | None) -> tuple[str, ...]:
+    """A hint for a code that a broker answered, with that message; none for codes that explain themselves."""
+    if code == ErrorCode.KAFKA_STORAGE_ERROR and message is not None and message.startswith(METADATA_STORE):
+        return (SEE_TO_STORE,)
     return (_NEXT[code],) if code in _NEXT else ()  # type: ignore[index]  # an ErrorCode is its number
 
 

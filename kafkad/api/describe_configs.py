@@ -19,7 +19,7 @@ from kafkad.config.describe import (
     describe_topic,
 )
 from kafkad.controller.topics import check_name
-from kafkad.errors import ErrorCode, KafkaError
+from kafkad.errors import METADATA_STORE, ErrorCode, KafkaError
 from kafkad.meta.store import OutOfReach
 from kafkad.security.authorizer import Operation
 from kafkad.security.authorizer import ResourceType as Secured
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 CONTROLLER_EPOCH, ABSENT_BROKERS = "kafkad.controller.epoch", "kafkad.absent.brokers"
 _LAST_WITH_IS_DEFAULT = 0
 _PATIENCE_MS = 3_000
-_UNREAD = "the metadata store cannot be reached, and this broker holds no replica of the topic: ask one that does"
+_UNREAD = f"{METADATA_STORE} cannot be reached, and this broker holds no replica of the topic: ask one that does"
 
 SettingsOf = Callable[[str], "Overrides"]
 """What a topic overrides. Raises KafkaError where that cannot be known."""

@@ -20,7 +20,7 @@ from uuid import uuid4
 from kafkad.clock import Clock
 from kafkad.cluster.listeners import tell
 from kafkad.config import Config
-from kafkad.errors import ErrorCode, KafkaError
+from kafkad.errors import METADATA_STORE, ErrorCode, KafkaError
 from kafkad.meta.notes import Note, Notes, follow
 from kafkad.meta.readable import readable
 from kafkad.meta.retrying import until_answered
@@ -343,5 +343,5 @@ def _asked_for() -> Iterator[None]:
     try:
         yield
     except OutOfReach as error:
-        text = f"The metadata store cannot be changed: {error}"
+        text = f"{METADATA_STORE} cannot be changed: {error}"
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error

@@ -17,7 +17,7 @@ from kafkad.controller.channel import BrokerQueue, Connect, Request, Response, S
 from kafkad.controller.election import FewestLeaders, after_failure
 from kafkad.controller.requests import RequestBatch, Sender
 from kafkad.controller.state import ClusterState, PartitionEntry
-from kafkad.errors import ErrorCode, KafkaError
+from kafkad.errors import METADATA_STORE, ErrorCode, KafkaError
 from kafkad.meta.readable import readable
 from kafkad.meta.store import (
     BadVersion,
@@ -358,4 +358,4 @@ def storage_refused(error: MetaError) -> KafkaError:
     """The error for clients when the metadata store does not write, or holds what cannot be read."""
     if isinstance(error, TooLarge) and error.path.startswith(Config.path("")):
         return KafkaError(ErrorCode.INVALID_CONFIG, f"These settings are too large for the metadata store: {error}")
-    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The cluster's metadata cannot be changed: {error}")
+    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{METADATA_STORE} cannot be changed: {error}")

@@ -46,6 +46,7 @@ class _Kind(NamedTuple):
 class _Result(NamedTuple):
     name: str
     code: int
+    message: str | None
     entries: list[Entry]
 
 
@@ -70,12 +71,12 @@ def topic_settings(session: Session, topics: Iterable[str], keys: Sequence[str] 
         return TopicSettings({}, [error])
     except (MalformedError, IndexError) as error:
         return TopicSettings({}, [KctlError(f"the answer to DescribeConfigs is malformed: {error}")])
-    refused = {result.code: result.name for result in results if result.code}
+    refused = {result.code: result for result in results if result.code}
     return TopicSettings(
         {result.name: result.entries for result in results if not result.code},
         [
-            KctlError(f'settings of topic "{name}"', code=code_name(code), hints=next_step(code))
-            for code, name in refused.items()
+            KctlError(f'settings of topic "{result.name}"', code=code_name(code), hints=next_step(code, result.message))
+            for code, result in refused.items()
         ],
     )
 
@@ -86,7 +87,7 @@ def read_results(frame: bytes, at: int) -> Iterator[_Result]:
     known: list[_Kind] = []
     for _ in range(count):
         code = int.from_bytes(frame[at : at + 2], "big", signed=True)
-        _, at = get_nullable_compact_string(frame, at + 2)
+        message, at = get_nullable_compact_string(frame, at + 2)
         name, at = get_nullable_compact_string(frame, at + 1)
         kind = next((kind for kind in known if frame.startswith(kind.raw, at)), None)
         if kind is None:
@@ -94,4 +95,4 @@ def read_results(frame: bytes, at: int) -> Iterator[_Result]:
             kind = _Kind(frame[at:end], sorted(map(entry, settings.configs)))
             known = [kind, *known[: _KINDS - 1]]
         at += len(kind.raw)
-        yield _Result(name or "", code, kind.entries)
+        yield _Result(name or "", code, message, kind.entries)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkad.errors import ErrorCode
-from kctl.errors import Exit, KctlError, did_you_mean, failure
+from kctl.errors import SEE_TO_STORE, Exit, KctlError, did_you_mean, failure
 from kctl.texts.output import Column, Row
 
 if TYPE_CHECKING:
@@ -54,6 +54,8 @@ def token_failure(code: int, what: str) -> KctlError:
         hints = ("log in by SASL or with a TLS certificate, and not with a token",)
     elif code == ErrorCode.POLICY_VIOLATION:
         hints = ("the owner has as many as it may: let some expire, or set kafkad.max.delegation.tokens.per.owner",)
+    elif code == ErrorCode.KAFKA_STORAGE_ERROR:  # the answers have no room for what the broker says of it
+        hints = (SEE_TO_STORE,)
     return failure(code, what, hints=hints)
 
 

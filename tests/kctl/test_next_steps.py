@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 
 from kafkad import __version__
-from kafkad.errors import ErrorCode
+from kafkad.api.describe_configs import _UNREAD
+from kafkad.controller.leadership import storage_refused
+from kafkad.errors import ErrorCode, StorageError
+from kafkad.meta.store import ConnectionLoss
 from kctl.cli import COMMANDS, MEANT
 from kctl.errors import Exit, failure
+from kctl.tokens.asking import token_failure
 from tests.kctl.conftest import Kctl
 
 
@@ -81,3 +85,17 @@ def test_refusals_say_what_to_do(code: ErrorCode) -> None:
     (hint,) = failure(code, "topic x").hints
     assert hint
     assert failure(code, "topic x", hints=["better"]).hints == ("better",)
+
+
+def test_the_disk_of_the_metadata_is_not_taken_for_a_log_directory() -> None:
+    full = ConnectionLoss("metadata", "/data/kafkad-metadata.journal cannot be written: No space left on device")
+    code = ErrorCode.KAFKA_STORAGE_ERROR
+    for of_metadata in (
+        failure(code, "topic x", storage_refused(full).message),
+        failure(code, "topic x", _UNREAD),
+        token_failure(code, "no token was made"),
+    ):
+        assert of_metadata.hints[0].startswith("see to the disk of kafkad.metadata.dir, or to ZooKeeper")
+    for of_directory in (StorageError("/metadata", "/metadata cannot be written").message, None):
+        (hint,) = failure(code, "partition x-0", of_directory).hints
+        assert hint == "a log directory of that broker has failed: kctl brokers log-dirs"

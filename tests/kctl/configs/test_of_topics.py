@@ -42,6 +42,7 @@ def test_topics_with_the_same_settings_share_them() -> None:
         ("e", 3, []),
     ]
     assert found[0].entries is found[2].entries
+    assert [r.message for r in found] == [None] * 4 + ["it is gone"]
 
 
 def test_more_kinds_than_are_kept() -> None:
