@@ -64,6 +64,7 @@ class Membership:
         self._cluster_id = cluster_id
         self._halt = halt
         self._session = 0
+        """That of the last registration; 0 before the first."""
         self._expired = False
         self._rejoining: asyncio.Task[None] | None = None
         self._stopped = False
@@ -136,6 +137,7 @@ class Membership:
     async def _register_again(self) -> None:
         """In a new session if the old one has expired. Returns when all who follow the store have read it again."""
         while self._expired:
+            what = "register again" if self._session else "register"
             try:
                 await self._store.renew()
                 self._expired = False
@@ -144,11 +146,11 @@ class Membership:
                 for follower in self._followers:
                     await follower.session_renewed()
             except MetaError as error:
-                log.warning("this broker could not register again; retrying: %s", error)
+                log.warning("this broker could not %s; retrying: %s", what, error)
             except DuplicateBroker:
                 raise
             except Exception:
-                log.exception("internal error: this broker could not register again; retrying")
+                log.exception("internal error: this broker could not %s; retrying", what)
             else:
                 continue  # unless the new session has expired meanwhile
             self._expired = True

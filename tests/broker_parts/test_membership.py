@@ -197,6 +197,26 @@ async def test_a_session_that_expires_before_the_broker_has_joined_is_renewed(sc
 
 
 @scene
+async def test_the_log_says_whether_a_broker_registers_again_or_for_the_first_time(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = scene.store.session()
+    await other.delete(ClusterId.PATH)
+    await scene.session.expire()
+    joining = asyncio.create_task(scene.membership.join())
+    await turns()
+    assert "this broker could not register; retrying: /cluster/id" in caplog.text
+    await cluster_id(other, CLUSTER)
+    await scene.pass_ms(1_000)
+    await joining
+    assert "could not register again" not in caplog.text
+    scene.follower.failures = [ConnectionLoss("/")]
+    await scene.session.expire()
+    await turns()
+    assert "this broker could not register again; retrying: /: ConnectionLoss" in caplog.text
+
+
+@scene
 async def test_an_error_that_nobody_expects_is_told_and_does_not_end_the_membership(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
