@@ -160,11 +160,8 @@ async def identify(platform: Platform, settings: Settings) -> Identified:
             rights = await load_rights(settings.config, store, platform.clock, platform.timers, alone=alone)
         settings.follow(configs.topic)
         settings.override(cluster_wide=configs.cluster, per_broker=configs.broker)
-        limits.settings_changed()
-        logs.expire_producers_after(settings.config.int("producer.id.expiration.ms"))
-        loggers.set_default_level(settings.config.str("kafkad.log.level"))
+        _settings_changed(platform, settings.config, limits)
         ids = await stored_ids(store)
-        await limits.hosts_found()
     except BaseException:
         await _stop_following(configs, rights)
         raise
@@ -194,6 +191,15 @@ async def load(platform: Platform, identified: Identified, on_progress: Callable
         await _stop_following(loaded.configs, loaded.rights)
         raise
     return loaded
+
+
+def _settings_changed(platform: Platform, config: Config, limits: ConnectionLimits) -> None:
+    """For what is there before the parts are."""
+    limits.settings_changed()
+    if platform.tls is not None:
+        platform.tls.refresh(config)
+    platform.logs.expire_producers_after(config.int("producer.id.expiration.ms"))
+    loggers.set_default_level(config.str("kafkad.log.level"))
 
 
 async def _stop_following(configs: DynamicConfigs, rights: Rights | None) -> None:
@@ -240,6 +246,7 @@ class Parts:
 
     async def start(self, before_serving: Callable[[], None] = lambda: None) -> None:
         """Joins the cluster, and serves what its controller gives to this broker."""
+        await self.loaded.limits.hosts_found()
         self.replicas.cuts.begin()
         if self.platform.links is not None:
             self.replicas.metadata.expects_topics = await has_topics(self.platform.store)
@@ -326,13 +333,9 @@ class Parts:
             self.logins.settings_changed()
         self.fetch.max_bytes = config.int("fetch.max.bytes")
         self.produce.verifies = config.bool("transaction.partition.verification.enable")
-        self.loaded.limits.settings_changed()
+        _settings_changed(self.platform, config, self.loaded.limits)
         self.quotas.settings_changed()
-        if self.platform.tls is not None:
-            self.platform.tls.refresh(config)
-        self.platform.logs.expire_producers_after(config.int("producer.id.expiration.ms"))
         self.cleaner.settings_changed()
-        loggers.set_default_level(config.str("kafkad.log.level"))
         self.replicas.all_configs_changed()
         self.controller.configs_changed(None)
         if self.replication is not None:
@@ -359,7 +362,10 @@ class Parts:
 
 
 def build(platform: Platform, loaded: Loaded) -> Parts:
+    """With the settings that the store has now: they may have changed while logs were loaded."""
     settings, threads = loaded.settings, platform.threads
+    settings.override(cluster_wide=loaded.configs.cluster, per_broker=loaded.configs.broker)
+    _settings_changed(platform, settings.config, loaded.limits)
 
     def config() -> Config:
         return settings.config

@@ -237,6 +237,9 @@ def test_stores_change_by_kafkas_dynamic_settings(broker: Broker) -> None:
     with pytest.raises(Exception, match=r"ssl\.allow\.dn\.changes"):
         alter(AUTHORITY.issue("another").write(broker.directory / "another.pem"))
     assert broker.shown() == renewed.certificate.serial_number
+    broker.process.stop()
+    broker.process.start()
+    assert broker.shown() == renewed.certificate.serial_number, "after a restart, too"
 
 
 def test_metrics_may_need_a_token(tmp_path: Path) -> None:

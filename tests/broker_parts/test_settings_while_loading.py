@@ -1,0 +1,34 @@
+"""Settings that others change while a broker loads its logs: they are in force when it serves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kafkad.broker.parts import Identified, Loaded, Platform, load
+from kafkad.controller.configs import ConfigAlterer, ConfigEntry, ResourceKind
+from tests.one_broker import OneBroker
+
+CHANGED = {"max.connections": "7", "log.retention.ms": "70000"}
+
+
+def test_they_are_in_force_when_it_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def load_meanwhile(platform: Platform, identified: Identified, on_progress: object) -> Loaded:
+        loaded = await load(platform, identified, lambda progress: None)
+        other = ConfigAlterer(
+            platform.store, 2, config=lambda: loaded.settings.config, topic_exists=lambda topic: False
+        )
+        await other.alter(ResourceKind.BROKER, "", [ConfigEntry(*setting) for setting in CHANGED.items()])
+        await loaded.configs.catch_up()
+        return loaded
+
+    monkeypatch.setattr("tests.one_broker.load", load_meanwhile)
+    broker = OneBroker(tmp_path)
+    try:
+        assert {name: str(broker.config.value(name)) for name in CHANGED} == CHANGED
+        assert broker.parts.platform.server.limits.max_connections == 7
+        broker.create("t")
+        assert broker.replicas.get("t", 0).log.config.retention_ms == 70_000
+    finally:
+        broker.stop()
