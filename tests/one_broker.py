@@ -100,7 +100,7 @@ class OneBroker:
         self.controller = self.parts.controller
         self.context = self.parts.context
         self.coordinators = self.parts.coordinators
-        self.configs = self.parts.loaded.configs
+        self.configs = self.parts.identity.configs
         self.durable = self.parts.durable
 
     def run(self, scenario: Coroutine[Any, Any, T]) -> T:
@@ -128,7 +128,9 @@ class OneBroker:
             server=Server(asyncio.get_running_loop(), settings.limits(), clock, self.timers),
             halt=lambda why: None,
         )
-        parts = build(platform, await load(platform, await identify(platform, settings), lambda progress: None))
+        identity = await identify(platform, settings)
+        await load(platform, identity, lambda progress: None)
+        parts = build(platform, identity)
         await parts.start()
         return parts
 

@@ -292,13 +292,13 @@ class Daemon:
         )
         with no_collections():
             self._lifecycle.enter(BrokerState.STARTING, "reading the metadata store")
-            identified = await self._unless_stopped(identify(platform, self._settings))
+            identity = await self._unless_stopped(identify(platform, self._settings))
             self._lifecycle.enter(BrokerState.RECOVERY, "loading logs")
             progress = RecoveryProgress(self._loop, self._notifier, self._loading, self._stopping.is_set)
-            loaded = await load(platform, identified, progress.update)
+            await load(platform, identity, progress.update)
         progress.done()
         self._lifecycle.enter(BrokerState.STARTING, "logs are loaded; taking over their partitions")
-        parts = build(platform, loaded)
+        parts = build(platform, identity)
         try:
             await self._unless_stopped(self._join(parts, store))
         except _StoppedEarly:
@@ -373,8 +373,8 @@ class Daemon:
         log.info(
             "ready in %.2f s: broker %d of cluster %s listens on %s; data in %s; %s",
             monotonic() - STARTED,
-            parts.loaded.broker_id,
-            parts.loaded.cluster_id,
+            parts.identity.broker_id,
+            parts.identity.cluster_id,
             listeners,
             ", ".join(directory.path for directory in self._logs.directories),
             text,

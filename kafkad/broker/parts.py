@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from math import inf
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kafkad import loggers
 from kafkad.api.audit import Audit
@@ -109,9 +109,9 @@ class Platform:
     halt: Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
-    """This broker's identity and settings; its logs are open.
+@dataclass(slots=True, kw_only=True)
+class Identity:
+    """Who this broker is, and what the metadata store has set for it.
 
     `was_here` says that its log directories were this broker's before.
     """
@@ -126,18 +126,11 @@ class Loaded:
     """None without an authorizer."""
     login_secret: bytes
     """Empty where no listener asks for a login."""
+    id_of: IdOf | None
+    """The ids of topics, for logs that lack them; None once they are loaded, for it holds every topic's node."""
 
 
-class Identified(NamedTuple):
-    """A broker of which the metadata store has been read."""
-
-    loaded: Loaded
-    """Its logs are not open yet."""
-    id_of: IdOf
-    """The ids of topics, where its logs lack them."""
-
-
-async def identify(platform: Platform, settings: Settings) -> Identified:
+async def identify(platform: Platform, settings: Settings) -> Identity:
     """Identity, then settings. Waits for a store that is away; no log is open before it ends."""
     store, logs = platform.store, platform.logs
     known_cluster, known_broker = logs.identity()
@@ -165,7 +158,7 @@ async def identify(platform: Platform, settings: Settings) -> Identified:
     except BaseException:
         await _stop_following(configs, rights)
         raise
-    loaded = Loaded(
+    return Identity(
         cluster_id=cluster,
         broker_id=broker,
         was_here=broker == known_broker,
@@ -174,23 +167,24 @@ async def identify(platform: Platform, settings: Settings) -> Identified:
         limits=limits,
         rights=rights,
         login_secret=secret,
+        id_of=ids,
     )
-    return Identified(loaded, ids)
 
 
-async def load(platform: Platform, identified: Identified, on_progress: Callable[[LoadingProgress], None]) -> Loaded:
+async def load(platform: Platform, identity: Identity, on_progress: Callable[[LoadingProgress], None]) -> None:
     """Reads the logs in a thread; `on_progress` is called there, and may end it."""
-    loaded, logs = identified.loaded, platform.logs
+    logs, id_of = platform.logs, identity.id_of
+    assert id_of is not None
     try:
-        read = partial(logs.load, loaded.settings.of_topic, on_progress, identified.id_of)
+        read = partial(logs.load, identity.settings.of_topic, on_progress, id_of)
         await asyncio.get_running_loop().run_in_executor(platform.threads, read)
+        identity.id_of = None
         tell_of_mended(logs)
         if platform.links is None:
-            await take_over(platform.store, loaded.broker_id, logs, loaded.settings.config)
+            await take_over(platform.store, identity.broker_id, logs, identity.settings.config)
     except BaseException:
-        await _stop_following(loaded.configs, loaded.rights)
+        await _stop_following(identity.configs, identity.rights)
         raise
-    return loaded
 
 
 def _settings_changed(platform: Platform, config: Config, limits: ConnectionLimits) -> None:
@@ -213,7 +207,7 @@ class Parts:
     """The parts of one broker."""
 
     platform: Platform
-    loaded: Loaded
+    identity: Identity
     replicas: ReplicaManager
     controller: Controller
     controller_link: CurrentController
@@ -242,11 +236,11 @@ class Parts:
 
     @property
     def settings(self) -> Settings:
-        return self.loaded.settings
+        return self.identity.settings
 
     async def start(self, before_serving: Callable[[], None] = lambda: None) -> None:
         """Joins the cluster, and serves what its controller gives to this broker."""
-        await self.loaded.limits.hosts_found()
+        await self.identity.limits.hosts_found()
         self.replicas.cuts.begin()
         if self.platform.links is not None:
             self.replicas.metadata.expects_topics = await has_topics(self.platform.store)
@@ -270,7 +264,7 @@ class Parts:
         await self.replicas.metadata.is_here.wait()
         if self.issuers is not None:
             await self.issuers.asked()
-        tell_of_strays(self.platform.logs, self.replicas.metadata, self.loaded.broker_id)
+        tell_of_strays(self.platform.logs, self.replicas.metadata, self.identity.broker_id)
 
     async def leave(self) -> None:
         """Hands the leadership of partitions over to other brokers, if there can be any; clients are still answered."""
@@ -313,9 +307,7 @@ class Parts:
             await self.tokens.stop()
         if self.issuers is not None:
             await self.issuers.stop()
-        await self.loaded.configs.stop()
-        if self.loaded.rights is not None:
-            await self.loaded.rights.acls.stop()
+        await _stop_following(self.identity.configs, self.identity.rights)
         await self.controller.stop()
         self.controller_link.close()
         self.replicas.cuts.stop()
@@ -325,7 +317,7 @@ class Parts:
 
     def overrides_changed(self) -> None:
         """The store's settings of this broker, or the static ones beneath them, are others now."""
-        configs, settings = self.loaded.configs, self.settings
+        configs, settings = self.identity.configs, self.settings
         settings.override(cluster_wide=configs.cluster, per_broker=configs.broker)
         config = settings.config
         self.context.config = config
@@ -333,7 +325,7 @@ class Parts:
             self.logins.settings_changed()
         self.fetch.max_bytes = config.int("fetch.max.bytes")
         self.produce.verifies = config.bool("transaction.partition.verification.enable")
-        _settings_changed(self.platform, config, self.loaded.limits)
+        _settings_changed(self.platform, config, self.identity.limits)
         self.quotas.settings_changed()
         self.cleaner.settings_changed()
         self.replicas.all_configs_changed()
@@ -361,19 +353,19 @@ class Parts:
         )
 
 
-def build(platform: Platform, loaded: Loaded) -> Parts:
+def build(platform: Platform, identity: Identity) -> Parts:
     """With the settings that the store has now: they may have changed while logs were loaded."""
-    settings, threads = loaded.settings, platform.threads
-    settings.override(cluster_wide=loaded.configs.cluster, per_broker=loaded.configs.broker)
-    _settings_changed(platform, settings.config, loaded.limits)
+    settings, threads = identity.settings, platform.threads
+    settings.override(cluster_wide=identity.configs.cluster, per_broker=identity.configs.broker)
+    _settings_changed(platform, settings.config, identity.limits)
 
     def config() -> Config:
         return settings.config
 
     durable = Durable(platform.logs.files, threads)
-    replicas = _replicas(platform, loaded, durable)
-    controller = _controller(platform, loaded, replicas)
-    link = _controller_link(platform, loaded, replicas, controller)
+    replicas = _replicas(platform, identity, durable)
+    controller = _controller(platform, identity, replicas)
+    link = _controller_link(platform, identity, replicas, controller)
     features = FinalizedFeatures(
         platform.store,
         platform.clock,
@@ -398,7 +390,7 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
     )
     verifier = Verifier(
         coordinators.transactions,
-        loaded.broker_id,
+        identity.broker_id,
         platform.links,
         platform.clock,
         lambda: settings.config.int("request.timeout.ms"),
@@ -407,8 +399,8 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
     between_brokers = BETWEEN_BROKERS if platform.links is not None else ()
     slow_path = SlowPath()
     context = Context(
-        cluster_id=loaded.cluster_id,
-        broker_id=loaded.broker_id,
+        cluster_id=identity.cluster_id,
+        broker_id=identity.broker_id,
         between_brokers=between_brokers,
         config=settings.config,
         clock=platform.clock,
@@ -416,11 +408,11 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
         replicas=replicas,
         controller=controller,
         controller_link=link,
-        configs=loaded.configs,
-        acls=None if loaded.rights is None else loaded.rights.acls,
+        configs=identity.configs,
+        acls=None if identity.rights is None else identity.rights.acls,
         alterer=ConfigAlterer(
             platform.store,
-            loaded.broker_id,
+            identity.broker_id,
             config=config,
             topic_exists=lambda topic: topic in replicas.metadata.topics,
             check_broker=None if platform.tls is None else platform.tls.check,
@@ -446,11 +438,11 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
     produce.verifies = settings.config.bool("transaction.partition.verification.enable")
     fetch = _fetch(platform, settings, replicas, probes[FETCH], jobs)
     issuers = _issuers(platform, settings.static)
-    logins = _logins(platform, loaded, issuers, tokens)
-    rights = loaded.rights
+    logins = _logins(platform, identity, issuers, tokens)
+    rights = identity.rights
     authorizer = ALLOW_ALL if rights is None else rights.authorizer
     dispatcher = Dispatcher(context, produce, fetch, probes, jobs, authorizer, logins)
-    followers: list[Follower] = [loaded.configs, features, controller]
+    followers: list[Follower] = [identity.configs, features, controller]
     if rights is not None:
         rights.acls.on_change += [dispatcher.permissions_changed, fetch.sessions.rights_changed]
         followers.insert(0, rights.acls)
@@ -458,12 +450,12 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
         followers.append(tokens)
     parts = Parts(
         platform=platform,
-        loaded=loaded,
+        identity=identity,
         replicas=replicas,
         controller=controller,
         controller_link=link,
         replication=_replication(platform, settings, replicas, link),
-        membership=_membership(platform, loaded, replicas, followers),
+        membership=_membership(platform, identity, replicas, followers),
         features=features,
         tokens=tokens,
         durable=durable,
@@ -479,7 +471,7 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
         issuers=issuers,
         logins=logins,
         quotas=QuotasInForce(
-            loaded.configs.entities,
+            identity.configs.entities,
             dispatcher,
             platform.server,
             config,
@@ -490,25 +482,25 @@ def build(platform: Platform, loaded: Loaded) -> Parts:
         upkeep=Upkeep(platform.logs, replicas, durable, config, threads, platform.timers),
         cleaner=Cleaner(replicas, config, threads, platform.timers),
     )
-    loaded.configs.listen(ConfigNode.TOPICS, lambda topic, overrides: replicas.topic_config_changed(topic))
-    loaded.configs.listen(ConfigNode.TOPICS, lambda topic, overrides: controller.configs_changed(topic))
-    loaded.configs.listen(ConfigNode.BROKERS, lambda name, overrides: parts.overrides_changed())
+    identity.configs.listen(ConfigNode.TOPICS, lambda topic, overrides: replicas.topic_config_changed(topic))
+    identity.configs.listen(ConfigNode.TOPICS, lambda topic, overrides: controller.configs_changed(topic))
+    identity.configs.listen(ConfigNode.BROKERS, lambda name, overrides: parts.overrides_changed())
     parts.quotas.follow()
     return parts
 
 
-def _replicas(platform: Platform, loaded: Loaded, durable: Durable) -> ReplicaManager:
+def _replicas(platform: Platform, identity: Identity, durable: Durable) -> ReplicaManager:
     loop = asyncio.get_running_loop()
     parts = ReplicaParts(
-        broker_id=loaded.broker_id,
+        broker_id=identity.broker_id,
         clock=platform.clock,
         waits=Waits(platform.timers, platform.clock, Backlog(platform.server.lane).add),
         durable=durable,
-        lag=_lag_limits(loaded.settings.config),
+        lag=_lag_limits(identity.settings.config),
     )
-    configs = loaded.configs
-    replicas = ReplicaManager(parts, platform.logs, loaded.settings.of_topic, configs.load_topics, platform.halt)
-    replicas.on_replicas_changed = reporter(loop, platform.store, loaded.broker_id, platform.clock, platform.timers)
+    configs = identity.configs
+    replicas = ReplicaManager(parts, platform.logs, identity.settings.of_topic, configs.load_topics, platform.halt)
+    replicas.on_replicas_changed = reporter(loop, platform.store, identity.broker_id, platform.clock, platform.timers)
     replicas.on_topics_deleted.append(configs.forget_topics)
     return replicas
 
@@ -523,7 +515,7 @@ def _issuers(platform: Platform, config: Config) -> Issuers | None:
 
 
 def _logins(
-    platform: Platform, loaded: Loaded, issuers: Issuers | None, tokens: DelegationTokens | None
+    platform: Platform, identity: Identity, issuers: Issuers | None, tokens: DelegationTokens | None
 ) -> Logins | None:
     """None where no listener asks for one."""
     if issuers is None:
@@ -531,9 +523,9 @@ def _logins(
     from kafkad.broker.logins import logins
 
     return logins(
-        loaded.settings,
-        loaded.login_secret,
-        loaded.configs.entities,
+        identity.settings,
+        identity.login_secret,
+        identity.configs.entities,
         platform.server.connections,
         platform.clock,
         issuers,
@@ -546,22 +538,22 @@ def _lag_limits(config: Config) -> LagLimits:
     return LagLimits(config.long("replica.lag.time.max.ms"), messages if messages >= 0 else inf)
 
 
-def _controller(platform: Platform, loaded: Loaded, replicas: ReplicaManager) -> Controller:
-    settings = loaded.settings
+def _controller(platform: Platform, identity: Identity, replicas: ReplicaManager) -> Controller:
+    settings = identity.settings
     return Controller(
         platform.store,
         ControllerSettings(
-            broker=loaded.broker_id,
+            broker=identity.broker_id,
             unclean=settings.unclean,
             listener=settings.config.inter_broker_listener,
             topics=lambda: _topic_defaults(settings.config),
             balance=_balance(settings.config) if platform.links is not None else None,
             patience_ms=_patience_ms(platform, settings.config) if platform.links is not None else None,
             deletes_topics=lambda: settings.config.bool("delete.topic.enable"),
-            load_configs=loaded.configs.load_topics,
+            load_configs=identity.configs.load_topics,
             fewest_leaders=lambda: settings.config.str("kafkad.leader.election") == "fewest-leaders",
         ),
-        connect=partial(_channel, platform, loaded, replicas),
+        connect=partial(_channel, platform, identity, replicas),
         check_config=validate_topic_configs,
         clock=platform.clock,
         timers=platform.timers,
@@ -574,18 +566,18 @@ def _patience_ms(platform: Platform, config: Config) -> float:
     return max(config.long("replica.lag.time.max.ms") / 2, platform.store.session_timeout_ms * 4 / 3)
 
 
-def _channel(platform: Platform, loaded: Loaded, replicas: ReplicaManager, broker: BrokerInfo) -> Channel:
+def _channel(platform: Platform, identity: Identity, replicas: ReplicaManager, broker: BrokerInfo) -> Channel:
     links = platform.control_links or platform.links
-    if broker.id == loaded.broker_id or links is None:
+    if broker.id == identity.broker_id or links is None:
         return LocalChannel(replicas)
-    return RemoteChannel(links(broker), loaded.settings.config.int("controller.socket.timeout.ms"))
+    return RemoteChannel(links(broker), identity.settings.config.int("controller.socket.timeout.ms"))
 
 
 def _controller_link(
-    platform: Platform, loaded: Loaded, replicas: ReplicaManager, controller: Controller
+    platform: Platform, identity: Identity, replicas: ReplicaManager, controller: Controller
 ) -> CurrentController:
-    broker, links = loaded.broker_id, platform.control_links or platform.links
-    timeout_ms = loaded.settings.config.int("controller.socket.timeout.ms")
+    broker, links = identity.broker_id, platform.control_links or platform.links
+    timeout_ms = identity.settings.config.int("controller.socket.timeout.ms")
 
     def epoch() -> int:
         return replicas.broker_epoch
@@ -645,7 +637,9 @@ def _topic_defaults(config: Config) -> TopicDefaults:
     )
 
 
-def _membership(platform: Platform, loaded: Loaded, replicas: ReplicaManager, followers: list[Follower]) -> Membership:
+def _membership(
+    platform: Platform, identity: Identity, replicas: ReplicaManager, followers: list[Follower]
+) -> Membership:
     def on_epoch(epoch: int) -> None:
         replicas.broker_epoch = epoch
 
@@ -663,32 +657,32 @@ def _membership(platform: Platform, loaded: Loaded, replicas: ReplicaManager, fo
                 timers=platform.timers,
                 patience_ms=longest_session_ms,
             )
-            await leave_isrs(platform.store, loaded.broker_id, lost, leaders)
+            await leave_isrs(platform.store, identity.broker_id, lost, leaders)
 
     return Membership(
         platform.store,
-        lambda: _registration(platform, loaded),
+        lambda: _registration(platform, identity),
         clock=platform.clock,
         timers=platform.timers,
-        patience_ms=longest_session_ms if loaded.was_here else 0,
+        patience_ms=longest_session_ms if identity.was_here else 0,
         before_registering=before_registering,
         on_epoch=on_epoch,
         followers=followers,
-        cluster_id=loaded.cluster_id,
+        cluster_id=identity.cluster_id,
         halt=platform.halt,
     )
 
 
-def _registration(platform: Platform, loaded: Loaded) -> Registration:
+def _registration(platform: Platform, identity: Identity) -> Registration:
     """The advertised listeners, with the ports that were really bound."""
-    config = loaded.settings.config
+    config = identity.settings.config
     bound = {listener.name: listener.port for listener in platform.server.listeners}
     endpoints = tuple(
         Endpoint(listener=e.listener, host=e.host, port=e.port or bound[e.listener], protocol=e.protocol)
         for e in config.advertised_listeners
     )
     rack = config.value("broker.rack")
-    info = BrokerInfo(id=loaded.broker_id, endpoints=endpoints, rack=str(rack) if rack else None)
+    info = BrokerInfo(id=identity.broker_id, endpoints=endpoints, rack=str(rack) if rack else None)
     return Registration(broker=info, timestamp_ms=platform.clock.now_ms(), features=REGISTERED)
 
 

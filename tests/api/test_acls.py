@@ -51,7 +51,7 @@ def broker(tmp_path: Path) -> Iterator[OneBroker]:
 
 @pytest.fixture
 def frames(broker: OneBroker) -> Iterator[Frames]:
-    rights = broker.parts.loaded.rights
+    rights = broker.parts.identity.rights
     assert rights is not None
     frames = Frames(broker, rights.authorizer)
     frames.connection.peer.identify(ADMIN)

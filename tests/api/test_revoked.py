@@ -119,7 +119,7 @@ def users(tmp_path: Path) -> Iterator[Users]:
     broker.run(coordination.prepare())
     broker.run_until(lambda: bool(list(coordination.shards())))
     broker.create("t")
-    rights = broker.parts.loaded.rights
+    rights = broker.parts.identity.rights
     assert rights is not None
     frames = Frames(broker, rights.authorizer)
     rights.acls.on_change += [frames.dispatcher.permissions_changed, frames.fetch.sessions.rights_changed]

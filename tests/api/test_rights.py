@@ -46,7 +46,7 @@ BOB, CAROL = Principal("User", "bob"), Principal("User", "carol")
 @pytest.fixture(scope="module")
 def frames(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Frames]:
     broker = OneBroker(tmp_path_factory.mktemp("rights"), AUTHORIZER, "super.users=User:admin", ONE_SHARD)
-    rights = broker.parts.loaded.rights
+    rights = broker.parts.identity.rights
     assert rights is not None
     broker.context.between_brokers = BETWEEN_BROKERS
     frames = Frames(broker, rights.authorizer)
@@ -158,7 +158,7 @@ def grant(frames: Frames, rows: list[list[str]]) -> None:
         pattern = Pattern(ResourceType[kind.upper()], name, PatternType[pattern_type.upper()])
         acl = Acl(principal, host, Operation[operation.upper()], PermissionType[permission.upper()])
         acls[pattern] = (*acls.get(pattern, ()), acl)
-    rights = frames.broker.parts.loaded.rights
+    rights = frames.broker.parts.identity.rights
     assert rights is not None
     at_once(rights.authorizer.index.replace(acls.items()))
     for listener in rights.acls.on_change:

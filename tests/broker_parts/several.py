@@ -325,7 +325,9 @@ class Brokers:
             ),
             halt=self.halted.append,
         )
-        parts = build(platform, await load(platform, await identify(platform, settings), lambda progress: None))
+        identity = await identify(platform, settings)
+        await load(platform, identity, lambda progress: None)
+        parts = build(platform, identity)
         await parts.start()
         return Broker(parts, session)
 

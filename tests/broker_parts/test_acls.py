@@ -325,7 +325,7 @@ def test_brokers_that_are_super_users_replicate_and_share_acls(tmp_path: Path) -
         assert (produced.error_code, produced.base_offset) == (0, 0)
         brokers.until(lambda: brokers[2].partition(a0).log.end_offset == 1, advance_ms=10)
         acls = brokers[1].parts.context.acls
-        other = brokers[2].parts.loaded.rights
+        other = brokers[2].parts.identity.rights
         assert acls is not None and other is not None
         brokers.run(acls.add(ORDERS, [ALICE_READS]))
         alice = other.authorizer.identity(Principal("User", "alice"), "10.0.0.1")

@@ -89,7 +89,7 @@ def test_notes_of_changed_settings(brokers: Brokers, garbage: bytes) -> None:
     """Settings are followed after such a note as before."""
     brokers.start(1)
     brokers.create("t", (1,))
-    configs = brokers[1].parts.loaded.configs
+    configs = brokers[1].parts.identity.configs
 
     async def noted() -> None:
         store = brokers.store.session()

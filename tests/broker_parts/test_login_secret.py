@@ -30,5 +30,5 @@ def test_the_first_broker_draws_it_for_all() -> None:
 def test_only_brokers_with_logins_have_one(tmp_path: Path) -> None:
     for settings, size in (((), 0), (SASL, 32)):
         broker = OneBroker(tmp_path / str(size), *settings)
-        assert len(broker.parts.loaded.login_secret) == size
+        assert len(broker.parts.identity.login_secret) == size
         broker.stop()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkad.broker.parts import Identified, Loaded, Platform, load
+from kafkad.broker.parts import Identity, Platform, load
 from kafkad.controller.configs import ConfigAlterer, ConfigEntry, ResourceKind
 from tests.one_broker import OneBroker
 
@@ -14,14 +14,13 @@ CHANGED = {"max.connections": "7", "log.retention.ms": "70000"}
 
 
 def test_they_are_in_force_when_it_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def load_meanwhile(platform: Platform, identified: Identified, on_progress: object) -> Loaded:
-        loaded = await load(platform, identified, lambda progress: None)
+    async def load_meanwhile(platform: Platform, identity: Identity, on_progress: object) -> None:
+        await load(platform, identity, lambda progress: None)
         other = ConfigAlterer(
-            platform.store, 2, config=lambda: loaded.settings.config, topic_exists=lambda topic: False
+            platform.store, 2, config=lambda: identity.settings.config, topic_exists=lambda topic: False
         )
         await other.alter(ResourceKind.BROKER, "", [ConfigEntry(*setting) for setting in CHANGED.items()])
-        await loaded.configs.catch_up()
-        return loaded
+        await identity.configs.catch_up()
 
     monkeypatch.setattr("tests.one_broker.load", load_meanwhile)
     broker = OneBroker(tmp_path)

@@ -199,8 +199,9 @@ class Machine:
             links=network_links(config, self.broker, self.clock, timers),
             halt=self._exit,
         )
-        loaded = await load(platform, await identify(platform, settings), lambda progress: None)
-        parts = self._building = build(platform, loaded)
+        identity = await identify(platform, settings)
+        await load(platform, identity, lambda progress: None)
+        parts = self._building = build(platform, identity)
         await parts.start()
         self.world.note("serving", self.name)
         self.parts = parts
