@@ -113,7 +113,7 @@ class Daemon:
         self._registry: Registry = metering.starting(self._lifecycle)
         self._all_stop = False
         self._exit_code = 0
-        self._problem_of_store: Callable[[], str | None] = lambda: None
+        self._store: MetadataStore | None = None
 
     async def serve(self) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -135,12 +135,11 @@ class Daemon:
         self._bind(config)
         health = await self._serve_http(config)
         self._logs.lock()
-        store: MetadataStore | None = None
         try:
-            store = await self._open_store(config)
+            store = self._store = await self._open_store(config)
             parts = await self._start(store)
         except (LoadingStopped, _StoppedEarly):
-            await self._stop_loading(store, health)
+            await self._stop_loading(health)
             return self._exit_code
         if not self._stopping.is_set():
             self._announce(parts, store)
@@ -243,7 +242,6 @@ class Daemon:
                 f"cannot begin a session with ZooKeeper within {timeout_ms} ms: {error}; {advice}"
             ) from error
         await self._refuse_lost_cluster(store, address)
-        self._problem_of_store = lambda: store.problem
         return MetadataStore(session=store, collect=store.collect)
 
     async def _refuse_lost_cluster(self, store: MetaStore, address: ZooKeeperAddress) -> None:
@@ -358,7 +356,7 @@ class Daemon:
             return Condition(False, f"log directories are offline: {', '.join(offline)}")
         health = self._lifecycle.health()
         damaged = [f"damaged: {damage.text(tp)}" for tp, damage in self._logs.damages.kept()]
-        problem = self._problem_of_store()
+        problem = None if self._store is None else self._store.problem
         open_to_all = [f"exposed: {why}" for why in exposed(self._settings.config)]
         return Condition(health.good, "\n".join([health.text, *damaged, *([problem] if problem else []), *open_to_all]))
 
@@ -475,7 +473,7 @@ class Daemon:
         self._threads.shutdown()
         log.info("stopped cleanly in %.2f s", monotonic() - begun)
 
-    async def _stop_loading(self, store: MetadataStore | None, health: HttpServer | None) -> None:
+    async def _stop_loading(self, health: HttpServer | None) -> None:
         """No client has seen this broker yet, and nothing was changed: it goes at once."""
         doing = "loading logs" if self._lifecycle.state is BrokerState.RECOVERY else self._lifecycle.doing
         log.info("told to stop while %s; log directories are left as they were found", doing)
@@ -483,7 +481,7 @@ class Daemon:
         self._notifier.stopping(f"told to stop while {doing}")
         if health is not None:
             await health.close()
-        if store is not None:
-            await store.close()
+        if self._store is not None:
+            await self._store.close()
         self._server.close()
         self._threads.shutdown()

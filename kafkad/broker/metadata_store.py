@@ -30,7 +30,8 @@ class MetadataStore:
 
     @property
     def problem(self) -> str | None:
-        return None if self.embedded is None else self.embedded.problem
+        """Why no changes are taken now, in words for people."""
+        return self.session.problem
 
     async def close(self) -> None:
         """Ends the session; ephemeral nodes of an embedded store go at its next `open`."""

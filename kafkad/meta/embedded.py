@@ -86,6 +86,7 @@ class EmbeddedStore:
         self._watches: dict[bool, dict[str, list[_Watcher]]] = {True: defaultdict(list), False: defaultdict(list)}
         boot = tree.end_all_sessions(clock.now_ms())
         self._unwritten = boot.entry
+        self._refusal: BaseException | None = None
 
     @classmethod
     def open(cls, directory: str, clock: Clock, sync: Callable[[int], None] = os.fdatasync) -> EmbeddedStore:
@@ -111,16 +112,14 @@ class EmbeddedStore:
         return self._journal.path if self._journal else ""
 
     @property
-    def is_behind(self) -> bool:
-        """True if the disk lacks writes that have been answered: it was full at the start, or when a session ended."""
-        return not self.is_starting and bool(self._unwritten)
-
-    @property
     def problem(self) -> str | None:
-        """In words for people."""
-        if not self.is_behind:
+        """Why the disk refused the last write, in words for people; None when it took it."""
+        error = self._refusal
+        if error is None or (self.is_starting and self._has_no_room(error)):
             return None
-        return f"the disk of {self.path} is full: changes of metadata are refused until there is room"
+        if self._has_no_room(error):
+            return f"the disk of {self.path} is full: changes of metadata are refused until there is room"
+        return f"{self.path} cannot be written ({_why(error)}): changes of metadata are refused"
 
     def session(self) -> EmbeddedSession:
         return EmbeddedSession(self)
@@ -219,20 +218,22 @@ class EmbeddedStore:
 
     def _written(self, batch: list[_Write], written: asyncio.Future[None]) -> None:
         self._writing = False
-        error = written.exception()
+        error = self._refusal = written.exception()
         if self._journal is not None and self._journal.is_broken and not self.is_broken:
             self.is_broken = True
-            why = error.strerror if isinstance(error, OSError) else error
-            self.when_broken(f"{self.path} takes no more changes after a failed fsync ({why})")
+            self.when_broken(f"{self.path} takes no more changes after a failed fsync ({_why(error)})")
         if error is None:
             self._unwritten = b""
             self._complete(batch)
-        elif self.is_starting and not self.is_broken and isinstance(error, OSError) and error.errno in _FULL:
+        elif self.is_starting and self._has_no_room(error):
             self._unwritten += b"".join([write.applied.entry for write in batch])
             self._complete(batch)
         else:
             self._take_back(batch, error)
         self._write_next()
+
+    def _has_no_room(self, error: BaseException) -> bool:
+        return not self.is_broken and isinstance(error, OSError) and error.errno in _FULL
 
     def _complete(self, batch: list[_Write]) -> None:
         for write in batch:
@@ -296,6 +297,10 @@ class EmbeddedSession(MetaStore):
     @property
     def session_timeout_ms(self) -> int:
         return 0
+
+    @property
+    def problem(self) -> str | None:
+        return self._store.problem
 
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
         result = await self._single(Create(path, data, ephemeral, sequential))
@@ -382,6 +387,10 @@ class EmbeddedSession(MetaStore):
     def _tell(self, state: SessionState) -> None:
         for listener in self._listeners:
             listener(state)
+
+
+def _why(error: BaseException | None) -> object:
+    return error.strerror if isinstance(error, OSError) else error
 
 
 def _compact_at(journal: Journal) -> int:

@@ -74,6 +74,11 @@ class RemoteSession(MetaStore):
     def session_timeout_ms(self) -> int:
         return 0
 
+    @property
+    def problem(self) -> str | None:
+        """The supervisor, which has the store, tells of it once for all brokers."""
+        return None
+
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
         created: str = await self._ask("create", path, path, text_of(data), ephemeral, sequential)
         return created

@@ -154,6 +154,11 @@ class MetaStore(Protocol):
     def session_timeout_ms(self) -> int:
         """The time for which a session outlives its process; 0 where they end together."""
 
+    @property
+    def problem(self) -> str | None:
+        """Why the store takes no changes now, in words for people; None while it does, as far as is known, and where
+        another process tells of it."""
+
     async def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequential: bool = False) -> str:
         """The path made; with `sequential`, `path` and ten digits that no earlier sibling had."""
 

@@ -49,6 +49,14 @@ def without_zookeeper(facts: Facts) -> Iterator[Finding]:
         yield Finding(Severity.ERROR, summary, why, "start ZooKeeper, or mend the way to it")
 
 
+def refused_metadata(facts: Facts) -> Iterator[Finding]:
+    """kafkad brokers with an http.listener; no other broker tells. Those of one host tell of the same store."""
+    for why in dict.fromkeys(report.refusing for report in facts.health.values()):
+        if why is not None:
+            fix = "make room on that disk, or mend it; then the next change is taken"
+            yield Finding(Severity.ERROR, why, (), fix)
+
+
 def directories(facts: Facts) -> Iterator[Finding]:
     for directory in facts.directories:
         name = f"{directory.path} of broker {directory.broker}"
@@ -203,6 +211,12 @@ CHECKS = (
         "zookeeper",
         "kafkad brokers with an http.listener that have no connection to ZooKeeper.",
         without_zookeeper,
+        (BROKER_SETTINGS, HEALTH),
+    ),
+    Check(
+        "metadata",
+        "kafkad brokers with an http.listener whose disk takes no changes of metadata.",
+        refused_metadata,
         (BROKER_SETTINGS, HEALTH),
     ),
     Check("disks", "Log directories that are offline or nearly full.", directories, (DIRECTORIES,)),

@@ -1,5 +1,5 @@
-"""The /health report of a kafkad broker, with what Kafka's protocol has no place for: damage, exposed listeners, a lost
-metadata store."""
+"""The /health report of a kafkad broker, with what Kafka's protocol has no place for: damage, exposed listeners, a
+metadata store that is lost or takes no changes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
 _DAMAGED, _EXPOSED, _CUT_OFF = "damaged: ", "exposed: ", "no connection to ZooKeeper"
+_REFUSING = ": changes of metadata are refused"
 _TIMEOUT_S = 3.0
 _ANY = ("", "0.0.0.0", "::", "[::]")
 
@@ -45,6 +46,8 @@ class HealthReport(NamedTuple):
     """Listeners without TLS that other machines can reach."""
     cut_off: str | None = None
     """Why it has no connection to ZooKeeper; None while it has one, or needs none."""
+    refusing: str | None = None
+    """Why it takes no changes of the metadata that it keeps itself; None while it does, or keeps none."""
 
 
 def health_report(listener: HttpListener, tls: Callable[[], SSLContext]) -> HealthReport:
@@ -60,7 +63,12 @@ def health_report(listener: HttpListener, tls: Callable[[], SSLContext]) -> Heal
     damaged, exposed = (
         tuple(line.removeprefix(kind) for line in lines if line.startswith(kind)) for kind in (_DAMAGED, _EXPOSED)
     )
-    return HealthReport(damaged, exposed, next((line for line in lines if line.startswith(_CUT_OFF)), None))
+    return HealthReport(
+        damaged,
+        exposed,
+        cut_off=next((line for line in lines if line.startswith(_CUT_OFF)), None),
+        refusing=next((line for line in lines if _REFUSING in line), None),
+    )
 
 
 def _connection(listener: HttpListener, tls: Callable[[], SSLContext]) -> HTTPConnection:

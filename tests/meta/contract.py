@@ -70,6 +70,7 @@ class MetaStoreContract:
     async def test_create_and_get(self) -> None:
         store = await self.connect()
         assert await store.create("/a", b"one") == "/a"
+        assert store.problem is None
         data, stat = await store.get("/a")
         assert data == b"one"
         assert (stat.version, stat.cversion, stat.ephemeral_owner, stat.children) == (0, 0, 0, 0)

@@ -301,7 +301,10 @@ def test_a_full_disk_takes_back_all_that_waited_and_nothing_else(
         full[0] = False
         assert (await store.get("/a"))[0] == b"old"
         assert await store.children("/a") == []
+        assert store.problem is not None
+        assert store.problem.endswith(f"{FILE_NAME} is full: changes of metadata are refused until there is room")
         await store.create("/a/d")
+        assert store.problem is None
 
     async def read(store: MetaStore) -> None:
         assert (await store.get("/a"))[0] == b"old"
@@ -311,6 +314,29 @@ def test_a_full_disk_takes_back_all_that_waited_and_nothing_else(
 
     with_store(tmp_path, use)
     with_store(tmp_path, read)
+
+
+def test_another_error_is_told_until_a_write_succeeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while the store starts, when only a full disk refuses nothing."""
+
+    def refuse(fd: int, data: bytes, at: int) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    async def use() -> None:
+        store = EmbeddedStore.open(str(tmp_path), SystemClock())
+        store.is_starting = True
+        session = store.session()
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "pwrite", refuse)
+            with pytest.raises(ConnectionLoss):
+                await session.create("/a")
+            told = f"{store.path} cannot be written (Input/output error): changes of metadata are refused"
+            assert session.problem == store.problem == told
+        await session.create("/a")
+        assert session.problem is None
+        await store.close()
+
+    asyncio.run(use())
 
 
 def test_nobody_reads_what_the_disk_may_still_refuse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -178,6 +178,10 @@ class SimSession(MetaStore):
     def session_timeout_ms(self) -> int:
         return int(SESSION_S * 1000)
 
+    @property
+    def problem(self) -> str | None:
+        return None
+
     # -- the connection ----------------------------------------------------------------------------------------------
 
     def break_connection(self) -> None:

@@ -4,6 +4,7 @@ has acknowledged. When it is full, a broker that dies is started again all the s
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 from confluent_kafka import KafkaException
@@ -11,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from tests.broker import KafkadProcess
+from tests.oracle.kafka import free_port
 
 from .host import SECONDS, Host, eventually
 
@@ -68,6 +70,11 @@ class SeveralOnABadDisk(Host):
         return on_a_disk(WITH_A_BAD_DISK, super().command(), self.log_path.with_name("bad"))
 
 
+class OneOnAFullDisk(KafkadProcess):
+    def command(self) -> list[str]:
+        return on_a_disk(WITH_A_FULL_DISK, super().command(), self.log_path.with_name("full"))
+
+
 class SeveralOnAFullDisk(Host):
     def command(self) -> list[str]:
         return on_a_disk(WITH_A_FULL_DISK, super().command(), self.log_path.with_name("full"))
@@ -96,6 +103,26 @@ def test_kafkad_ends_and_starts_again(tmp_path: Path, several: bool) -> None:
         assert {"kept", "lost"} & AdminClient({"bootstrap.servers": kafkad.bootstrap}).list_topics().topics.keys() == {
             "kept"
         }
+
+
+def test_one_broker_tells_that_the_disk_is_full(tmp_path: Path) -> None:
+    port = free_port()
+    kafkad = OneOnAFullDisk(tmp_path, {"http.listener": f"127.0.0.1:{port}"})
+    full = kafkad.log_path.with_name("full")
+
+    def health() -> str:
+        with urlopen(f"http://127.0.0.1:{port}/health", timeout=SECONDS) as answer:
+            return str(answer.read().decode())
+
+    with kafkad:
+        assert health() == "ok\n"
+        full.touch()
+        with pytest.raises(KafkaException):
+            create(kafkad, "lost")
+        assert "kafkad-metadata.journal is full: changes of metadata are refused until there is room" in health()
+        full.unlink()
+        create(kafkad, "kept")
+        assert health() == "ok\n"
 
 
 def test_a_broker_that_dies_while_the_disk_is_full_is_started_again_and_named(tmp_path: Path) -> None:

@@ -133,6 +133,12 @@ def test_ids_are_unique() -> None:
             ERROR,
             "without a connection to ZooKeeper: 1;",
         ),
+        (
+            "metadata",
+            {"health": {1: HealthReport((), (), refusing="the disk of /m is full: changes of metadata are refused")}},
+            ERROR,
+            "the disk of /m is full",
+        ),
         ("disks", {"directories": (LogDir(1, "/d", 100, 10, None, ()),)}, WARN, "10% free (10 B)"),
         ("disks", {"directories": (LogDir(1, "/d", 100, 4, None, ()),)}, ERROR, "4% free"),
         ("disks", {"directories": (LogDir(1, "/d", None, None, KctlError("x"), ()),)}, ERROR, "is offline"),

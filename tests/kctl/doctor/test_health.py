@@ -16,7 +16,8 @@ from tests.certificates import Authority, client_context, server_context
 
 AUTHORITY = Authority()
 LOST = "no connection to ZooKeeper at zk1:2181: connection refused"
-REPORT = f"running\ndamaged: t-0: cut\n{LOST}\nexposed: listener A is PLAINTEXT\n"
+FULL = "the disk of /m is full: changes of metadata are refused until there is room"
+REPORT = f"running\ndamaged: t-0: cut\n{LOST}\n{FULL}\nexposed: listener A is PLAINTEXT\n"
 
 
 class Health(BaseHTTPRequestHandler):
@@ -63,7 +64,7 @@ def test_where_a_broker_is_asked(setting: str | None, listener: str | None) -> N
 def test_a_report_over_http() -> None:
     with broker() as listener:
         report = health_report(listener, ssl.create_default_context)
-    assert report == HealthReport(("t-0: cut",), ("listener A is PLAINTEXT",), LOST)
+    assert report == HealthReport(("t-0: cut",), ("listener A is PLAINTEXT",), LOST, FULL)
 
 
 def test_a_report_over_tls(tmp_path: Path) -> None:
