@@ -14,8 +14,10 @@ from kafkad.api.context import Context, Request
 from kafkad.api.peer import Peer
 from kafkad.api.prepared import Grounds
 from kafkad.api.routes import BY_KEY
-from kafkad.broker.parts import Parts, Platform, build, identify, load
+from kafkad.broker.building import build
+from kafkad.broker.parts import Parts
 from kafkad.broker.settings import Settings
+from kafkad.broker.starting import Platform, identify, load
 from kafkad.clock import SystemClock
 from kafkad.config import Config
 from kafkad.config import load as load_config

@@ -273,16 +273,16 @@ def test_sigterm_ends_the_wait_for_zookeeper_at_once(cluster: Cluster) -> None:
 HELD_BACK = """
 import asyncio, pathlib, sys
 from kafkad.__main__ import main
-from kafkad.broker import parts
+from kafkad.broker import starting
 
-held, prepare = pathlib.Path(sys.argv.pop(1)), parts.prepare
+held, prepare = pathlib.Path(sys.argv.pop(1)), starting.prepare
 
 async def prepare_later(store):
     while held.exists():
         await asyncio.sleep(0.01)
     await prepare(store)
 
-parts.prepare = prepare_later
+starting.prepare = prepare_later
 sys.exit(main())
 """
 

@@ -69,12 +69,12 @@ sys.exit(main())
 WITHOUT_AN_ANSWER_OF_THE_STORE = """
 import asyncio, sys
 from kafkad.__main__ import main
-from kafkad.broker import parts
+from kafkad.broker import starting
 
 async def wait(store):
     await asyncio.Event().wait()
 
-parts.prepare = wait
+starting.prepare = wait
 sys.exit(main())
 """
 

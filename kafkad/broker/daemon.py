@@ -17,15 +17,17 @@ from kafkad import STARTED
 from kafkad.api.audit import note_change
 from kafkad.broker import metering
 from kafkad.broker.asking import Asking
+from kafkad.broker.building import build
 from kafkad.broker.draining import drain
 from kafkad.broker.identity import StartError, refuse_lost_store
 from kafkad.broker.lifecycle import BrokerState, Lifecycle
 from kafkad.broker.loop_timers import LoopTimers
 from kafkad.broker.membership import DuplicateBroker
 from kafkad.broker.metadata_store import MetadataStore
-from kafkad.broker.parts import LinkFactory, Parts, Platform, build, identify, load
+from kafkad.broker.parts import Parts
 from kafkad.broker.progress import RecoveryProgress
 from kafkad.broker.settings import Settings, max_open_files
+from kafkad.broker.starting import LinkFactory, Platform, identify, load
 from kafkad.broker.supervised import Supervised
 from kafkad.broker.takeover import tell_of_damage, tell_of_offline
 from kafkad.clock import SystemClock

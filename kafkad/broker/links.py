@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kafkad import __version__
 from kafkad.broker import request_versions
-from kafkad.broker.parts import LinkFactory
+from kafkad.broker.starting import LinkFactory
 from kafkad.clock import Clock
 from kafkad.config import Config
 from kafkad.config.listeners import ENCRYPTED

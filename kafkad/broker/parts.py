@@ -1,72 +1,35 @@
-"""Builds a whole broker from what it is handed: by the daemon, or by a test with its own clock, store and links.
-
-The order of a start makes three stages of it: `identify` asks the metadata store who the broker is, `load` reads its
-logs, `build` makes all parts from that. They do nothing before `Parts.start`.
-"""
+"""The parts of a broker while it runs: started, told of new settings, and stopped. `broker/building` makes them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import Executor
 from dataclasses import dataclass
-from functools import partial
-from math import inf
-from random import Random
 from typing import TYPE_CHECKING
 
-from kafkad import loggers
-from kafkad.api.audit import Audit
 from kafkad.api.context import Context
 from kafkad.api.dispatch import Dispatcher
 from kafkad.api.fetch import FetchApi
-from kafkad.api.fetch_session import FetchSessions
 from kafkad.api.produce import ProduceApi
-from kafkad.api.routes import BETWEEN_BROKERS, FETCH, PRODUCE, ROUTES
 from kafkad.api.verifier import Verifier
 from kafkad.broker import metering
-from kafkad.broker.connection_limits import ConnectionLimits
 from kafkad.broker.controlled_shutdown import ControlledShutdown
 from kafkad.broker.coordinators import Coordinators
-from kafkad.broker.directory_events import reporter
-from kafkad.broker.identity import choose_broker_id, claim_directories, login_secret
 from kafkad.broker.lifecycle import Lifecycle
-from kafkad.broker.membership import Follower, Membership
+from kafkad.broker.membership import Membership
 from kafkad.broker.quotas import QuotasInForce
 from kafkad.broker.settings import Settings
-from kafkad.broker.takeover import stored_ids, take_over, tell_of_mended, tell_of_strays
+from kafkad.broker.starting import Identity, Platform, apply_settings, stop_following
+from kafkad.broker.takeover import tell_of_strays
 from kafkad.cleaner.cleaner import Cleaner
-from kafkad.clock import Clock
-from kafkad.cluster.configs import DynamicConfigs
-from kafkad.cluster.features import REGISTERED, FinalizedFeatures
-from kafkad.cluster.producer_ids import ProducerIds
-from kafkad.config import Config, validate_topic_configs
+from kafkad.cluster.features import FinalizedFeatures
 from kafkad.controller.adoption import has_topics
-from kafkad.controller.channel import Channel, LocalChannel, RemoteChannel
-from kafkad.controller.configs import ConfigAlterer, encrypt_anew
 from kafkad.controller.controller import Controller
-from kafkad.controller.entities import EntityAlterer
-from kafkad.controller.link import ClosableLink, CurrentController, LocalController
-from kafkad.controller.registration import cluster_id, prepare
-from kafkad.controller.term import Balance, ControllerSettings
-from kafkad.controller.topics import TopicDefaults
-from kafkad.log.loading import IdOf, LoadingProgress
-from kafkad.log.manager import LogManager
+from kafkad.controller.link import CurrentController
 from kafkad.log.recompress import SlowPath
-from kafkad.meta.store import MetaStore
-from kafkad.meta.znodes import Broker as Registration
-from kafkad.meta.znodes import Config as ConfigNode
 from kafkad.metrics import Registry, RequestProbe
-from kafkad.model import BrokerInfo, Endpoint
-from kafkad.net.server import Server
 from kafkad.replica.durable import Durable
-from kafkad.replica.isr import LagLimits
 from kafkad.replica.manager import ReplicaManager
-from kafkad.replica.partition import ReplicaParts
-from kafkad.replica.waits import Waits
-from kafkad.security.authorizer import ALLOW_ALL
-from kafkad.timers import Timers
-from kafkad.turns import Backlog, Jobs
 from kafkad.upkeep.moves import ReplicaMoves
 from kafkad.upkeep.upkeep import Upkeep
 
@@ -74,132 +37,7 @@ if TYPE_CHECKING:
     from kafkad.api.logins import Logins
     from kafkad.broker.issuers import Issuers
     from kafkad.broker.replication import Replication
-    from kafkad.broker.rights import Rights
-    from kafkad.broker.tls import BrokerTls
     from kafkad.cluster.tokens import DelegationTokens
-    from kafkad.net.client import FrameLink
-
-LinkFactory = Callable[[BrokerInfo], "FrameLink"]
-
-_SESSION_EVICTION_MS = 120_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Platform:
-    """The platform that a broker is built on. The caller closes it.
-
-    `store` is this broker's session with the metadata store; `logs` are locked and not loaded yet; `server` has its
-    listeners bound; `links` reach other brokers, and are None where there can be none; `control_links` are those
-    between the controller and brokers, where these have a listener of their own; `halt` ends the broker when nothing is
-    left to serve from. `threads` are for the disks; those of `asking` wait for others, such as an issuer of tokens.
-    """
-
-    clock: Clock
-    timers: Timers
-    threads: Executor
-    asking: Executor
-    random: Random
-    store: MetaStore
-    logs: LogManager
-    server: Server
-    links: LinkFactory | None = None
-    control_links: LinkFactory | None = None
-    tls: BrokerTls | None = None
-    """None where no listener is encrypted."""
-    halt: Callable[[str], None]
-
-
-@dataclass(slots=True, kw_only=True)
-class Identity:
-    """Who this broker is, and what the metadata store has set for it.
-
-    `was_here` says that its log directories were this broker's before.
-    """
-
-    cluster_id: str
-    broker_id: int
-    was_here: bool
-    settings: Settings
-    configs: DynamicConfigs
-    limits: ConnectionLimits
-    rights: Rights | None
-    """None without an authorizer."""
-    login_secret: bytes
-    """Empty where no listener asks for a login."""
-    id_of: IdOf | None
-    """The ids of topics, for logs that lack them; None once they are loaded, for it holds every topic's node."""
-
-
-async def identify(platform: Platform, settings: Settings) -> Identity:
-    """Identity, then settings. Waits for a store that is away; no log is open before it ends."""
-    store, logs = platform.store, platform.logs
-    known_cluster, known_broker = logs.identity()
-    await prepare(store)
-    cluster = await cluster_id(store, known_cluster)
-    broker = await choose_broker_id(store, settings.config, known_broker)
-    await claim_directories(store, logs, cluster, broker)
-    if settings.static.value("password.encoder.old.secret"):
-        await encrypt_anew(store, broker, settings.static)
-    configs = DynamicConfigs(store, broker, platform.clock, platform.timers)
-    await configs.start()
-    rights = None
-    limits = ConnectionLimits(settings, platform.server, platform.asking, platform.clock, platform.timers)
-    try:
-        secret = await login_secret(store) if settings.config.login_listeners else b""
-        if settings.config.str("authorizer.class.name"):
-            from kafkad.broker.rights import load_rights
-
-            alone = platform.links is None
-            rights = await load_rights(settings.config, store, platform.clock, platform.timers, alone=alone)
-        settings.follow(configs.topic)
-        settings.override(cluster_wide=configs.cluster, per_broker=configs.broker)
-        _settings_changed(platform, settings.config, limits)
-        ids = await stored_ids(store)
-    except BaseException:
-        await _stop_following(configs, rights)
-        raise
-    return Identity(
-        cluster_id=cluster,
-        broker_id=broker,
-        was_here=broker == known_broker,
-        settings=settings,
-        configs=configs,
-        limits=limits,
-        rights=rights,
-        login_secret=secret,
-        id_of=ids,
-    )
-
-
-async def load(platform: Platform, identity: Identity, on_progress: Callable[[LoadingProgress], None]) -> None:
-    """Reads the logs in a thread; `on_progress` is called there, and may end it."""
-    logs, id_of = platform.logs, identity.id_of
-    assert id_of is not None
-    try:
-        read = partial(logs.load, identity.settings.of_topic, on_progress, id_of)
-        await asyncio.get_running_loop().run_in_executor(platform.threads, read)
-        identity.id_of = None
-        tell_of_mended(logs)
-        if platform.links is None:
-            await take_over(platform.store, identity.broker_id, logs, identity.settings.config)
-    except BaseException:
-        await _stop_following(identity.configs, identity.rights)
-        raise
-
-
-def _settings_changed(platform: Platform, config: Config, limits: ConnectionLimits) -> None:
-    """For what is there before the parts are."""
-    limits.settings_changed()
-    if platform.tls is not None:
-        platform.tls.refresh(config)
-    platform.logs.expire_producers_after(config.int("producer.id.expiration.ms"))
-    loggers.set_default_level(config.str("kafkad.log.level"))
-
-
-async def _stop_following(configs: DynamicConfigs, rights: Rights | None) -> None:
-    await configs.stop()
-    if rights is not None:
-        await rights.acls.stop()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -307,7 +145,7 @@ class Parts:
             await self.tokens.stop()
         if self.issuers is not None:
             await self.issuers.stop()
-        await _stop_following(self.identity.configs, self.identity.rights)
+        await stop_following(self.identity.configs, self.identity.rights)
         await self.controller.stop()
         self.controller_link.close()
         self.replicas.cuts.stop()
@@ -325,7 +163,7 @@ class Parts:
             self.logins.settings_changed()
         self.fetch.max_bytes = config.int("fetch.max.bytes")
         self.produce.verifies = config.bool("transaction.partition.verification.enable")
-        _settings_changed(self.platform, config, self.identity.limits)
+        apply_settings(self.platform, config, self.identity.limits)
         self.quotas.settings_changed()
         self.cleaner.settings_changed()
         self.replicas.all_configs_changed()
@@ -351,348 +189,3 @@ class Parts:
             config=lambda: self.settings.config,
             logins=self.logins,
         )
-
-
-def build(platform: Platform, identity: Identity) -> Parts:
-    """With the settings that the store has now: they may have changed while logs were loaded."""
-    settings, threads = identity.settings, platform.threads
-    settings.override(cluster_wide=identity.configs.cluster, per_broker=identity.configs.broker)
-    _settings_changed(platform, settings.config, identity.limits)
-
-    def config() -> Config:
-        return settings.config
-
-    durable = Durable(platform.logs.files, threads)
-    replicas = _replicas(platform, identity, durable)
-    controller = _controller(platform, identity, replicas)
-    link = _controller_link(platform, identity, replicas, controller)
-    features = FinalizedFeatures(
-        platform.store,
-        platform.clock,
-        platform.timers,
-        alone=platform.links is None,
-        wanted_transaction_version=settings.config.int("kafkad.transaction.version"),
-    )
-    tokens = _tokens(platform, settings.static)
-    moves = ReplicaMoves(replicas, durable, platform.timers)
-    producer_ids = ProducerIds(link.allocate_producer_ids)
-    coordinators = Coordinators(
-        replicas,
-        link,
-        platform.store,
-        config=config,
-        clock=platform.clock,
-        timers=platform.timers,
-        connect=platform.links,
-        take_producer_id=producer_ids.take,
-        level=lambda: features.transaction_version,
-        lane=platform.server.lane,
-    )
-    verifier = Verifier(
-        coordinators.transactions,
-        identity.broker_id,
-        platform.links,
-        platform.clock,
-        lambda: settings.config.int("request.timeout.ms"),
-    )
-    replicas.metadata.on_brokers_changed.append(lambda: verifier.brokers_changed(replicas.metadata.brokers))
-    between_brokers = BETWEEN_BROKERS if platform.links is not None else ()
-    slow_path = SlowPath()
-    context = Context(
-        cluster_id=identity.cluster_id,
-        broker_id=identity.broker_id,
-        between_brokers=between_brokers,
-        config=settings.config,
-        clock=platform.clock,
-        timers=platform.timers,
-        replicas=replicas,
-        controller=controller,
-        controller_link=link,
-        configs=identity.configs,
-        acls=None if identity.rights is None else identity.rights.acls,
-        alterer=ConfigAlterer(
-            platform.store,
-            identity.broker_id,
-            config=config,
-            topic_exists=lambda topic: topic in replicas.metadata.topics,
-            check_broker=None if platform.tls is None else platform.tls.check,
-        ),
-        entity_alterer=EntityAlterer(platform.store),
-        tokens=tokens,
-        features=features,
-        producer_ids=producer_ids,
-        moves=moves,
-        group_coordination=coordinators.groups,
-        groups=coordinators.classic_groups,
-        offsets=coordinators.offsets,
-        stored_offsets=coordinators.stored_offsets,
-        markers=coordinators.markers,
-        verifier=verifier,
-        slow_path=slow_path,
-        transactions=coordinators.transactions,
-        audit=Audit(),
-    )
-    jobs = Jobs(platform.server.lane)
-    probes = {route.key: RequestProbe(route.name) for route in (*ROUTES, *between_brokers)}
-    produce = ProduceApi(replicas, platform.clock, platform.timers, slow_path, probes[PRODUCE], jobs, verifier)
-    produce.verifies = settings.config.bool("transaction.partition.verification.enable")
-    fetch = _fetch(platform, settings, replicas, probes[FETCH], jobs)
-    issuers = _issuers(platform, settings.static)
-    logins = _logins(platform, identity, issuers, tokens)
-    rights = identity.rights
-    authorizer = ALLOW_ALL if rights is None else rights.authorizer
-    dispatcher = Dispatcher(context, produce, fetch, probes, jobs, authorizer, logins)
-    followers: list[Follower] = [identity.configs, features, controller]
-    if rights is not None:
-        rights.acls.on_change += [dispatcher.permissions_changed, fetch.sessions.rights_changed]
-        followers.insert(0, rights.acls)
-    if tokens is not None:
-        followers.append(tokens)
-    parts = Parts(
-        platform=platform,
-        identity=identity,
-        replicas=replicas,
-        controller=controller,
-        controller_link=link,
-        replication=_replication(platform, settings, replicas, link),
-        membership=_membership(platform, identity, replicas, followers),
-        features=features,
-        tokens=tokens,
-        durable=durable,
-        moves=moves,
-        coordinators=coordinators,
-        slow_path=slow_path,
-        verifier=verifier,
-        produce=produce,
-        fetch=fetch,
-        probes=probes,
-        context=context,
-        dispatcher=dispatcher,
-        issuers=issuers,
-        logins=logins,
-        quotas=QuotasInForce(
-            identity.configs.entities,
-            dispatcher,
-            platform.server,
-            config,
-            clock=platform.clock,
-            timers=platform.timers,
-            asking=platform.asking,
-        ),
-        upkeep=Upkeep(platform.logs, replicas, durable, config, threads, platform.timers),
-        cleaner=Cleaner(replicas, config, threads, platform.timers),
-    )
-    identity.configs.listen(ConfigNode.TOPICS, lambda topic, overrides: replicas.topic_config_changed(topic))
-    identity.configs.listen(ConfigNode.TOPICS, lambda topic, overrides: controller.configs_changed(topic))
-    identity.configs.listen(ConfigNode.BROKERS, lambda name, overrides: parts.overrides_changed())
-    parts.quotas.follow()
-    return parts
-
-
-def _replicas(platform: Platform, identity: Identity, durable: Durable) -> ReplicaManager:
-    loop = asyncio.get_running_loop()
-    parts = ReplicaParts(
-        broker_id=identity.broker_id,
-        clock=platform.clock,
-        waits=Waits(platform.timers, platform.clock, Backlog(platform.server.lane).add),
-        durable=durable,
-        lag=_lag_limits(identity.settings.config),
-    )
-    configs = identity.configs
-    replicas = ReplicaManager(parts, platform.logs, identity.settings.of_topic, configs.load_topics, platform.halt)
-    replicas.on_replicas_changed = reporter(loop, platform.store, identity.broker_id, platform.clock, platform.timers)
-    replicas.on_topics_deleted.append(configs.forget_topics)
-    return replicas
-
-
-def _issuers(platform: Platform, config: Config) -> Issuers | None:
-    """None where no listener asks for a login: any other may get OAUTHBEARER while the broker runs."""
-    if not config.login_listeners:
-        return None
-    from kafkad.broker.issuers import Issuers
-
-    return Issuers(platform.asking, platform.clock, platform.timers)
-
-
-def _logins(
-    platform: Platform, identity: Identity, issuers: Issuers | None, tokens: DelegationTokens | None
-) -> Logins | None:
-    """None where no listener asks for one."""
-    if issuers is None:
-        return None
-    from kafkad.broker.logins import logins
-
-    return logins(
-        identity.settings,
-        identity.login_secret,
-        identity.configs.entities,
-        platform.server.connections,
-        platform.clock,
-        issuers,
-        tokens,
-    )
-
-
-def _lag_limits(config: Config) -> LagLimits:
-    messages = config.long("kafkad.replica.lag.max.messages")
-    return LagLimits(config.long("replica.lag.time.max.ms"), messages if messages >= 0 else inf)
-
-
-def _controller(platform: Platform, identity: Identity, replicas: ReplicaManager) -> Controller:
-    settings = identity.settings
-    return Controller(
-        platform.store,
-        ControllerSettings(
-            broker=identity.broker_id,
-            unclean=settings.unclean,
-            listener=settings.config.inter_broker_listener,
-            topics=lambda: _topic_defaults(settings.config),
-            balance=_balance(settings.config) if platform.links is not None else None,
-            patience_ms=_patience_ms(platform, settings.config) if platform.links is not None else None,
-            deletes_topics=lambda: settings.config.bool("delete.topic.enable"),
-            load_configs=identity.configs.load_topics,
-            fewest_leaders=lambda: settings.config.str("kafkad.leader.election") == "fewest-leaders",
-        ),
-        connect=partial(_channel, platform, identity, replicas),
-        check_config=validate_topic_configs,
-        clock=platform.clock,
-        timers=platform.timers,
-        random=platform.random,
-    )
-
-
-def _patience_ms(platform: Platform, config: Config) -> float:
-    """How long a registered broker may be silent: longer than the session of a dead one lasts."""
-    return max(config.long("replica.lag.time.max.ms") / 2, platform.store.session_timeout_ms * 4 / 3)
-
-
-def _channel(platform: Platform, identity: Identity, replicas: ReplicaManager, broker: BrokerInfo) -> Channel:
-    links = platform.control_links or platform.links
-    if broker.id == identity.broker_id or links is None:
-        return LocalChannel(replicas)
-    return RemoteChannel(links(broker), identity.settings.config.int("controller.socket.timeout.ms"))
-
-
-def _controller_link(
-    platform: Platform, identity: Identity, replicas: ReplicaManager, controller: Controller
-) -> CurrentController:
-    broker, links = identity.broker_id, platform.control_links or platform.links
-    timeout_ms = identity.settings.config.int("controller.socket.timeout.ms")
-
-    def epoch() -> int:
-        return replicas.broker_epoch
-
-    def remote(found: BrokerInfo) -> ClosableLink:
-        from kafkad.controller.remote import RemoteController
-
-        assert links is not None
-        return RemoteController(links(found), broker, epoch, replicas.metadata, timeout_ms)
-
-    return CurrentController(
-        controller,
-        LocalController(controller, broker, epoch),
-        lambda active: replicas.metadata.brokers.get(active),
-        remote if links is not None else None,
-    )
-
-
-def _balance(config: Config) -> Balance | None:
-    if not config.bool("auto.leader.rebalance.enable"):
-        return None
-    seconds = config.long("leader.imbalance.check.interval.seconds")
-    return Balance(seconds * 1000, config.int("leader.imbalance.per.broker.percentage"))
-
-
-def _replication(
-    platform: Platform, settings: Settings, replicas: ReplicaManager, link: CurrentController
-) -> Replication | None:
-    if platform.links is None:
-        return None
-    from kafkad.broker.replication import Replication
-
-    return Replication(
-        replicas,
-        platform.links,
-        link.alter_isr,
-        config=settings.config,
-        clock=platform.clock,
-        timers=platform.timers,
-    )
-
-
-def _tokens(platform: Platform, config: Config) -> DelegationTokens | None:
-    if not config.value("delegation.token.secret.key") and not config.value("delegation.token.master.key"):
-        return None
-    from kafkad.cluster.tokens import DelegationTokens, TokenSettings
-
-    return DelegationTokens(platform.store, TokenSettings.of(config), platform.clock, platform.timers)
-
-
-def _topic_defaults(config: Config) -> TopicDefaults:
-    start = config.int("kafkad.placement.start")
-    return TopicDefaults(
-        partitions=config.int("num.partitions"),
-        replication_factor=config.int("default.replication.factor"),
-        placement_start=start if start >= 0 else None,
-    )
-
-
-def _membership(
-    platform: Platform, identity: Identity, replicas: ReplicaManager, followers: list[Follower]
-) -> Membership:
-    def on_epoch(epoch: int) -> None:
-        replicas.broker_epoch = epoch
-
-    longest_session_ms = platform.store.session_timeout_ms * 3 // 2
-
-    async def before_registering() -> None:
-        lost = platform.logs.lost_tails()
-        if lost and platform.links is not None:
-            from kafkad.broker.leave_isr import OtherLeaders, leave_isrs
-
-            leaders = OtherLeaders(
-                platform.store,
-                platform.links,
-                clock=platform.clock,
-                timers=platform.timers,
-                patience_ms=longest_session_ms,
-            )
-            await leave_isrs(platform.store, identity.broker_id, lost, leaders)
-
-    return Membership(
-        platform.store,
-        lambda: _registration(platform, identity),
-        clock=platform.clock,
-        timers=platform.timers,
-        patience_ms=longest_session_ms if identity.was_here else 0,
-        before_registering=before_registering,
-        on_epoch=on_epoch,
-        followers=followers,
-        cluster_id=identity.cluster_id,
-        halt=platform.halt,
-    )
-
-
-def _registration(platform: Platform, identity: Identity) -> Registration:
-    """The advertised listeners, with the ports that were really bound."""
-    config = identity.settings.config
-    bound = {listener.name: listener.port for listener in platform.server.listeners}
-    endpoints = tuple(
-        Endpoint(listener=e.listener, host=e.host, port=e.port or bound[e.listener], protocol=e.protocol)
-        for e in config.advertised_listeners
-    )
-    rack = config.value("broker.rack")
-    info = BrokerInfo(id=identity.broker_id, endpoints=endpoints, rack=str(rack) if rack else None)
-    return Registration(broker=info, timestamp_ms=platform.clock.now_ms(), features=REGISTERED)
-
-
-def _fetch(
-    platform: Platform, settings: Settings, replicas: ReplicaManager, probe: RequestProbe, jobs: Jobs
-) -> FetchApi:
-    config = settings.config
-    slots = config.int("max.incremental.fetch.session.cache.slots")
-    sessions = FetchSessions(slots, _SESSION_EVICTION_MS, platform.random)
-    fetch = FetchApi(replicas, sessions, platform.clock, probe, jobs)
-    fetch.max_bytes = config.int("fetch.max.bytes")
-    fetch.reads_nearest = config.value("replica.selector.class") is not None
-    return fetch

@@ -13,9 +13,11 @@ from typing import Any, ClassVar, TypeVar, cast
 
 from kafkad.api.dispatch import Dispatcher
 from kafkad.api.routes import BETWEEN_BROKERS, BY_KEY, FETCH
+from kafkad.broker.building import build
 from kafkad.broker.links import network_links
-from kafkad.broker.parts import Parts, Platform, build, identify, load
+from kafkad.broker.parts import Parts
 from kafkad.broker.settings import Settings
+from kafkad.broker.starting import Platform, identify, load
 from kafkad.config import load as load_config
 from kafkad.controller.topics import NewTopic
 from kafkad.errors import KafkaError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkad.broker.parts import Identity, Platform, load
+from kafkad.broker.starting import Identity, Platform, load
 from kafkad.controller.configs import ConfigAlterer, ConfigEntry, ResourceKind
 from tests.one_broker import OneBroker
 

@@ -9,11 +9,13 @@ from concurrent.futures import Executor
 from random import Random
 from typing import Any
 
+from kafkad.broker.building import build
 from kafkad.broker.links import network_links
 from kafkad.broker.loop_timers import LoopTimers
 from kafkad.broker.membership import DuplicateBroker
-from kafkad.broker.parts import Parts, Platform, build, identify, load
+from kafkad.broker.parts import Parts
 from kafkad.broker.settings import Settings
+from kafkad.broker.starting import Platform, identify, load
 from kafkad.config import load as load_config
 from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.meta.store import ConnectionLoss, SessionExpired

@@ -1,0 +1,157 @@
+"""What a start does before there are parts.
+
+`identify` asks the metadata store who the broker is, and `load` reads its logs. Then `broker/building`
+makes all parts from that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING
+
+from kafkad import loggers
+from kafkad.broker.connection_limits import ConnectionLimits
+from kafkad.broker.identity import choose_broker_id, claim_directories, login_secret
+from kafkad.broker.settings import Settings
+from kafkad.broker.takeover import stored_ids, take_over, tell_of_mended
+from kafkad.clock import Clock
+from kafkad.cluster.configs import DynamicConfigs
+from kafkad.config import Config
+from kafkad.controller.configs import encrypt_anew
+from kafkad.controller.registration import cluster_id, prepare
+from kafkad.log.loading import IdOf, LoadingProgress
+from kafkad.log.manager import LogManager
+from kafkad.meta.store import MetaStore
+from kafkad.model import BrokerInfo
+from kafkad.net.server import Server
+from kafkad.timers import Timers
+
+if TYPE_CHECKING:
+    from kafkad.broker.rights import Rights
+    from kafkad.broker.tls import BrokerTls
+    from kafkad.net.client import FrameLink
+
+LinkFactory = Callable[[BrokerInfo], "FrameLink"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Platform:
+    """The platform that a broker is built on. The caller closes it.
+
+    `store` is this broker's session with the metadata store; `logs` are locked and not loaded yet; `server` has its
+    listeners bound; `links` reach other brokers, and are None where there can be none; `control_links` are those
+    between the controller and brokers, where these have a listener of their own; `halt` ends the broker when nothing is
+    left to serve from. `threads` are for the disks; those of `asking` wait for others, such as an issuer of tokens.
+    """
+
+    clock: Clock
+    timers: Timers
+    threads: Executor
+    asking: Executor
+    random: Random
+    store: MetaStore
+    logs: LogManager
+    server: Server
+    links: LinkFactory | None = None
+    control_links: LinkFactory | None = None
+    tls: BrokerTls | None = None
+    """None where no listener is encrypted."""
+    halt: Callable[[str], None]
+
+
+@dataclass(slots=True, kw_only=True)
+class Identity:
+    """Who this broker is, and what the metadata store has set for it.
+
+    `was_here` says that its log directories were this broker's before.
+    """
+
+    cluster_id: str
+    broker_id: int
+    was_here: bool
+    settings: Settings
+    configs: DynamicConfigs
+    limits: ConnectionLimits
+    rights: Rights | None
+    """None without an authorizer."""
+    login_secret: bytes
+    """Empty where no listener asks for a login."""
+    id_of: IdOf | None
+    """The ids of topics, for logs that lack them; None once they are loaded, for it holds every topic's node."""
+
+
+async def identify(platform: Platform, settings: Settings) -> Identity:
+    """Identity, then settings. Waits for a store that is away; no log is open before it ends."""
+    store, logs = platform.store, platform.logs
+    known_cluster, known_broker = logs.identity()
+    await prepare(store)
+    cluster = await cluster_id(store, known_cluster)
+    broker = await choose_broker_id(store, settings.config, known_broker)
+    await claim_directories(store, logs, cluster, broker)
+    if settings.static.value("password.encoder.old.secret"):
+        await encrypt_anew(store, broker, settings.static)
+    configs = DynamicConfigs(store, broker, platform.clock, platform.timers)
+    await configs.start()
+    rights = None
+    limits = ConnectionLimits(settings, platform.server, platform.asking, platform.clock, platform.timers)
+    try:
+        secret = await login_secret(store) if settings.config.login_listeners else b""
+        if settings.config.str("authorizer.class.name"):
+            from kafkad.broker.rights import load_rights
+
+            alone = platform.links is None
+            rights = await load_rights(settings.config, store, platform.clock, platform.timers, alone=alone)
+        settings.follow(configs.topic)
+        settings.override(cluster_wide=configs.cluster, per_broker=configs.broker)
+        apply_settings(platform, settings.config, limits)
+        ids = await stored_ids(store)
+    except BaseException:
+        await stop_following(configs, rights)
+        raise
+    return Identity(
+        cluster_id=cluster,
+        broker_id=broker,
+        was_here=broker == known_broker,
+        settings=settings,
+        configs=configs,
+        limits=limits,
+        rights=rights,
+        login_secret=secret,
+        id_of=ids,
+    )
+
+
+async def load(platform: Platform, identity: Identity, on_progress: Callable[[LoadingProgress], None]) -> None:
+    """Reads the logs in a thread; `on_progress` is called there, and may end it."""
+    logs, id_of = platform.logs, identity.id_of
+    assert id_of is not None
+    try:
+        read = partial(logs.load, identity.settings.of_topic, on_progress, id_of)
+        await asyncio.get_running_loop().run_in_executor(platform.threads, read)
+        identity.id_of = None
+        tell_of_mended(logs)
+        if platform.links is None:
+            await take_over(platform.store, identity.broker_id, logs, identity.settings.config)
+    except BaseException:
+        await stop_following(identity.configs, identity.rights)
+        raise
+
+
+def apply_settings(platform: Platform, config: Config, limits: ConnectionLimits) -> None:
+    """To what is there before the parts are."""
+    limits.settings_changed()
+    if platform.tls is not None:
+        platform.tls.refresh(config)
+    platform.logs.expire_producers_after(config.int("producer.id.expiration.ms"))
+    loggers.set_default_level(config.str("kafkad.log.level"))
+
+
+async def stop_following(configs: DynamicConfigs, rights: Rights | None) -> None:
+    await configs.stop()
+    if rights is not None:
+        await rights.acls.stop()
