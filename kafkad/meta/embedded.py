@@ -118,8 +118,10 @@ class EmbeddedStore:
         if error is None or (self.is_starting and self._has_no_room(error)):
             return None
         if self._has_no_room(error):
-            return f"the disk of {self.path} is full: changes of metadata are refused until there is room"
-        return f"{self.path} cannot be written ({_why(error)}): changes of metadata are refused"
+            what, until = f"the disk of {self.path} was full at the last change", " until there is room"
+        else:
+            what, until = f"{self.path} cannot be written ({_why(error)})", ""
+        return f"{what}: changes of metadata are refused{until}"
 
     def session(self) -> EmbeddedSession:
         return EmbeddedSession(self)

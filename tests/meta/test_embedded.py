@@ -302,7 +302,9 @@ def test_a_full_disk_takes_back_all_that_waited_and_nothing_else(
         assert (await store.get("/a"))[0] == b"old"
         assert await store.children("/a") == []
         assert store.problem is not None
-        assert store.problem.endswith(f"{FILE_NAME} is full: changes of metadata are refused until there is room")
+        assert store.problem.endswith(
+            f"{FILE_NAME} was full at the last change: changes of metadata are refused until there is room"
+        )
         await store.create("/a/d")
         assert store.problem is None
 

@@ -18,6 +18,7 @@ from .host import SECONDS, Host, eventually
 
 pytestmark = pytest.mark.slow
 
+FULL = "kafkad-metadata.journal was full at the last change: changes of metadata are refused until there is room"
 WITH_A_BAD_DISK = """
 import errno, pathlib, sys
 from kafkad.__main__ import main
@@ -119,7 +120,7 @@ def test_one_broker_tells_that_the_disk_is_full(tmp_path: Path) -> None:
         full.touch()
         with pytest.raises(KafkaException):
             create(kafkad, "lost")
-        assert "kafkad-metadata.journal is full: changes of metadata are refused until there is room" in health()
+        assert FULL in health()
         full.unlink()
         create(kafkad, "kept")
         assert health() == "ok\n"
@@ -137,8 +138,8 @@ def test_a_broker_that_dies_while_the_disk_is_full_is_started_again_and_named(tm
         status, text = host.http("/ready")
         assert status == 503
         assert "broker 1: " in text
-        assert "kafkad-metadata.journal is full: changes of metadata are refused until there is room" in text
-        assert "is full" in host.http("/health")[1]
+        assert FULL in text
+        assert FULL in host.http("/health")[1]
         full.unlink()
         host.wait_ready()
         assert host.http("/health") == (200, "ok\n")

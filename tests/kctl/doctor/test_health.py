@@ -16,7 +16,7 @@ from tests.certificates import Authority, client_context, server_context
 
 AUTHORITY = Authority()
 LOST = "no connection to ZooKeeper at zk1:2181: connection refused"
-FULL = "the disk of /m is full: changes of metadata are refused until there is room"
+FULL = "the disk of /m was full at the last change: changes of metadata are refused until there is room"
 REPORT = f"running\ndamaged: t-0: cut\n{LOST}\n{FULL}\nexposed: listener A is PLAINTEXT\n"
 
 
