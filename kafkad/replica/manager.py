@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
 from types import MappingProxyType
 
@@ -80,6 +80,8 @@ class ReplicaManager:
         """Count of changes of an ISR that the controller did not make."""
         self._silent_until: dict[str, float] = {}
         self.lost_tails = LostTails(parts.broker_id)
+        self.giving_way: Set[tuple[TopicPartition, int]] = frozenset()
+        """What is led here with a damaged log and is to be led elsewhere, with the leader epoch (`mending`)."""
         self._full_disks = FullDisks(parts.broker_id, parts.metadata)
         self._without_room: dict[TopicPartition, tuple[bytes, bool]] = {}
         """Replicas that a full disk did not allow, offline for the controller: topic id, and whether it is new."""
@@ -293,7 +295,8 @@ class ReplicaManager:
             return ErrorCode.INCONSISTENT_TOPIC_ID
         if _is_news(state, known):
             return None
-        gives_way = known.is_leader and self._is_to_be_mended(known, known.role.isr)
+        is_asked_about = (tp, known.leader_epoch) in self.giving_way
+        gives_way = is_asked_about and known.is_leader and self._is_to_be_mended(known, known.role.isr)
         return ErrorCode.KAFKA_STORAGE_ERROR if gives_way else ErrorCode.STALE_CONTROLLER_EPOCH
 
     def _is_to_be_mended(self, partition: Partition, isr: Collection[int]) -> bool:

@@ -7,8 +7,9 @@ they have to be all of these offsets: else records that are still missing would 
 while its leader was asked is left to the next look: there may be newer records in the place of the stretch.
 
 A leader has nobody to ask: while others are in sync it gives the leadership away, by answering KAFKA_STORAGE_ERROR to
-the LeaderAndIsr as in `lost_tails`, and mends as a follower. For damage that cannot be mended it does so less and less
-often: where all that are in sync have some, the leadership would go round for ever.
+the LeaderAndIsr as in `lost_tails`, and mends as a follower. It does so less and less often for damage that cannot be
+mended, and for a stretch that all others in sync had damage in when they led: where all have the same, the leadership
+would go round for ever. Those are asked again less and less often, too.
 
 Leaders are asked beside each other, so that one which is slow or away holds up no other: each of them for one stretch
 at a time, and only so many at once, since what they send is in memory.
@@ -19,10 +20,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 
 from kafkad.clock import Clock
-from kafkad.errors import KafkaError
+from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.copied import copied_batches
 from kafkad.log.indexed import Hole
 from kafkad.log.mending import mend
@@ -46,6 +47,31 @@ _FIRST_PAUSE_MS = 60_000
 _LONGEST_PAUSE_MS = 3_600_000
 _NO_SESSION = -1
 
+_Place = tuple[str, Hole]
+"""A stretch: its segment's path, and where it is in there."""
+
+
+class _Damaged(Exception):
+    """The leader has damage there, too."""
+
+
+class _Pauses:
+    """What is done less and less often: pauses by key, each twice as long as the one before."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._pauses: dict[Hashable, tuple[float, float]] = {}
+        """Until when the pause lasts, and how long the next one is."""
+
+    def is_over(self, key: Hashable) -> bool:
+        """True if it is time to do it; then a longer pause begins."""
+        now_ms = self._clock.monotonic_ms()
+        until_ms, pause_ms = self._pauses.get(key, (now_ms, _FIRST_PAUSE_MS))
+        if now_ms < until_ms:
+            return False
+        self._pauses[key] = now_ms + pause_ms, min(2 * pause_ms, _LONGEST_PAUSE_MS)
+        return True
+
 
 class Mender:
     def __init__(
@@ -55,12 +81,14 @@ class Mender:
         self._connect = connect
         self._clock = clock
         self._timers = timers
-        self._given_up: set[tuple[str, Hole]] = set()
+        self._given_up: set[_Place] = set()
         """Stretches that the leader has no fitting batches for, or that wait for the next start."""
-        self._asked: set[tuple[TopicPartition, int]] = set()
-        """What was led here although it was damaged at the last look, with the leader epoch."""
-        self._pauses: dict[tuple[str, Hole], tuple[float, float]] = {}
-        """Of stretches that cannot be mended: until when no leadership is given away for them, and the next pause."""
+        self._damaged_on: dict[_Place, set[int]] = defaultdict(set)
+        """Brokers that had damage there, too, when they led."""
+        self._giving = _Pauses(clock)
+        """Of a leadership, for a stretch that none of the others in sync is known to have."""
+        self._asking = _Pauses(clock)
+        """A broker in `_damaged_on`, for a stretch."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -99,30 +127,32 @@ class Mender:
     def _give_way(self, led: list[Partition]) -> None:
         """Have the controller ask again about what is led here although it is damaged, once in each leader epoch: since
         the last look another may have led, and this one again before it was mended."""
-        present: set[tuple[TopicPartition, int]] = set()
+        before = self._replicas.giving_way
+        giving: set[tuple[TopicPartition, int]] = set()
         again = False
         for partition in led:
+            term = partition.tp, partition.leader_epoch
+            giving |= before & {term}
             for segment, hole in partition.log.damage:
                 place = segment.path(""), hole
-                if self._may_be_mended(place):
-                    present.add((partition.tp, partition.leader_epoch))
-                elif self._has_paused(place):
+                if self._others_may_have(place, partition):
+                    giving.add(term)
+                elif self._giving.is_over(place):
+                    giving.add(term)
                     again = True
-        if again or present - self._asked:
+        self._replicas.giving_way = giving
+        if again or giving - before:
             self._replicas.on_replicas_changed()
-        self._asked = present
 
-    def _has_paused(self, place: tuple[str, Hole]) -> bool:
-        """True if it is time to give the leadership away for this stretch; then a longer pause begins."""
-        now_ms = self._clock.monotonic_ms()
-        until_ms, pause_ms = self._pauses.get(place, (now_ms, _FIRST_PAUSE_MS))
-        if now_ms < until_ms:
-            return False
-        self._pauses[place] = now_ms + pause_ms, min(2 * pause_ms, _LONGEST_PAUSE_MS)
-        return True
+    def _others_may_have(self, place: _Place, partition: Partition) -> bool:
+        others = {*partition.role.isr} - {partition.role.leader} - self._damaged_on.get(place, set())
+        return self._may_be_mended(place) and bool(others)
 
-    def _may_be_mended(self, place: tuple[str, Hole]) -> bool:
+    def _may_be_mended(self, place: _Place) -> bool:
         return place not in self._given_up and 0 < place[1].end - place[1].start <= LARGEST
+
+    def _is_to_be_asked(self, leader: int, place: _Place) -> bool:
+        return leader not in self._damaged_on.get(place, ()) or self._asking.is_over((leader, place))
 
     async def _mend(self, partition: Partition) -> None:
         if partition.following is None:
@@ -134,10 +164,18 @@ class Mender:
             place = segment.path(""), hole
             if not self._may_be_mended(place):
                 continue
-            if (segment, hole) not in partition.log.damage:
+            if (segment, hole) not in partition.log.damage or not self._is_to_be_asked(leader.id, place):
                 continue
             truncations = partition.log.truncations
-            records = await self._fetched(partition, leader, hole)
+            try:
+                records = await self._fetched(partition, leader, hole)
+            except _Damaged:
+                self._damaged_on[place].add(leader.id)
+                log.error(
+                    "cannot mend %s now: broker %d, its leader, has damage in offsets %d to %d, too",
+                    *(partition.tp, leader.id, hole.first, hole.next - 1),
+                )
+                continue
             if partition.following is None or partition.failure is not None or partition.role.leader != leader.id:
                 return
             if partition.log.truncations != truncations or (segment, hole) not in partition.log.damage:
@@ -150,6 +188,7 @@ class Mender:
                 self._given_up.add(place)
                 continue
             readable = mend(partition.log, segment, hole, records)
+            self._damaged_on.pop(place, None)
             self._given_up |= set() if readable else {place}
             self._replicas.logs.damages.mended(segment.path(".log"), hole.start, hole.end)
             log.warning(
@@ -159,7 +198,8 @@ class Mender:
             )
 
     async def _fetched(self, partition: Partition, leader: BrokerInfo, hole: Hole) -> bytes | None:
-        """The bytes for the stretch; None if those of the leader do not fit. Raises LinkError, KafkaError."""
+        """The bytes for the stretch; None if those of the leader do not fit. Raises LinkError, KafkaError,
+        _Damaged."""
         size = hole.end - hole.start
         found = bytearray()
         offset = hole.first
@@ -168,6 +208,8 @@ class Mender:
             while len(found) < size:
                 response: FetchResponse = await link.call(_request(partition, offset, size), timeout_ms=_TIMEOUT_MS)
                 [data] = [each for topic in response.responses for each in topic.partitions]
+                if data.error_code == ErrorCode.CORRUPT_MESSAGE:
+                    raise _Damaged
                 if data.error_code:
                     raise LinkError(f"broker {leader.id} answers error {data.error_code}")
                 batches = memoryview(data.records or b"")

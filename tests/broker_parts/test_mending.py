@@ -181,3 +181,42 @@ def test_a_replica_that_cannot_be_mended_does_not_lead_again(
     assert led == {False}
     assert damaged(brokers, 1)
     assert state(brokers).leader_epoch == before.leader_epoch + 2, "1 was elected and has refused"
+
+
+def damage_both(brokers: Brokers, tmp_path: Path) -> None:
+    for broker in (1, 2):
+        log = brokers[broker].partition(A0).log
+        flip_at_once(tmp_path / str(broker))
+        verify_batch(log, log.segments[2].base - 1)
+        assert log.is_damaged
+
+
+def test_the_leadership_does_not_go_round_where_all_have_the_same_damage(brokers: Brokers, tmp_path: Path) -> None:
+    damage_both(brokers, tmp_path)
+    before = state(brokers).leader_epoch
+    brokers.work_for(120_000)
+    assert damaged(brokers, 1)
+    assert damaged(brokers, 2)
+    assert 0 < state(brokers).leader_epoch - before <= 8
+
+
+def test_a_damaged_leader_gives_way_only_when_it_is_time(brokers: Brokers, tmp_path: Path) -> None:
+    """The controller may ask for another partition on that broker, or a topic's setting."""
+    damage_both(brokers, tmp_path)
+    brokers.work_for(45_000)
+    before = state(brokers)
+    brokers[before.leader].parts.replicas.on_replicas_changed()
+    brokers.work_for(5_000)
+    assert state(brokers) == before
+
+
+def test_a_replica_that_was_damaged_in_the_same_place_is_asked_again(brokers: Brokers, tmp_path: Path) -> None:
+    """It may have been restored from a copy."""
+    whole = contents(tmp_path, 2)
+    damage_both(brokers, tmp_path)
+    brokers.work_for(45_000)
+    brokers.leave(2)
+    for name, data in whole.items():
+        (tmp_path / "2" / "a-0" / name).write_bytes(data)
+    brokers.start(2)
+    is_whole_again(brokers, tmp_path)

@@ -35,6 +35,7 @@ class Replicas(list[Any]):
         super().__init__(followed(leader) for leader in leaders)
         self.on_replicas_changed: Any = None
         self.logs: Any = None
+        self.giving_way: Any = frozenset()
         self.metadata = SimpleNamespace(brokers={id_: BrokerInfo(id=id_, endpoints=()) for id_ in leaders})
 
 
