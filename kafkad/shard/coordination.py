@@ -275,6 +275,7 @@ class Coordination(Generic[M]):
         if error is None or error.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
             serve()
         elif isinstance(error, StorageError):
+            self._replicas.directory_failed(error)
             self._read_later(index, shard, error)
 
     def _serve(self, index: int, shard: Shard[M], begun_ms: float, records: int) -> None:

@@ -402,6 +402,26 @@ def test_a_load_that_is_refused_by_a_disk_for_good_takes_it_offline(
     assert coordinator.timers.next_deadline_ms() is None
 
 
+def test_a_disk_that_cannot_be_waited_for_is_taken_offline(broker: OneBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A segment that cannot be opened for its fsync is told only to those who wait for that."""
+    careful = Coordinator(broker, serves_committed_only=True)
+    broker.create(TOPIC, 1, {"kafkad.acks.fsync": "true"})
+    broker.settle()
+    broker.append(TOPIC, 0, Record(0, 1, b"a", b"1"))
+
+    def refuse(log: Log, on_done: Callable[[StorageError | None], None]) -> None:
+        on_done(StorageError(os.path.dirname(log.directory), "Input/output error"))
+
+    monkeypatch.setattr(broker.durable, "sync", refuse)
+    broker.run(careful.start())
+    broker.settle()
+    assert careful.refusal("a") == ErrorCode.NOT_COORDINATOR
+    assert not careful.coordination.loading
+    assert len(broker.replicas.logs.live) == 1
+    assert careful.timers.next_deadline_ms() is None
+    careful.stop()
+
+
 def test_others_get_their_turns_while_a_partition_is_loaded(broker: OneBroker, coordinator: Coordinator) -> None:
     records = 20_000
     coordinator.fill(records)
