@@ -28,7 +28,7 @@ _AT_ONCE = 50
 
 def handle(context: Context, request: Request, message: ListTransactionsRequest) -> Pieces[ListTransactionsResponse]:
     transactions = context.transactions()
-    if transactions.coordination.loading:
+    if transactions.coordination.reading:
         return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     pattern = _pattern(message.transactional_id_pattern)
     asked = message.state_filters

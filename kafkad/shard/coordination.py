@@ -27,10 +27,12 @@ _LONGEST_KEY = 256
 _SHORTEST_PAUSE_MS = 100
 _LONGEST_PAUSE_MS = 10_000
 """Before a partition is loaded again whose disk refused that."""
+_SILENT_MS = 10_000
+"""Before the log says what a loaded partition waits for."""
 
 
 class LoadTimes:
-    """Loading times of partitions since the start."""
+    """How long partitions were read, since the start; not how long what was read then waited to be committed."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -76,6 +78,8 @@ class Coordination(Generic[M]):
         """Led here, and not served yet."""
         self._unread: dict[int, Shard[M]] = {}
         """Those of them that are still to be read."""
+        self._uncommitted: dict[int, Shard[M]] = {}
+        """Those of them that have been read and wait until all of that is committed."""
         self._refusals: Counter[int] = Counter()
         """How often in a row a disk has refused to load a partition."""
         self._failed: set[int] = set()
@@ -94,6 +98,7 @@ class Coordination(Generic[M]):
         self._replicas.role_watchers.pop(self.topic, None)
         self._loading.clear()
         self._unread.clear()
+        self._uncommitted.clear()
         if self._loader is not None:
             self._loader.cancel()
             await asyncio.wait([self._loader])
@@ -140,9 +145,19 @@ class Coordination(Generic[M]):
     def shards(self) -> Iterable[Shard[M]]:
         return list(self._shards.values())
 
+    def read_shards(self) -> Iterable[Shard[M]]:
+        """Also those that are not served before all that was read is committed."""
+        return [*self._shards.values(), *self._uncommitted.values()]
+
     @property
     def loading(self) -> bool:
+        """True while some of what is led here is not served yet."""
         return bool(self._loading)
+
+    @property
+    def reading(self) -> bool:
+        """True while some of what is led here has not been read yet."""
+        return len(self._loading) > len(self._uncommitted)
 
     def partition_for(self, key: str) -> int:
         """COORDINATOR_LOAD_IN_PROGRESS while the topic is not in the metadata: a guess of how many partitions it has
@@ -212,6 +227,7 @@ class Coordination(Generic[M]):
     def _end(self, index: int) -> None:
         self._loading.pop(index, None)
         self._unread.pop(index, None)
+        self._uncommitted.pop(index, None)
         self._refusals.pop(index, None)
         self._failed.discard(index)
         shard = self._shards.pop(index, None)
@@ -249,16 +265,39 @@ class Coordination(Generic[M]):
         source = shard.partition.log
         loader = Loader(source, shard.machine, lambda: self._loading.get(index) is shard and not source.retired)
         await loader.run()
-        serve = partial(self._serve, index, shard, begun_ms, loader.records)
+        if self._loading.get(index) is not shard:
+            return
+        ms = self._parts.clock.monotonic_ms() - begun_ms
+        self.load_times.add(ms)
+        if loader.records:
+            log.info("loaded %s: %d records in %.0f ms", shard.partition.tp, loader.records, ms)
         if self._serves_committed_only:
-            shard.partition.when_committed(source.end_offset, partial(self._committed, index, shard, serve))
+            self._await_commit(index, shard, source.end_offset)
         else:
-            serve()
+            self._serve(index, shard)
+
+    def _await_commit(self, index: int, shard: Shard[M], end: int) -> None:
+        self._uncommitted[index] = shard
+        shard.partition.when_committed(end, partial(self._committed, index, shard))
+        if self._uncommitted.get(index) is shard:
+            tell = partial(self._tell_of_wait, index, shard, end)
+            self._parts.timers.at(self._parts.clock.monotonic_ms() + _SILENT_MS, tell)
+
+    def _tell_of_wait(self, index: int, shard: Shard[M], end: int) -> None:
+        if self._uncommitted.get(index) is shard:
+            partition = shard.partition
+            log.warning(
+                "%s is loaded, and is served when its in-sync replicas have all of it: what is below offset %d is "
+                "committed, and it ends at %d. Brokers %s are in sync, of %s; at least %d have to be",
+                *(partition.tp, partition.high_watermark, end),
+                *(sorted(partition.role.isr), sorted(partition.role.replicas), partition.min_isr),
+            )
 
     def _read_later(self, index: int, shard: Shard[M], error: StorageError) -> None:
         """Again, unless the partition is not led here any more, or has gone offline with its disk."""
         if self._loading.get(index) is not shard:
             return
+        self._uncommitted.pop(index, None)
         pause_ms = min(_SHORTEST_PAUSE_MS << min(self._refusals[index], 10), _LONGEST_PAUSE_MS)
         self._refusals[index] += 1
         log.warning("cannot load %s; trying again in %d ms: %s", shard.partition.tp, pause_ms, error)
@@ -269,16 +308,16 @@ class Coordination(Generic[M]):
 
         self._parts.timers.at(self._parts.clock.monotonic_ms() + pause_ms, read_again)
 
-    def _committed(self, index: int, shard: Shard[M], serve: Callable[[], None], error: KafkaError | None) -> None:
+    def _committed(self, index: int, shard: Shard[M], error: KafkaError | None) -> None:
         """All of what was loaded is committed. With an error it is not known to be; where the partition is not led here
         any more, `_role_changed` hears of that next."""
         if error is None or error.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
-            serve()
+            self._serve(index, shard)
         elif isinstance(error, StorageError):
             self._replicas.directory_failed(error)
             self._read_later(index, shard, error)
 
-    def _serve(self, index: int, shard: Shard[M], begun_ms: float, records: int) -> None:
+    def _serve(self, index: int, shard: Shard[M]) -> None:
         if self._loading.get(index) is not shard:
             return
         try:
@@ -287,16 +326,14 @@ class Coordination(Generic[M]):
             self._give_up(index, shard)
             return
         del self._loading[index]
+        self._uncommitted.pop(index, None)
         self._refusals.pop(index, None)
         self._shards[index] = shard
-        ms = self._parts.clock.monotonic_ms() - begun_ms
-        self.load_times.add(ms)
-        if records:
-            log.info("loaded %s: %d records in %.0f ms", shard.partition.tp, records, ms)
 
     def _give_up(self, index: int, shard: Shard[M]) -> None:
         """In an exception handler."""
         log.exception("internal error while loading %s; it stays unavailable", shard.partition.tp)
         if self._loading.get(index) is shard:
             del self._loading[index]
+            self._uncommitted.pop(index, None)
             self._failed.add(index)

@@ -229,9 +229,10 @@ class TransactionCoordinator:
         self, states: Collection[State], producer_ids: Collection[int], open_for_ms: int
     ) -> Iterator[Transaction | None]:
         """Those in one of the states and with one of the producer ids (empty: any), whose transaction is open for
-        longer than that (-1: whether it is open or not); None for each of the others."""
+        longer than that (-1: whether it is open or not); None for each of the others.
+        As in Kafka also of a partition that has been read and waits until all of that is committed."""
         now_ms = self._clock.now_ms()
-        for machine in self._machines():
+        for machine in [shard.machine for shard in self.coordination.read_shards()]:
             for known in list(machine.transactions.values()):
                 wanted = (
                     (not states or known.state in states)

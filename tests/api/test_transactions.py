@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -303,6 +304,40 @@ def test_no_marker_is_written_before_the_decision_is_committed(txns: Transaction
 
     broker.run(fetched())
     broker.run_until(lambda: txns.offsets(0) == (2, 2))
+
+
+class _Held:
+    """Turns that do not end before they are told to."""
+
+    def __init__(self) -> None:
+        self.may_end = asyncio.Event()
+
+    async def give_way(self) -> None:
+        await self.may_end.wait()
+
+
+def test_ids_are_listed_also_while_it_is_not_sure_that_they_are_kept(
+    txns: Transactions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in Kafka. Too few replicas may be in sync for days."""
+    turns = _Held()
+    monkeypatch.setattr("kafkad.shard.loading.Turns", lambda: turns)
+    broker = txns.broker
+    producer = txns.new("a")
+    coordination = broker.context.transactions().coordination
+    home = coordination.partition_for("a")
+    broker.lead(TRANSACTIONS_TOPIC, home, leader=1, isr=[1, 2])
+    broker.append(TRANSACTIONS_TOPIC, home, Record(0, 1, b"not a key", None))
+    broker.lead(TRANSACTIONS_TOPIC, home, leader=1, isr=[1, 2], epochs=2)
+    broker.settle()
+    assert txns.list().error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    turns.may_end.set()
+    broker.settle()
+    assert coordination.loading
+    assert txns.describe("a").error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    listed = txns.list()
+    assert listed.error_code == NONE
+    assert [(each.transactional_id, each.producer_id) for each in listed.transaction_states] == [("a", producer.id)]
 
 
 def test_partitions_that_are_not_there_add_none(txns: Transactions) -> None:

@@ -127,8 +127,14 @@ def test_a_partition_that_is_loading_says_so_and_then_serves(
     broker: OneBroker, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     takes_ms = iter(range(1, PARTITIONS + 1))
-    monkeypatch.setattr(Pairs, "loaded", lambda machine: coordinator.clock.advance(next(takes_ms)))
+
+    def slow(log: Log, report: Callable[[Damage], None]) -> Iterator[object]:
+        coordinator.clock.advance(next(takes_ms))
+        yield from scan(log, report)
+
     broker.create(TOPIC, PARTITIONS)
+    broker.settle()  # the broker's own coordinator has loaded it
+    monkeypatch.setattr(loading, "scan", slow)
 
     async def start() -> None:
         coordinator.coordination.start()
@@ -304,6 +310,38 @@ def test_nothing_is_decided_by_what_another_leader_may_not_have(broker: OneBroke
     assert [machine.pairs for machine in careful.machines] == [{"a": "1"}, {}]
     assert [machine.state for machine in careful.machines] == ["loaded", "loaded"]
     assert not careful.coordination.loading
+
+
+def test_the_log_says_once_what_a_loaded_partition_waits_for(
+    broker: OneBroker, careful: Coordinator, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.work(careful.clock, careful.timers, 9_999)
+    assert "is served when" not in caplog.text
+    broker.work(careful.clock, careful.timers, 1)
+    assert (
+        f"{TOPIC}-0 is loaded, and is served when its in-sync replicas have all of it: what is below offset 0 is "
+        "committed, and it ends at 1. Brokers [1, 2] are in sync, of [1, 2]; at least 1 have to be" in caplog.text
+    )
+    broker.work(careful.clock, careful.timers, 3_600_000)
+    assert caplog.text.count("is served when") == 1
+
+
+def test_the_log_says_nothing_of_a_wait_that_is_over(
+    broker: OneBroker, careful: Coordinator, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.replicas.get(TOPIC, 0).fetched_by(2, 1, 0)
+    broker.work(careful.clock, careful.timers, 10_000)
+    assert "is served when" not in caplog.text
+
+
+def test_how_long_a_partition_takes_to_load_is_told_without_its_wait(broker: OneBroker, careful: Coordinator) -> None:
+    assert careful.coordination.loading
+    assert not careful.coordination.reading
+    careful.clock.advance(60_000)
+    broker.replicas.get(TOPIC, 0).fetched_by(2, 1, 0)
+    assert not careful.coordination.loading
+    times = careful.coordination.load_times
+    assert (times.count, times.max_ms) == (2, 0)
 
 
 def test_what_is_committed_is_served_also_while_too_few_replicas_are_in_sync(broker: OneBroker) -> None:
