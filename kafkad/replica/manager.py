@@ -399,18 +399,25 @@ class ReplicaManager:
         """Those of `waiting` that are in this log directory: some now and the others later, for there may be tens of
         thousands. The controller asks when all have left; `left` are those that have already."""
         some = [waiting.popleft() for _ in range(min(_LOOKED_AT_A_TURN, len(waiting)))]
-        leaving = [partition for partition in some if self._full_disks.leave(directory, partition)]
-        for partition in leaving:
-            self._tell_role_watcher(partition)
-            self._topic_changed(partition.tp.topic)
-        if leaving:
-            self.on_roles_changed(leaving)
-        left += len(leaving)
+        left += sum(self._leaves_isr(directory, partition) for partition in some)
         if waiting:
             self.waits.soon(partial(self._leave_isrs, directory, waiting, left))
         elif left:
             log.error("%s: %d partitions there leave their ISRs until there is room", directory, left)
             self.on_replicas_changed()
+
+    def _leaves_isr(self, directory: str, partition: Partition) -> bool:
+        """False if it has nothing to leave. An error of ours keeps neither the others from leaving nor the controller
+        from being told: what has left is passed over when the disk refuses an append again."""
+        try:
+            if not self._full_disks.leave(directory, partition):
+                return False
+            self.on_roles_changed([partition])
+            self._tell_role_watcher(partition)
+            self._topic_changed(partition.tp.topic)
+        except Exception:
+            log.exception("internal error while %s leaves its ISR", partition.tp)
+        return True
 
     def _directory_lost(self, directory: LogDirectory, lost: list[TopicPartition]) -> None:
         error = StorageError(directory.path, f"{directory.path} is offline: {directory.failure}")

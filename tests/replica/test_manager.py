@@ -15,7 +15,7 @@ from kafkad.errors import ErrorCode, StorageError
 from kafkad.log.log import Log
 from kafkad.names import TopicPartition
 from kafkad.replica.manager import ReplicaManager
-from kafkad.replica.partition import ReplicaParts
+from kafkad.replica.partition import Partition, ReplicaParts
 from kafkad.replica.waits import Waits
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
 from kafkad.wire.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
@@ -171,6 +171,41 @@ def test_of_many_replicas_on_a_full_disk_some_leave_their_isrs_in_a_turn(
     assert left == there
     assert told == [len(left)]
     assert [one.tp for one in replicas if one.role.leader == -1] == there
+
+
+def test_an_error_while_a_replica_leaves_its_isr_keeps_no_other_from_leaving(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    replicas = broker.replicas
+    count = 450
+    assert set(give(broker, ID, *range(count), isr=[1, 2])) == {ErrorCode.NONE}
+    told: list[int] = []
+    later: list[Callable[[], None]] = []
+    left: list[TopicPartition] = []
+    full = replicas.logs.directories[0].path
+    there = [tp for tp in replicas.logs.directories[0].logs if tp.topic == "a"]
+
+    def refuse(partition: Partition) -> None:
+        if partition.tp in (there[0], there[-1]):
+            raise ZeroDivisionError
+
+    monkeypatch.setitem(replicas.role_watchers, "a", refuse)
+    monkeypatch.setattr(replicas, "on_roles_changed", lambda changed: left.extend(one.tp for one in changed))
+    monkeypatch.setattr(replicas, "on_replicas_changed", lambda: told.append(len(left)))
+    monkeypatch.setattr(replicas.waits, "soon", later.append)
+
+    async def run_full() -> None:
+        error = StorageError(full, "no room")
+        error.__cause__ = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replicas.directory_failed(error)
+        while later:
+            later.pop()()
+
+    broker.run(run_full())
+    assert left == there
+    assert told == [len(there)]
+    for tp in (there[0], there[-1]):
+        assert f"internal error while {tp} leaves its ISR" in caplog.text
 
 
 def give(broker: OneBroker, topic_id: bytes, *partitions: int, isr: Sequence[int] = (1,)) -> list[int]:
