@@ -3,9 +3,10 @@
 What is done with a log now and then has modules of its own, which use this one: `truncation`, `deletion`, `cleaning`,
 `mending`, `time_search` and `transactions`.
 
-Synchronous, owned by the event loop, not thread-safe but for `Flush.sync`. `append` and `read` are the hot paths of a
-leader: no work per record. An append is one write and comparisons with limits that `Segment.set_limits` worked out
-before; a read walks over few batches. The high watermark is not known here: readers say how far they may see.
+Synchronous, owned by the event loop, not thread-safe but for `Flush.sync` and `Settling.wait`. `append` and `read` are
+the hot paths of a leader: no work per record. An append is one write and comparisons with limits that
+`Segment.set_limits` worked out before; a read walks over few batches. The high watermark is not known here: readers say
+how far they may see.
 """
 
 from __future__ import annotations
