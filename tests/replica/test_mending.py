@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kafkad.errors import ErrorCode
 from kafkad.log.indexed import Hole
 from kafkad.model import BrokerInfo
 from kafkad.names import TopicPartition
@@ -235,3 +236,47 @@ def test_what_a_leader_of_before_answers_is_not_used() -> None:
 
     assert looked_once(log, lead_elsewhere) == [1]
     assert log.written == []
+
+
+class DamagedToo:
+    async def call(self, request: FetchRequest, *, timeout_ms: int) -> FetchResponse:
+        data = PartitionData(error_code=ErrorCode.CORRUPT_MESSAGE)
+        return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("isr", "epochs"),
+    [((1, LEADER), [1, 13]), ((1, LEADER, 3), list(range(1, 20)))],
+    ids=["all are known to be damaged there", "one may have what is missing"],
+)
+def test_who_is_known_to_be_damaged_too_is_given_the_leadership_less_and_less_often(
+    isr: tuple[int, ...], epochs: list[int]
+) -> None:
+    """Of a replica that was to be mended while 2 led, and leads in the epochs after that."""
+    replica = followed(LEADER)
+    replica.log, replica.failure = DamagedLog(hole(1)), None
+    asked: list[int] = []
+    replicas = Replicas(range(0))
+    replicas.append(replica)
+    replicas.metadata.brokers[LEADER] = BrokerInfo(id=LEADER, endpoints=())
+    replicas.on_replicas_changed = lambda: asked.append(replica.leader_epoch)
+
+    async def run() -> None:
+        clock, timers = FakeClock(), Timers()
+        mender = Mender(replicas, lambda broker: DamagedToo(), clock, timers)  # type: ignore[arg-type, return-value]
+        mender.start()
+        for replica.leader_epoch in range(20):
+            await asyncio.sleep(0)
+            clock.advance(LOOK_MS)
+            timers.expire(clock.monotonic_ms())
+            for _ in range(20):
+                await asyncio.sleep(0)
+            replica.following, replica.is_leader = None, True
+            replica.role = SimpleNamespace(leader=1, isr=isr)
+        await mender.stop()
+
+    asyncio.run(run())
+    assert asked == epochs
