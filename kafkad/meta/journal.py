@@ -27,7 +27,8 @@ _FRAME = Struct("<4sII")
 _SIZE = Struct("<I")
 
 _RESERVE = 1 << 20
-"""Bytes beyond the end of the file; there are thousands of changes in it. Restored when half of it is used."""
+"""Bytes beyond the end of the file, room for thousands of changes; as many as the snapshot has where that is more, so
+that all partitions can leave their ISRs on a full disk. Restored when half of it is used."""
 _LEAST_RESERVE = 4 << 10
 _BLOCK = 512
 """Of `st_blocks`, on every file system."""
@@ -127,8 +128,8 @@ class Journal:
 
     def _reserve(self) -> None:
         """As far as the file system has room, and can do it."""
-        if os.fstat(self._fd).st_blocks * _BLOCK - self.size < _RESERVE // 2:
-            wanted = _RESERVE
+        wanted = max(_RESERVE, self.snapshot_size)
+        if os.fstat(self._fd).st_blocks * _BLOCK - self.size < wanted // 2:
             while not allocate(self._fd, self.size, wanted) and wanted > _LEAST_RESERVE:
                 wanted //= 2
 

@@ -153,6 +153,8 @@ def test_others_cannot_take_all_of_the_disk(reserving: Path, *, reopened: bool) 
     assert any(later < sooner for sooner, later in pairwise(sizes)), "it is asked for now and then"
     journal.replace(b"new")
     assert reserved(path) >= 1 << 19
+    journal.replace(bytes(4 << 20))
+    assert reserved(path) >= 2 << 20, "as much as all of it"
     journal.close()
 
 
