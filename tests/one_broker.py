@@ -65,6 +65,10 @@ class FakeConnection:
         self.host = "127.0.0.1"
         self.address = "127.0.0.1:50123"
         self.peer = Peer(self.listener.name, self.host, ALLOW_ALL, Grounds())
+        self.lost_client = False
+
+    def has_lost_client(self) -> bool:
+        return self.lost_client
 
 
 class NoSync(Files):

@@ -34,6 +34,9 @@ def handle(
     ):
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "needs ALTER or CLUSTER_ACTION on the cluster")
     markers = yield from _markers(message)
+    if request.connection.has_lost_client():
+        # who asked may have asked again over another connection, and have been answered
+        return (yield from _response(markers, _of_all(markers, ErrorCode.REQUEST_TIMED_OUT)))
     answer: asyncio.Future[Pieces[WriteTxnMarkersResponse]] = asyncio.get_running_loop().create_future()
 
     def done(codes: Codes) -> None:

@@ -366,6 +366,10 @@ class Connection:
         """Its client has gone, which shows only where the connection is read, and left nothing behind to be done."""
         return self._paused and self._rest is None and self._transport.has_ended()
 
+    def has_lost_client(self) -> bool:
+        """Nobody waits for the answer to the last request that has come, whether that has been noticed yet or not."""
+        return self.closed or self._transport.has_ended()
+
     # -- frames ----------------------------------------------------------------------------------------------------
 
     def _serve(self, view: memoryview, have: int, until: float) -> bool:

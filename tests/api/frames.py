@@ -75,6 +75,9 @@ class FakeConnection:
     def close(self) -> None:
         self.end()
 
+    def has_lost_client(self) -> bool:
+        return self.closed
+
     def own(self, frame: memoryview) -> memoryview:
         return memoryview(bytearray(frame))
 

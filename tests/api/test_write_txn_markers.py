@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+from typing import cast
 
 import pytest
 
+from kafkad.api import write_txn_markers
+from kafkad.api.context import Request
 from kafkad.errors import ErrorCode
 from kafkad.log.transactions import aborted_transactions
 from kafkad.names import GROUPS_TOPIC, TopicPartition
+from kafkad.net.connection import Connection
 from kafkad.replica.markers import Marker
+from kafkad.turns import at_once
+from kafkad.wire.frames import RequestHeader
 from kafkad.wire.messages.find_coordinator import FindCoordinatorRequest
 from kafkad.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
 )
 from kafkad.wire.records import BATCH_HEADER, Record, build_batch
 from tests.one_broker import OneBroker
@@ -127,6 +134,26 @@ def test_to_the_offsets_of_groups_for_a_producer_without_any(broker: OneBroker) 
     broker.ask(FindCoordinatorRequest(key_type=0, coordinator_keys=["g"]), 4)
     broker.run_until(lambda: len(list(broker.coordinators.groups.shards())) == 50)
     assert write(broker, 1, marker(topic=GROUPS_TOPIC)) == [[0]]
+
+
+def test_who_has_gone_while_thousands_are_read_has_nothing_written(broker: OneBroker) -> None:
+    """A coordinator that has given up asks again. Behind that, its first request would end the next transaction."""
+    begun(broker)
+    message = WriteTxnMarkersRequest(markers=[marker(*[0] * 1_000)])
+    header = RequestHeader(message.__schema__.key, 1, 1, "test")
+    request = Request(header, cast(Connection, broker.connection), memoryview(b""))
+
+    async def handle() -> object:
+        pieces = write_txn_markers.handle(broker.context, request, message)
+        next(pieces)
+        broker.connection.lost_client = True
+        return at_once(pieces)
+
+    response = broker.run(handle())
+    assert isinstance(response, WriteTxnMarkersResponse)
+    codes = [p.error_code for one in response.markers for t in one.topics for p in t.partitions]
+    assert codes == [ErrorCode.REQUEST_TIMED_OUT] * 1_000
+    assert broker.replicas.leader("t", 0).log.end_offset == 1
 
 
 def test_an_abort_under_a_living_transaction_tears_it_in_two_as_in_kafka(broker: OneBroker) -> None:

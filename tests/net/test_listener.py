@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import struct
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -238,6 +239,30 @@ def test_a_client_that_has_gone_while_its_request_waits_is_noticed() -> None:
         assert server.close_idle(tick=1, oldest_allowed=0) == 0, "it may have come just now"
         assert server.close_idle(tick=2, oldest_allowed=0) == 1
         assert server.total == 2
+
+    run(holding(waiting), scenario)
+
+
+def test_a_connection_that_is_reset_while_its_request_waits_has_lost_its_client() -> None:
+    """It is asked before anybody has noticed: while it is paused, nobody looks."""
+    waiting: list[Connection] = []
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        _, writer = await connect()
+        writer.write(frame(b"wait...."))
+        while not waiting:
+            await asyncio.sleep(0)
+        [connection] = waiting
+        assert not connection.has_lost_client()
+        connection._pause()
+        sock = writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+        while not connection.has_lost_client():
+            await asyncio.sleep(0)
+        assert not connection.closed
+        connection.close()
+        assert connection.has_lost_client()
 
     run(holding(waiting), scenario)
 

@@ -225,6 +225,34 @@ def test_a_client_that_says_it_is_done_has_its_last_request_answered() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_a_connection_that_is_reset_while_its_request_waits_has_lost_its_client(version: ssl.TLSVersion) -> None:
+    """A large one: it has been received where it stays."""
+    waiting: list[Connection] = []
+
+    async def scenario(listener: Listener, _: Connect) -> None:
+        loop = asyncio.get_running_loop()
+        sock = socket.create_connection(("127.0.0.1", listener.port))
+        sock.setblocking(False)
+        trusting = client_context(AUTHORITY, minimum_version=version, maximum_version=version)
+        client = await connect_tls(TlsLayer(loop.call_soon), trusting, sock, "localhost")
+        request, sent = frame(b"w" * 100_000), 0
+        while not waiting:
+            if sent < len(request):
+                with contextlib.suppress(BlockingIOError):
+                    sent += client.send(request[sent:])
+            await asyncio.sleep(0)
+        [connection] = waiting
+        assert not connection.has_lost_client()
+        connection._pause()
+        client.abort()
+        while not connection.has_lost_client():
+            await asyncio.sleep(0)
+        assert not connection.closed
+
+    over_tls(holding(waiting), scenario)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("left_over", [b"", b"and this one is still to be done", bytes(500)])
 def test_a_client_that_has_gone_while_it_is_not_read_is_noticed(version: ssl.TLSVersion, left_over: bytes) -> None:
     """It has said so, in a record like any other. Nothing is lost of what it sent before that."""

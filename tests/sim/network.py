@@ -276,7 +276,7 @@ class Socket:
         pass
 
     def has_ended(self) -> bool:
-        return False
+        return self._ended and not self._in
 
     def flush(self) -> bool:
         return True
