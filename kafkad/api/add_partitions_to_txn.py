@@ -66,7 +66,7 @@ def _of_client(context: Context, request: Request, message: AddPartitionsToTxnRe
     )
     if len(request.frame) > _LARGE_FRAME:
         sort_out = partial(_refusals, context, request, asked, by_broker=False)
-        refusals = yield from by_present_rights(request, sort_out)
+        refusals = yield from by_present_rights(request, sort_out, partial(_may_still, request, asked))
     else:
         refusals = yield from _refusals(context, request, asked, by_broker=False)
     _add(context, request, asked, refusals, done)
@@ -165,6 +165,14 @@ def _refusals(
         for partition in refused:
             refusals[TopicPartition(topic.name, partition)] = error
     return refusals
+
+
+def _may_still(request: Request, asked: AddPartitionsToTxnTransaction, refusals: Codes) -> bool:
+    """Where something is refused, nothing is added: no right is made use of."""
+    return bool(refusals) or (
+        request.allowed(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, asked.transactional_id)
+        and all(_may_write(request, topic.name) for topic in asked.topics if topic.partitions)
+    )
 
 
 def _may_write(request: Request, topic: str) -> bool:

@@ -41,9 +41,15 @@ def handle(context: Context, request: Request, message: OffsetCommitRequest) -> 
 
 def _in_pieces(context: Context, request: Request, message: OffsetCommitRequest) -> Pieces[Response]:
     prepare = partial(_prepared, context, request, message)
-    ask_again = partial(request.check, Operation.READ, ResourceType.GROUP, message.group_id)
-    prepared, found = yield from by_present_rights(request, prepare, ask_again)
-    return _commit(context, request, message, *found, prepared)
+    may_still = partial(_may_still, request, message.group_id)
+    prepared, (response, asked, answers) = yield from by_present_rights(request, prepare, may_still)
+    return _commit(context, request, message, response, asked, answers, prepared)
+
+
+def _may_still(request: Request, group: str, prepared: tuple[PreparedCommit | None, SortedOut]) -> bool:
+    request.check(Operation.READ, ResourceType.GROUP, group)
+    _, (_, asked, _) = prepared
+    return all(request.allowed(Operation.READ, ResourceType.TOPIC, name) for name in {one.topic for one in asked})
 
 
 def _prepared(

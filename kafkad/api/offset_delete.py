@@ -19,23 +19,33 @@ from kafkad.wire.messages.offset_delete import (
     OffsetDeleteResponseTopic,
 )
 
+Answers = dict[str, list[OffsetDeleteResponsePartition]]
+OfGroup = dict[Position, OffsetDeleteResponsePartition]
+SortedOut = tuple[Answers, OfGroup]
+
 
 def handle(
     context: Context, request: Request, message: OffsetDeleteRequest
 ) -> Pieces[Coroutine[None, None, OffsetDeleteResponse]]:
     """Asks the group even when there is nothing to delete: whether it exists is an answer too."""
-    sort_out = partial(_sorted_out, context, request, message)
-    ask_again = partial(request.check, Operation.DELETE, ResourceType.GROUP, message.group_id)
-    answers, of_group = yield from by_present_rights(request, sort_out, ask_again)
-    deletion = yield from context.offsets.delete(message.group_id, list(of_group))
-    return _answered(deletion, answers, of_group)
+    sort_out = partial(_prepared, context, request, message)
+    answers, of_group = yield from by_present_rights(request, sort_out, partial(_may_still, request, message.group_id))
+    return _answered(context.offsets.delete(message.group_id, list(of_group)), answers, of_group)
 
 
-async def _answered(
-    deletion: Awaitable[Codes],
-    answers: dict[str, list[OffsetDeleteResponsePartition]],
-    of_group: dict[Position, OffsetDeleteResponsePartition],
-) -> OffsetDeleteResponse:
+def _may_still(request: Request, group: str, sorted_out: SortedOut) -> bool:
+    request.check(Operation.DELETE, ResourceType.GROUP, group)
+    _, of_group = sorted_out
+    return all(request.allowed(Operation.READ, ResourceType.TOPIC, name) for name in {name for name, _ in of_group})
+
+
+def _prepared(context: Context, request: Request, message: OffsetDeleteRequest) -> Pieces[SortedOut]:
+    sorted_out = yield from _sorted_out(context, request, message)
+    yield from context.offsets.prepare_to_delete(message.group_id)
+    return sorted_out
+
+
+async def _answered(deletion: Awaitable[Codes], answers: Answers, of_group: OfGroup) -> OffsetDeleteResponse:
     for answer, code in zip(of_group.values(), await deletion, strict=True):
         answer.error_code = code
     return OffsetDeleteResponse(
@@ -43,16 +53,14 @@ async def _answered(
     )
 
 
-def _sorted_out(
-    context: Context, request: Request, message: OffsetDeleteRequest
-) -> Pieces[tuple[dict[str, list[OffsetDeleteResponsePartition]], dict[Position, OffsetDeleteResponsePartition]]]:
+def _sorted_out(context: Context, request: Request, message: OffsetDeleteRequest) -> Pieces[SortedOut]:
     """The answers by topic, and of them those that the group has to give: one for each partition, named twice or not.
 
     What does not exist has its answer. A topic that is named without partitions is not answered.
     """
     known = context.replicas.metadata.topics
-    answers: dict[str, list[OffsetDeleteResponsePartition]] = {}
-    of_group: dict[Position, OffsetDeleteResponsePartition] = {}
+    answers: Answers = {}
+    of_group: OfGroup = {}
     for topic in message.topics:
         yield
         may = request.allowed(Operation.READ, ResourceType.TOPIC, topic.name)

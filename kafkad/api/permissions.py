@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from kafkad.errors import KafkaError
 from kafkad.security.authorizer import CLUSTER_NAME, REFUSALS, Operation, ResourceType
-from kafkad.turns import Pieces
+from kafkad.turns import Pieces, at_once
 
 if TYPE_CHECKING:
     from kafkad.api.context import Context, Request
@@ -69,21 +69,19 @@ def guarded(handler: Handler, permissions: Iterable[Permission]) -> Handler:
     return handle if whole else handler
 
 
-def by_present_rights(
-    request: Request, sort_out: Callable[[], Pieces[T]], ask_again: Callable[[], None] = lambda: None
-) -> Pieces[T]:
-    """What `sort_out` finds by asking for the rights to each thing that is named, in many turns: all over again if
-    rights have changed before it ends, behind `ask_again` for what the whole request needs.
+def by_present_rights(request: Request, sort_out: Callable[[], Pieces[T]], may_still: Callable[[T], bool]) -> Pieces[T]:
+    """What `sort_out` finds by asking for the rights to each thing that is named, in many turns. If rights have changed
+    before it ends, `may_still` asks again for those that are made use of, and raises what the whole request is refused
+    with. If one of them has ended, all is sorted out again: once in turns, and then in one, however many change.
 
-    What it lets through may be done as long as nothing is waited for.
+    What it lets through may be done until others get a turn.
     """
-    rights = request.rights
-    found = yield from sort_out()
-    while request.rights != rights:
+    for _ in range(2):
         rights = request.rights
-        ask_again()
         found = yield from sort_out()
-    return found
+        if request.rights == rights or may_still(found):
+            return found
+    return at_once(sort_out())
 
 
 def check_unread(request: Request, permissions: Iterable[Permission]) -> None:

@@ -234,13 +234,17 @@ class OffsetCommitter:
             yield
         return found
 
-    def delete(self, group: str, positions: Sequence[Position]) -> Pieces[Coroutine[None, None, Codes]]:
-        """The result for each offset, when they are deleted; KafkaError when none may be. An empty group ends with its
-        last offset."""
-        machine, known = self._to_delete_from(group)
+    def prepare_to_delete(self, group: str) -> Pieces[None]:
+        """What can be done in turns. `delete` goes by it, if it follows in the turn in which this ends."""
+        _, known = self._to_delete_from(group)
         while known.subscriptions.are_unread:
             yield from known.subscriptions.read()
-            machine, known = self._to_delete_from(group)  # it may have another generation by now
+            _, known = self._to_delete_from(group)  # it may have another generation by now
+
+    def delete(self, group: str, positions: Sequence[Position]) -> Coroutine[None, None, Codes]:
+        """The result for each offset, when they are deleted; KafkaError when none may be. An empty group ends with its
+        last offset. What its members consume, if that has not been read, may be any topic."""
+        machine, known = self._to_delete_from(group)
         in_use = [known.state is not State.EMPTY and known.subscriptions.include(topic) for topic, _ in positions]
         codes = [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if used else ErrorCode.NONE for used in in_use]
         free = {position for position, used in zip(positions, in_use, strict=True) if not used}

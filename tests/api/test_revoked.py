@@ -17,11 +17,12 @@ from kafkad.api.routes import FETCH, OFFSET_COMMIT, PRODUCE
 from kafkad.api.verifier import Verifier
 from kafkad.controller.controller import Controller
 from kafkad.controller.topics import MorePartitions, Topics
+from kafkad.group.subscriptions import Subscriptions
 from kafkad.names import GROUPS_TOPIC, TopicPartition
 from kafkad.net.connection import Connection
 from kafkad.security.acl import AclIdentity
 from kafkad.security.authorizer import Operation, Principal, ResourceType
-from kafkad.turns import at_once
+from kafkad.turns import Pieces, at_once
 from kafkad.wire.fetch import read_fetch
 from kafkad.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkad.wire.messages.alter_client_quotas import (
@@ -494,6 +495,90 @@ def test_no_offset_is_committed_or_deleted_once_a_right_is_gone_while_the_reques
     take_after_first_look(monkeypatch, resource)
     answer = alice.ask(many_to_delete(), 0)
     assert codes_of(answer) == {29} if resource is ResourceType.TOPIC else answer.error_code == code
+
+
+def change_at_each_look(monkeypatch: pytest.MonkeyPatch, *allowed: bool) -> Callable[[], int]:
+    """ACLs change whenever a topic is looked at, which then may be used or not; from the last look on it stays at that.
+    How often it was looked at."""
+    looks = 0
+
+    def may(self: AclIdentity, operation: Operation, resource: ResourceType, *rest: Any) -> bool:
+        nonlocal looks
+        if resource is not ResourceType.TOPIC:
+            return True
+        looks += 1
+        if looks < 50:
+            self.forget()
+        return allowed[min(looks, len(allowed)) - 1]
+
+    monkeypatch.setattr(AclIdentity, "may", may)
+    return lambda: looks
+
+
+LARGE = ["commit", "delete", "add"]
+
+
+def ask_much(users: Users, what: str) -> set[int]:
+    alice = users.become("alice")
+    if what == "commit":
+        return codes_of(alice.ask(many_to_commit(), 7))
+    if what == "delete":
+        return codes_of(alice.ask(many_to_delete(), 0))
+    added = alice.ask(many_to_add(), 3).results_by_topic_v3_and_below
+    return {partition.partition_error_code for topic in added for partition in topic.results_by_partition}
+
+
+@pytest.mark.parametrize("what", LARGE)
+def test_a_large_request_is_done_once_its_rights_are_there_however_many_others_come(
+    in_transaction: Users, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    users = with_offsets(in_transaction)
+    looks = change_at_each_look(monkeypatch, True)
+    assert ask_much(users, what) == {16 if what == "add" else 0}, "nobody coordinates the transaction here"
+    assert looks() == 2
+
+
+@pytest.mark.parametrize("what", LARGE)
+def test_a_large_request_ends_though_its_rights_come_and_go_and_uses_none_that_is_gone(
+    in_transaction: Users, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    users = with_offsets(in_transaction)
+    before = users.frames.broker.context.offsets.home("g").log.end_offset
+    looks = change_at_each_look(monkeypatch, True, False, True, False)
+    assert ask_much(users, what) == {29}
+    assert looks() == 5
+    assert users.frames.broker.context.offsets.home("g").log.end_offset == before
+
+
+@pytest.mark.parametrize(("resource", "code"), [(ResourceType.TOPIC, 29), (ResourceType.GROUP, 30)])
+def test_no_offset_is_deleted_once_a_right_is_gone_while_it_is_read_what_the_group_consumes(
+    in_transaction: Users, monkeypatch: pytest.MonkeyPatch, resource: ResourceType, code: int
+) -> None:
+    users = with_offsets(in_transaction)
+    has_been_read = False
+
+    def read(subscriptions: Subscriptions) -> Pieces[None]:
+        nonlocal has_been_read
+        yield
+        has_been_read = True
+        cast(AclIdentity, users.frames.connection.peer.identity).forget()
+
+    monkeypatch.setattr(Subscriptions, "are_unread", property(lambda _: not has_been_read))
+    monkeypatch.setattr(Subscriptions, "read", read)
+    take_when(monkeypatch, lambda _, kind: has_been_read and kind is resource)
+    answer = users.become("alice").ask(many_to_delete(), 0)
+    assert has_been_read
+    assert codes_of(answer) == {29} if resource is ResourceType.TOPIC else answer.error_code == code
+    assert len(users.frames.broker.context.group_coordination.shard("g").machine.offsets.positions("g")) == 600
+
+
+def with_offsets(users: Users) -> Users:
+    """The group has some of 2,000 partitions."""
+    grow(users, 2_000)
+    assert codes_of(users.become("alice").ask(many_to_commit(), 7)) == {0}
+    users.become("admin")
+    assert create(users.frames, creation("g", operation=DELETE, resource_type=GROUP, principal="User:alice")) == [0]
+    return users
 
 
 def many_to_commit() -> OffsetCommitRequest:

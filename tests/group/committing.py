@@ -103,7 +103,8 @@ class Offsets(Life):
 
     def delete_offsets(self, *positions: tuple[str, int], group: str = "g") -> Codes | ErrorCode:
         try:
-            return self.run(at_once(self.committer.delete(group, positions)))
+            at_once(self.committer.prepare_to_delete(group))
+            return self.run(self.committer.delete(group, positions))
         except KafkaError as error:
             return error.code
 

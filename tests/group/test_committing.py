@@ -298,12 +298,13 @@ def test_members_keep_the_offsets_of_what_they_read(world: Offsets) -> None:
 def test_members_that_come_while_subscriptions_are_read_count(world: Offsets) -> None:
     [member] = world.stable(protocols=SUBSCRIBED_TO_A, session_timeout_ms=1_000_000)
     world.commit_offsets(Offset("b", 0, 5), member_id=member, generation=world.generation())
-    deletion = world.committer.delete("g", [("b", 0)])
-    next(deletion)
+    reading = world.committer.prepare_to_delete("g")
+    next(reading)
     world.join(protocols=(("range", b"\0\0\0\0\0\1\0\1b\xff\xff\xff\xff"),))
     world.join(member, protocols=SUBSCRIBED_TO_A)
     assert world.generation() == 2
-    assert world.run(at_once(deletion)) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
+    at_once(reading)
+    assert world.run(world.committer.delete("g", [("b", 0)])) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
 
 
 def test_nobody_knows_what_members_read_that_are_no_consumers(world: Offsets) -> None:
@@ -323,7 +324,7 @@ def test_a_deletion_waits_for_its_write(world: Offsets) -> None:
     world.hold = True
 
     async def delete() -> object:
-        task = asyncio.ensure_future(at_once(world.committer.delete("g", [A])))
+        task = asyncio.ensure_future(world.committer.delete("g", [A]))
         for _ in range(3):
             await asyncio.sleep(0)
         assert not task.done()
