@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Coroutine
 from functools import partial
+from typing import NamedTuple
 
 from kafkad.api.context import Context, Request
 from kafkad.api.offset_commit_repeat import RepeatedCommits, may_repeat
 from kafkad.api.permissions import by_present_rights
 from kafkad.api.routes import OFFSET_COMMIT
+from kafkad.cluster.metadata import TopicMetadata
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.committing import Codes, Committer, OffsetToCommit, PreparedCommit
 from kafkad.group.offsets import Position
@@ -28,50 +30,66 @@ _LARGE_FRAME = 4 * 1024
 _AT_ONCE = 100
 
 Answers = list[OffsetCommitResponsePartition]
-SortedOut = tuple[OffsetCommitResponse, list[OffsetToCommit], Answers]
 Response = OffsetCommitResponse | Coroutine[None, None, OffsetCommitResponse]
+
+
+class SortedOut(NamedTuple):
+    response: OffsetCommitResponse
+    asked: list[OffsetToCommit]
+    """What to ask the group for; other partitions already have their answer."""
+    answers: Answers
+    """Their places in the response."""
+    topics: list[TopicMetadata]
+    """Those of which something is asked, as they were found."""
+
+
+Prepared = tuple[SortedOut, PreparedCommit | None]
 
 
 def handle(context: Context, request: Request, message: OffsetCommitRequest) -> Response | Pieces[Response]:
     """HOT. Without a coroutine when nothing has to be waited for."""
     if len(request.frame) > _LARGE_FRAME:
         return _in_pieces(context, request, message)
-    return _commit(context, request, message, *at_once(_sorted_out(context, request, message)))
+    return _commit(context, request, message, at_once(_sorted_out(context, request, message)))
 
 
 def _in_pieces(context: Context, request: Request, message: OffsetCommitRequest) -> Pieces[Response]:
     prepare = partial(_prepared, context, request, message)
     may_still = partial(_may_still, request, message.group_id)
-    prepared, (response, asked, answers) = yield from by_present_rights(request, prepare, may_still)
-    return _commit(context, request, message, response, asked, answers, prepared)
+    found, prepared = yield from by_present_rights(request, prepare, may_still, partial(_are_still_there, context))
+    return _commit(context, request, message, found, prepared)
 
 
-def _may_still(request: Request, group: str, prepared: tuple[PreparedCommit | None, SortedOut]) -> bool:
+def _may_still(request: Request, group: str, prepared: Prepared) -> bool:
     request.check(Operation.READ, ResourceType.GROUP, group)
-    _, (_, asked, _) = prepared
-    return all(request.allowed(Operation.READ, ResourceType.TOPIC, name) for name in {one.topic for one in asked})
+    found, _ = prepared
+    topics = {one.topic for one in found.asked}
+    return all(request.allowed(Operation.READ, ResourceType.TOPIC, name) for name in topics)
 
 
-def _prepared(
-    context: Context, request: Request, message: OffsetCommitRequest
-) -> Pieces[tuple[PreparedCommit | None, SortedOut]]:
+def _are_still_there(context: Context, prepared: Prepared) -> bool:
+    """What a group committed to a topic that is deleted goes at once: it must not come back."""
+    known = context.replicas.metadata.topics
+    found, _ = prepared
+    return all(known.get(topic.name) is topic for topic in found.topics)
+
+
+def _prepared(context: Context, request: Request, message: OffsetCommitRequest) -> Pieces[Prepared]:
     found = yield from _sorted_out(context, request, message)
-    _, asked, _ = found
-    if not asked or request.version == 0:
-        return None, found
-    return (yield from context.offsets.prepare(message.group_id, asked, message.retention_time_ms)), found
+    if not found.asked or request.version == 0:
+        return found, None
+    return found, (yield from context.offsets.prepare(message.group_id, found.asked, message.retention_time_ms))
 
 
 def _commit(
     context: Context,
     request: Request,
     message: OffsetCommitRequest,
-    response: OffsetCommitResponse,
-    asked: list[OffsetToCommit],
-    answers: Answers,
+    found: SortedOut,
     prepared: PreparedCommit | None = None,
 ) -> Response:
     version = request.header.api_version
+    response, asked, answers, _ = found
     if not asked:
         return response
     if version == 0:
@@ -118,16 +136,14 @@ def _remember(context: Context, request: Request, message: OffsetCommitRequest, 
 
 
 def _sorted_out(context: Context, request: Request, message: OffsetCommitRequest) -> Pieces[SortedOut]:
-    """The commits to ask the group for, with their places in the response; unknown topics already have their answer.
-
-    Of a partition that is named twice the last offset counts, and it is answered once; so is a topic. One without
-    partitions is not answered.
-    """
+    """Of a partition that is named twice the last offset counts, and it is answered once; so is a topic. One without
+    partitions is not answered."""
     by_id = request.header.api_version >= _BY_ID
     metadata = context.replicas.metadata
     topics: dict[str | bytes, OffsetCommitResponseTopic] = {}
     asked: dict[Position, OffsetToCommit] = {}
     answers: Answers = []
+    found: list[TopicMetadata] = []
     unknown = ErrorCode.UNKNOWN_TOPIC_ID if by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     restricted = request.restricted
     for topic in filter(lambda each: each.partitions, message.topics):
@@ -135,6 +151,8 @@ def _sorted_out(context: Context, request: Request, message: OffsetCommitRequest
         known = metadata.topics.get(name) if name is not None else None
         partitions = _topic_of(topics, topic, by_id).partitions
         hidden = restricted and name is not None and not request.allowed(Operation.READ, ResourceType.TOPIC, name)
+        if known is not None and not hidden:
+            found.append(known)
         for number, one in enumerate(topic.partitions):
             if not number % _AT_ONCE:
                 yield
@@ -152,7 +170,7 @@ def _sorted_out(context: Context, request: Request, message: OffsetCommitRequest
                     continue
                 answers.append(answer)
             partitions.append(answer)
-    return OffsetCommitResponse(topics=list(topics.values())), list(asked.values()), answers
+    return SortedOut(OffsetCommitResponse(topics=list(topics.values())), list(asked.values()), answers, found)
 
 
 def _asked(position: Position, one: OffsetCommitRequestPartition) -> OffsetToCommit:

@@ -69,17 +69,23 @@ def guarded(handler: Handler, permissions: Iterable[Permission]) -> Handler:
     return handle if whole else handler
 
 
-def by_present_rights(request: Request, sort_out: Callable[[], Pieces[T]], may_still: Callable[[T], bool]) -> Pieces[T]:
+def by_present_rights(
+    request: Request,
+    sort_out: Callable[[], Pieces[T]],
+    may_still: Callable[[T], bool],
+    is_so_still: Callable[[T], bool] = lambda found: True,
+) -> Pieces[T]:
     """What `sort_out` finds by asking for the rights to each thing that is named, in many turns. If rights have changed
     before it ends, `may_still` asks again for those that are made use of, and raises what the whole request is refused
-    with. If one of them has ended, all is sorted out again: once in turns, and then in one, however many change.
+    with. If one of them has ended, or what was found `is_so_still` no more, all is sorted out again: once in turns, and
+    then in one, however much changes.
 
     What it lets through may be done until others get a turn.
     """
     for _ in range(2):
         rights = request.rights
         found = yield from sort_out()
-        if request.rights == rights or may_still(found):
+        if (request.rights == rights or may_still(found)) and is_so_still(found):
             return found
     return at_once(sort_out())
 

@@ -17,6 +17,7 @@ from kafkad.group.offsets import Offsets
 from kafkad.group.records import OffsetCommitted, offset_value
 from kafkad.meta.store import ensure_path
 from kafkad.net.connection import Connection
+from kafkad.turns import Pieces, at_once
 from kafkad.wire.frames import RequestHeader
 from kafkad.wire.messages.delete_topics import DeleteTopicsRequest
 from kafkad.wire.messages.offset_commit import (
@@ -183,14 +184,11 @@ def test_many_offsets_are_encoded_in_turns_and_committed_at_once(
         return offset_value(*what)
 
     monkeypatch.setattr(records, "offset_value", counted)
-    partitions = [OffsetCommitRequestPartition(partition_index=number, committed_offset=7) for number in range(500)]
-    partitions[3].committed_metadata = "m" * 101
-    message = OffsetCommitRequest(group_id="w", topics=[OffsetCommitRequestTopic(name="wide", partitions=partitions)])
-    large = memoryview(bytes(5_000))
-    request = Request(RequestHeader(OFFSET_COMMIT, 9, 1, "test"), cast(Connection, broker.connection), large)
+    message = to_many(broker, "w", "wide")
+    message.topics[0].partitions[3].committed_metadata = "m" * 101
 
     async def work() -> Any:
-        pieces = offset_commit.handle(broker.context, request, message)
+        pieces = handle_large(broker, message, 9)
         while True:
             committed.add(len(offsets_of(broker, "w").positions("w")))
             try:
@@ -204,6 +202,41 @@ def test_many_offsets_are_encoded_in_turns_and_committed_at_once(
     assert (sum(encoded), max(encoded) <= 100) == (499, True)
     assert committed == {0}
     assert len(offsets_of(broker, "w").positions("w")) == 499
+
+
+def to_many(broker: OneBroker, group: str, topic: str) -> OffsetCommitRequest:
+    partitions = [OffsetCommitRequestPartition(partition_index=number, committed_offset=7) for number in range(500)]
+    named = OffsetCommitRequestTopic(name=topic, topic_id=topic_id_of(broker, topic), partitions=partitions)
+    return OffsetCommitRequest(group_id=group, topics=[named])
+
+
+def handle_large(broker: OneBroker, message: OffsetCommitRequest, version: int) -> Pieces[Any]:
+    """As one that comes in a large frame."""
+    header, large = RequestHeader(OFFSET_COMMIT, version, 1, "test"), memoryview(bytes(5_000))
+    request = Request(header, cast(Connection, broker.connection), large)
+    return cast(Pieces[Any], offset_commit.handle(broker.context, request, message))
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_topic_that_is_deleted_while_many_offsets_are_encoded_does_not_get_them_back(
+    broker: OneBroker, anew: bool
+) -> None:
+    name = group = f"deleted-{anew}"
+    broker.create(name, 500)
+    pieces = handle_large(broker, to_many(broker, group, name), BY_ID)
+    for _ in range(8):  # five to sort it out
+        next(pieces)
+    [result] = broker.ask(DeleteTopicsRequest(topic_names=[name], timeout_ms=5_000), 5).responses
+    assert not result.error_code
+    if anew:
+        broker.create(name, 500)
+
+    async def rest() -> Any:
+        return at_once(pieces)
+
+    [topic] = broker.run(rest()).topics
+    assert {one.error_code for one in topic.partitions} == {ErrorCode.UNKNOWN_TOPIC_ID}
+    assert group not in offsets_of(broker, group)
 
 
 def test_times_of_old_versions(broker: OneBroker) -> None:
