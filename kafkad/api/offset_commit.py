@@ -43,7 +43,8 @@ class SortedOut(NamedTuple):
     """Those of which something is asked, as they were found."""
 
 
-Prepared = tuple[SortedOut, PreparedCommit | None]
+Prepared = tuple[SortedOut, PreparedCommit | Codes | None]
+"""The codes where nothing is left to be asked."""
 
 
 def handle(context: Context, request: Request, message: OffsetCommitRequest) -> Response | Pieces[Response]:
@@ -78,7 +79,7 @@ def _prepared(context: Context, request: Request, message: OffsetCommitRequest) 
     found = yield from _sorted_out(context, request, message)
     if not found.asked or request.version == 0:
         return found, None
-    return found, (yield from context.offsets.prepare(message.group_id, found.asked, message.retention_time_ms))
+    return found, (yield from context.offsets.prepare(_committer(message), found.asked, message.retention_time_ms))
 
 
 def _commit(
@@ -86,7 +87,7 @@ def _commit(
     request: Request,
     message: OffsetCommitRequest,
     found: SortedOut,
-    prepared: PreparedCommit | None = None,
+    prepared: PreparedCommit | Codes | None = None,
 ) -> Response:
     version = request.header.api_version
     response, asked, answers, _ = found
@@ -94,19 +95,24 @@ def _commit(
         return response
     if version == 0:
         return _to_store(context, message.group_id, response, asked, answers)
-    who = Committer(
-        message.group_id, message.member_id, message.group_instance_id, message.generation_id_or_member_epoch
-    )
     if prepared is None:
-        codes = context.offsets.commit(who, asked, message.retention_time_ms)
+        codes = context.offsets.commit(_committer(message), asked, message.retention_time_ms)
+    elif isinstance(prepared, PreparedCommit):
+        codes = context.offsets.commit_prepared(_committer(message), prepared)
     else:
-        codes = context.offsets.commit_prepared(who, prepared)
+        codes = prepared
     if not isinstance(codes, list):
         return _later(codes, response, answers)
     _answered(response, answers, codes)
     if not any(codes) and may_repeat(version, message):
         _remember(context, request, message, response)
     return response
+
+
+def _committer(message: OffsetCommitRequest) -> Committer:
+    return Committer(
+        message.group_id, message.member_id, message.group_instance_id, message.generation_id_or_member_epoch
+    )
 
 
 def refused(request: Request, message: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResponse:

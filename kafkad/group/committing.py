@@ -80,7 +80,7 @@ class OffsetToCommit(NamedTuple):
 
 
 class PreparedCommit(NamedTuple):
-    """Many offsets for one group, as they are written. Nobody has been asked yet whether they may be."""
+    """Many offsets for one group, as they are written if it still takes them."""
 
     fits: list[bool]
     """False for an offset whose metadata is too long: it has no record."""
@@ -128,34 +128,42 @@ class OffsetCommitter:
     ) -> Codes | asyncio.Future[Codes]:
         """HOT. The fate of each offset; later, when its write has to be waited for."""
         try:
-            shard = self._coordination.shard(who.group)
-            self.check(shard.machine, who)
+            shard = self._shard_for(who)
         except KafkaError as error:
             return [error.code] * len(asked)
         now = self._clock.now_ms()
         return self._write(shard, who.group, *self._recorded(who.group, asked, now, retention_ms))
 
     def prepare(
-        self, group: str, asked: Sequence[OffsetToCommit], retention_ms: int = DEFAULT_RETENTION
-    ) -> Pieces[PreparedCommit]:
-        """What can be done in turns of a commit of many offsets: all but to ask the group, to write and to apply it."""
-        now = self._clock.now_ms()
+        self, who: Committer, asked: Sequence[OffsetToCommit], retention_ms: int = DEFAULT_RETENTION
+    ) -> Pieces[PreparedCommit | Codes]:
+        """What can be done in turns of a commit of many offsets: all but to write and to apply it. The fate of each,
+        without encoding them, where the group refuses them already or no batch could hold them."""
+        try:
+            shard = self._shard_for(who)
+        except KafkaError as error:
+            return [error.code] * len(asked)
+        now, most, least_size = self._clock.now_ms(), shard.most_bytes, shard.machine.least_size
+        size = 0
         fits: list[bool] = []
         records: list[OffsetCommitted] = []
         values: dict[Position, bytes] = {}
         for at in range(0, len(asked), _AT_ONCE):
-            some_fit, some = self._recorded(group, asked[at : at + _AT_ONCE], now, retention_ms)
+            some_fit, some = self._recorded(who.group, asked[at : at + _AT_ONCE], now, retention_ms)
             fits += some_fit
-            records += some
-            values.update(map(kept, some))
+            size += sum(map(least_size, some))
+            if size <= most:
+                records += some
+                values.update(map(kept, some))
             yield
+        if size > most:
+            return _codes(ErrorCode.INVALID_COMMIT_OFFSET_SIZE, fits)
         return PreparedCommit(fits, records, values, (yield from body_of(records, encode)))
 
     def commit_prepared(self, who: Committer, prepared: PreparedCommit) -> Codes | asyncio.Future[Codes]:
-        """As `commit`; `who` is of the group for which it was prepared."""
+        """As `commit`, by the same that it was prepared for: the group may refuse it by now."""
         try:
-            shard = self._coordination.shard(who.group)
-            self.check(shard.machine, who)
+            shard = self._shard_for(who)
         except KafkaError as error:
             return [error.code] * len(prepared.fits)
         apply = partial(shard.machine.put_offsets, who.group, prepared.values)
@@ -283,6 +291,12 @@ class OffsetCommitter:
             "offset_deletion": probe.deleted,
         }
         yield from counters("kafka_server_group_coordinator_metrics", counts, "Offsets of groups")
+
+    def _shard_for(self, who: Committer) -> Shard[GroupMachine]:
+        """HOT. Where it may commit; KafkaError if it may not."""
+        shard = self._coordination.shard(who.group)
+        self.check(shard.machine, who)
+        return shard
 
     def check(self, machine: GroupMachine, who: Committer) -> None:
         """HOT. A client outside any group may commit to a group that has no members, or is not known yet."""

@@ -29,6 +29,10 @@ class LifeShard:
         return not self._life.hold
 
     @property
+    def most_bytes(self) -> int:
+        return self._life.most_bytes
+
+    @property
     def machine(self) -> GroupMachine:
         return self._life.machine
 

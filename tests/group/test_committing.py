@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from kafkad.errors import ErrorCode
-from kafkad.group import offsets
-from kafkad.group.committing import Committer, Fetched
+from kafkad.group import committing, offsets
+from kafkad.group.committing import Committer, Fetched, PreparedCommit
 from kafkad.group.committing import OffsetToCommit as Offset
 from kafkad.group.events import State
 from kafkad.group.offsets import Committed
@@ -50,10 +50,11 @@ def test_a_commit_is_one_batch_with_the_sequence_that_kafka_gives_it(world: Offs
 
 def test_the_group_is_asked_when_many_offsets_are_prepared_to_be_committed(world: Offsets) -> None:
     asked = [Offset("a", number, 5, -1, "m" * (number % 102)) for number in range(250)]
-    pieces = world.committer.prepare("g", asked)
+    pieces = world.committer.prepare(Committer("g"), asked)
     next(pieces)
     world.clock.advance(1000)
     prepared = at_once(pieces)
+    assert isinstance(prepared, PreparedCommit)
     world.coordination.absence = ErrorCode.NOT_COORDINATOR
     assert world.committer.commit_prepared(Committer("g"), prepared) == [ErrorCode.NOT_COORDINATOR] * 250
     world.coordination.absence = None
@@ -65,6 +66,21 @@ def test_the_group_is_asked_when_many_offsets_are_prepared_to_be_committed(world
     assert [number for number, code in enumerate(codes) if code] == [101, 203]
     assert world.coordination.the_shard.sequences == [0]
     assert len({record.commit_timestamp for record in world.log}) == 1
+
+
+def test_many_offsets_that_are_refused_are_not_encoded(world: Offsets, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(committing, "body_of", lambda *_: pytest.fail("they are encoded"))
+    asked = [Offset("a", number, 5, -1, "m" * (number % 102)) for number in range(250)]
+    fenced = Committer("g", generation=3)
+    assert at_once(world.committer.prepare(fenced, asked)) == [ErrorCode.ILLEGAL_GENERATION] * 250
+    world.coordination.absence = ErrorCode.NOT_COORDINATOR
+    assert at_once(world.committer.prepare(Committer("g"), asked)) == [ErrorCode.NOT_COORDINATOR] * 250
+    world.coordination.absence = None
+    world.most_bytes = 10_000
+    too_much, too_long = ErrorCode.INVALID_COMMIT_OFFSET_SIZE, ErrorCode.OFFSET_METADATA_TOO_LARGE
+    codes = at_once(world.committer.prepare(Committer("g"), asked))
+    assert codes == [too_long if number % 102 == 101 else too_much for number in range(250)]
+    assert "g" not in world.machine.groups
 
 
 def test_a_time_of_the_commit_and_one_to_expire_at(world: Offsets) -> None:
