@@ -9,6 +9,8 @@ from typing import Final, NamedTuple
 
 NO_LEADER = -1
 LEADER_DURING_DELETE = -2
+ALL_TOPICS = 2
+"""The type of an UpdateMetadata that names every topic there is."""
 NO_EPOCH = -1
 
 

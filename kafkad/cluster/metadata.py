@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.model import LEADER_DURING_DELETE, NO_EPOCH, NO_LEADER, BrokerInfo, Endpoint
+from kafkad.model import ALL_TOPICS, LEADER_DURING_DELETE, NO_EPOCH, NO_LEADER, BrokerInfo, Endpoint
 from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition
 from kafkad.wire.leaders import CurrentLeader, NodeEndpoint
 from kafkad.wire.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
+    UpdateMetadataTopicState,
 )
 
 
@@ -49,8 +50,21 @@ class MetadataCache:
         if others:
             self._derived.clear()
         self.brokers = brokers
+        gone = self._take(request.topic_states)
+        names_all = request.type == ALL_TOPICS
+        if names_all:
+            for name in self.topics.keys() - {topic.topic_name for topic in request.topic_states}:
+                self._remove(self.topics[name], gone)
+        if request.topic_states or names_all or not self.expects_topics:
+            self.is_here.set()
+        if others:
+            for told in self.on_brokers_changed:
+                told()
+        return gone
+
+    def _take(self, topics: Iterable[UpdateMetadataTopicState]) -> list[str]:
         gone: list[str] = []
-        for topic in request.topic_states:
+        for topic in topics:
             for derived in self._derived.values():
                 derived.pop(topic.topic_name, None)
             for state in topic.partition_states:
@@ -58,11 +72,6 @@ class MetadataCache:
                     self._forget(topic.topic_name, state.partition_index, gone)
                 else:
                     self._topic(topic.topic_name, topic.topic_id).partitions[state.partition_index] = state
-        if request.topic_states or not self.expects_topics:
-            self.is_here.set()
-        if others:
-            for told in self.on_brokers_changed:
-                told()
         return gone
 
     def derived(self, what: str) -> dict[str, Any]:
@@ -87,10 +96,15 @@ class MetadataCache:
             return
         topic.partitions.pop(partition, None)
         if not topic.partitions:
-            del self.topics[name]
-            self._names.pop(topic.id, None)
-            gone.append(name)
-            self._tell(name)
+            self._remove(topic, gone)
+
+    def _remove(self, topic: TopicMetadata, gone: list[str]) -> None:
+        del self.topics[topic.name]
+        self._names.pop(topic.id, None)
+        for derived in self._derived.values():
+            derived.pop(topic.name, None)
+        gone.append(topic.name)
+        self._tell(topic.name)
 
     def id_of(self, name: str) -> TopicId | None:
         topic = self.topics.get(name)

@@ -51,7 +51,6 @@ class Brokers:
             else:
                 del self._state.unreachable[broker]
                 await self._lead.remove_broker(broker)
-                await self._deletions.broker_lost(broker)
         bounced = {b for b in now if b in before and now[b].epoch > before[b].epoch}
         dead = (before.keys() - now.keys()) | bounced
         new = sorted((now.keys() - before.keys()) | bounced)

@@ -4,9 +4,6 @@ The wish is a node under `/admin/delete_topics`, so a controller that takes over
 confirm (its broker is down, its log directory failed) holds the topic in the store until that broker is back. One that
 its broker would not let lead, since its log is damaged or has lost its tail, can be deleted like any other.
 
-The wish also stays until all registered brokers without a replica have heard of it: the next controller would not know
-what to tell them. Nobody waits for these: the deletion is answered before, and the name may be used again.
-
 Many topics go in groups: those of one share the writes' fsyncs and the requests to brokers, and between two of them
 everybody else has a turn.
 """
@@ -32,11 +29,9 @@ from kafkad.meta.store import (
     subtree,
 )
 from kafkad.meta.znodes import Config, Topic, TopicDeletion
-from kafkad.model import LEADER_DURING_DELETE
 from kafkad.names import TopicPartition
 from kafkad.together import together
 from kafkad.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
-from kafkad.wire.messages.update_metadata import UpdateMetadataRequest
 
 log = logging.getLogger(__name__)
 
@@ -78,16 +73,6 @@ class Deletions:
         else:
             self._state.deleting[topic] = Deletion()
 
-    async def make_room(self, topics: Iterable[str]) -> None:
-        """For topics of these names: who has not heard yet that the last ones are gone hears of the new ones."""
-        deleting = self._state.deleting
-        names = [
-            name for name in topics if name in deleting and deleting[name].is_answered and not deleting[name].stuck
-        ]
-        for name in names:
-            deleting[name].untold.clear()
-        await self._finish(names)
-
     async def mark(self, watch: Watch) -> None:
         """Reads which topics are to be deleted; drops the wish if there is no such topic, or none may be deleted."""
         wanted = await self._lead.store.children(TopicDeletion.PARENT, watch)
@@ -122,9 +107,6 @@ class Deletions:
         deletion.begun = True
         batch.metadata(partitions)
         replicas = {(r, p) for p, entry in topic.partitions.items() for r in entry.assignment.replicas}
-        if any(entry.state is not None for entry in topic.partitions.values()):  # else nobody knows the topic
-            registered = self._state.brokers.keys() | self._state.unreachable.keys()
-            deletion.untold = registered - {broker for broker, _ in replicas}
         self._ask_replicas(topic, deletion, replicas, batch)
 
     def _ask_replicas(
@@ -139,10 +121,7 @@ class Deletions:
                 deletion.stuck.add((broker, partition))
 
     async def broker_lost(self, broker: int) -> None:
-        """It is gone, or does not answer. One that starts again knows nothing; one that was only away does."""
         for deletion in self._state.deleting.values():
-            if broker not in self._state.unreachable:
-                deletion.untold.discard(broker)
             lost = {replica for replica in deletion.waiting if replica[0] == broker}
             deletion.waiting -= lost
             deletion.stuck |= lost
@@ -166,25 +145,14 @@ class Deletions:
                     deletion.stuck.add(replica)
         await self._finish(touched)
 
-    async def heard(self, broker: int, request: UpdateMetadataRequest) -> None:
-        """Takes note of the topics that a broker knows to be deleted."""
-        touched = []
-        for topic in request.topic_states:
-            deletion = self._state.deleting.get(topic.topic_name)
-            if deletion is None or all(p.leader != LEADER_DURING_DELETE for p in topic.partition_states):
-                continue
-            deletion.untold.discard(broker)
-            touched.append(topic.topic_name)
-        await self._finish(touched)
-
     async def _finish(self, topics: Iterable[str]) -> None:
         deleting = self._state.deleting
-        await _in_groups([name for name in topics if deleting[name].is_answered], self._settle)
+        await _in_groups([name for name in topics if deleting[name].begun and not deleting[name].waiting], self._settle)
 
     async def _settle(self, topic: str) -> None:
         """A topic that the store does not let go stays hidden; that is tried again with the next deletion."""
         deletion = self._state.deleting[topic]
-        if deletion.stuck or deletion.untold:
+        if deletion.stuck:
             self.settled(topic).set()
             return
         try:

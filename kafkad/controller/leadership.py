@@ -69,8 +69,8 @@ class ControllerParts(NamedTuple):
 
     `unclean` tells whether a topic would rather have any leader than none, as soon as `load_configs` has read the
     settings of topics that this broker may not have; `fewest_leaders` tells whether elections follow that policy.
-    `on_response` hears every answer, `on_unclean` of every leader that was not in sync before; `listener` is the one
-    that brokers use among themselves.
+    `on_response` hears every answer to a LeaderAndIsr or StopReplica, `on_unclean` of every leader that was not in sync
+    before; `listener` is the one that brokers use among themselves.
     """
 
     broker: int

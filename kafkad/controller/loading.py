@@ -34,8 +34,10 @@ async def load_topics(lead: Leadership, names: Sequence[str], watch: Watch | Non
     `watch` hears of each topic's next write.
     """
     nodes = await lead.store.get_many([Topic.path(name) for name in names], watch)
-    found = [await _topic(lead, name, *node) for name, node in zip(names, nodes, strict=True) if node is not None]
-    topics = [topic for topic in found if topic is not None]
+    there = [(name, *node) for name, node in zip(names, nodes, strict=True) if node is not None]
+    topics = [topic for each in there if (topic := await _topic(lead, *each)) is not None]
+    lead.state.unreadable.difference_update(names)
+    lead.state.unreadable.update({name for name, _, _ in there} - {topic.name for topic in topics})
     returned = await _load_states(
         lead, [(TopicPartition(t.name, number), entry) for t in topics for number, entry in t.partitions.items()]
     )

@@ -10,13 +10,12 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
-from kafkad.controller.channel import BrokerQueue, Request, Response
+from kafkad.controller.channel import BrokerQueue, OnResponse, Request, Response
 from kafkad.controller.state import ClusterState, PartitionEntry, TopicEntry
-from kafkad.model import LEADER_DURING_DELETE, NO_EPOCH, BrokerInfo, Endpoint, PartitionState
+from kafkad.model import ALL_TOPICS, LEADER_DURING_DELETE, NO_EPOCH, BrokerInfo, Endpoint, PartitionState
 from kafkad.names import TopicId, TopicPartition
 from kafkad.turns import Turns
 from kafkad.wire.messages.leader_and_isr import (
@@ -83,8 +82,8 @@ class RequestBatch:
             self._metadata[broker].update(dict.fromkeys(partitions))
 
     def all_metadata(self, brokers: Collection[int]) -> None:
-        """These brokers hear of every partition, and of the topics that were deleted while they may have been away: no
-        request says that what it does not name is gone."""
+        """These brokers hear of every partition, and that no other topic is there: they may have been away when one was
+        deleted. Kafka's do not understand that, and hear of those that this controller deleted last."""
         self.metadata([tp for tp, _ in self._state.partitions()], brokers)
         self._all_metadata.update(brokers)
 
@@ -132,6 +131,7 @@ class RequestBatch:
             request = self._update_metadata(sender, self._state.brokers[broker], partitions, live)
             if broker in self._all_metadata:
                 request.topic_states += map(self._deleted_topic, self._state.deleted)
+                request.type = ALL_TOPICS if self._state.names_all else 0
             yield broker, request
         for broker, stops in self._stops.items():
             yield broker, self._stop_replica(sender, broker, stops)
@@ -143,7 +143,13 @@ class RequestBatch:
         queue = sender.queues.get(broker)
         if queue is None:
             return []
-        return [(broker, queue.put(request, partial(sender.on_response, broker, request)))]
+        on_response: OnResponse | None = None
+        if not isinstance(request, UpdateMetadataRequest):
+
+            def on_response(response: Response) -> None:
+                sender.on_response(broker, request, response)
+
+        return [(broker, queue.put(request, on_response))]
 
     def _leader_and_isr(
         self, sender: Sender, broker: int, replicas: Mapping[TopicPartition, bool]

@@ -29,6 +29,11 @@ class TopicEntry:
         self.topic_id = topic_id
         self.partitions: dict[int, PartitionEntry] = {}
 
+    @property
+    def has_state(self) -> bool:
+        """Else no broker has ever been told of it."""
+        return any(entry.state is not None for entry in self.partitions.values())
+
     def znode(self) -> Topic:
         return Topic(topic_id=self.topic_id, partitions={p: e.assignment for p, e in self.partitions.items()})
 
@@ -117,6 +122,8 @@ class ClusterState:
         self.leaving: set[int] = set()
         self.topics: dict[str, TopicEntry] = {}
         self.names: dict[bytes, str] = {}
+        self.unreadable: set[str] = set()
+        """Topics of the store whose node is damaged: brokers may still know and serve them."""
         self.deleting: dict[str, Deletion] = {}
         self.deleted = DeletedTopics()
         self.reassigning: set[TopicPartition] = set()
@@ -142,6 +149,11 @@ class ClusterState:
         """True if the topic is being deleted. A partition that is on the move has to arrive first."""
         deletion = self.deleting.get(topic)
         return deletion is not None and (deletion.begun or not self.moving(topic))
+
+    @property
+    def names_all(self) -> bool:
+        """True if whoever is told of all partitions hears of every topic that the store has."""
+        return not self.unreadable and all(topic.has_state for topic in self.topics.values())
 
     def moving(self, topic: str) -> bool:
         return bool(self.reassigning) and any(tp.topic == topic for tp in self.reassigning)
@@ -192,20 +204,13 @@ class ClusterState:
 class Deletion:
     """A topic on its way out.
 
-    `waiting` are the replicas (broker, partition) that have not confirmed; `stuck` those that cannot at present;
-    `untold` the registered brokers without a replica that have not heard of it. It has `begun` unless a reassignment
-    has to end first.
+    `waiting` are the replicas (broker, partition) that have not confirmed; `stuck` those that cannot at present. It has
+    `begun` unless a reassignment has to end first.
     """
 
-    __slots__ = ("begun", "stuck", "untold", "waiting")
+    __slots__ = ("begun", "stuck", "waiting")
 
     def __init__(self) -> None:
-        self.untold: set[int] = set()
         self.waiting: set[tuple[int, int]] = set()
         self.stuck: set[tuple[int, int]] = set()
         self.begun = False
-
-    @property
-    def is_answered(self) -> bool:
-        """True if no replica is waited for that can confirm at present."""
-        return self.begun and not self.waiting

@@ -33,7 +33,6 @@ from kafkad.timers import Timer
 from kafkad.turns import Turns
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kafkad.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
-from kafkad.wire.messages.update_metadata import UpdateMetadataRequest
 
 Enqueue = Callable[[Callable[[], Awaitable[None]]], None]
 After = Callable[[float, Callable[[], None]], Timer]
@@ -81,7 +80,7 @@ class Term:
         self.lead = lead
         self.state = lead.state
         self.deletions = Deletions(lead, settings.deletes_topics)
-        self.topics = Topics(lead, self.deletions, check, settings.topics, random)
+        self.topics = Topics(lead, check, settings.topics, random)
         self.brokers = Brokers(lead, self.deletions)
         self.elections = Elections(lead)
         self.reassignments = Reassignments(lead, self.deletions)
@@ -157,7 +156,7 @@ class Term:
         for tp in hosted:
             await turns.give_way()
             batch.leader_and_isr(self.state.entry(tp).assignment.replicas, tp, is_new=tp in made, tell_all=False)
-        batch.metadata(hosted)
+        batch.all_metadata(self.state.brokers)
         return await lead.send(batch)
 
     async def _leave_out(self, returned: ReturnedMembers) -> None:
@@ -218,9 +217,6 @@ class Term:
         elif isinstance(request, LeaderAndIsrRequest) and isinstance(response, LeaderAndIsrResponse):
             led = response
             self._enqueue(lambda: self.brokers.leader_and_isr_answered(broker, led))
-        elif isinstance(request, UpdateMetadataRequest) and self.state.deleting:
-            told = request
-            self._enqueue(lambda: self.deletions.heard(broker, told))
 
     async def _read_brokers(self) -> dict[int, BrokerInfo]:
         return await read_brokers(self.lead, self._watch(self._brokers_changed), self._broker_written)
@@ -260,6 +256,7 @@ class Term:
         gone = self.state.topics.keys() - names
         for name in gone - self.state.deleting.keys():
             self.state.remove_topic(name)
+        self.state.unreadable.intersection_update(names)
         unwatched = [name for name in names if name not in self._watched]
         self._watched = set(names)
         await self._read_topics(unwatched)

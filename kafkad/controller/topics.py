@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
-from kafkad.controller.deletion import Deletions
 from kafkad.controller.election import first_leader
 from kafkad.controller.leadership import Answers, Leadership, storage_refused
 from kafkad.controller.placement import Layout, check_placement, fixed_layout, layout_for_more, place, random_layout
@@ -94,15 +93,9 @@ class Topics:
     """The part of a controller's term that makes topics and partitions."""
 
     def __init__(
-        self,
-        lead: Leadership,
-        deletions: Deletions,
-        check_config: CheckConfig,
-        defaults: Callable[[], TopicDefaults],
-        random: Random,
+        self, lead: Leadership, check_config: CheckConfig, defaults: Callable[[], TopicDefaults], random: Random
     ) -> None:
         self._lead = lead
-        self._deletions = deletions
         self._state = lead.state
         self._check_config = check_config
         self._defaults = defaults
@@ -112,8 +105,6 @@ class Topics:
         self, topics: Sequence[NewTopic], *, validate_only: bool, admit: Admit = admit_all
     ) -> tuple[list[TopicResult], Answers]:
         """The results in the order of `topics`, and the answers that make the new topics visible."""
-        if not validate_only:
-            await self._deletions.make_room([topic.name for topic in topics])
         times = Counter(topic.name for topic in topics)
         planned = _Planned(self._state.topics)
         wanted = planned.assignments

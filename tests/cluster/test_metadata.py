@@ -6,7 +6,7 @@ import pytest
 
 from kafkad.cluster.metadata import MetadataCache
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.model import LEADER_DURING_DELETE
+from kafkad.model import ALL_TOPICS, LEADER_DURING_DELETE
 from kafkad.wire.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataPartitionState,
@@ -54,6 +54,32 @@ def test_who_wants_to_know_is_told_of_topics_that_go() -> None:
     assert [cache.apply(deleted), cache.apply(deleted)] == [["a"], []]
     assert gone == ["a", "a"]
     assert cache.id_of("a") is None
+
+
+def test_an_update_that_names_all_topics_ends_the_others() -> None:
+    """They were deleted while this broker was away, and the next controller never knew of them."""
+    cache = MetadataCache()
+    for name in ("a", "b", "c"):
+        cache.apply(update(name))
+    cache.derived("inside").update(a=1, b=2)
+    told: list[str] = []
+    cache.on_topic_gone.append(told.append)
+    of_all = update("b")
+    of_all.type = ALL_TOPICS
+    assert sorted(cache.apply(of_all)) == sorted(told) == ["a", "c"]
+    assert (list(cache.topics), cache.derived("inside")) == (["b"], {})
+    assert (cache.id_of("a"), cache.name_of(b"a".ljust(16, b"\1"))) == (None, None)
+    nothing = UpdateMetadataRequest(type=ALL_TOPICS)
+    assert (cache.apply(nothing), cache.topics) == (["b"], {})
+
+
+def test_that_there_is_no_topic_is_news_as_well() -> None:
+    cache = MetadataCache()
+    cache.expects_topics = True
+    cache.apply(UpdateMetadataRequest())
+    assert not cache.is_here.is_set()
+    cache.apply(UpdateMetadataRequest(type=ALL_TOPICS))
+    assert cache.is_here.is_set()
 
 
 def test_no_topic_is_denied_before_metadata_is_here() -> None:

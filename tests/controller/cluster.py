@@ -20,7 +20,7 @@ from kafkad.controller.topics import NewTopic, TopicDefaults
 from kafkad.errors import ErrorCode
 from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
 from kafkad.meta.znodes import Broker, Partition
-from kafkad.model import BrokerInfo, Endpoint, PartitionState
+from kafkad.model import ALL_TOPICS, BrokerInfo, Endpoint, PartitionState
 from kafkad.names import TopicPartition
 from kafkad.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -81,6 +81,9 @@ class FakeBroker:
     async def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         await self._receive(request)
         self.live = {broker.id for broker in request.live_brokers}
+        if request.type == ALL_TOPICS:
+            named = {topic.topic_name for topic in request.topic_states}
+            self.metadata = {tp: state for tp, state in self.metadata.items() if tp.topic in named}
         for topic in request.topic_states:
             self.topic_ids[topic.topic_name] = topic.topic_id
             for state in topic.partition_states:

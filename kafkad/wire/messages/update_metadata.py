@@ -46,7 +46,7 @@ class UpdateMetadataRequest(Request["UpdateMetadataResponse"]):
 
     controller_id: int = int32()
     is_kraft_controller: bool = boolean("8+")
-    type: int = int8("8+", tag=0)
+    type: int = int8("8+", tag=0, ignorable=True)
     controller_epoch: int = int32()
     broker_epoch: int = int64("5+", default=-1, ignorable=True)  # of the receiver
     ungrouped_partition_states: list[UpdateMetadataPartitionState] = array(UpdateMetadataPartitionState, "0-4")
