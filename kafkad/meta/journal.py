@@ -84,7 +84,7 @@ class Journal:
             raise
         journal = cls(path, fd, good, sync)
         journal.snapshot_size = snapshot_size
-        journal._reserve()
+        journal._keep_reserve()
         return journal, torn
 
     @property
@@ -107,7 +107,7 @@ class Journal:
             self._cut()
             raise
         self.size += written
-        self._reserve()
+        self._keep_reserve()
 
     def replace(self, snapshot: bytes) -> None:
         """Puts a file with this one frame in the journal's place. After an OSError all is as before, or refused."""
@@ -126,18 +126,26 @@ class Journal:
     def close(self) -> None:
         os.close(self._fd)
 
+    def _keep_reserve(self) -> None:
+        if os.fstat(self._fd).st_blocks * _BLOCK - self.size < self._wanted_reserve // 2:
+            self._reserve()
+
     def _reserve(self) -> None:
-        """As far as the file system has room, and can do it."""
-        wanted = max(_RESERVE, self.snapshot_size)
-        if os.fstat(self._fd).st_blocks * _BLOCK - self.size < wanted // 2:
-            while not allocate(self._fd, self.size, wanted) and wanted > _LEAST_RESERVE:
-                wanted //= 2
+        """As far as the file system has room, and can do it. XFS gives a growing file blocks beyond its end by itself,
+        and takes them back, but not from one that was given some by this: so a new file is, without looking first."""
+        wanted = self._wanted_reserve
+        while not allocate(self._fd, self.size, wanted) and wanted > _LEAST_RESERVE:
+            wanted //= 2
+
+    @property
+    def _wanted_reserve(self) -> int:
+        return max(_RESERVE, self.snapshot_size)
 
     def _cut(self) -> None:
         """The room beyond the end goes as well, and is asked for again."""
         try:
             os.ftruncate(self._fd, self.size)
-            self._reserve()
+            self._keep_reserve()
         except OSError as e:
             self._broken = e
 

@@ -313,7 +313,7 @@ class Coordination(Generic[M]):
         any more, `_role_changed` hears of that next."""
         if error is None or error.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
             self._serve(index, shard)
-        elif isinstance(error, StorageError):
+        elif isinstance(error, StorageError) and shard.partition.failure is None:
             self._replicas.directory_failed(error)
             self._read_later(index, shard, error)
 

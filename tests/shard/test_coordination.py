@@ -371,6 +371,20 @@ def test_who_leads_anew_does_not_go_on_with_what_was_not_committed(broker: OneBr
     assert [machine.state for machine in careful.machines] == ["new", "loaded", "unloaded", "loaded"]
 
 
+def test_a_disk_that_is_lost_meanwhile_is_not_said_to_be_lost_by_who_waits(
+    broker: OneBroker, careful: Coordinator, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    said: list[StorageError] = []
+    monkeypatch.setattr(careful.coordination._replicas, "directory_failed", said.append)
+    directory = broker.replicas.get(TOPIC, 0).log.directory
+    first = next(each for each in broker.replicas.logs.directories if directory.startswith(each.path))
+    broker.replicas.logs.fail(StorageError(first.path, "gone"))
+    broker.settle()
+    assert not careful.coordination.loading
+    assert not said
+    assert "cannot load" not in caplog.text
+
+
 class _Refusing:
     """Too many files are open: so many loads of partition 0 are refused."""
 
