@@ -13,6 +13,7 @@ from kafkad.wire.messages.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from kafkad.wire.schema import encode
 
 
 def update(
@@ -71,6 +72,13 @@ def test_an_update_that_names_all_topics_ends_the_others() -> None:
     assert (cache.id_of("a"), cache.name_of(b"a".ljust(16, b"\1"))) == (None, None)
     nothing = UpdateMetadataRequest(type=ALL_TOPICS)
     assert (cache.apply(nothing), cache.topics) == (["b"], {})
+
+
+def test_who_does_not_know_of_such_updates_is_sent_the_rest() -> None:
+    of_all = update("a")
+    of_all.type = ALL_TOPICS
+    assert encode(of_all, 7) == encode(update("a"), 7)
+    assert encode(of_all, 8) != encode(update("a"), 8)
 
 
 def test_that_there_is_no_topic_is_news_as_well() -> None:
