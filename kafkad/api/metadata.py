@@ -73,7 +73,7 @@ def _answer(context: Context, request: Request, message: MetadataRequest) -> Pie
             found = [topic for topic, may in zip(found, seen, strict=True) if may]
         return (yield from _Answer(context, request, message).whole(found, []))
     if _is_malformed(topics, request.version):
-        return _refused(topics)
+        return MetadataResponse(topics=(yield from each(_malformed, topics)))
     yield
     answer = _Answer(context, request, message)
     if request.version >= _FIRST_WITH_TOPIC_IDS and any(topic.topic_id != NO_TOPIC_ID for topic in topics):
@@ -82,7 +82,9 @@ def _answer(context: Context, request: Request, message: MetadataRequest) -> Pie
     yield
     if request.restricted:
         seen = yield from each(partial(request.allowed, Operation.DESCRIBE, ResourceType.TOPIC), names)
-        answer.hide(_hidden(name) for name, may in zip(names, seen, strict=True) if not may)
+        unseen = [name for name, may in zip(names, seen, strict=True) if not may]
+        yield
+        answer.hide((yield from each(_hidden, unseen)))
         names = [name for name, may in zip(names, seen, strict=True) if may]
         yield
     missing = [name for name in names if name not in context.replicas.metadata.topics]
@@ -103,13 +105,8 @@ def _is_malformed(topics: list[MetadataRequestTopic], version: int) -> bool:
     return any(topic.name is None and topic.topic_id == NO_TOPIC_ID for topic in topics)
 
 
-def _refused(topics: list[MetadataRequestTopic]) -> MetadataResponse:
-    return MetadataResponse(
-        topics=[
-            MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id)
-            for topic in topics
-        ]
-    )
+def _malformed(topic: MetadataRequestTopic) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name or "", topic_id=topic.topic_id)
 
 
 def _by_id(context: Context, answer: _Answer, topics: list[MetadataRequestTopic]) -> Pieces[MetadataResponse]:
