@@ -28,6 +28,7 @@ def handle(context: Context, request: Request, message: DescribeProducersRequest
         yield
     topics = []
     for name, indexes in asked.items():
+        yield  # one may have no partitions
         partitions = []
         for index in indexes:
             answer = yield from _describe(context, request, name, index)
