@@ -92,10 +92,13 @@ Pieces = Generator[None, None, T]
 
 
 def each(make: Callable[[A], T], items: Iterable[A]) -> Pieces[list[T]]:
-    """Apply `make` to every item, one piece of work for each."""
+    """Apply `make` to every item, one piece of work for each; that there is none is one, too: who asks for this again
+    and again gives way all the same."""
     made = []
     for item in items:
         made.append(make(item))
+        yield
+    if not made:
         yield
     return made
 

@@ -25,6 +25,7 @@ async def handle(
     topics: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     for directory in message.dirs:
         for topic in directory.topics:
+            await turns.give_way()
             results = topics.setdefault(topic.name, [])
             for index in topic.partitions:
                 await turns.give_way()

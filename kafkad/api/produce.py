@@ -223,6 +223,7 @@ class ProduceApi:
     def _meet(self, work: Work, transaction: Transaction, frame: memoryview) -> Pieces[None]:
         """Show the transaction all batches that may be its own."""
         for topic in work.request.topics:
+            yield
             held = self._writable(work, topic)
             for number, (index, at, end) in enumerate(topic.partitions, 1):
                 if not number % _PIECE:

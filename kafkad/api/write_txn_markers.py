@@ -67,6 +67,7 @@ def _markers(message: WriteTxnMarkersRequest) -> Pieces[list[Marker]]:
     for asked in message.markers:
         partitions: list[TopicPartition] = []
         for topic in asked.topics:
+            yield
             for index in topic.partition_indexes:
                 partitions.append(TopicPartition(topic.name, index))
                 if not len(partitions) % _PIECE:
@@ -81,6 +82,7 @@ def _markers(message: WriteTxnMarkersRequest) -> Pieces[list[Marker]]:
                 partitions=partitions,
             )
         )
+        yield
     return markers
 
 
