@@ -7,12 +7,13 @@ whether that is so; from 5 on the same question adds it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence, Set
 from itertools import chain
 from typing import Any
 
 from kafkad.api.context import Context, Request
 from kafkad.api.verifier import Claim, Verdict
+from kafkad.cluster.metadata import TopicMetadata
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.committing import Codes, Committer, OffsetToCommit
 from kafkad.log.producers import Verification
@@ -51,10 +52,11 @@ def handle(context: Context, request: Request, message: TxnOffsetCommitRequest) 
 
 
 def _commit(context: Context, request: Request, message: TxnOffsetCommitRequest, rights: object) -> Pieces[Response]:
-    response, asked, answers = yield from _sorted_out(context, request, message)
+    found: dict[str, TopicMetadata] = {}
+    response, asked, answers = yield from _sorted_out(context, request, message, found)
     if not asked:
         return response
-    commit = _Commit(context, request, message, rights, asked, response, answers)
+    commit = _Commit(context, request, message, rights, found, asked, response, answers)
     code = commit.verified()
     if isinstance(code, ErrorCode):
         return (yield from commit.write(code))
@@ -85,16 +87,18 @@ class _Commit:
         request: Request,
         message: TxnOffsetCommitRequest,
         rights: object,
+        topics: Mapping[str, TopicMetadata],
         asked: list[OffsetToCommit],
         response: TxnOffsetCommitResponse,
         answers: Answers,
     ) -> None:
-        """By `rights` all of this was allowed."""
+        """By `rights` all of this was allowed, for these topics."""
         self._context = context
         self._request = request
         self._version = request.version
         self._message = message
         self._rights = rights
+        self._topics = topics
         self._asked = asked
         self._response = response
         self._answers = answers
@@ -154,17 +158,27 @@ class _Commit:
         return code or self._refusal()
 
     def _leave_out_hidden(self, at: int) -> None:
-        """Of what comes from `at` on, nothing is committed for topics that may not be read any more."""
-        request = self._request
-        rest = list(zip(self._asked[at:], self._answers[at:], strict=True))
-        topics = dict.fromkeys(offset.topic for offset, _ in rest)
-        hidden = {name for name in topics if not request.allowed(Operation.READ, ResourceType.TOPIC, name)}
-        if not hidden:
+        """Nothing more is committed for topics that may not be read any more."""
+        topics = dict.fromkeys(offset.topic for offset in self._asked[at:])
+        allowed = self._request.allowed
+        hidden = {name for name in topics if not allowed(Operation.READ, ResourceType.TOPIC, name)}
+        self._leave_out(at, hidden, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+    def _leave_out_gone(self, at: int) -> None:
+        """What was committed to a topic that is deleted goes at once: it must not come back."""
+        known = self._context.replicas.metadata.topics
+        gone = {name for name, topic in self._topics.items() if known.get(name) is not topic}
+        self._leave_out(at, gone, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def _leave_out(self, at: int, topics: Set[str], code: ErrorCode) -> None:
+        """Of what comes from `at` on."""
+        if not topics:
             return
+        rest = list(zip(self._asked[at:], self._answers[at:], strict=True))
         for offset, answer in rest:
-            if offset.topic in hidden:
-                answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        kept = [pair for pair in rest if pair[0].topic not in hidden]
+            if offset.topic in topics:
+                answer.error_code = code
+        kept = [pair for pair in rest if pair[0].topic not in topics]
         self._asked[at:] = [offset for offset, _ in kept]
         self._answers[at:] = [answer for _, answer in kept]
 
@@ -173,12 +187,14 @@ class _Commit:
         codes: list[Codes | Awaitable[Codes]] = []
         at = 0
         code = self._asked_again(at, code)
+        self._leave_out_gone(at)
         while some := self._asked[at : at + _OFFSETS_A_BATCH]:
             at += len(some)
             code = code or self._goes_on()
             codes.append([code] * len(some) if code else self._write(some))
             yield
             code = self._asked_again(at, code)
+            self._leave_out_gone(at)
         if all(isinstance(each, list) for each in codes):
             return self._answered(codes)
         return self._when_committed(codes)
@@ -228,9 +244,10 @@ _NOT_NOW = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
 def _sorted_out(
-    context: Context, request: Request, message: TxnOffsetCommitRequest
+    context: Context, request: Request, message: TxnOffsetCommitRequest, found: dict[str, TopicMetadata]
 ) -> Pieces[tuple[TxnOffsetCommitResponse, list[OffsetToCommit], Answers]]:
-    """The offsets to commit, with their places in the response; unknown topics already have their answer."""
+    """The offsets to commit, with their places in the response, and their topics in `found`; unknown ones already have
+    their answer."""
     topics = context.replicas.metadata.topics
     response, asked, answers = TxnOffsetCommitResponse(), [], []
     for topic in message.topics:
@@ -248,6 +265,7 @@ def _sorted_out(
             if known is None or one.partition_index not in known.partitions:
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
+            found[known.name] = known
             answers.append(answer)
             asked.append(
                 OffsetToCommit(

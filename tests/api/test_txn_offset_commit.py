@@ -258,6 +258,24 @@ def test_offsets_of_a_topic_that_is_deleted_meanwhile_go(client: Client) -> None
     assert client.commit(3, ("short", 0, 5)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
+def test_a_topic_that_is_deleted_while_the_coordinator_is_asked_gets_no_offsets(client: Client) -> None:
+    broker = client.broker
+    broker.create("gone")
+    client.transactions.holding = True
+
+    async def scenario() -> list[ErrorCode]:
+        waiting = asyncio.ensure_future(broker.answer(client.request(("gone", 0, 5), ("t", 0, 6)), 3))
+        await asyncio.sleep(0)
+        await broker.answer(DeleteTopicsRequest(topic_names=["gone"], timeout_ms=5_000), 4)
+        client.transactions.let_go()
+        return [topic.partitions[0].error_code for topic in (await waiting).topics]
+
+    assert broker.run(scenario()) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NONE]
+    client.end()
+    [shard] = broker.coordinators.groups.shards()
+    assert dict(shard.machine.offsets.offsets(client.group)) == {("t", 0): 6}
+
+
 def test_pending_offsets_are_there_after_a_start(client: Client) -> None:
     client.commit(3)
     broker = client.broker
