@@ -203,7 +203,7 @@ _LONGEST_MESSAGE = 4_000
 """A request for thousands of things may be wrong in all of them; a string of the protocol has 32 KB at most."""
 
 METADATA_STORE: Final = "The metadata store"
-"""Messages begin so with which KAFKA_STORAGE_ERROR is about it, and not about a log directory: kctl goes by that."""
+"""A KAFKA_STORAGE_ERROR whose message begins so is about it, not about a log directory: kctl's hint goes by that."""
 
 
 class KafkaError(Exception):

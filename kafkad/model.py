@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 NO_LEADER = -1
 LEADER_DURING_DELETE = -2
 ALL_TOPICS = 2
-"""The type of an UpdateMetadata that names every topic there is."""
+"""The type of an UpdateMetadata that names every topic there is: a full one, in Kafka's words (KIP-866)."""
 NO_EPOCH = -1
 
 

@@ -34,10 +34,8 @@ async def load_topics(lead: Leadership, names: Sequence[str], watch: Watch | Non
     `watch` hears of each topic's next write.
     """
     nodes = await lead.store.get_many([Topic.path(name) for name in names], watch)
-    there = [(name, *node) for name, node in zip(names, nodes, strict=True) if node is not None]
-    topics = [topic for each in there if (topic := await _topic(lead, *each)) is not None]
-    lead.state.unreadable.difference_update(names)
-    lead.state.unreadable.update({name for name, _, _ in there} - {topic.name for topic in topics})
+    found = [await _topic(lead, name, *node) for name, node in zip(names, nodes, strict=True) if node is not None]
+    topics = [topic for topic in found if topic is not None]
     returned = await _load_states(
         lead, [(TopicPartition(t.name, number), entry) for t in topics for number, entry in t.partitions.items()]
     )
@@ -54,7 +52,9 @@ async def load_topics(lead: Leadership, names: Sequence[str], watch: Watch | Non
 async def _topic(lead: Leadership, name: str, data: bytes, stat: Stat) -> TopicEntry | None:
     text = readable(Topic.path(name), lambda: Topic.decode(data))
     if text is None:
+        lead.state.unreadable.add(name)
         return None
+    lead.state.unreadable.discard(name)
     topic = TopicEntry(name, text.topic_id)
     topic.partitions = {p: PartitionEntry(assignment) for p, assignment in sorted(text.partitions.items())}
     if topic.topic_id == NO_TOPIC_ID:
@@ -91,6 +91,8 @@ async def _load_states(
         await turns.give_way()
         if node is not None:
             entry.state = readable(path, partial(Partition.decode, node[0], node[1].version))
+            if entry.state is None:
+                lead.state.unreadable.add(tp.topic)
             if entry.state is None or len(entry.state.isr) == 1:
                 continue
             if members := returned_members(entry.state.isr, node[1].mzxid, lead.state):

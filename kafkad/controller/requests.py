@@ -83,7 +83,8 @@ class RequestBatch:
 
     def all_metadata(self, brokers: Collection[int]) -> None:
         """These brokers hear of every partition, and that no other topic is there: they may have been away when one was
-        deleted. Kafka's do not understand that, and hear of those that this controller deleted last."""
+        deleted. That is not said while the store has a topic that cannot be read. Kafka's brokers do not heed it, and
+        hear of the topics that this controller deleted last."""
         self.metadata([tp for tp, _ in self._state.partitions()], brokers)
         self._all_metadata.update(brokers)
 
@@ -127,11 +128,13 @@ class RequestBatch:
             for part in _parts(replicas, sender.queues.get(broker)):
                 yield broker, self._leader_and_isr(sender, broker, part)
         live = self._live_brokers()
+        deleted = [self._deleted_topic(topic) for topic in self._state.deleted] if self._all_metadata else []
         for broker, partitions in self._metadata.items():
             request = self._update_metadata(sender, self._state.brokers[broker], partitions, live)
             if broker in self._all_metadata:
-                request.topic_states += map(self._deleted_topic, self._state.deleted)
-                request.type = ALL_TOPICS if self._state.names_all else 0
+                request.topic_states += deleted
+                if not self._state.unreadable:
+                    request.type = ALL_TOPICS
             yield broker, request
         for broker, stops in self._stops.items():
             yield broker, self._stop_replica(sender, broker, stops)

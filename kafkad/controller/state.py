@@ -29,11 +29,6 @@ class TopicEntry:
         self.topic_id = topic_id
         self.partitions: dict[int, PartitionEntry] = {}
 
-    @property
-    def has_state(self) -> bool:
-        """Else no broker has ever been told of it."""
-        return any(entry.state is not None for entry in self.partitions.values())
-
     def znode(self) -> Topic:
         return Topic(topic_id=self.topic_id, partitions={p: e.assignment for p, e in self.partitions.items()})
 
@@ -44,7 +39,8 @@ _MOST_ROUNDS = 12
 
 
 class DeletedTopics:
-    """The topics that were deleted last in this term, for brokers that were away then. Bounded by their partitions."""
+    """The topics that were deleted last in this term, for brokers that were away then and are not told all topics, or
+    do not heed that (`ALL_TOPICS`). Bounded by their partitions."""
 
     def __init__(self) -> None:
         self._topics: dict[str, TopicEntry] = {}
@@ -123,7 +119,7 @@ class ClusterState:
         self.topics: dict[str, TopicEntry] = {}
         self.names: dict[bytes, str] = {}
         self.unreadable: set[str] = set()
-        """Topics of the store whose node is damaged: brokers may still know and serve them."""
+        """Topics of which a node in the store is damaged: brokers may know and serve what is not here."""
         self.deleting: dict[str, Deletion] = {}
         self.deleted = DeletedTopics()
         self.reassigning: set[TopicPartition] = set()
@@ -149,11 +145,6 @@ class ClusterState:
         """True if the topic is being deleted. A partition that is on the move has to arrive first."""
         deletion = self.deleting.get(topic)
         return deletion is not None and (deletion.begun or not self.moving(topic))
-
-    @property
-    def names_all(self) -> bool:
-        """True if whoever is told of all partitions hears of every topic that the store has."""
-        return not self.unreadable and all(topic.has_state for topic in self.topics.values())
 
     def moving(self, topic: str) -> bool:
         return bool(self.reassigning) and any(tp.topic == topic for tp in self.reassigning)

@@ -131,8 +131,8 @@ class Journal:
             self._reserve()
 
     def _reserve(self) -> None:
-        """As far as the file system has room, and can do it. XFS gives a growing file blocks beyond its end by itself,
-        and takes them back, but not from one that was given some by this: so a new file is, without looking first."""
+        """As far as the file system has room, and can do it. XFS gives growing files blocks beyond their end and may
+        take those back, so `st_blocks` of a new file proves nothing: there it is called without looking."""
         wanted = self._wanted_reserve
         while not allocate(self._fd, self.size, wanted) and wanted > _LEAST_RESERVE:
             wanted //= 2

@@ -132,7 +132,8 @@ class Mender:
         again = False
         for partition in led:
             term = partition.tp, partition.leader_epoch
-            giving |= before & {term}
+            if term in before:  # the controller has not asked yet
+                giving.add(term)
             for segment, hole in partition.log.damage:
                 place = segment.path(""), hole
                 if self._others_may_have(place, partition):

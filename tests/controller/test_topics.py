@@ -17,6 +17,7 @@ from kafkad.meta.znodes import Config, LogDirEvent, Topic, TopicDeletion
 from kafkad.model import PartitionAssignment, PartitionState
 from kafkad.names import NO_TOPIC_ID, TopicPartition, id_text
 from kafkad.wire.messages.stop_replica import StopReplicaRequest
+from kafkad.wire.messages.update_metadata import UpdateMetadataRequest
 
 from .cluster import Cluster, with_brokers
 
@@ -427,6 +428,18 @@ async def test_nobody_is_told_that_a_topic_is_gone_which_the_controller_cannot_r
     await cluster.settle()
     await cluster.kill(2)
     assert cluster[3].metadata.keys() == {TopicPartition("b", 0)}
+
+
+@with_brokers(1, 2, 3)
+async def test_nobody_is_told_that_a_topic_is_gone_whose_only_state_cannot_be_read(cluster: Cluster) -> None:
+    await cluster.create("a", (3,))
+    await cluster.create("b", (2,))
+    cluster[3].requests.clear()
+    await cluster.client.set("/brokers/topics/a/partitions/0/state", b"damaged")
+    await cluster.kill(1)
+    assert TopicPartition("a", 0) in cluster[3].metadata
+    told = [request.type for request in cluster[3].requests if isinstance(request, UpdateMetadataRequest)]
+    assert told == [0] * len(told)
 
 
 @with_brokers(1)
