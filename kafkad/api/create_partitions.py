@@ -39,9 +39,13 @@ async def handle(context: Context, request: Request, message: CreatePartitionsRe
     wanted = [topic for topic in message.topics if may[topic.name]]
     results = {result.name: result for result in await _add(context, message, wanted, admit)}
     for name in may:
+        await turns.give_way()
         if not may[name]:
             results[name] = TopicResult(name=name, error=_forbidden())
-    response = CreatePartitionsResponse(results=[_result(result) for result in results.values()])
+    response = CreatePartitionsResponse()
+    for result in results.values():
+        await turns.give_way()
+        response.results.append(_result(result))
     quota.say(response)
     return response
 
