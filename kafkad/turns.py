@@ -92,13 +92,10 @@ Pieces = Generator[None, None, T]
 
 
 def each(make: Callable[[A], T], items: Iterable[A]) -> Pieces[list[T]]:
-    """Apply `make` to every item, one piece of work for each; that there is none is one, too: who asks for this again
-    and again gives way all the same."""
+    """Apply `make` to every item, one piece of work for each. For no items there is none: a loop around it yields."""
     made = []
     for item in items:
         made.append(make(item))
-        yield
-    if not made:
         yield
     return made
 

@@ -182,14 +182,15 @@ class OneBroker:
         path, _, name = route.handler.partition(":")
         working = getattr(import_module(path), name)(self.context, asked, message)
         stops = 0
-        while True:
+        while isinstance(working, Generator):
             try:
                 next(working)
             except StopIteration as end:
                 if isinstance(end.value, Coroutine):
                     end.value.close()
-                return stops
+                break
             stops += 1
+        return stops
 
     def create(self, topic: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
         [result] = self.run(

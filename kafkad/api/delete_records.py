@@ -22,6 +22,7 @@ from kafkad.wire.messages.delete_records import (
 def handle(context: Context, request: Request, message: DeleteRecordsRequest) -> Pieces[DeleteRecordsResponse]:
     topics = []
     for topic in message.topics:
+        yield  # one may have no partitions
         may = request.allowed(Operation.DELETE, ResourceType.TOPIC, topic.name)
         delete = partial(_delete, context, request, topic.name) if may else _forbidden
         partitions = yield from each(delete, topic.partitions)

@@ -11,13 +11,13 @@ from kafkad.api.context import Context, Request
 from kafkad.api.operations import NOT_ASKED_FOR, authorized_operations, on_cluster
 from kafkad.api.permissions import may_create_topic
 from kafkad.api.replicas import Reachable
-from kafkad.cluster.metadata import TopicMetadata
+from kafkad.cluster.metadata import MetadataCache, TopicMetadata
 from kafkad.controller.internal_topics import internal_topic
 from kafkad.controller.topics import NewTopic, TopicResult, check_name
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.names import INTERNAL_TOPICS, NO_TOPIC_ID
 from kafkad.security.authorizer import Operation, ResourceType
-from kafkad.turns import Pieces, each
+from kafkad.turns import Pieces, at_once, each
 from kafkad.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -34,6 +34,8 @@ _PATIENCE_MS = 10_000
 """The longest wait for the controller's first word after a start; then the answer is what there is, as Kafka's."""
 _CREATION_ERRORS = frozenset({ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.INVALID_REPLICATION_FACTOR})
 
+_FEW_TOPICS, _FEW_PARTITIONS = 8, 64
+
 _MOST_CREATED = 2_000
 """Topics that one request creates. Clients ask again for the others, which are not available yet."""
 
@@ -42,10 +44,19 @@ Answer = MetadataResponse | Coroutine[Any, Any, Pieces[MetadataResponse]]
 
 def handle(
     context: Context, request: Request, message: MetadataRequest
-) -> Pieces[Answer | Coroutine[Any, Any, Pieces[Answer]]]:
+) -> Answer | Pieces[Answer] | Coroutine[Any, Any, Pieces[Answer]]:
+    """In pieces, unless a few small topics are asked for, as by most: that does not wait for what is large."""
     if not context.replicas.metadata.is_here.is_set():
         return _when_metadata_is_here(context, request, message)
-    return (yield from _answer(context, request, message))
+    answer = _answer(context, request, message)
+    return at_once(answer) if _is_small(context.replicas.metadata, message.topics) else answer
+
+
+def _is_small(metadata: MetadataCache, topics: list[MetadataRequestTopic] | None) -> bool:
+    if not topics or len(topics) > _FEW_TOPICS:
+        return False
+    found = (metadata.topics.get(topic.name or metadata.name_of(topic.topic_id) or "") for topic in topics)
+    return sum(len(topic.partitions) for topic in found if topic is not None) <= _FEW_PARTITIONS
 
 
 async def _when_metadata_is_here(context: Context, request: Request, message: MetadataRequest) -> Pieces[Answer]:
@@ -219,7 +230,8 @@ class _Answer:
         self.request = request
         self._reachable = Reachable(context.replicas.metadata, request.listener)
         self._made: dict[str, MetadataResponseTopic]
-        self._made = context.replicas.metadata.derived(f"metadata of {request.listener}")
+        which = "live" if request.version == 0 else "all"
+        self._made = context.replicas.metadata.derived(f"metadata of {request.listener}, {which} replicas")
         self._hidden: list[MetadataResponseTopic] = []
         self._wants_topic_operations = message.include_topic_authorized_operations
         self._wants_cluster_operations = message.include_cluster_authorized_operations
@@ -256,11 +268,10 @@ class _Answer:
 
         An answer in pieces may come to a topic after it was deleted, and another was made under its name.
         """
-        if self.request.version == 0:
-            return self._described(topic, self._live_partitions(topic), NOT_ASKED_FOR)
         made = self._made.get(topic.name)
         if made is None:
-            made = self._described(topic, self._all_partitions(topic), NOT_ASKED_FOR)
+            partitions = self._live_partitions(topic) if self.request.version == 0 else self._all_partitions(topic)
+            made = self._described(topic, partitions, NOT_ASKED_FOR)
             if self._context.replicas.metadata.topics.get(topic.name) is topic:
                 self._made[topic.name] = made
         if not self._wants_topic_operations:

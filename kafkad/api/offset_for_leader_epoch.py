@@ -24,6 +24,7 @@ def handle(
     topics = []
     as_broker = request.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME)
     for topic in message.topics:
+        yield
         may = as_broker or request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, topic.topic)
         end = partial(_end_of, context.replicas, topic.topic) if may else _forbidden
         partitions = yield from each(end, topic.partitions)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Generator
+from typing import Any, cast
 
 import pytest
 
@@ -9,7 +10,7 @@ from kafkad.api.metadata import handle
 from kafkad.controller.topics import MorePartitions
 from kafkad.errors import ErrorCode
 from kafkad.net.connection import Connection
-from kafkad.turns import at_once
+from kafkad.turns import Pieces, at_once
 from kafkad.wire.frames import RequestHeader
 from kafkad.wire.messages.metadata import (
     MetadataRequest,
@@ -27,6 +28,15 @@ def ask(broker: OneBroker, version: int, *names: str | None, create: bool = True
     response = broker.ask(MetadataRequest(topics=topics, allow_auto_topic_creation=create), version)
     assert isinstance(response, MetadataResponse)
     return response
+
+
+def begin(broker: OneBroker, version: int) -> Pieces[Any]:
+    """An answer about all topics."""
+    header = RequestHeader(MetadataRequest.__schema__.key, version, 1, "test")
+    asked = Request(header, cast(Connection, broker.connection), memoryview(b""))
+    answer = handle(broker.context, asked, MetadataRequest(topics=None if version else []))
+    assert isinstance(answer, Generator)
+    return answer
 
 
 @pytest.mark.parametrize("version", range(14))
@@ -58,9 +68,7 @@ def test_what_an_answer_in_pieces_saw_of_a_deleted_topic_is_not_kept_for_the_nex
 ) -> None:
     for name in ("first", "second"):
         broker.create(name)
-    header = RequestHeader(MetadataRequest.__schema__.key, 12, 1, "test")
-    asked = Request(header, cast(Connection, broker.connection), memoryview(b""))
-    answer = handle(broker.context, asked, MetadataRequest(topics=None))
+    answer = begin(broker, 12)
     next(answer)
     [deleted] = broker.run(broker.controller.delete_topics(["second"], timeout_ms=5_000))
     assert deleted.error is None
@@ -84,6 +92,17 @@ def test_thousands_of_topics_that_are_not_there_are_looked_for_in_pieces(
     assert broker.stops(MetadataRequest(topics=topics), 12) >= 100
 
 
+def test_what_is_said_of_a_few_small_topics_waits_for_nobody(broker: OneBroker) -> None:
+    broker.create("small")
+    broker.create("large", partitions=65)
+    here, gone, large = (MetadataRequestTopic(name=name) for name in ("small", "gone", "large"))
+    here_by_id = MetadataRequestTopic(topic_id=broker.replicas.metadata.topics["small"].id, name=None)
+    for topics in ([here], [here, gone], [here_by_id]):
+        assert broker.stops(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 12) == 0
+    assert broker.stops(MetadataRequest(topics=[large]), 12) > 0
+    assert broker.stops(MetadataRequest(topics=None), 12) > 0
+
+
 def test_topics_beyond_those_that_one_request_creates_are_not_available_yet(
     broker: OneBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,13 +114,12 @@ def test_topics_beyond_those_that_one_request_creates_are_not_available_yet(
     assert {topic.name: topic.error_code for topic in ask(broker, 9, *names).topics} == codes | {"c": 0}
 
 
-def test_answers_share_what_is_said_of_a_topic_until_it_changes(broker: OneBroker) -> None:
+@pytest.mark.parametrize("version", [0, 12])
+def test_answers_share_what_is_said_of_a_topic_until_it_changes(broker: OneBroker, version: int) -> None:
     """Hundreds of them at once are not hundreds times all topics."""
 
     def said() -> MetadataResponseTopic:
-        header = RequestHeader(MetadataRequest.__schema__.key, 12, 1, "test")
-        asked = Request(header, cast(Connection, broker.connection), memoryview(b""))
-        answer = at_once(handle(broker.context, asked, MetadataRequest(topics=None)))
+        answer = at_once(begin(broker, version))
         assert isinstance(answer, MetadataResponse)
         [topic] = answer.topics
         return topic

@@ -16,9 +16,9 @@ from tests.clients.asker import Asker
 METADATA = 3
 
 
-def metadata(*topics: str) -> bytes:
+def metadata(*topics: str, version: int = 9) -> bytes:
     request = MetadataRequest(topics=[MetadataRequestTopic(name=topic) for topic in topics])
-    return encode_request(RequestHeader(METADATA, 9, 1, "attacker"), request)
+    return encode_request(RequestHeader(METADATA, version, 1, "attacker"), request)
 
 
 def pour(port: int, streams: Sequence[bytes], seconds: float, *, read: bool) -> None:

@@ -33,9 +33,10 @@ def test_cheap_requests(suffer: Callable[..., None]) -> None:
     )
 
 
-def test_hundreds_that_ask_much_in_the_same_moment(suffer: Callable[..., None]) -> None:
+@pytest.mark.parametrize("version", [0, 9])
+def test_hundreds_that_ask_much_in_the_same_moment(suffer: Callable[..., None], version: int) -> None:
     suffer(
-        "300 at once, each with one Metadata of 1,000 partitions",
-        partial(at_once, request=metadata("large"), connections=300, rounds=5),
+        f"300 at once, each with one Metadata of 1,000 partitions, version {version}",
+        partial(at_once, request=metadata("large", version=version), connections=300, rounds=5),
         prepare=partial(create, topic="large", partitions=1000),
     )
