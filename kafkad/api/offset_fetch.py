@@ -30,6 +30,7 @@ _ERROR_OF_ALL = 2
 """From this version on there is a place for the error of a whole group."""
 _MANY_GROUPS = 8
 _BY_ID = 10
+_PIECE = 64
 
 
 def handle(
@@ -46,7 +47,10 @@ def handle(
         return OffsetFetchResponse(groups=groups)
     positions = None
     if message.topics is not None:
-        named = ((topic.name, index) for topic in message.topics for index in topic.partition_indexes)
+        named: list[Position] = []
+        for topic in message.topics:
+            yield
+            named += yield from _all_of(topic.name, topic.partition_indexes)
         positions = list(dict.fromkeys(named))  # whatever is named twice is answered once
     yield
     may = _may_see(request, positions)
@@ -168,6 +172,14 @@ def _group(
     return response
 
 
+def _all_of(topic: str, indexes: Sequence[int]) -> Pieces[list[Position]]:
+    positions = []
+    for start in range(0, len(indexes), _PIECE):
+        positions += [(topic, index) for index in indexes[start : start + _PIECE]]
+        yield
+    return positions
+
+
 def _positions(
     context: Context, topics: Topics, by_id: bool
 ) -> Pieces[tuple[list[Position] | None, list[OffsetFetchResponseTopics]]]:
@@ -179,7 +191,7 @@ def _positions(
     for topic in topics:
         name = context.replicas.metadata.name_of(topic.topic_id) if by_id else topic.name
         if name is not None:
-            positions += [(name, index) for index in topic.partition_indexes]
+            positions += yield from _all_of(name, topic.partition_indexes)
         else:
             partitions = yield from each(_of_unknown_topic, topic.partition_indexes)
             unknown.append(OffsetFetchResponseTopics(topic_id=topic.topic_id, partitions=partitions))

@@ -159,6 +159,12 @@ def test_topics_and_partitions_that_nobody_knows(broker: OneBroker, version: int
     assert commit(broker, version, group, ("never", 0, 5)) == [("never", 0, UNKNOWN)]
 
 
+def test_thousands_of_partitions_are_sorted_out_in_pieces(broker: OneBroker) -> None:
+    """Before they are asked for, which version 0 does last."""
+    topic = OffsetFetchRequestTopic(name="t", partition_indexes=list(range(6400)))
+    assert broker.stops(OffsetFetchRequest(group_id="g", topics=[topic]), 0) >= 100
+
+
 def test_nothing_is_asked_of_a_group_for_unknown_topics(broker: OneBroker) -> None:
     assert commit(broker, 5, "nobody", ("never", 0, 1), generation_id_or_member_epoch=7) == [("never", 0, UNKNOWN)]
     assert commit(broker, 5, "nobody", ("here", 0, 1), generation_id_or_member_epoch=7) == [
