@@ -178,13 +178,16 @@ class Session:
             moved[each] = None
 
     def close(self) -> Pieces[None]:
-        """Ends the session: no request will name it again. A fetch under way still watches its partitions."""
+        """Ends the session: no request will name it again. A fetch under way still watches its partitions. They are let
+        go of, and it by them: thousands of them are not to wait for the collection of garbage."""
         self.closed = True
         if self.busy:
             return
-        for number, followed in enumerate(self.followed.values()):
+        self.moved.clear()
+        while self.followed:
+            _, followed = self.followed.popitem()
             followed.unwatch()
-            if not number & _PIECE:
+            if not len(self.followed) & _PIECE:
                 yield
 
 

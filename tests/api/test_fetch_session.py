@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from random import Random
 
 import pytest
@@ -38,6 +39,14 @@ def test_a_fetch_without_a_session_leaves_none_behind() -> None:
     kept = sessions()
     session = at_once(kept.open(frame(0, -1, {"t": [0, 1]}), False, 0))
     assert (session.id, followed(session), len(kept)) == (0, [("t", 0), ("t", 1)], 0)
+
+
+def test_a_session_that_is_closed_leaves_nothing_to_the_collection_of_garbage() -> None:
+    session = at_once(sessions().open(frame(0, -1, {"t": [0, 1]}), False, 0))
+    [first, _] = list(session.followed.values())
+    assert sys.getrefcount(first) > 2
+    at_once(session.close())
+    assert sys.getrefcount(first) == 2, "this name's, and the call's"
 
 
 def test_a_session_remembers_what_was_named_once() -> None:
