@@ -13,14 +13,18 @@ from typing import Final, TypeVar
 log = logging.getLogger(__name__)
 
 TURN_S: Final = 0.005
-LEAST_S: Final = 0.0003
+LEAST_S: Final = 0.0002
 """The least time of a step, however many wait: below it, switching would cost more than the work."""
+
+SMALL: Final = 4 * 1024
+TOGETHER: Final = 512 * 1024
+"""Bytes of requests: what they take in memory while they are worked on is up to fifty times that."""
 
 _AT_ONCE_S: Final = 0.001
 """The time that a new job gets at first, which is enough for most."""
-_LEAST_PIECES: Final = 6
-"""The pieces of a new job that are done even in a turn that others have used up: small ones have no more. Hundreds of
-large ones that begin in the same turn wait in the lane after that."""
+_LEAST_AT_ONCE_S: Final = 0.0001
+"""The time that it gets even in a turn that others have used up, which is enough for small ones. Hundreds of large ones
+that begin in the same turn wait in the lane after that."""
 
 Step = Callable[[float], None]
 """Works until about the given time, and adds itself again when it is not through."""
@@ -68,7 +72,7 @@ class Lane:
         if self.left < _AT_ONCE_S and not self._going:
             self._going = True
             self._call_soon(self._turn)  # after which there is more
-        return min(max(self.left, 0.0), _AT_ONCE_S)
+        return min(max(self.left, _LEAST_AT_ONCE_S), _AT_ONCE_S)
 
     def _turn(self) -> None:
         steps, clock = self._steps, self.clock
@@ -152,66 +156,108 @@ class Backlog:
 
 
 class Jobs:
-    """Large work in the lane. What takes little memory goes on side by side; of the rest one is done after the other,
-    so that what it holds is gone before the next begins, or grows on. Hosts take turns at that, however many
-    connections one of them has; what is of the same host is done in order."""
+    """Large work in the lane. What takes little memory goes on side by side; what takes more does, too, as long as it
+    is little together; of the rest one is done after the other, so that what it holds is gone before the next begins,
+    or grows on."""
 
-    __slots__ = ("_alone", "_lane")
+    __slots__ = ("_alone", "_lane", "_together")
 
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
-        self._alone: dict[str, deque[Callable[[float], bool]]] = {}
-        """By host; the first one's first is being done."""
+        self._alone = _Bounded(lane, 1)
+        self._together = _Bounded(lane, TOGETHER)
 
     def do(
-        self, pieces: Pieces[T], *, alone: bool, host: str = "", has_grown: Callable[[], bool] = lambda: False
+        self,
+        pieces: Pieces[T],
+        *,
+        alone: bool = False,
+        size: int = 0,
+        host: str = "",
+        has_grown: Callable[[], bool] = lambda: False,
     ) -> asyncio.Future[T]:
-        """Its result, which is there at once if the work is short. What goes on side by side is done alone from the
-        moment that it `has_grown`, which is asked between its turns. `host`: who asked for it."""
+        """Its result, which is there at once if the work is short. `size`: the bytes of the request that is to be
+        worked on, of which memory is taken many times. What is not done `alone` is from the moment that it `has_grown`,
+        which is asked between its turns. `host`: who asked for it."""
         end: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         work = partial(_work, pieces, end, self._lane.clock)
-        if not (alone and self._alone) and work(self._lane.clock() + self._lane.at_once(), _LEAST_PIECES):
+        queue = self._alone if alone else self._together if size > SMALL else None
+        if not (queue is not None and queue.is_full) and work(self._lane.clock() + self._lane.at_once()):
             return end
-        if not alone:
-            self._lane.add(partial(self._side_by_side, work, host, has_grown))
+        step = work if alone else partial(self._unless_grown, work, host, has_grown)
+        if queue is None:
+            self._lane.add(partial(self._go_on, step))
         else:
-            self._queue(work, host)
+            queue.add(step, 1 if alone else size, host)
         return end
 
-    def _side_by_side(
+    def _unless_grown(
         self, work: Callable[[float], bool], host: str, has_grown: Callable[[], bool], until: float
-    ) -> None:
+    ) -> bool:
+        """True if it is through with it, or it has become one of those that are done alone."""
         if has_grown():
-            self._queue(work, host)
-        elif not work(until):
-            self._lane.add(partial(self._side_by_side, work, host, has_grown))
+            self._alone.add(work, 1, host)
+            return True
+        return work(until)
 
-    def _queue(self, work: Callable[[float], bool], host: str) -> None:
-        if host in self._alone:
-            self._alone[host].append(work)
-            return
-        self._alone[host] = deque([work])
-        if len(self._alone) == 1:
-            self._lane.add(self._one_by_one)
+    def _go_on(self, step: Callable[[float], bool], until: float) -> None:
+        if not step(until):
+            self._lane.add(partial(self._go_on, step))
 
-    def _one_by_one(self, until: float) -> None:
-        host, waiting = next(iter(self._alone.items()))
-        if waiting[0](until):
+
+class _Bounded:
+    """Work in the lane, as much at a time as makes up `most` in size, or one that is larger. Hosts take turns at what
+    waits, however many connections one of them has; what is of the same host begins in order."""
+
+    __slots__ = ("_going", "_lane", "_last", "_most", "_waiting")
+
+    def __init__(self, lane: Lane, most: int) -> None:
+        self._lane = lane
+        self._most = most
+        self._going = 0
+        """The size of what goes on."""
+        self._waiting: dict[str, deque[tuple[Callable[[float], bool], int]]] = {}
+        """By host, the next one first, but for the one whose work began last."""
+        self._last = ""
+
+    @property
+    def is_full(self) -> bool:
+        return bool(self._waiting) or self._going >= self._most
+
+    def add(self, step: Callable[[float], bool], size: int, host: str) -> None:
+        """`step` works until about the given time; True if it is through."""
+        self._waiting.setdefault(host, deque()).append((step, size))
+        self._begin()
+
+    def _begin(self) -> None:
+        while self._waiting:
+            host = next((host for host in self._waiting if host != self._last), self._last)
+            waiting = self._waiting[host]
+            step, size = waiting[0]
+            if self._going and self._going + size > self._most:
+                break
             waiting.popleft()
-            del self._alone[host]
+            del self._waiting[host]
             if waiting:
-                self._alone[host] = waiting  # the next host first
-        if self._alone:
-            self._lane.add(self._one_by_one)
+                self._waiting[host] = waiting
+            self._going += size
+            self._last = host
+            self._lane.add(partial(self._go_on, step, size))
+
+    def _go_on(self, step: Callable[[float], bool], size: int, until: float) -> None:
+        if not step(until):
+            self._lane.add(partial(self._go_on, step, size))
+            return
+        self._going -= size
+        self._begin()
 
 
-def _work(pieces: Pieces[T], end: asyncio.Future[T], clock: Callable[[], float], until: float, least: int = 1) -> bool:
-    """True if it is through. `least` pieces are done however late it is."""
+def _work(pieces: Pieces[T], end: asyncio.Future[T], clock: Callable[[], float], until: float) -> bool:
+    """True if it is through."""
     try:
         while True:
             next(pieces)
-            least -= 1
-            if least <= 0 and clock() >= until:
+            if clock() >= until:
                 return False
     except StopIteration as stop:
         if not end.done():

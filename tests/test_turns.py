@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from kafkad.turns import TURN_S, Backlog, Jobs, Lane, Pieces
+from kafkad.turns import SMALL, TOGETHER, TURN_S, Backlog, Jobs, Lane, Pieces
 
 
 class Loop:
@@ -93,16 +93,16 @@ def test_large_jobs_that_begin_in_one_turn_share_it_and_a_small_one_is_done_all_
         begun = []
         for _ in range(100):
             begin = loop.now
-            begun.append(jobs.do(pieces(20, 0.0001), alone=False))
+            begun.append(jobs.do(pieces(50, 0.00004)))
             loop.lane.left -= loop.now - begin  # as a connection does
-        assert loop.now - 100.0 < TURN_S + 100 * 0.0006 + 0.001  # not 200 ms
-        assert jobs.do(pieces(5, 0.0001), alone=False).done()
+        assert loop.now - 100.0 < TURN_S + 100 * 0.00013 + 0.001  # not 200 ms
+        assert jobs.do(pieces(20, 0.000004)).done()
         assert not any(job.done() for job in begun)
         while not loop.idle:
             assert loop.turn() <= TURN_S + 0.0002
         assert all(job.result() == "done" for job in begun)
         begin = loop.now
-        assert not jobs.do(pieces(20, 0.0001), alone=False).done()
+        assert not jobs.do(pieces(50, 0.00004)).done()
         assert loop.now - begin > 0.0009  # the turns since have given new time
 
     asyncio.run(scenario())
@@ -120,11 +120,42 @@ def test_jobs_that_have_grown_are_done_one_after_the_other() -> None:
                 sizes[number] += 1
                 yield
 
-        begun = [jobs.do(growing(n), alone=False, has_grown=lambda n=n: sizes[n] >= 20) for n in sizes]  # type: ignore[misc]
+        begun = [jobs.do(growing(n), has_grown=lambda n=n: sizes[n] >= 20) for n in sizes]  # type: ignore[misc]
         while not loop.idle:
             loop.turn()
             assert sum(30 < size < 100 for size in sizes.values()) <= 1
         assert all(job.done() for job in begun)
+
+    asyncio.run(scenario())
+
+
+def test_jobs_take_little_memory_together_and_small_ones_wait_for_no_others() -> None:
+    async def scenario() -> None:
+        loop = Loop()
+        jobs = Jobs(loop.lane)
+        going: set[int] = set()
+        most = 0
+
+        def pieces(number: int) -> Pieces[None]:
+            nonlocal most
+            going.add(number)
+            most = max(most, len(going))
+            for _ in range(30):
+                loop.now += 0.001
+                yield
+            going.remove(number)
+
+        begun = [jobs.do(pieces(number), size=TOGETHER // 4, host=f"10.0.0.{number % 2}") for number in range(20)]
+        larger = jobs.do(pieces(20), size=2 * TOGETHER)
+        assert most == 4
+        small = jobs.do(pieces(-1), size=SMALL)
+        while not small.done():
+            loop.turn()
+        assert not any(job.done() for job in begun[4:])
+        while not loop.idle:
+            loop.turn()
+        assert larger.done() and all(job.done() for job in begun)
+        assert most == 5, "four, and the small one"
 
     asyncio.run(scenario())
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from kafkad.api.add_partitions_repeat import RepeatedAdding
+from kafkad.api.answering import LARGE_FRAME
 from kafkad.api.context import Context, Request
 from kafkad.api.end_txn import as_known
 from kafkad.api.permissions import by_present_rights
@@ -31,7 +32,6 @@ from kafkad.wire.messages.add_partitions_to_txn import (
 )
 
 _FIRST_OF_BROKERS = 4
-_LARGE_FRAME = 4 * 1024
 _OF_CLIENTS, _OF_BROKERS = 0, 2
 """Transaction versions: a broker that adds partitions does so for a client that does not."""
 
@@ -46,7 +46,7 @@ def handle(context: Context, request: Request, message: AddPartitionsToTxnReques
     if request.version >= _FIRST_OF_BROKERS:
         return _of_brokers(context, request, message)
     added = _of_client(context, request, message)
-    return added if len(request.frame) > _LARGE_FRAME else at_once(added)
+    return added if len(request.frame) > LARGE_FRAME else at_once(added)
 
 
 def _of_client(context: Context, request: Request, message: AddPartitionsToTxnRequest) -> Pieces[Response]:
@@ -64,7 +64,7 @@ def _of_client(context: Context, request: Request, message: AddPartitionsToTxnRe
         producer_epoch=message.v3_and_below_producer_epoch,
         topics=message.v3_and_below_topics,
     )
-    if len(request.frame) > _LARGE_FRAME:
+    if len(request.frame) > LARGE_FRAME:
         sort_out = partial(_refusals, context, request, asked, by_broker=False)
         refusals = yield from by_present_rights(request, sort_out, partial(_may_still, request, asked))
     else:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from kafkad.net.connection import Connection
 from kafkad.wire.primitives import MalformedError
 
 log = logging.getLogger(__name__)
+
+LARGE_FRAME: Final = 512
+"""Larger requests are read and answered in pieces."""
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kafkad.api.answering import or_close
+from kafkad.api.answering import LARGE_FRAME, or_close
 from kafkad.api.context import Context, Request
 from kafkad.api.fetch import FetchApi
 from kafkad.api.peer import Peer
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _START = struct.Struct(">hhi")
-_LARGE_FRAME = 4 * 1024
-"""Larger requests are read and answered in pieces."""
 _SMALL_IN_MEMORY = 64 * 1024
 """Larger ones are worked on one at a time: decoded, they take up to fifty times their size."""
 _SMALL_ANSWER = 1024 * 1024
@@ -156,7 +154,7 @@ class Dispatcher:
         header, body_at = read_request_header(frame, 0)
         if connection.waited_us:
             self._probes[route.key].record_queued(connection.waited_us)
-        if len(frame) > _LARGE_FRAME:
+        if len(frame) > LARGE_FRAME:
             request = Request(header, connection, connection.own(frame), throttle)
             asked = _Asked(route, request, None, started)
             return self._in_pieces(asked, self._read_and_handled(asked, body_at))
@@ -207,13 +205,14 @@ class Dispatcher:
         return (yield from response) if isinstance(response, Generator) else response
 
     def _in_pieces(self, asked: _Asked, handled: Pieces[Any]) -> Reply | Pending:
-        alone = len(asked.request.frame) > _SMALL_IN_MEMORY
+        size = len(asked.request.frame)
         throttle = asked.request.throttle
         if throttle is not None:
             throttle.rest()
         job = self._jobs.do(
             timed(throttle, self._answered(asked, handled)),
-            alone=alone,
+            alone=size > _SMALL_IN_MEMORY,
+            size=size,
             host=asked.request.connection.host,
             has_grown=asked.has_grown,
         )

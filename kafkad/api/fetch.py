@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from kafkad.api import follower_repeat
-from kafkad.api.answering import close_for_internal_error, reply_later
+from kafkad.api.answering import LARGE_FRAME, close_for_internal_error, reply_later
 from kafkad.api.fetch_repeat import RepeatedFetch, may_repeat
 from kafkad.api.fetch_session import NO_SESSION, SESSIONLESS_EPOCH, FetchSessions, Followed, Session
 from kafkad.api.follower_repeat import FollowersFetch
@@ -50,7 +50,6 @@ from kafkad.wire.primitives import or_malformed
 
 _PIECE = 63
 """A bit mask: large fetches are worked on in pieces of so many partitions and one."""
-_LARGE_REQUEST = 4 * 1024
 _MANY_PARTITIONS = 200
 _ENVELOPE, _EACH = 24, 48
 """About as many bytes as an answer has around its partitions, and around the records of each."""
@@ -105,9 +104,9 @@ class FetchApi:
         correlation_id: int,
         throttle: Throttle | None = None,
     ) -> Reply | Pending:
-        if len(request) > _LARGE_REQUEST:
+        if len(request) > LARGE_FRAME:
             large = self._large(connection, connection.own(request), version, correlation_id, throttle)
-            return self._in_pieces(connection, timed(throttle, large), alone=len(request) > _SMALL_IN_MEMORY)
+            return self._in_pieces(connection, timed(throttle, large), len(request))
         _, body_at = read_request_header(request)
         peer: Peer = connection.peer
         frame = _admitted(peer, read_fetch(request, body_at, version))
@@ -120,7 +119,7 @@ class FetchApi:
             return _whole(pack_start(version, correlation_id, error.code, 0, 0), [], version)
         attempt = _Attempt(self, frame, session, version, correlation_id, throttle, peer)
         if attempt.is_large:
-            return self._in_pieces(connection, timed(throttle, self._attempted(connection, attempt)), alone=False)
+            return self._in_pieces(connection, timed(throttle, self._attempted(connection, attempt)))
         reply = at_once(attempt.reply(final=frame.max_wait_ms <= 0 or not session.followed))
         if throttle is None and follower_repeat.may_repeat(frame, session):
             self._remember_follower(connection, request, version, frame, session)
@@ -185,12 +184,13 @@ class FetchApi:
             return PENDING
         return reply
 
-    def _in_pieces(self, connection: Connection, pieces: Pieces[Reply | Pending], *, alone: bool) -> Pending:
+    def _in_pieces(self, connection: Connection, pieces: Pieces[Reply | Pending], size: int = 0) -> Pending:
         def answer(reply: Reply | Pending) -> None:
             if not isinstance(reply, Pending):
                 connection.reply(reply)
 
-        reply_later(connection, "Fetch", self._jobs.do(pieces, alone=alone, host=connection.host), answer)
+        job = self._jobs.do(pieces, alone=size > _SMALL_IN_MEMORY, size=size, host=connection.host)
+        reply_later(connection, "Fetch", job, answer)
         return PENDING
 
     def wait_on(
@@ -218,7 +218,7 @@ class FetchApi:
                     connection.peer.on_close = None
                     attempt.end_wait()
                     again = timed(attempt.throttle, self._attempted(connection, attempt))
-                    self._in_pieces(connection, again, alone=False)
+                    self._in_pieces(connection, again)
                     return True
                 if reply is None:
                     reply = at_once(timed(attempt.throttle, attempt.reply(final)))

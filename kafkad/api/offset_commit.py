@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Coroutine
 from functools import partial
 from typing import NamedTuple
 
+from kafkad.api.answering import LARGE_FRAME
 from kafkad.api.context import Context, Request
 from kafkad.api.offset_commit_repeat import RepeatedCommits, may_repeat
 from kafkad.api.permissions import by_present_rights
@@ -26,7 +27,6 @@ from kafkad.wire.messages.offset_commit import (
 )
 
 _BY_ID = 10
-_LARGE_FRAME = 4 * 1024
 _AT_ONCE = 100
 
 Answers = list[OffsetCommitResponsePartition]
@@ -49,7 +49,7 @@ Prepared = tuple[SortedOut, PreparedCommit | Codes | None]
 
 def handle(context: Context, request: Request, message: OffsetCommitRequest) -> Response | Pieces[Response]:
     """HOT. Without a coroutine when nothing has to be waited for."""
-    if len(request.frame) > _LARGE_FRAME:
+    if len(request.frame) > LARGE_FRAME:
         return _in_pieces(context, request, message)
     return _commit(context, request, message, at_once(_sorted_out(context, request, message)))
 

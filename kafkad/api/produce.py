@@ -266,9 +266,9 @@ class ProduceApi:
         asked = None
         try:
             reading = timed(throttle, or_malformed(read_produce_in_pieces(frame, body_at, header.api_version)))
-            work = _work(connection, header, await self._jobs.do(reading, alone=False), frame, throttle)
+            work = _work(connection, header, await self._jobs.do(reading), frame, throttle)
             if work.transaction is not None:
-                await self._jobs.do(timed(throttle, self._meet(work, work.transaction, frame)), alone=False)
+                await self._jobs.do(timed(throttle, self._meet(work, work.transaction, frame)))
                 _check_transaction(work, frame)
                 asked = None if work.error is not None else self._verify(work.transaction)
         except MalformedError as error:
@@ -284,7 +284,7 @@ class ProduceApi:
         try:
             if asked is not None:
                 await asked
-            await self._jobs.do(timed(work.throttle, self._append_in_pieces(work, frame)), alone=False)
+            await self._jobs.do(timed(work.throttle, self._append_in_pieces(work, frame)))
             await self._finish(connection, work)
         except Exception:
             close_for_internal_error(connection, "Produce")

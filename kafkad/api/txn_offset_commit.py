@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Coroutine, Mapping, Sequence, Set
 from itertools import chain
 from typing import Any
 
+from kafkad.api.answering import LARGE_FRAME
 from kafkad.api.context import Context, Request
 from kafkad.api.verifier import Claim, Verdict
 from kafkad.cluster.metadata import TopicMetadata
@@ -29,7 +30,6 @@ from kafkad.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 
-_LARGE_FRAME = 4 * 1024
 _AT_ONCE = 100
 _OFFSETS_A_BATCH = 500
 _FIRST_ADDING = 5
@@ -48,7 +48,7 @@ def handle(context: Context, request: Request, message: TxnOffsetCommitRequest) 
     if not message.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "offsets of no group")
     committed = _commit(context, request, message, request.rights)
-    return committed if len(request.frame) > _LARGE_FRAME else at_once(committed)
+    return committed if len(request.frame) > LARGE_FRAME else at_once(committed)
 
 
 def _commit(context: Context, request: Request, message: TxnOffsetCommitRequest, rights: object) -> Pieces[Response]:

@@ -125,9 +125,9 @@ def test_a_large_answer_is_completed_alone(monkeypatch: pytest.MonkeyPatch, topi
     grown: list[Callable[[], bool]] = []
     do = Jobs.do
 
-    def watched(jobs: Jobs, pieces: Any, *, alone: bool, host: str, has_grown: Callable[[], bool]) -> Any:
+    def watched(jobs: Jobs, pieces: Any, *, has_grown: Callable[[], bool], **how: Any) -> Any:
         grown.append(has_grown)
-        return do(jobs, pieces, alone=alone, host=host, has_grown=has_grown)
+        return do(jobs, pieces, has_grown=has_grown, **how)
 
     def answer() -> Pieces[DeleteTopicsResponse]:
         yield
