@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
+
 from kafkad.api.context import Context, Request
+from kafkad.api.in_order import in_order
 from kafkad.api.operations import authorized_operations
 from kafkad.api.replicas import Reachable
 from kafkad.cluster.metadata import TopicMetadata
@@ -10,14 +13,19 @@ from kafkad.controller.topics import check_name
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.names import INTERNAL_TOPICS
 from kafkad.security.authorizer import Operation, ResourceType
-from kafkad.turns import Pieces
+from kafkad.turns import Pieces, each
 from kafkad.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
+    TopicRequest,
 )
+from kafkad.wire.messages.update_metadata import UpdateMetadataPartitionState
+
+_AT_ONCE = 32
+_NONE: list[int] = []
 
 
 def handle(
@@ -26,16 +34,18 @@ def handle(
     """Topics come in the order of their names; without topics in the request, all of them."""
     start = message.cursor or Cursor(topic_name="", partition_index=0)
     if start.partition_index < 0:
-        return _refused(message)
+        return DescribeTopicPartitionsResponse(topics=(yield from each(_refused, message.topics)))
     topics = context.replicas.metadata.topics
-    wanted = {topic.name for topic in message.topics} or topics
+    names = dict.fromkeys([topic.name for topic in message.topics]) or topics
     left = max(min(message.response_partition_limit, context.config.int("max.request.partition.size.limit")), 1)
     answer = _Answer(request, Reachable(context.replicas.metadata, request.listener))
     response = DescribeTopicPartitionsResponse()
     hidden = []
-    for name in sorted(name for name in wanted if name >= start.topic_name):
+    for name in (yield from in_order(names, str)):
         yield
-        if wanted is topics:
+        if name < start.topic_name:
+            continue
+        if names is topics:
             if name not in topics or not request.allows(Operation.DESCRIBE, ResourceType.TOPIC, name):
                 continue
         elif not request.allowed(Operation.DESCRIBE, ResourceType.TOPIC, name):
@@ -49,24 +59,19 @@ def handle(
             response.topics.append(answer.unknown(name))
             continue
         first = start.partition_index if name == start.topic_name else 0
-        indexes = sorted(index for index in topic.partitions if index >= first)
-        response.topics.append(answer.known(topic, indexes[:left]))
-        if len(indexes) > left:
-            response.next_cursor = Cursor(topic_name=name, partition_index=indexes[left])
+        known, following = yield from answer.known(topic, first, left)
+        response.topics.append(known)
+        if following is not None:
+            response.next_cursor = Cursor(topic_name=name, partition_index=following)
             break
-        left -= len(indexes)
+        left -= len(known.partitions)
     response.topics += hidden
     return response
 
 
-def _refused(message: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+def _refused(topic: TopicRequest) -> DescribeTopicPartitionsResponseTopic:
     """The answer has no place for an error but its topics."""
-    return DescribeTopicPartitionsResponse(
-        topics=[
-            DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name)
-            for topic in message.topics
-        ]
-    )
+    return DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name)
 
 
 def _hidden(name: str) -> DescribeTopicPartitionsResponseTopic:
@@ -94,30 +99,43 @@ class _Answer:
             topic_authorized_operations=self._operations(name),
         )
 
-    def known(self, topic: TopicMetadata, indexes: list[int]) -> DescribeTopicPartitionsResponseTopic:
-        partitions = []
-        for index in indexes:
-            state = topic.partitions[index]
-            leader, code = self._reachable.leader(state)
-            partitions.append(
-                DescribeTopicPartitionsResponsePartition(
-                    error_code=code,
-                    partition_index=index,
-                    leader_id=leader,
-                    leader_epoch=state.leader_epoch,
-                    replica_nodes=state.replicas,
-                    isr_nodes=state.isr,
-                    eligible_leader_replicas=[],
-                    last_known_elr=[],
-                    offline_replicas=state.offline_replicas,
-                )
-            )
-        return DescribeTopicPartitionsResponseTopic(
+    def known(
+        self, topic: TopicMetadata, first: int, most: int
+    ) -> Pieces[tuple[DescribeTopicPartitionsResponseTopic, int | None]]:
+        """So many of its partitions as they are now, from the first on, and the index of the one after them."""
+        partitions: list[DescribeTopicPartitionsResponsePartition] = []
+        following = None
+        states = yield from in_order(topic.partitions.values(), attrgetter("partition_index"))
+        for number, state in enumerate(states, 1):
+            if not number % _AT_ONCE:
+                yield
+            if state.partition_index < first:
+                continue
+            if len(partitions) == most:
+                following = state.partition_index
+                break
+            partitions.append(self._partition(state))
+        described = DescribeTopicPartitionsResponseTopic(
             name=topic.name,
             topic_id=topic.id,
             is_internal=topic.name in INTERNAL_TOPICS,
             partitions=partitions,
             topic_authorized_operations=self._operations(topic.name),
+        )
+        return described, following
+
+    def _partition(self, state: UpdateMetadataPartitionState) -> DescribeTopicPartitionsResponsePartition:
+        leader, code = self._reachable.leader(state)
+        return DescribeTopicPartitionsResponsePartition(
+            error_code=code,
+            partition_index=state.partition_index,
+            leader_id=leader,
+            leader_epoch=state.leader_epoch,
+            replica_nodes=state.replicas,
+            isr_nodes=state.isr,
+            eligible_leader_replicas=_NONE,
+            last_known_elr=_NONE,
+            offline_replicas=state.offline_replicas,
         )
 
     def _operations(self, name: str) -> int:

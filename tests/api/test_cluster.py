@@ -113,6 +113,14 @@ def test_a_cursor_before_the_first_partition_is_refused(filled: OneBroker) -> No
     assert (topic.error_code, topic.partitions) == (ErrorCode.INVALID_REQUEST, [])
 
 
+def test_many_partitions_are_described_in_pieces(broker: OneBroker) -> None:
+    broker.create("large", 300)
+    asked = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="large")], cursor=None)
+    assert broker.stops(asked, 0) >= 10
+    [topic] = broker.ask(asked, 0).topics
+    assert [partition.partition_index for partition in topic.partitions] == list(range(300))
+
+
 def test_many_topics_are_described_in_pieces(broker: OneBroker) -> None:
     topics = [TopicRequest(name=f"t{number}") for number in range(50)]
     assert broker.stops(DescribeTopicPartitionsRequest(topics=topics, cursor=None), 0) >= 50
