@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkad.security.acl import Pattern
     from kafkad.wire.messages.delete_acls import DeleteAclsFilter
 
-_AT_ONCE = 100
+_AT_ONCE = 16
 
 
 def handle(context: Context, request: Request, message: DescribeAclsRequest) -> Pieces[DescribeAclsResponse]:

@@ -11,6 +11,7 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.model import DEFAULT, Entity, Name
 from kafkad.security.quotas.keys import OF_ADDRESSES, OF_USERS_AND_CLIENTS
 from kafkad.security.quotas.levels import number
+from kafkad.turns import Pieces
 from kafkad.wire.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
@@ -29,27 +30,25 @@ class Match(IntEnum):
     ANY = 2
 
 
+_AT_ONCE = 8
+
 Wanted = Mapping[str, Name | None]
 """By field of Entity; None takes any that has the field at all."""
 
 
-def handle(context: Context, request: Request, message: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
+def handle(
+    context: Context, request: Request, message: DescribeClientQuotasRequest
+) -> Pieces[DescribeClientQuotasResponse]:
     wanted = _wanted(message.components)
-    found = [
-        (entity, values)
-        for entity, overrides in context.configs.entities.all.items()
-        if _matches(entity, wanted, message.strict) and (values := list(_values(entity, overrides)))
-    ]
-    return DescribeClientQuotasResponse(
-        error_message="",
-        entries=[
-            EntryData(
-                entity=[EntityData(entity_type=type_, entity_name=name) for type_, name in parts_of(entity)],
-                values=values,
-            )
-            for entity, values in found
-        ],
-    )
+    entities = context.configs.entities
+    entries = []
+    for count, entity in enumerate(list(entities.all), 1):
+        if not count % _AT_ONCE:
+            yield
+        if _matches(entity, wanted, message.strict) and (values := list(_values(entity, entities.of(entity)))):
+            parts = [EntityData(entity_type=type_, entity_name=name) for type_, name in parts_of(entity)]
+            entries.append(EntryData(entity=parts, values=values))
+    return DescribeClientQuotasResponse(error_message="", entries=entries)
 
 
 def refused(request: Request, message: DescribeClientQuotasRequest, error: KafkaError) -> DescribeClientQuotasResponse:

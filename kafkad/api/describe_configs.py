@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from kafkad import loggers
@@ -23,7 +24,7 @@ from kafkad.errors import METADATA_STORE, ErrorCode, KafkaError
 from kafkad.meta.store import OutOfReach
 from kafkad.security.authorizer import Operation
 from kafkad.security.authorizer import ResourceType as Secured
-from kafkad.turns import Pieces, each
+from kafkad.turns import Pieces
 from kafkad.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -118,8 +119,14 @@ def _all_described(
     resources: Collection[DescribeConfigsResource],
     settings_of: SettingsOf,
 ) -> Answer:
-    describe = partial(_described, context, request, message, settings_of, {})
-    return DescribeConfigsResponse(results=(yield from each(describe, resources)))
+    """Thousands of topics override the same: what is `alike` is described once."""
+    alike: dict[Alike, Settings] = {}
+    results = []
+    for resource in resources:
+        described = yield from _described(context, request, message, settings_of, alike, resource)
+        results.append(described)
+        yield
+    return DescribeConfigsResponse(results=results)
 
 
 def _described(
@@ -129,8 +136,7 @@ def _described(
     settings_of: SettingsOf,
     alike: dict[Alike, Settings],
     resource: DescribeConfigsResource,
-) -> DescribeConfigsResult:
-    """Thousands of topics override the same: `alike` has their settings once for all of them."""
+) -> Pieces[DescribeConfigsResult]:
     kind, name = resource.resource_type, resource.resource_name
     result = DescribeConfigsResult(resource_type=kind, resource_name=name)
     wanted = frozenset(resource.configuration_keys or ())
@@ -141,21 +147,26 @@ def _described(
             key = wanted, frozenset(overrides.items())
             if key not in alike:
                 rows = describe_topic(context.config, overrides)
-                alike[key] = _chosen(request, wanted, _worded(message, rows))
+                alike[key] = yield from _chosen(request, wanted, _worded(message, rows))
             result.configs = alike[key]
         else:
-            result.configs = _chosen(request, wanted, _settings(context, message, resource))
+            result.configs = yield from _chosen(request, wanted, _settings(context, message, resource, wanted))
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message or ""
     return result
 
 
-def _chosen(request: Request, wanted: frozenset[str], settings: Iterable[DescribeConfigsResourceResult]) -> Settings:
+def _chosen(
+    request: Request, wanted: frozenset[str], settings: Iterable[DescribeConfigsResourceResult]
+) -> Pieces[Settings]:
     """No keys, or an empty list of them, means all; keys that are no settings are left out."""
-    chosen = [setting for setting in settings if not wanted or setting.name in wanted]
-    for setting in chosen:
-        _check_sayable(setting)
-        setting.is_default = setting.is_default and request.version <= _LAST_WITH_IS_DEFAULT
+    chosen = []
+    for setting in settings:
+        if not wanted or setting.name in wanted:
+            _check_sayable(setting)
+            setting.is_default = setting.is_default and request.version <= _LAST_WITH_IS_DEFAULT
+            chosen.append(setting)
+        yield
     return chosen
 
 
@@ -171,7 +182,7 @@ def _check_sayable(setting: DescribeConfigsResourceResult) -> None:
 
 
 def _settings(
-    context: Context, message: DescribeConfigsRequest, resource: DescribeConfigsResource
+    context: Context, message: DescribeConfigsRequest, resource: DescribeConfigsResource, wanted: frozenset[str]
 ) -> Iterator[DescribeConfigsResourceResult]:
     """Those of anything but a topic."""
     kind, name = resource.resource_type, resource.resource_name
@@ -187,7 +198,7 @@ def _settings(
     else:
         rows = _rows(context, kind, name)
         if kind == ResourceType.BROKER and name:
-            rows += describe_state(_state(context), resource.configuration_keys or ())
+            rows = chain(rows, describe_state(_state(context), wanted))
         yield from _worded(message, rows)
 
 
@@ -203,7 +214,7 @@ def _overrides(context: Context, settings_of: SettingsOf, topic: str) -> Overrid
     return settings_of(topic)
 
 
-def _rows(context: Context, kind: int, name: str) -> list[ConfigRow]:
+def _rows(context: Context, kind: int, name: str) -> Iterator[ConfigRow]:
     if kind == ResourceType.BROKER:
         if not name:
             return describe_cluster_default(context.config)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import groupby
+from operator import attrgetter
 
 from kafkad.api.context import Context, Request
+from kafkad.api.in_order import in_order
 from kafkad.errors import ErrorCode
 from kafkad.log.describe import DirectoryDescription, ReplicaDescription, describe
 from kafkad.names import TopicPartition
@@ -44,7 +46,7 @@ def _wanted(topics: list[DescribableLogDirTopic] | None) -> Callable[[TopicParti
 def _directory(directory: DirectoryDescription) -> Pieces[DescribeLogDirsResult]:
     if directory.failure is not None:
         return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path)
-    replicas = sorted(directory.replicas, key=lambda replica: replica.topic_partition)
+    replicas = yield from in_order(directory.replicas, attrgetter("topic_partition"))
     topics = []
     for topic, rows in groupby(replicas, key=lambda replica: replica.topic_partition.topic):
         topics.append(DescribeLogDirsTopic(name=topic, partitions=(yield from each(_partition, rows))))

@@ -6,9 +6,12 @@ from collections import Counter
 from collections.abc import Mapping
 
 from kafkad.api.context import Context, Request
+from kafkad.api.in_order import in_order
+from kafkad.cluster.entities import EntityConfigs
 from kafkad.errors import ErrorCode
 from kafkad.model import Entity
 from kafkad.security.scram import NUMBERED, ScramCredential
+from kafkad.turns import Pieces
 from kafkad.wire.messages.describe_user_scram_credentials import (
     CredentialInfo,
     DescribeUserScramCredentialsRequest,
@@ -16,19 +19,37 @@ from kafkad.wire.messages.describe_user_scram_credentials import (
 )
 from kafkad.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsResult as Result
 
+_AT_ONCE = 64
+
 
 def handle(
     context: Context, request: Request, message: DescribeUserScramCredentialsRequest
-) -> DescribeUserScramCredentialsResponse:
+) -> Pieces[DescribeUserScramCredentialsResponse]:
     """All users are asked for by none."""
     entities = context.configs.entities
+    results = []
     if message.users:
-        asked = Counter(user.name for user in message.users)
-        results = [_result(name, entities.of(Entity(user=name)), times) for name, times in asked.items()]
+        for name, times in Counter([user.name for user in message.users]).items():
+            results.append(_result(name, entities.of(Entity(user=name)), times))
+            yield
     else:
-        users = {e.user: found for e, found in entities.all.items() if isinstance(e.user, str) and e.client is None}
-        results = [_result(name, found, 1) for name, found in sorted(users.items()) if found.keys() & NUMBERED.values()]
+        for name in (yield from in_order((yield from _users(entities)), str)):
+            found = entities.of(Entity(user=name))
+            if found.keys() & NUMBERED.values():
+                results.append(_result(name, found, 1))
+            yield
     return DescribeUserScramCredentialsResponse(error_message="", results=results)
+
+
+def _users(entities: EntityConfigs) -> Pieces[list[str]]:
+    """Those that have any settings."""
+    users = []
+    for number, entity in enumerate(list(entities.all), 1):
+        if not number % _AT_ONCE:
+            yield
+        if isinstance(entity.user, str) and entity.client is None:
+            users.append(entity.user)
+    return users
 
 
 def _result(name: str, overrides: Mapping[str, str], times: int) -> Result:

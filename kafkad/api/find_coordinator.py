@@ -3,14 +3,15 @@ to ask for one makes the topic that the state is in."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 from kafkad.api.context import Context, Request
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.security.authorizer import CLUSTER_NAME, REFUSALS, Operation, ResourceType
 from kafkad.shard import Coordination
-from kafkad.turns import Turns
+from kafkad.turns import Pieces
 from kafkad.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 _GROUP, _TRANSACTION, _SHARE = range(3)
@@ -27,24 +28,55 @@ _MALFORMED = (
     "incompatible broker. See the broker logs for more details."
 )
 _UNAVAILABLE = "The coordinator is not available."
+_AT_ONCE = 16
+
+Answer = Pieces[FindCoordinatorResponse]
 
 
-async def handle(context: Context, request: Request, message: FindCoordinatorRequest) -> FindCoordinatorResponse:
+def handle(
+    context: Context, request: Request, message: FindCoordinatorRequest
+) -> Pieces[FindCoordinatorResponse | Coroutine[Any, Any, Answer]]:
     batched = request.version >= _FIRST_BATCHED
-    keys = message.coordinator_keys if batched else [message.key]
-    turns = Turns()
     wanted, refused = [], []
-    for key in keys:
+    for number, key in enumerate(message.coordinator_keys if batched else [message.key], 1):
+        if not number % _AT_ONCE:
+            yield
         if _may_ask(request, message.key_type, key):
             wanted.append(key)
         else:
             refused.append(_forbidden(message.key_type, key, batched))
-        await turns.give_way()
-    found = await _found(context, request, message.key_type, wanted) if wanted else []
-    found += refused
-    if batched:
-        return FindCoordinatorResponse(coordinators=found)
-    [only] = found
+    if wanted:
+        return _when_prepared(context, request, message.key_type, wanted, refused)
+    return _response(request, refused)
+
+
+async def _when_prepared(
+    context: Context, request: Request, kind: int, wanted: Sequence[str], refused: Sequence[Coordinator]
+) -> Answer:
+    """The rest of the work, when the topic is there."""
+    find: Callable[[str], Coordinator]
+    try:
+        find = partial(_find, await _prepared(context, request, kind), request.listener)
+    except KafkaError as error:
+        find = partial(_refused, error=error)
+    return _answer(request, find, wanted, refused)
+
+
+def _answer(
+    request: Request, find: Callable[[str], Coordinator], wanted: Sequence[str], refused: Sequence[Coordinator]
+) -> Answer:
+    found = []
+    for number, key in enumerate(wanted, 1):
+        if not number % _AT_ONCE:
+            yield
+        found.append(find(key))
+    return _response(request, [*found, *refused])
+
+
+def _response(request: Request, coordinators: list[Coordinator]) -> FindCoordinatorResponse:
+    if request.version >= _FIRST_BATCHED:
+        return FindCoordinatorResponse(coordinators=coordinators)
+    [only] = coordinators
     return FindCoordinatorResponse(
         error_code=only.error_code,
         error_message=_spelled_out(only),
@@ -66,21 +98,13 @@ def _forbidden(kind: int, key: str, batched: bool) -> Coordinator:
     return _refused(key, KafkaError(code, "" if batched else words))
 
 
-async def _found(context: Context, request: Request, kind: int, keys: Sequence[str]) -> list[Coordinator]:
-    turns = Turns()
-    try:
-        _check_kind(kind, request.version)
-        coordination: Coordination[Any] = context.group_coordination
-        if kind == _TRANSACTION:
-            coordination = context.transactions().coordination
-        await coordination.prepare()
-        found = []
-        for key in keys:
-            found.append(_find(coordination, request.listener, key))
-            await turns.give_way()
-    except KafkaError as error:
-        found = [_refused(key, error) for key in keys]
-    return found
+async def _prepared(context: Context, request: Request, kind: int) -> Coordination[Any]:
+    _check_kind(kind, request.version)
+    coordination: Coordination[Any] = context.group_coordination
+    if kind == _TRANSACTION:
+        coordination = context.transactions().coordination
+    await coordination.prepare()
+    return coordination
 
 
 def _check_kind(kind: int, version: int) -> None:

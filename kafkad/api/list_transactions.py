@@ -23,7 +23,7 @@ from kafkad.wire.messages.list_transactions import (
 _STATES = {state.label: state for state in State}
 _NEVER_RECORDED = frozenset({"Dead", "PrepareEpochFence"})
 """States of Kafka's in which no id is found here."""
-_AT_ONCE = 50
+_AT_ONCE = 16
 
 
 def handle(context: Context, request: Request, message: ListTransactionsRequest) -> Pieces[ListTransactionsResponse]:

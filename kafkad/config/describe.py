@@ -1,8 +1,9 @@
-"""Answers of DescribeConfigs: every value with its source and everything it would fall back to."""
+"""Answers of DescribeConfigs: every value with its source and everything it would fall back to. Each is put together
+when it is asked for: a broker has hundreds."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -49,17 +50,17 @@ _DYNAMIC = (Source.DYNAMIC_BROKER_CONFIG, Source.DYNAMIC_DEFAULT_BROKER_CONFIG)
 _SOURCES = (*_DYNAMIC, Source.STATIC_BROKER_CONFIG, Source.DEFAULT_CONFIG)
 
 
-def describe_broker(config: Config) -> list[ConfigRow]:
+def describe_broker(config: Config) -> Iterator[ConfigRow]:
     """Every setting of a broker; those hidden in Kafka too only when they are set."""
     shown = {name for name, setting in BROKER_SETTINGS.items() if not setting.hidden}
     shown.update(name for source in _DYNAMIC for name in config.names_at(source))
     shown.update(name for name in config.names_at(Source.STATIC_BROKER_CONFIG))
-    rows: list[ConfigRow] = []
     for name in sorted(shown):
         setting = find_setting(name)
         if setting is not None:
-            rows.append(_broker_row(config, setting))
-    return rows + [_unknown(name) for name in sorted(config.unknown)]
+            yield _broker_row(config, setting)
+    for name in sorted(config.unknown):
+        yield _unknown(name)
 
 
 def _unknown(name: str) -> ConfigRow:
@@ -77,16 +78,14 @@ def _unknown(name: str) -> ConfigRow:
     )
 
 
-def describe_cluster_default(config: Config) -> list[ConfigRow]:
+def describe_cluster_default(config: Config) -> Iterator[ConfigRow]:
     """The resource without a name: only what is set dynamically for all brokers."""
     source = Source.DYNAMIC_DEFAULT_BROKER_CONFIG
-    rows: list[ConfigRow] = []
     for name in sorted(config.names_at(source)):
         setting = find_setting(name)
         if setting is not None:
             value = _shown(setting, config.at(source, name))
-            rows.append(_row(setting, value, source, (Synonym(name, value, source),), read_only=_read_only(setting)))
-    return rows
+            yield _row(setting, value, source, (Synonym(name, value, source),), read_only=_read_only(setting))
 
 
 def describe_state(state: Mapping[str, str], asked: Collection[str]) -> list[ConfigRow]:
@@ -107,9 +106,10 @@ def describe_state(state: Mapping[str, str], asked: Collection[str]) -> list[Con
     ]
 
 
-def describe_topic(config: Config, overrides: Mapping[str, str]) -> list[ConfigRow]:
+def describe_topic(config: Config, overrides: Mapping[str, str]) -> Iterator[ConfigRow]:
     """Every setting of a topic with these overrides on this broker."""
-    return [_topic_row(config, setting, overrides) for setting in TOPIC_SETTINGS.values()]
+    for setting in TOPIC_SETTINGS.values():
+        yield _topic_row(config, setting, overrides)
 
 
 def _broker_row(config: Config, setting: Setting) -> ConfigRow:

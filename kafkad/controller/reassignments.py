@@ -66,7 +66,7 @@ class Reassignments:
     def under_way(self, partitions: Collection[TopicPartition] | None) -> dict[TopicPartition, PartitionAssignment]:
         """None for all."""
         wanted = self._state.reassigning if partitions is None else self._state.reassigning & set(partitions)
-        return {tp: self._state.entry(tp).assignment for tp in sorted(wanted)}
+        return {tp: self._state.entry(tp).assignment for tp in wanted}
 
     async def take_over(self, watch: Watch) -> None:
         """Starts what a tool of before Kafka 2.4 wrote into the store.

@@ -129,6 +129,11 @@ def test_every_version_creates_finds_and_deletes(frames: Frames, version: int) -
     assert [resource.resource_name for resource in frames.ask(everything(version), version).resources] == ["u"]
 
 
+def test_many_are_found_in_pieces(frames: Frames, broker: OneBroker) -> None:
+    create(frames, *(creation(f"t{number}") for number in range(80)))
+    assert broker.stops(everything(3), 3) >= 4
+
+
 @pytest.mark.parametrize("name", ["a/b", "..", ".", "a\nb", "\x00"])
 def test_names_that_no_znode_can_have_are_refused(frames: Frames, name: str) -> None:
     group = creation(name, resource_type=3)

@@ -121,3 +121,9 @@ def test_credentials_are_neither_described_nor_lost(broker: OneBroker) -> None:
     assert alter(broker, {"user": "alice"}, OpData(key="producer_byte_rate", remove=True)) == 0
     assert broker.configs.entities.of(alice) == {"SCRAM-SHA-256": "salt=…"}
     assert broker.ask(DescribeClientQuotasRequest(), 1).entries == []
+
+
+def test_many_quotas_are_described_in_pieces(broker: OneBroker) -> None:
+    for number in range(50):
+        assert alter(broker, {"user": f"u{number}"}, OpData(key="producer_byte_rate", value=1e6)) == 0
+    assert broker.stops(DescribeClientQuotasRequest(components=[], strict=False), 1) >= 6

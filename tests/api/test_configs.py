@@ -107,7 +107,7 @@ def test_topics_that_override_the_same_are_described_once(
     with_topic.create("v", configs={"retention.ms": "1"})
     described = []
 
-    def counted(settings: Settings, overrides: Mapping[str, str]) -> list[ConfigRow]:
+    def counted(settings: Settings, overrides: Mapping[str, str]) -> Iterator[ConfigRow]:
         described.append(overrides["retention.ms"])
         return describe_topic(settings, overrides)
 
@@ -418,3 +418,9 @@ def test_many_topics_are_listed_in_pieces(broker: OneBroker) -> None:
     for number in range(5):
         broker.create(f"t{number}")
     assert broker.stops(ListConfigResourcesRequest(resource_types=[2]), 1) >= 5
+
+
+@pytest.mark.parametrize(("kind", "name"), [(BROKER, "1"), (TOPIC, "t")])
+def test_many_settings_are_described_in_pieces(with_topic: OneBroker, kind: int, name: str) -> None:
+    asked = DescribeConfigsResource(resource_type=kind, resource_name=name)
+    assert with_topic.stops(DescribeConfigsRequest(resources=[asked]), 4) >= 30

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
+from kafkad.api import list_partition_reassignments
+from kafkad.api.context import Request
 from kafkad.errors import ErrorCode
 from kafkad.meta.znodes import Features
+from kafkad.model import PartitionAssignment
+from kafkad.names import TopicPartition
 from kafkad.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -145,3 +151,13 @@ def test_a_feature_that_kafka_left_is_removed(broker: OneBroker, version: int) -
     response = update(broker, version, "x", 0, kind=SAFE_DOWNGRADE)
     assert (response.error_code, [result.error_code for result in response.results]) == (0, [0][: version < 2])
     assert finalized().levels == {}
+
+
+def test_many_reassignments_are_listed_in_pieces(with_topic: OneBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def under_way(asked: object) -> dict[TopicPartition, PartitionAssignment]:
+        return {TopicPartition("t", index): PartitionAssignment(replicas=(1, 2), adding=(2,)) for index in range(50)}
+
+    monkeypatch.setattr(with_topic.controller, "list_partition_reassignments", under_way)
+    message = ListPartitionReassignmentsRequest(topics=None)
+    pieces = with_topic.run(list_partition_reassignments.handle(with_topic.context, cast(Request, None), message))
+    assert sum(1 for _ in pieces) >= 50

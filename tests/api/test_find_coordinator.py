@@ -157,3 +157,8 @@ def test_who_asks_for_an_internal_topic_by_name_gets_the_same(tmp_path: Path, to
         (2, "uncompressed") if topic == TRANSACTIONS else (1, "producer")
     )
     broker.stop()
+
+
+def test_many_keys_are_looked_at_in_pieces(broker: OneBroker) -> None:
+    keys = [f"g{number}" for number in range(100)]
+    assert broker.stops(FindCoordinatorRequest(key_type=0, coordinator_keys=keys), 4) >= 5

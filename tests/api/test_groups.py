@@ -13,6 +13,7 @@ import pytest
 from kafkad.api.java import address_text
 from kafkad.api.operations import NOT_ASKED_FOR
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.group.events import DescribedMember, Description, State
 from kafkad.group.records import GroupWritten, decode
 from kafkad.wire.messages.delete_groups import DeleteGroupsRequest
 from kafkad.wire.messages.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
@@ -316,7 +317,13 @@ def test_many_groups_are_listed_in_pieces(broker: OneBroker) -> None:
     machine = broker.context.group_coordination.shard("many").machine
     for number in range(300):
         machine.begin(f"many-{number}")
-    assert broker.pieces(ListGroupsRequest(), 4) > 5
+    assert broker.stops(ListGroupsRequest(), 4) >= 300 // 20
+
+
+def test_many_members_are_described_in_pieces(broker: OneBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    members = tuple(DescribedMember(f"m{number}", None, "c", "/127.0.0.1", b"", b"") for number in range(50))
+    monkeypatch.setattr(broker.context.groups, "describe", lambda group: Description(State.STABLE, members=members))
+    assert broker.stops(DescribeGroupsRequest(groups=["crowd"]), 5) >= 50
 
 
 def test_lists_are_filtered(broker: OneBroker) -> None:

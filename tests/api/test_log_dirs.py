@@ -79,6 +79,11 @@ def test_many_replicas_are_described_in_pieces(broker: OneBroker) -> None:
     assert broker.stops(DescribeLogDirsRequest(topics=None), 4) >= 40
 
 
+def test_many_replicas_are_sorted_in_pieces(broker: OneBroker) -> None:
+    broker.create("t", partitions=600)
+    assert broker.stops(DescribeLogDirsRequest(topics=None), 4) > 2 * 600
+
+
 @pytest.mark.parametrize("version", range(3))
 def test_a_replica_moves_with_its_records(broker: OneBroker, version: int) -> None:
     broker.create("t")

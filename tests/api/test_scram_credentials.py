@@ -17,7 +17,7 @@ from kafkad.wire.messages.alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from kafkad.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from kafkad.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from kafkad.wire.schema import decode
 from tests.one_broker import OneBroker
 
@@ -108,3 +108,9 @@ def test_who_may_not_is_told_of_each_user() -> None:
         ("a", 31, None),
         ("b", 31, None),
     ]
+
+
+def test_many_users_are_described_in_pieces(broker: OneBroker) -> None:
+    broker.ask(AlterUserScramCredentialsRequest(upsertions=[upsert(f"u{number}") for number in range(20)]), 0)
+    for asked in (None, [UserName(name=f"u{number}") for number in range(20)]):
+        assert broker.stops(DescribeUserScramCredentialsRequest(users=asked), 0) >= 20

@@ -392,6 +392,20 @@ def test_lists(txns: Transactions) -> None:
     assert answer.transaction_states == []
 
 
+def test_many_ids_are_listed_in_pieces(txns: Transactions) -> None:
+    for number in range(40):
+        txns.new(f"id-{number}")
+    assert txns.broker.stops(ListTransactionsRequest(), 0) >= 2
+
+
+def test_many_partitions_of_a_transaction_are_described_in_pieces(txns: Transactions) -> None:
+    txns.broker.create("many", 200)
+    txns.add(txns.new("large"), *(("many", partition) for partition in range(200)))
+    assert txns.broker.stops(DescribeTransactionsRequest(transactional_ids=["large"]), 0) >= 5
+    [topic] = txns.describe("large").topics
+    assert topic.partitions == list(range(200))
+
+
 def test_ids_that_nobody_uses_are_forgotten(txns: Transactions) -> None:
     idle, busy = txns.new("idle"), txns.new("busy")
     txns.add(busy, ("t", 0))

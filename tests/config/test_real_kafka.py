@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -68,7 +69,9 @@ def ask(client: RawClient, key: int, version: int, request: Any) -> Any:
     return decode(response_class(key), version, answer[at:])
 
 
-def differences(ours: list[ConfigRow], kafkas: dict[str, DescribeConfigsResourceResult]) -> dict[str, tuple[Any, Any]]:
+def differences(
+    ours: Iterable[ConfigRow], kafkas: dict[str, DescribeConfigsResourceResult]
+) -> dict[str, tuple[Any, Any]]:
     rows = {row.name: (*tuple(row)[:6], row.synonyms) for row in ours if not row.name.startswith(("kafkad.", "http."))}
     assert rows.keys() == kafkas.keys()
     return {

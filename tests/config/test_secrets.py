@@ -172,10 +172,10 @@ def test_names_that_are_no_settings_are_described_without_their_values(tmp_path:
     path = secret_file(tmp_path, "server.properties", f"broker.id=1\nvendor.password={SECRET}\n")
     config: Config = load(str(path), [], {})
     for each in (config, config.with_overrides(cluster_wide={}, per_broker={}), config.with_file(config).config):
-        row = describe_broker(each)[-1]
+        row = list(describe_broker(each))[-1]
         assert (row.name, row.value, row.sensitive, row.read_only) == ("vendor.password", None, True, True)
         assert [tuple(synonym) for synonym in row.synonyms] == [("vendor.password", None, Source.STATIC_BROKER_CONFIG)]
-        assert SECRET not in repr(describe_broker(each))
+        assert SECRET not in repr(list(describe_broker(each)))
 
 
 def test_only_files_that_were_read_are_looked_at(tmp_path: Path) -> None:
