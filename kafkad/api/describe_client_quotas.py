@@ -30,8 +30,6 @@ class Match(IntEnum):
     ANY = 2
 
 
-_AT_ONCE = 8
-
 Wanted = Mapping[str, Name | None]
 """By field of Entity; None takes any that has the field at all."""
 
@@ -42,9 +40,8 @@ def handle(
     wanted = _wanted(message.components)
     entities = context.configs.entities
     entries = []
-    for count, entity in enumerate(list(entities.all), 1):
-        if not count % _AT_ONCE:
-            yield
+    for entity in list(entities.all):
+        yield
         if _matches(entity, wanted, message.strict) and (values := list(_values(entity, entities.of(entity)))):
             parts = [EntityData(entity_type=type_, entity_name=name) for type_, name in parts_of(entity)]
             entries.append(EntryData(entity=parts, values=values))

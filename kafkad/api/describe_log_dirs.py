@@ -40,7 +40,10 @@ def _wanted(topics: list[DescribableLogDirTopic] | None) -> Callable[[TopicParti
     """No list means all replicas, an empty one none."""
     if topics is None:
         return lambda tp: True
-    return {TopicPartition(topic.topic, index) for topic in topics for index in topic.partitions}.__contains__
+    asked: dict[str, set[int]] = {}
+    for topic in topics:
+        asked.setdefault(topic.topic, set()).update(topic.partitions)
+    return lambda tp: tp.partition in asked.get(tp.topic, ())
 
 
 def _directory(directory: DirectoryDescription) -> Pieces[DescribeLogDirsResult]:

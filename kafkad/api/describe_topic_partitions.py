@@ -24,7 +24,7 @@ from kafkad.wire.messages.describe_topic_partitions import (
 )
 from kafkad.wire.messages.update_metadata import UpdateMetadataPartitionState
 
-_AT_ONCE = 32
+_AT_ONCE = 16
 _NONE: list[int] = []
 
 

@@ -9,7 +9,7 @@ from kafkad.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from kafkad.turns import Pieces
 from kafkad.wire.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
-_AT_ONCE = 16
+_AT_ONCE = 10
 
 
 def handle(context: Context, request: Request, message: ListGroupsRequest) -> Pieces[ListGroupsResponse]:

@@ -48,14 +48,13 @@ _FALLBACKS: dict[str, tuple[str, ...]] = {
 }
 _DYNAMIC = (Source.DYNAMIC_BROKER_CONFIG, Source.DYNAMIC_DEFAULT_BROKER_CONFIG)
 _SOURCES = (*_DYNAMIC, Source.STATIC_BROKER_CONFIG, Source.DEFAULT_CONFIG)
+_SHOWN = tuple(sorted(name for name, setting in BROKER_SETTINGS.items() if not setting.hidden))
 
 
 def describe_broker(config: Config) -> Iterator[ConfigRow]:
     """Every setting of a broker; those hidden in Kafka too only when they are set."""
-    shown = {name for name, setting in BROKER_SETTINGS.items() if not setting.hidden}
-    shown.update(name for source in _DYNAMIC for name in config.names_at(source))
-    shown.update(name for name in config.names_at(Source.STATIC_BROKER_CONFIG))
-    for name in sorted(shown):
+    chosen = (name for source in (*_DYNAMIC, Source.STATIC_BROKER_CONFIG) for name in config.names_at(source))
+    for name in sorted(dict.fromkeys([*_SHOWN, *chosen])):
         setting = find_setting(name)
         if setting is not None:
             yield _broker_row(config, setting)

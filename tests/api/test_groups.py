@@ -317,7 +317,7 @@ def test_many_groups_are_listed_in_pieces(broker: OneBroker) -> None:
     machine = broker.context.group_coordination.shard("many").machine
     for number in range(300):
         machine.begin(f"many-{number}")
-    assert broker.stops(ListGroupsRequest(), 4) >= 300 // 20
+    assert broker.stops(ListGroupsRequest(), 4) >= 30
 
 
 def test_many_members_are_described_in_pieces(broker: OneBroker, monkeypatch: pytest.MonkeyPatch) -> None:
