@@ -37,7 +37,7 @@ def describe(
     high_watermark: Callable[[TopicPartition], int],
     wanted: Callable[[TopicPartition], bool] = lambda topic_partition: True,
 ) -> Pieces[list[DirectoryDescription]]:
-    """Replicas that are removed meanwhile may still be in it."""
+    """A replica that is removed meanwhile may still be in it."""
     found = []
     for directory in manager.directories:
         described = yield from _describe(manager, directory, high_watermark, wanted)
@@ -52,18 +52,20 @@ def _describe(
     wanted: Callable[[TopicPartition], bool],
 ) -> Pieces[DirectoryDescription]:
     replicas = []
-    for topic_partition, log in list(directory.logs.items()):
+    for topic_partition in list(directory.logs):
         yield
-        if wanted(topic_partition):
+        log = directory.logs.get(topic_partition)
+        if log is not None and wanted(topic_partition):
             lag = max(high_watermark(topic_partition) - log.end_offset, 0)
             replica = ReplicaDescription(
                 topic_partition=topic_partition, size=log.size, offset_lag=lag, is_future=False
             )
             replicas.append(replica)
-    for topic_partition, log in list(directory.futures.items()):
+    for topic_partition in list(directory.futures):
         yield
-        current = manager.get(topic_partition)
-        if wanted(topic_partition):
+        log = directory.futures.get(topic_partition)
+        if log is not None and wanted(topic_partition):
+            current = manager.get(topic_partition)
             lag = 0 if current is None else max(current.end_offset - log.end_offset, 0)
             future = ReplicaDescription(topic_partition=topic_partition, size=log.size, offset_lag=lag, is_future=True)
             replicas.append(future)
