@@ -8,13 +8,14 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from time import monotonic
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 log = logging.getLogger(__name__)
 
 TURN_S: Final = 0.005
-LEAST_S: Final = 0.0002
-"""The least time of a step, however many wait: below it, switching would cost more than the work."""
+LEAST_S: Final = 0.0001
+"""The least time of a step, however many wait, and of a job that begins in a turn that others have used up: small ones
+need no more, and below it, switching would cost more than the work."""
 
 SMALL: Final = 4 * 1024
 TOGETHER: Final = 512 * 1024
@@ -22,26 +23,59 @@ TOGETHER: Final = 512 * 1024
 
 _AT_ONCE_S: Final = 0.001
 """The time that a new job gets at first, which is enough for most."""
-_LEAST_AT_ONCE_S: Final = 0.0001
-"""The time that it gets even in a turn that others have used up, which is enough for small ones. Hundreds of large ones
-that begin in the same turn wait in the lane after that."""
 
 Step = Callable[[float], None]
 """Works until about the given time, and adds itself again when it is not through."""
 
 
+class _Shared:
+    """What all coroutines of the event loop that give way have together."""
+
+    __slots__ = ("_resetting", "left", "waiting")
+
+    def __init__(self) -> None:
+        self.left = TURN_S
+        """Seconds that may still be begun with in this turn of the loop."""
+        self.waiting = 0
+        """Those that have given way."""
+        self._resetting: asyncio.AbstractEventLoop | None = None
+
+    def take(self) -> float:
+        """The time of one that begins."""
+        taken = min(max(self.left, LEAST_S), _AT_ONCE_S)
+        self.left -= taken
+        loop = asyncio.get_running_loop()
+        if self._resetting is not loop:
+            self._resetting = loop
+            loop.call_soon(self._reset)
+        return taken
+
+    def _reset(self) -> None:
+        self.left = TURN_S
+        self._resetting = None
+
+
+_shared = _Shared()
+
+
 class Turns:
-    """The turns of one piece of long work; call `give_way` between its parts: it costs nothing until a turn is over."""
+    """The turns of one piece of long work; call `give_way` between its parts: it costs nothing until a turn is over.
+    Hundreds that work so at the same time share the turns of the loop."""
 
     __slots__ = ("_end",)
 
     def __init__(self) -> None:
-        self._end = monotonic() + TURN_S
+        self._end = monotonic() + _shared.take()
 
     async def give_way(self) -> None:
         if monotonic() >= self._end:
-            await asyncio.sleep(0)
-            self._end = monotonic() + TURN_S
+            _shared.waiting += 1
+            try:
+                await asyncio.sleep(0)
+            finally:
+                share = TURN_S / _shared.waiting
+                _shared.waiting -= 1
+            self._end = monotonic() + max(share, LEAST_S)
 
 
 class Lane:
@@ -72,7 +106,7 @@ class Lane:
         if self.left < _AT_ONCE_S and not self._going:
             self._going = True
             self._call_soon(self._turn)  # after which there is more
-        return min(max(self.left, _LEAST_AT_ONCE_S), _AT_ONCE_S)
+        return min(max(self.left, LEAST_S), _AT_ONCE_S)
 
     def _turn(self) -> None:
         steps, clock = self._steps, self.clock
@@ -91,8 +125,10 @@ class Lane:
 
 T = TypeVar("T")
 A = TypeVar("A")
-Pieces = Generator[None, None, T]
-"""Work that can stop wherever it yields, and be taken up again in a later turn."""
+Pieces = Generator[Any, None, T]
+"""Work that can stop wherever it yields, and be taken up again in a later turn; where it yields `LONG`, it is."""
+LONG: Final = True
+"""The next piece takes long: hundreds may begin in one turn, and are not to get to it in that."""
 
 
 def each(make: Callable[[A], T], items: Iterable[A]) -> Pieces[list[T]]:
@@ -256,8 +292,7 @@ def _work(pieces: Pieces[T], end: asyncio.Future[T], clock: Callable[[], float],
     """True if it is through."""
     try:
         while True:
-            next(pieces)
-            if clock() >= until:
+            if next(pieces) or clock() >= until:
                 return False
     except StopIteration as stop:
         if not end.done():

@@ -1,4 +1,4 @@
-"""Fakes that behave: a clock that a test moves, and a disk that fails when a test says so."""
+"""Fakes that behave: a clock that a test moves, turns that end at once, and a disk that fails when a test says so."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+
+import pytest
 
 from kafkad.errors import ErrorCode, StorageError
 from kafkad.log.files import Files, LogFile
@@ -34,6 +36,12 @@ class FakeClock:
     def jump(self, ms: int) -> None:
         """The time of day is set anew."""
         self._now_ms += ms
+
+
+def give_way_each_time(patch: pytest.MonkeyPatch) -> None:
+    """Every turn of long work is over at once."""
+    for name in ("TURN_S", "LEAST_S", "_AT_ONCE_S"):
+        patch.setattr(f"kafkad.turns.{name}", -1.0)
 
 
 class FaultyFiles(Files):

@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from kafkad.turns import SMALL, TOGETHER, TURN_S, Backlog, Jobs, Lane, Pieces
+from kafkad import turns
+from kafkad.turns import LONG, SMALL, TOGETHER, TURN_S, Backlog, Jobs, Lane, Pieces, Turns
 
 
 class Loop:
@@ -105,6 +106,56 @@ def test_large_jobs_that_begin_in_one_turn_share_it_and_a_small_one_is_done_all_
         assert not jobs.do(pieces(50, 0.00004)).done()
         assert loop.now - begin > 0.0009  # the turns since have given new time
 
+    asyncio.run(scenario())
+
+
+def test_what_takes_long_is_not_begun_beside_the_lane() -> None:
+    async def scenario() -> None:
+        loop = Loop()
+        jobs = Jobs(loop.lane)
+
+        def pieces() -> Pieces[None]:
+            yield LONG
+            loop.now += 0.003
+
+        begun = [jobs.do(pieces()) for _ in range(100)]
+        assert loop.now == 100.0
+        while not loop.idle:
+            assert loop.turn() <= TURN_S + 0.003
+        assert all(job.done() for job in begun)
+
+    asyncio.run(scenario())
+
+
+def test_hundreds_that_give_way_share_the_turns_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+
+    def worked(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    async def work() -> None:
+        own = Turns()
+        for _ in range(100):
+            worked(0.00005)
+            await own.give_way()
+
+    async def scenario() -> None:
+        working = [asyncio.create_task(work()) for _ in range(300)]
+        longest = 0.0
+        while not all(task.done() for task in working):
+            before = now
+            await asyncio.sleep(0)
+            longest = max(longest, now - before)
+        assert longest < 0.05, "not 300 x 5 ms"
+        alone = asyncio.create_task(work())
+        turned = 0
+        while not alone.done():
+            await asyncio.sleep(0)
+            turned += 1
+        assert turned < 5
+
+    monkeypatch.setattr(turns, "monotonic", lambda: now)
     asyncio.run(scenario())
 
 

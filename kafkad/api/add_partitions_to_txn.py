@@ -19,7 +19,7 @@ from kafkad.api.routes import ADD_PARTITIONS_TO_TXN
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.names import INTERNAL_TOPICS, TopicPartition
 from kafkad.security.authorizer import CLUSTER_NAME, REFUSALS, Operation, ResourceType
-from kafkad.turns import Pieces, at_once
+from kafkad.turns import LONG, Pieces, at_once
 from kafkad.txn.transaction import AddPartitions
 from kafkad.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -69,6 +69,7 @@ def _of_client(context: Context, request: Request, message: AddPartitionsToTxnRe
         refusals = yield from by_present_rights(request, sort_out, partial(_may_still, request, asked))
     else:
         refusals = yield from _refusals(context, request, asked, by_broker=False)
+    yield LONG
     _add(context, request, asked, refusals, done)
     if not answer.done():
         return answer

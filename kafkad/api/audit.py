@@ -25,7 +25,7 @@ from kafkad.turns import Turns
 
 log = logging.getLogger("kafkad.audit")
 
-_LINES_AT_ONCE = 100
+_LINES_AT_ONCE = 5
 _NAMED = 20
 _REMEMBERED = 10_000
 _DONE = (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT)

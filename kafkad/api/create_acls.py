@@ -10,27 +10,33 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.security.acl import Acl, Pattern, is_host
 from kafkad.security.acl_filter import ANY, MATCH, UNKNOWN
 from kafkad.security.authorizer import CLUSTER_NAME, Operation, PatternType, PermissionType, ResourceType
-from kafkad.turns import Turns
+from kafkad.turns import Pieces, Turns
 from kafkad.wire.messages.create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 from kafkad.wire.primitives import MalformedError
 
 _NO_ZNODE = frozenset((".", "..", "zookeeper"))
 
 
-def handle(context: Context, request: Request, message: CreateAclsRequest) -> Coroutine[None, None, CreateAclsResponse]:
-    if any(UNKNOWN in _numbers(asked) for asked in message.creations):
-        raise MalformedError("an ACL with a type, operation or permission that its sender does not know itself")
+def handle(
+    context: Context, request: Request, message: CreateAclsRequest
+) -> Pieces[Coroutine[None, None, CreateAclsResponse]]:
+    for asked in message.creations:
+        if UNKNOWN in _numbers(asked):
+            raise MalformedError("an ACL with a type, operation or permission that its sender does not know itself")
+        yield
     if context.acls is None:
         raise KafkaError(ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
     return _create(context.acls, request, message)
 
 
 async def _create(acls: Acls, request: Request, message: CreateAclsRequest) -> CreateAclsResponse:
-    results = [AclCreationResult(error_message="") for _ in message.creations]
+    results: list[AclCreationResult] = []
     wanted: dict[Pattern, list[tuple[Acl, AclCreationResult]]] = {}
     turns = Turns()
-    for asked, result in zip(message.creations, results, strict=True):
+    for asked in message.creations:
         await turns.give_way()
+        result = AclCreationResult(error_message="")
+        results.append(result)
         try:
             pattern, acl = _checked(asked)
         except KafkaError as error:

@@ -67,6 +67,9 @@ class _Known(NamedTuple):
     """None if it cannot be read."""
 
 
+_NOTHING_KNOWN = _Known(b"", None)
+
+
 class Acls:
     """All ACLs of the cluster, which it adds to, removes from, and keeps `authorizer.index` up to date with."""
 
@@ -86,7 +89,8 @@ class Acls:
 
     def __iter__(self) -> Iterator[tuple[Pattern, Acl]]:
         """Every ACL, but those of damaged nodes."""
-        for pattern, known in list(self._known.items()):
+        for pattern in list(self._known):
+            known = self._known.get(pattern, _NOTHING_KNOWN)
             for acl in known.entries or ():
                 yield pattern, acl
 

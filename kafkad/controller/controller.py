@@ -49,6 +49,7 @@ from kafkad.meta.znodes import Controller as ControllerNode
 from kafkad.model import PartitionAssignment, WantedIsr
 from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition
 from kafkad.timers import Timer, Timers, sleep
+from kafkad.turns import Turns
 
 log = logging.getLogger(__name__)
 
@@ -178,7 +179,12 @@ class Controller:
     async def _delete(
         self, term: Term, topics: Sequence[str | TopicId], admit: Admit
     ) -> tuple[list[DeletedTopic], list[asyncio.Event]]:
-        results = [_admitted(term, _found(term, topic), admit) for topic in topics]
+        turns = Turns()
+        found = []
+        for topic in topics:
+            await turns.give_way()
+            found.append(_found(term, topic))
+        results = [result if result.error else _admitted(term, result, admit) for result in found]
         names = [result.name for result in results if result.error is None and result.name is not None]
         refused = await term.deletions.ask(names)
         results = [r._replace(error=refused[r.name]) if r.name in refused else r for r in results]
@@ -492,7 +498,7 @@ def _found(term: Term, topic: str | TopicId) -> DeletedTopic:
 
 
 def _admitted(term: Term, found: DeletedTopic, admit: Admit) -> DeletedTopic:
-    if found.error is None and found.name in term.state.topics:
+    if found.name in term.state.topics:
         try:
             admit(found.name, len(term.state.topics[found.name].partitions))
         except KafkaError as error:

@@ -62,7 +62,7 @@ class Loader:
         self._log = source
         self._machine = machine
         self._wanted = wanted
-        self._turns = Turns()
+        self._turns: Turns
         self._latest: Latest = {}
         self._corrupt: dict[tuple[bytes, bytes | None], str] = {}
         self._missed: Damage | None = None
@@ -71,6 +71,7 @@ class Loader:
 
     async def run(self) -> None:
         """Raises Abandoned, and StorageError when the disk fails."""
+        self._turns = Turns()
         with no_collections(lambda: self.records > _MOST_KEYS):
             await self._run()
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from kafkad import turns
 from kafkad.clock import SystemClock
 from kafkad.cluster.acls import Acls
 from kafkad.errors import KafkaError
@@ -27,7 +26,7 @@ from kafkad.security.acl import Acl, AclAuthorizer, Pattern
 from kafkad.security.authorizer import Operation, PatternType, PermissionType, Principal, ResourceType
 from kafkad.timers import Timers
 from tests.broker_parts.several import NETWORK, Brokers
-from tests.fakes import FakeClock
+from tests.fakes import FakeClock, give_way_each_time
 from tests.one_broker import OneBroker
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "security" / "acl-znodes.json"
@@ -233,7 +232,7 @@ def test_a_fresh_store_has_the_nodes_that_kafka_makes() -> None:
 
 def test_thousands_of_acls_of_one_resource_are_written_and_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """With turns that are over at once, each piece is one: there is none with more than a few hundred ACLs."""
-    monkeypatch.setattr(turns, "TURN_S", 0)
+    give_way_each_time(monkeypatch)
     number, at_once = 5_000, 500
     many = [Acl(f"User:user{n}", f"10.0.{n // 250}.{n % 250}", READ, ALLOW) for n in range(number)]
 

@@ -16,6 +16,7 @@ from kafkad.controller.state import ClusterState, PartitionEntry, TopicEntry
 from kafkad.meta.store import BadVersion, MultiFailed, NoNode, Operation, Stat
 from kafkad.model import BrokerInfo, PartitionAssignment, PartitionState
 from kafkad.names import TopicPartition
+from tests.fakes import give_way_each_time
 
 
 class Store:
@@ -125,7 +126,7 @@ def test_what_is_written_is_known_also_where_another_part_could_not_be_decided_o
 
 
 def test_requests_to_brokers_are_made_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkad.turns.TURN_S", -1)
+    give_way_each_time(monkeypatch)
     lead = leadership(Store(), 100)
     states = {tp: entry.state for tp, entry in lead.state.partitions()}
     assert asyncio.run(counting_turns(lambda turn: lead.tell_changed(lead.batch(), states))) >= 100

@@ -18,6 +18,7 @@ from kafkad.model import PartitionAssignment, PartitionState
 from kafkad.names import NO_TOPIC_ID, TopicPartition, id_text
 from kafkad.wire.messages.stop_replica import StopReplicaRequest
 from kafkad.wire.messages.update_metadata import UpdateMetadataRequest
+from tests.fakes import give_way_each_time
 
 from .cluster import Cluster, with_brokers
 
@@ -67,7 +68,7 @@ async def test_many_partitions_are_made_in_turns_with_everybody_else(cluster: Cl
             await asyncio.sleep(0)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("kafkad.turns.TURN_S", -1)
+        give_way_each_time(patched)
         for made in (
             lambda: cluster.controller.create_topics([NewTopic("a", 500, 2)], timeout_ms=60_000),
             lambda: cluster.controller.create_partitions([MorePartitions(name="a", count=1000)], timeout_ms=60_000),
@@ -569,7 +570,7 @@ async def test_one_request_adds_only_so_many_partitions_to_all_its_topics(cluste
 
 
 def test_partitions_for_many_topics_leave_turns_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkad.turns.TURN_S", 0.0)
+    give_way_each_time(monkeypatch)
 
     @with_brokers(1)
     async def run(cluster: Cluster) -> None:

@@ -20,6 +20,7 @@ from kafkad.replica.waits import Waits
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
 from kafkad.wire.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
 from kafkad.wire.messages.update_metadata import UpdateMetadataRequest
+from tests.fakes import give_way_each_time
 from tests.one_broker import OneBroker
 
 OLD, NEW = 7, 8
@@ -97,7 +98,7 @@ def test_what_a_controller_has_given_up_half_way_is_followed_as_far_as_it_was_do
     replicas = broker.parts.replicas
     followed: list[str] = []
     replicas.on_roles_changed = lambda changed: followed.extend(str(partition.tp) for partition in changed)
-    monkeypatch.setattr("kafkad.turns.TURN_S", 0)
+    give_way_each_time(monkeypatch)
     states = [
         LeaderAndIsrPartitionState(
             partition_index=index, leader=2, leader_epoch=1, isr=[1, 2], replicas=[1, 2], is_new=True
