@@ -87,7 +87,7 @@ IsTrue = Callable[[memoryview, int, int, Header], bool]
 _TOPIC, _TRANSACTION = ResourceType.TOPIC, ResourceType.TRANSACTIONAL_ID
 _I32 = struct.Struct(">i")
 _BASE_OFFSET = struct.Struct(">q")
-_PIECE: Final = 50
+_PIECE: Final = 10
 """Requests that are too long to be read at once are worked on in pieces of so many partitions."""
 _FLAGS_AT: Final = ATTRIBUTES_AT + 1
 _ACKS_ALL, _ACKS_NONE = -1, 0
@@ -192,7 +192,7 @@ class ProduceApi:
             reading.close()  # it reads what may be received over
             self._begin(self._long(connection, connection.own(frame), header, body_at, throttle), throttle)
             return PENDING
-        work = _work(connection, header, request, frame, throttle)
+        work = at_once(_work(connection, header, request, frame, throttle))
         if work.transaction is not None:
             at_once(self._meet(work, work.transaction, frame))
             asked = None if work.transaction.let_in(self._verifier) else self._verify(work.transaction)
@@ -265,11 +265,11 @@ class ProduceApi:
         """A request for many partitions: read, and worked on, in pieces."""
         asked = None
         try:
-            reading = timed(throttle, or_malformed(read_produce_in_pieces(frame, body_at, header.api_version)))
-            work = _work(connection, header, await self._jobs.do(reading), frame, throttle)
+            reading = timed(throttle, _read_in_pieces(connection, header, frame, body_at, throttle))
+            work = await self._jobs.do(reading)
             if work.transaction is not None:
                 await self._jobs.do(timed(throttle, self._meet(work, work.transaction, frame)))
-                _check_transaction(work, frame)
+                _check_transaction(work)
                 asked = None if work.error is not None else self._verify(work.transaction)
         except MalformedError as error:
             close_for_malformed(connection, "Produce", error)
@@ -295,11 +295,10 @@ class ProduceApi:
         task.add_done_callback(self._tasks.discard)
 
     def _append_in_pieces(self, work: Work, frame: memoryview) -> Pieces[None]:
-        transactional = work.sender is not None and _has_transactional(work.request, frame)
         for topic in work.request.topics:
+            yield
             for at in range(0, len(topic.partitions), _PIECE):
-                if transactional:
-                    _refuse_without_right(work)
+                _check_transaction(work)
                 self._append_topic(work, topic._replace(partitions=topic.partitions[at : at + _PIECE]), frame)
                 yield
 
@@ -551,38 +550,46 @@ class ProduceApi:
                 peer.prepare(PRODUCE, repeated, name)
 
 
+def _read_in_pieces(
+    connection: Connection, header: RequestHeader, frame: memoryview, body_at: int, throttle: Throttle | None
+) -> Pieces[Work]:
+    request = yield from or_malformed(read_produce_in_pieces(frame, body_at, header.api_version))
+    return (yield from _work(connection, header, request, frame, throttle))
+
+
 def _work(
     connection: Connection,
     header: RequestHeader,
     request: ProduceFrame,
     frame: memoryview,
     throttle: Throttle | None,
-) -> Work:
+) -> Pieces[Work]:
     """A request that has been read, and its refusal as a whole if that is certain already."""
     version = header.api_version
     work = Work(request, version, header.correlation_id, allow_internal=header.client_id == _ADMIN_CLIENT)
     work.throttle = throttle
     peer: Peer = connection.peer
-    if peer.identity.restricted:
+    has_one = len(request.topics) == 1 and len(request.topics[0].partitions) == 1
+    restricted = peer.identity.restricted
+    if restricted or (request.transactional_id is None and not has_one):
+        work.is_transactional = yield from _has_transactional(request, frame)
+    if restricted:
         work.sender = peer
-        _check_transaction(work, frame)
+        _check_transaction(work)
     if request.transactional_id is None:
-        if _lacks_transactional_id(request, frame):
+        if (
+            work.is_transactional and not has_one
+        ):  # none is written to, as in Kafka; one is refused where it is appended
             work.error = _without_id()
     elif work.error is None:
         work.transaction = Transaction(request.transactional_id, version)
     return work
 
 
-def _check_transaction(work: Work, frame: memoryview) -> None:
+def _check_transaction(work: Work) -> None:
     """Refuses all of a request, or what is left of it, that has batches of a transaction which its sender may not write
     in."""
-    if work.sender is not None and _has_transactional(work.request, frame):
-        _refuse_without_right(work)
-
-
-def _refuse_without_right(work: Work) -> None:
-    if work.error is None:
+    if work.sender is not None and work.is_transactional and work.error is None:
         try:
             _check_transactional_right(work)
         except KafkaError as error:
@@ -612,20 +619,15 @@ def _may_repeat(work: Work) -> bool:
     return work.sender is None or name is None or work.sender.identity.allows(Operation.WRITE, _TRANSACTION, name)
 
 
-def _lacks_transactional_id(request: ProduceFrame, frame: memoryview) -> bool:
-    """True for several partitions of which one has a batch of a transaction: none of them is written to, as in Kafka.
-    One alone is refused where it is appended."""
-    if len(request.topics) == 1 and len(request.topics[0].partitions) == 1:
-        return False
-    return _has_transactional(request, frame)
-
-
-def _has_transactional(request: ProduceFrame, frame: memoryview) -> bool:
-    return any(
-        end - at >= HEADER_SIZE and frame[at + _FLAGS_AT] & TRANSACTIONAL and frame[at + MAGIC_AT] == 2
-        for topic in request.topics
-        for _, at, end in topic.partitions
-    )
+def _has_transactional(request: ProduceFrame, frame: memoryview) -> Pieces[bool]:
+    for topic in request.topics:
+        yield
+        for start in range(0, len(topic.partitions), _PIECE):
+            for _, at, end in topic.partitions[start : start + _PIECE]:
+                if end - at >= HEADER_SIZE and frame[at + _FLAGS_AT] & TRANSACTIONAL and frame[at + MAGIC_AT] == 2:
+                    return True
+            yield
+    return False
 
 
 def _without_id() -> KafkaError:

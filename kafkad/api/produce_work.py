@@ -34,6 +34,7 @@ class Work:
         "correlation_id",
         "error",
         "failed",
+        "is_transactional",
         "leaders",
         "packed",
         "request",
@@ -54,6 +55,8 @@ class Work:
         self.commit: Commit | None = None
         """The coroutine that its answers have to wait for, if any."""
         self.failed = False
+        self.is_transactional = False
+        """True if one of its batches is known to be of a transaction: it is looked for only where that matters."""
         self.leaders: dict[int, None] = {}
         """Brokers that lead partitions which this one does not lead."""
         self.sender: Peer | None = None

@@ -28,7 +28,7 @@ from kafkad.wire.primitives import (
 FIRST_FLEXIBLE: Final = 9
 MOST_PARTITIONS: Final = 20_000
 """The limit for one request."""
-PIECE: Final = 500
+PIECE: Final = 20
 """Requests are read in pieces of so many topics and partitions."""
 FIRST_WITH_TOPIC_IDS: Final = 13
 FIRST_WITH_LEADERS: Final = 10

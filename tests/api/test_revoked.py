@@ -446,7 +446,7 @@ def test_the_rest_of_a_long_produce_is_refused_once_the_transactional_id_is_gone
     assert users.frames.begin(asked, 9) is None
     [topic] = answered(users, alice, PRODUCE, 9).responses
     codes = [partition.error_code for partition in topic.partition_responses]
-    assert codes == [0] * 150 + [53] * 450
+    assert codes == [0] * 30 + [53] * 570
 
 
 def test_the_rest_of_many_offsets_of_a_transaction_is_refused_once_the_topic_is_gone(

@@ -151,7 +151,7 @@ def test_a_success_is_packed_like_any_answer(version: int) -> None:
     assert Success(version).pack(3, 2**40, 17) == pack_answer(Answer(3, 0, 2**40, -1, 17), version)
 
 
-SHAPES = [(1, 499, 0), (1, 500, 1), (1, 1500, 3), (250, 1, 0), (251, 1, 1), (1500, 0, 2), (3, 700, 4)]
+SHAPES = [(1, 19, 0), (1, 20, 1), (1, 60, 3), (10, 1, 0), (11, 1, 1), (60, 0, 2), (3, 28, 4)]
 
 
 @pytest.mark.parametrize(("topics", "partitions", "stops"), SHAPES)
