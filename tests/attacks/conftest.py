@@ -12,6 +12,12 @@ from tests.attacks.attacked import Attacked, Suffered
 _SUFFERED: list[Suffered] = []
 
 
+def judge(attacked: Attacked, name: str, attack: Callable[[int], object], kafka_ms: float | None = None) -> None:
+    suffered = attacked.suffer(name, attack, kafka_ms)
+    _SUFFERED.append(suffered)
+    suffered.check()
+
+
 @pytest.fixture
 def suffer(tmp_path: Path) -> Callable[..., None]:
     """Attack a fresh broker and hold it to the rule."""
@@ -26,9 +32,7 @@ def suffer(tmp_path: Path) -> Callable[..., None]:
     ) -> None:
         with Attacked(tmp_path / "attacked", settings, listeners) as attacked:
             prepare(attacked.port)
-            suffered = attacked.suffer(name, attack, kafka_ms)
-        _SUFFERED.append(suffered)
-        suffered.check()
+            judge(attacked, name, attack, kafka_ms)
         assert "Traceback" not in attacked.kafkad.log
 
     return suffer
