@@ -170,7 +170,7 @@ class FetchApi:
             session = yield from self.sessions.open(frame, by_id, self._clock.monotonic_ms(), peer.identity)
         except KafkaError as error:
             return _whole(pack_start(version, correlation_id, error.code, 0, 0), [], version)
-        attempt = _Attempt(self, frame, session, version, correlation_id, throttle, peer)
+        attempt = _Attempt(self, frame, session, version, correlation_id, throttle, peer, is_large=True)
         return (yield from self._attempted(connection, attempt))
 
     def _attempted(self, connection: Connection, attempt: _Attempt) -> Pieces[Reply | Pending]:
@@ -184,12 +184,17 @@ class FetchApi:
             return PENDING
         return reply
 
-    def _in_pieces(self, connection: Connection, pieces: Pieces[Reply | Pending], size: int = 0) -> Pending:
+    def close_in_pieces(self, session: Session) -> None:
+        self._jobs.do(session.close())
+
+    def _in_pieces(self, connection: Connection, pieces: Pieces[Reply | Pending], size: int = 0) -> Reply | Pending:
         def answer(reply: Reply | Pending) -> None:
             if not isinstance(reply, Pending):
                 connection.reply(reply)
 
         job = self._jobs.do(pieces, alone=size > _SMALL_IN_MEMORY, size=size, host=connection.host)
+        if job.done():
+            return job.result()
         reply_later(connection, "Fetch", job, answer)
         return PENDING
 
@@ -214,13 +219,16 @@ class FetchApi:
         def try_again(final: bool) -> bool:
             try:
                 reply = None if attempt.quick is None else attempt.quick()
-                if reply is None and attempt.is_large:
+                if reply is not None:
+                    attempt.leave()
+                elif attempt.is_large:
                     connection.peer.on_close = None
                     attempt.end_wait()
-                    again = timed(attempt.throttle, self._attempted(connection, attempt))
-                    self._in_pieces(connection, again)
+                    again = self._in_pieces(connection, timed(attempt.throttle, self._attempted(connection, attempt)))
+                    if not isinstance(again, Pending):
+                        connection.reply(again)
                     return True
-                if reply is None:
+                else:
                     reply = at_once(timed(attempt.throttle, attempt.reply(final)))
             except Exception:
                 close_for_internal_error(connection, "Fetch")
@@ -435,8 +443,11 @@ class _Attempt:
         throttle: Throttle | None,
         peer: Peer,
         quick: Callable[[], Reply | None] | None = None,
+        *,
+        is_large: bool = False,
     ) -> None:
-        """`quick`, of a request whose session knows of it already: an answer without much ado, if there is one."""
+        """`quick`, of a request whose session knows of it already: an answer without much ado, if there is one.
+        `is_large`: it is worked on in pieces, as are all that have many partitions."""
         self._api = api
         self.quick = quick
         self._identity = peer.identity
@@ -445,12 +456,12 @@ class _Attempt:
         self._arrives = quick is None
         self._frame = frame
         self._session = session
-        session.busy = True
+        session.busy += 1
         self._version = version
         self._correlation_id = correlation_id
-        self._watches = bool(session.id) or len(session.followed) > _MANY_PARTITIONS
+        self.is_large = is_large or len(session.followed) > _MANY_PARTITIONS
+        self._watches = bool(session.id) or self.is_large
         """True if its partitions notify it when they move; without a session, a small fetch has that only in a wait."""
-        self.is_large = len(session.followed) > _MANY_PARTITIONS
         self.due_ms = api.now_ms() + (frame.max_wait_ms if session.followed else 0) if self.is_large else 0.0
 
     def begin_wait(self, wait: FetchWait) -> None:
@@ -468,12 +479,15 @@ class _Attempt:
         self._session.wait = None
 
     def leave(self) -> None:
-        """The client has gone: there is nothing to answer any more."""
+        """It is answered, or there is nobody to answer any more."""
         session = self._session
         session.wait = None
-        session.busy = False
+        session.busy -= 1
         if session.closed or not session.id:
-            at_once(session.close())
+            if self.is_large:
+                self._api.close_in_pieces(session)
+            else:
+                at_once(session.close())
 
     def reply(self, final: bool) -> Pieces[Reply | None]:
         """At first all that the request is about, later what has moved since."""
@@ -489,20 +503,33 @@ class _Attempt:
             return (yield from self._nothing(throttle_ms))
         if not whole and not session.incremental:
             found, _, _ = yield from self._look(everything, False)
-        session.busy = False
+        session.busy -= 1
         if session.closed or (self._watches and not session.id):
-            yield from session.close()
+            yield from self._let_go(found)
         if session.id:
-            session.rotate(answer.followed for answer in found if answer.records is not None)
-            news = []
-            for place, answer in enumerate(found):
-                if not place & _PIECE:
-                    yield
-                if _is_news(answer):
-                    news.append(answer)
-            if session.incremental:
-                found = news
+            found = yield from self._news(found)
         return (yield from self._pack(found))
+
+    def _news(self, found: list[Found]) -> Pieces[list[Found]]:
+        """What the client has to be told that has a session: all, until it has been told once."""
+        session = self._session
+        if not session.closed:
+            session.rotate(answer.followed for answer in found if answer.records is not None)
+        news = []
+        for place, answer in enumerate(found):
+            if not place & _PIECE:
+                yield
+            if _is_news(answer):
+                news.append(answer)
+        return news if session.incremental else found
+
+    def _let_go(self, found: list[Found]) -> Pieces[None]:
+        """Of the session's partitions, and of those that it has let go of itself since they were looked at."""
+        yield from self._session.close()
+        for place, answer in enumerate(found):
+            if not place & _PIECE:
+                yield
+            answer.followed.unwatch()
 
     def _throttle_ms(self, total: int, partitions: int) -> int:
         return 0 if self.throttle is None else self.throttle.fetched(total + _ENVELOPE + _EACH * partitions)
@@ -510,9 +537,10 @@ class _Attempt:
     def _nothing(self, throttle_ms: int) -> Pieces[Reply]:
         """The client is to ask again later. What its session was told stays true, and a new one does not begin."""
         session, version = self._session, self._version
-        session.busy = False
+        session.busy -= 1
         if not session.incremental:
             self._api.sessions.drop(session)
+        if session.closed or not session.incremental:
             yield from session.close()
         return _whole(pack_start(version, self._correlation_id, 0, session.id, 0, throttle_ms), [], version)
 

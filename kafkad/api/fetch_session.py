@@ -108,8 +108,8 @@ class Session:
         self.moved: dict[Followed, None] = {}
         self.wait: FetchWait | None = None
         """The fetch that waits."""
-        self.busy = False
-        """A fetch is looking at its partitions, or waits for them."""
+        self.busy = 0
+        """Fetches that are looking at its partitions, or wait for them."""
         self.closed = False
         self.counted = 0
         """Partitions that it may have, of those that all sessions may."""
@@ -183,12 +183,12 @@ class Session:
         self.closed = True
         if self.busy:
             return
-        self.moved.clear()
         while self.followed:
             _, followed = self.followed.popitem()
             followed.unwatch()
             if not len(self.followed) & _PIECE:
                 yield
+        self.moved.clear()
 
 
 class FetchSessions:

@@ -175,5 +175,4 @@ class FollowersFetch:
         followed.high_watermark, followed.log_start_offset = high_watermark, start_offset
         followed.watch()
         session.moved[followed] = None
-        session.busy = False
         return [head.pack(correlation_id, high_watermark, stable, start_offset, records.length), records, head.end]

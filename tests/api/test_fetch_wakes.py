@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 
 from kafkad.api.fetch import FetchApi
-from kafkad.api.fetch_session import FetchSessions
+from kafkad.api.fetch_session import FetchSessions, Session
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode
 from kafkad.log.files import Files
@@ -31,7 +31,8 @@ from kafkad.replica.partition import Partition, ReplicaParts, Role
 from kafkad.replica.waits import Waits
 from kafkad.security.authorizer import ALLOW_ALL, ANONYMOUS
 from kafkad.timers import Timers
-from kafkad.turns import Jobs, Lane
+from kafkad.turns import Jobs, Lane, Pieces, at_once
+from kafkad.wire.fetch import FetchFrame
 from kafkad.wire.frames import RequestHeader, encode_request
 from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from kafkad.wire.records import BATCH_HEADER, Record, build_batch
@@ -425,6 +426,49 @@ def test_a_fetch_whose_session_was_given_up_watches_nothing_after_its_connection
         waiting.peer.on_close()
         assert not any(partition.watchers for partition in made.partitions)
         assert made.parts.waits.fetches == 0
+        made.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_fetch_that_is_read_in_pieces_waits_as_long_as_it_may(tmp_path: Path) -> None:
+    """Also where it has few partitions, and no session."""
+
+    async def scenario() -> None:
+        made = Made(tmp_path, 20)
+        made.epoch = -1
+        assert made.begin(CONSUMER, dict.fromkeys(range(20), 0)) is None
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert made.client.replies == []
+        made.append(1)
+        made.partitions[1].fetched_by(FOLLOWER, 1, 0)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert [sorted(made.read(reply)) for reply in made.client.replies] == [list(range(20))]
+        assert not any(partition.watchers for partition in made.partitions)
+        assert made.parts.waits.fetches == 0
+        made.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_session_that_is_given_up_while_its_partitions_are_looked_at_leaves_none_watched(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        made = await open_session(tmp_path, CONSUMER, 300)
+        read_all = made.api.read_all
+
+        def given_up(frame: FetchFrame, session: Session, *how: Any) -> Pieces[Any]:
+            looking = read_all(frame, session, *how)
+            next(looking)
+            session.busy -= 1  # as if the fetch had not begun yet
+            at_once(session.close())
+            session.busy += 1
+            return (yield from looking)
+
+        made.api.read_all = given_up  # type: ignore[method-assign]
+        await made.fetch(CONSUMER, dict.fromkeys(range(300), 0))
+        assert not any(partition.watchers for partition in made.partitions)
         made.close()
 
     asyncio.run(scenario())
