@@ -65,11 +65,10 @@ def _of_client(context: Context, request: Request, message: AddPartitionsToTxnRe
         topics=message.v3_and_below_topics,
     )
     if len(request.frame) > LARGE_FRAME:
-        sort_out = partial(_refusals, context, request, asked, by_broker=False)
+        sort_out = partial(_refusals_of_many, context, request, asked)
         refusals = yield from by_present_rights(request, sort_out, partial(_may_still, request, asked))
     else:
         refusals = yield from _refusals(context, request, asked, by_broker=False)
-    yield LONG
     _add(context, request, asked, refusals, done)
     if not answer.done():
         return answer
@@ -165,6 +164,12 @@ def _refusals(
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         for partition in refused:
             refusals[TopicPartition(topic.name, partition)] = error
+    return refusals
+
+
+def _refusals_of_many(context: Context, request: Request, asked: AddPartitionsToTxnTransaction) -> Pieces[Codes]:
+    refusals = yield from _refusals(context, request, asked, by_broker=False)
+    yield LONG
     return refusals
 
 

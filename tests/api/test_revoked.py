@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from random import Random
 from typing import Any, cast
 
 import pytest
 
+from kafkad.api import add_partitions_to_txn
+from kafkad.api.context import Request
 from kafkad.api.produce import ProduceApi
 from kafkad.api.produce_repeat import RepeatedProduce
-from kafkad.api.routes import FETCH, OFFSET_COMMIT, PRODUCE
+from kafkad.api.routes import ADD_PARTITIONS_TO_TXN, FETCH, OFFSET_COMMIT, PRODUCE
 from kafkad.api.verifier import Verifier
 from kafkad.controller.controller import Controller
 from kafkad.controller.topics import MorePartitions, Topics
@@ -22,8 +24,9 @@ from kafkad.names import GROUPS_TOPIC, TopicPartition
 from kafkad.net.connection import Connection
 from kafkad.security.acl import AclIdentity
 from kafkad.security.authorizer import Operation, Principal, ResourceType
-from kafkad.turns import Pieces, at_once
+from kafkad.turns import LONG, Pieces, at_once
 from kafkad.wire.fetch import read_fetch
+from kafkad.wire.frames import RequestHeader
 from kafkad.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkad.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -644,6 +647,28 @@ def test_no_partition_is_added_once_the_topic_is_gone_while_the_request_is_sorte
     grow(users, 2_000)
     take_after_first_look(monkeypatch, ResourceType.TOPIC)
     [topic] = users.become("alice").ask(many_to_add(), 3).results_by_topic_v3_and_below
+    assert {partition.partition_error_code for partition in topic.results_by_partition} == {29}
+
+
+def test_no_partition_is_added_once_the_topic_is_gone_while_the_request_waits_for_its_last_turn(
+    in_transaction: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users = in_transaction
+    grow(users, 2_000)
+    connection = users.become("alice").connection
+    header = RequestHeader(ADD_PARTITIONS_TO_TXN, 3, 1, "test")
+    large = Request(header, cast(Connection, connection), memoryview(bytes(5_000)))
+
+    async def add() -> Any:
+        pieces = add_partitions_to_txn.handle(users.frames.broker.context, large, many_to_add())
+        assert isinstance(pieces, Generator)
+        while next(pieces) is not LONG:
+            pass
+        take_when(monkeypatch, lambda _, resource: resource is ResourceType.TOPIC)
+        cast(AclIdentity, connection.peer.identity).forget()
+        return at_once(pieces)
+
+    [topic] = users.frames.broker.run(add()).results_by_topic_v3_and_below
     assert {partition.partition_error_code for partition in topic.results_by_partition} == {29}
 
 
