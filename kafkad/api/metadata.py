@@ -55,7 +55,8 @@ def handle(
 def _is_small(metadata: MetadataCache, topics: list[MetadataRequestTopic] | None) -> bool:
     if not topics or len(topics) > _FEW_TOPICS:
         return False
-    found = (metadata.topics.get(topic.name or metadata.name_of(topic.topic_id) or "") for topic in topics)
+    names = (topic.name if topic.topic_id == NO_TOPIC_ID else metadata.name_of(topic.topic_id) for topic in topics)
+    found = (metadata.topics.get(name or "") for name in names)
     return sum(len(topic.partitions) for topic in found if topic is not None) <= _FEW_PARTITIONS
 
 

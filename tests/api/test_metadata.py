@@ -100,6 +100,8 @@ def test_what_is_said_of_a_few_small_topics_waits_for_nobody(broker: OneBroker) 
     for topics in ([here], [here, gone], [here_by_id]):
         assert broker.stops(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 12) == 0
     assert broker.stops(MetadataRequest(topics=[large]), 12) > 0
+    large_by_id = MetadataRequestTopic(topic_id=broker.replicas.metadata.topics["large"].id, name="small")
+    assert broker.stops(MetadataRequest(topics=[large_by_id]), 12) > 0
     assert broker.stops(MetadataRequest(topics=None), 12) > 0
 
 
