@@ -203,6 +203,11 @@ class Jobs:
         self._alone = _Bounded(lane, 1)
         self._together = _Bounded(lane, TOGETHER)
 
+    @property
+    def has_time(self) -> bool:
+        """True if what begins now need not make do with the least."""
+        return self._lane.at_once() > LEAST_S
+
     def do(
         self,
         pieces: Pieces[T],
@@ -218,7 +223,7 @@ class Jobs:
         end: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         work = partial(_work, pieces, end, self._lane.clock)
         queue = self._alone if alone else self._together if size > SMALL else None
-        if not (queue is not None and queue.is_full) and work(self._lane.clock() + self._lane.at_once()):
+        if not (queue is not None and queue.is_full) and self._is_short(work):
             return end
         step = work if alone else partial(self._unless_grown, work, host, has_grown)
         if queue is None:
@@ -226,6 +231,13 @@ class Jobs:
         else:
             queue.add(step, 1 if alone else size, host)
         return end
+
+    def _is_short(self, work: Callable[[float], bool]) -> bool:
+        lane = self._lane
+        begun = lane.clock()
+        is_through = work(begun + lane.at_once())
+        lane.left -= lane.clock() - begun
+        return is_through
 
     def _unless_grown(
         self, work: Callable[[float], bool], host: str, has_grown: Callable[[], bool], until: float
@@ -297,7 +309,7 @@ def _work(pieces: Pieces[T], end: asyncio.Future[T], clock: Callable[[], float],
     except StopIteration as stop:
         if not end.done():
             end.set_result(stop.value)
-    except Exception as error:
+    except (Exception, asyncio.CancelledError) as error:
         if not end.done():
             end.set_exception(error)
     return True

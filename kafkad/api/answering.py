@@ -14,6 +14,8 @@ log = logging.getLogger(__name__)
 
 LARGE_FRAME: Final = 512
 """Larger requests are read and answered in pieces."""
+LARGEST_VERSIONS: Final = 4 * 1024
+"""Of ApiVersions, which names the client's software, and nothing else: up to here it is answered at once."""
 
 T = TypeVar("T")
 

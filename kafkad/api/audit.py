@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from kafkad.api.config_resources import ResourceType
@@ -42,7 +43,8 @@ class Audit:
     def __init__(self) -> None:
         self._committers: dict[int, None] = {}
         """Hashes: names of groups may be long."""
-        self._writing: set[asyncio.Task[None]] = set()
+        self._pending: deque[tuple[Iterator[str], str, Callable[..., None]]] = deque()
+        self._writing: asyncio.Task[None] | None = None
 
     def note(self, request: Request, message: Any, response: Any) -> None:
         """HOT for commits of offsets."""
@@ -75,21 +77,34 @@ class Audit:
         return known
 
     def _write(self, lines: Iterator[str], asker: str, say: Callable[..., None] = log.info) -> None:
-        for line in islice(lines, _LINES_AT_ONCE):
-            say("%s; by %s", line, asker)
-        rest = next(lines, None)
-        if rest is not None:
-            task = asyncio.ensure_future(_write_in_turns(rest, lines, asker, say))
-            self._writing.add(task)
-            task.add_done_callback(self._writing.discard)
+        if not self._pending:
+            for line in islice(lines, _LINES_AT_ONCE):
+                say("%s; by %s", line, asker)
+            rest = next(lines, None)
+            if rest is None:
+                return
+            lines = chain((rest,), lines)
+        self._pending.append((lines, asker, say))
+        if self._writing is None:
+            self._writing = asyncio.ensure_future(self._write_pending())
 
+    @property
+    def idle(self) -> bool:
+        """True if everything has been written."""
+        return not self._pending
 
-async def _write_in_turns(line: str, others: Iterator[str], asker: str, say: Callable[..., None]) -> None:
-    say("%s; by %s", line, asker)
-    turns = Turns()
-    for other in others:
-        await turns.give_way()
-        say("%s; by %s", other, asker)
+    async def _write_pending(self) -> None:
+        turns = Turns()
+        while self._pending:
+            lines, asker, say = self._pending[0]
+            try:
+                for line in lines:
+                    say("%s; by %s", line, asker)
+                    await turns.give_way()
+            except Exception:
+                log.exception("internal error while the audit trail was written")
+            self._pending.popleft()
+        self._writing = None
 
 
 def _may_change_levels(changes: Change, message: Any) -> bool:

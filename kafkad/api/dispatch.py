@@ -11,7 +11,7 @@ from importlib import import_module
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kafkad.api.answering import LARGE_FRAME, or_close
+from kafkad.api.answering import LARGE_FRAME, LARGEST_VERSIONS, or_close
 from kafkad.api.context import Context, Request
 from kafkad.api.fetch import FetchApi
 from kafkad.api.peer import Peer
@@ -154,7 +154,7 @@ class Dispatcher:
         header, body_at = read_request_header(frame, 0)
         if connection.waited_us:
             self._probes[route.key].record_queued(connection.waited_us)
-        if len(frame) > LARGE_FRAME:
+        if len(frame) > (LARGEST_VERSIONS if route.key == API_VERSIONS else LARGE_FRAME):
             request = Request(header, connection, connection.own(frame), throttle)
             asked = _Asked(route, request, None, started)
             return self._in_pieces(asked, self._read_and_handled(asked, body_at))

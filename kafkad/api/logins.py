@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
+from kafkad.api.answering import LARGEST_VERSIONS
 from kafkad.api.peer import Peer
 from kafkad.clock import Clock
 from kafkad.metrics import COUNTER, Family, Labels
@@ -30,8 +31,6 @@ from kafkad.wire.primitives import MalformedError
 
 log = logging.getLogger(__name__)
 
-_LARGEST_VERSIONS: Final = 4096
-"""Bytes of an ApiVersions request: it names the client's software, and nothing else."""
 _SUSPECTS_AT_ONCE: Final = 10
 _LONGEST_WAIT_MS: Final = 60_000
 _LEAST_BETWEEN_MS: Final = 1_000
@@ -248,7 +247,7 @@ class _Door:
             self._logins.left(self, connection.host)
 
     def _tell_versions(self, connection: Connection, view: memoryview, at: int, end: int) -> Answer:
-        if end - at > _LARGEST_VERSIONS:
+        if end - at > LARGEST_VERSIONS:
             raise self._ending(connection, None, f"an ApiVersions of {end - at} bytes")
         reply = self._dispatch(connection, view, at, end)
         if isinstance(reply, (bytes, bytearray)) and reply[8:10] == b"\0\0":  # its error code

@@ -89,6 +89,8 @@ _I32 = struct.Struct(">i")
 _BASE_OFFSET = struct.Struct(">q")
 _PIECE: Final = 10
 """Requests that are too long to be read at once are worked on in pieces of so many partitions."""
+_PIECES_AT_ONCE: Final = 24
+"""Of 20 partitions, beyond the first 20."""
 _FLAGS_AT: Final = ATTRIBUTES_AT + 1
 _ACKS_ALL, _ACKS_NONE = -1, 0
 _VALID_ACKS = (0, 1, -1)
@@ -184,12 +186,8 @@ class ProduceApi:
         self, connection: Connection, frame: memoryview, version: int, throttle: Throttle | None = None
     ) -> Reply | DeferredReply | Pending | None:
         header, body_at = read_request_header(frame, 0)
-        try:
-            next(reading := read_produce_in_pieces(frame, body_at, version))
-        except StopIteration as end:
-            request: ProduceFrame = end.value
-        else:
-            reading.close()  # it reads what may be received over
+        request = self._read_at_once(read_produce_in_pieces(frame, body_at, version))
+        if request is None:
             self._begin(self._long(connection, connection.own(frame), header, body_at, throttle), throttle)
             return PENDING
         work = at_once(_work(connection, header, request, frame, throttle))
@@ -200,6 +198,18 @@ class ProduceApi:
                 self._begin(self._when_verified(connection, work, connection.own(frame), asked), throttle)
                 return PENDING
         return self._append_all(connection, work, frame)
+
+    def _read_at_once(self, reading: Pieces[ProduceFrame]) -> ProduceFrame | None:
+        """None if it is for many partitions, and there is no time for those in this turn; or for very many."""
+        try:
+            next(reading)
+            for _ in range(_PIECES_AT_ONCE if self._jobs.has_time else 0):
+                next(reading)
+        except StopIteration as end:
+            request: ProduceFrame = end.value
+            return request
+        reading.close()  # it reads what may be received over
+        return None
 
     def _append_all(
         self, connection: Connection, work: Work, frame: memoryview
@@ -569,17 +579,15 @@ def _work(
     work = Work(request, version, header.correlation_id, allow_internal=header.client_id == _ADMIN_CLIENT)
     work.throttle = throttle
     peer: Peer = connection.peer
-    has_one = len(request.topics) == 1 and len(request.topics[0].partitions) == 1
+    is_for_one = len(request.topics) == 1 and len(request.topics[0].partitions) == 1
     restricted = peer.identity.restricted
-    if restricted or (request.transactional_id is None and not has_one):
+    if restricted or (request.transactional_id is None and not is_for_one):
         work.is_transactional = yield from _has_transactional(request, frame)
     if restricted:
         work.sender = peer
         _check_transaction(work)
     if request.transactional_id is None:
-        if (
-            work.is_transactional and not has_one
-        ):  # none is written to, as in Kafka; one is refused where it is appended
+        if work.is_transactional and not is_for_one:  # else it is refused where it is appended
             work.error = _without_id()
     elif work.error is None:
         work.transaction = Transaction(request.transactional_id, version)

@@ -124,8 +124,8 @@ class Parts:
 
     @property
     def idle(self) -> bool:
-        """True if no answer is still being worked out."""
-        return self.dispatcher.idle and self.produce.idle
+        """True if no answer is still being worked out, and the audit trail is written."""
+        return self.dispatcher.idle and self.produce.idle and self.context.audit.idle
 
     @property
     def oldest_wait_for_followers(self) -> object | None:

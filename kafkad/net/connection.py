@@ -227,10 +227,11 @@ class Connection:
         now = awake.clock()
         gap = now - self._served
         lane = listener.lane
-        if self._serve(view, have + got, now + max(lane.left, LEAST_S)) or self._transport.pending:
+        left = lane.left
+        if self._serve(view, have + got, now + max(left, LEAST_S)) or self._transport.pending:
             self._go_on()
         self._served = awake.served(gap)
-        lane.left -= self._served - now
+        lane.left = left - (self._served - now)
 
     def reply(self, reply: Reply | None) -> None:
         """The answer to a request that was PENDING; None where the protocol has none."""
