@@ -193,7 +193,7 @@ class FetchApi:
                 connection.reply(reply)
 
         job = self._jobs.do(pieces, alone=size > _SMALL_IN_MEMORY, size=size, host=connection.host)
-        if job.done():
+        if job.done() and job.exception() is None:
             return job.result()
         reply_later(connection, "Fetch", job, answer)
         return PENDING
