@@ -120,7 +120,11 @@ class FetchApi:
         attempt = _Attempt(self, frame, session, version, correlation_id, throttle, peer)
         if attempt.is_large:
             return self._in_pieces(connection, timed(throttle, self._attempted(connection, attempt)))
-        reply = at_once(attempt.reply(final=frame.max_wait_ms <= 0 or not session.followed))
+        try:
+            reply = at_once(attempt.reply(final=frame.max_wait_ms <= 0 or not session.followed))
+        except Exception:
+            attempt.leave()
+            raise
         if throttle is None and follower_repeat.may_repeat(frame, session):
             self._remember_follower(connection, request, version, frame, session)
         if reply is None:
@@ -174,7 +178,11 @@ class FetchApi:
         return (yield from self._attempted(connection, attempt))
 
     def _attempted(self, connection: Connection, attempt: _Attempt) -> Pieces[Reply | Pending]:
-        reply = yield from attempt.reply(final=attempt.due_ms <= self._clock.monotonic_ms())
+        try:
+            reply = yield from attempt.reply(final=attempt.due_ms <= self._clock.monotonic_ms())
+        except Exception:
+            attempt.leave()
+            raise
         if reply is None:
             left_ms = int(attempt.due_ms - self._clock.monotonic_ms())
             if connection.closed:
@@ -423,9 +431,11 @@ class _Attempt:
         "_correlation_id",
         "_frame",
         "_identity",
+        "_is_done",
         "_listener",
         "_session",
         "_version",
+        "_wait",
         "_watches",
         "due_ms",
         "is_large",
@@ -457,6 +467,8 @@ class _Attempt:
         self._frame = frame
         self._session = session
         session.busy += 1
+        self._is_done = False
+        self._wait: FetchWait | None = None
         self._version = version
         self._correlation_id = correlation_id
         self.is_large = is_large or len(session.followed) > _MANY_PARTITIONS
@@ -467,7 +479,7 @@ class _Attempt:
     def begin_wait(self, wait: FetchWait) -> None:
         """In the turn in which `reply` found too little, unless it watches already."""
         session = self._session
-        session.wait = wait
+        session.wait = self._wait = wait
         if not self._watches:
             self._watches = True
             for followed in session.followed.values():
@@ -476,18 +488,26 @@ class _Attempt:
             wait.stir()
 
     def end_wait(self) -> None:
-        self._session.wait = None
+        """Another fetch of the session may wait by now."""
+        if self._session.wait is self._wait:
+            self._session.wait = None
 
     def leave(self) -> None:
-        """It is answered, or there is nobody to answer any more."""
+        """It is answered, it failed, or there is nobody to answer any more."""
         session = self._session
-        session.wait = None
-        session.busy -= 1
+        self.end_wait()
+        self._done()
         if session.closed or not session.id:
             if self.is_large:
                 self._api.close_in_pieces(session)
             else:
                 at_once(session.close())
+
+    def _done(self) -> None:
+        """However it ends, and once."""
+        if not self._is_done:
+            self._is_done = True
+            self._session.busy -= 1
 
     def reply(self, final: bool) -> Pieces[Reply | None]:
         """At first all that the request is about, later what has moved since."""
@@ -503,9 +523,9 @@ class _Attempt:
             return (yield from self._nothing(throttle_ms))
         if not whole and not session.incremental:
             found, _, _ = yield from self._look(everything, False)
-        session.busy -= 1
+        self._done()
         if session.closed or (self._watches and not session.id):
-            yield from self._let_go(found)
+            yield from self._let_go(found if session.id else [])
         if session.id:
             found = yield from self._news(found)
         return (yield from self._pack(found))
@@ -537,7 +557,7 @@ class _Attempt:
     def _nothing(self, throttle_ms: int) -> Pieces[Reply]:
         """The client is to ask again later. What its session was told stays true, and a new one does not begin."""
         session, version = self._session, self._version
-        session.busy -= 1
+        self._done()
         if not session.incremental:
             self._api.sessions.drop(session)
         if session.closed or not session.incremental:

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from kafkad.api.fetch import FetchApi
+from kafkad.api.fetch import FetchApi, _Attempt
 from kafkad.api.fetch_session import FetchSessions, Session
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode
@@ -469,6 +469,51 @@ def test_a_session_that_is_given_up_while_its_partitions_are_looked_at_leaves_no
         made.api.read_all = given_up  # type: ignore[method-assign]
         await made.fetch(CONSUMER, dict.fromkeys(range(300), 0))
         assert not any(partition.watchers for partition in made.partitions)
+        made.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("count", [2, 300])
+def test_a_session_is_not_busy_any_more_after_a_fetch_of_it_that_failed(
+    tmp_path: Path, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        made = await open_session(tmp_path, CONSUMER, count)
+        kept: list[Session] = []
+        assert made.begin(CONSUMER, {}) is None
+        for _ in range(5):
+            await asyncio.sleep(0)
+        monkeypatch.setattr(_Attempt, "_pack", lambda attempt, found: kept.append(attempt._session) or 1 / 0)
+        made.append(1)
+        made.partitions[1].fetched_by(FOLLOWER, 1, 0)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert made.client.closed
+        [session] = kept
+        assert session.busy == 0
+        made.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("count", [2, 300])
+def test_a_fetch_is_woken_though_another_of_its_session_ends(tmp_path: Path, count: int) -> None:
+    async def scenario() -> None:
+        made = await open_session(tmp_path, CONSUMER, count)
+        assert made.begin(CONSUMER, {}) is None
+        first, made.client = made.client, Client()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert made.begin(CONSUMER, {}) is None
+        for _ in range(5):
+            await asyncio.sleep(0)
+        first.end()
+        made.append(1)
+        made.partitions[1].fetched_by(FOLLOWER, 1, 0)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert [list(made.read(reply)) for reply in made.client.replies] == [[1]]
         made.close()
 
     asyncio.run(scenario())
