@@ -161,6 +161,7 @@ class ClusterState:
             self.deleted.add(topic)
             self.reassigning.difference_update([TopicPartition(name, partition) for partition in topic.partitions])
         self.deleting.pop(name, None)
+        self.unreadable.discard(name)
         for failed in self.failed_replicas.values():
             failed.difference_update([tp for tp in failed if tp.topic == name])
         self.refused.forget_topic(name)

@@ -138,3 +138,11 @@ def test_requests_to_brokers_are_made_in_turns(monkeypatch: pytest.MonkeyPatch) 
     batch.metadata([])
     sender = Sender(1, 1, None, {}, lambda broker, request, response: None)
     assert asyncio.run(counting_turns(lambda turn: batch.send(sender))) >= 100
+
+
+def test_a_topic_that_is_removed_is_not_one_that_cannot_be_read_any_more() -> None:
+    """Made again under its name it is told of like any other."""
+    cluster = ClusterState()
+    cluster.unreadable.add("a")
+    cluster.remove_topic("a")
+    assert not cluster.unreadable
