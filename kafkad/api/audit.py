@@ -95,16 +95,18 @@ class Audit:
 
     async def _write_pending(self) -> None:
         turns = Turns()
-        while self._pending:
-            lines, asker, say = self._pending[0]
-            try:
-                for line in lines:
-                    say("%s; by %s", line, asker)
-                    await turns.give_way()
-            except Exception:
-                log.exception("internal error while the audit trail was written")
-            self._pending.popleft()
-        self._writing = None
+        try:
+            while self._pending:
+                lines, asker, say = self._pending[0]
+                try:
+                    for line in lines:
+                        say("%s; by %s", line, asker)
+                        await turns.give_way()
+                except Exception:
+                    log.exception("internal error while the audit trail was written")
+                self._pending.popleft()
+        finally:
+            self._writing = None
 
 
 def _may_change_levels(changes: Change, message: Any) -> bool:
