@@ -11,7 +11,7 @@ from kafkad.api.context import Context, Request
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.security.authorizer import CLUSTER_NAME, REFUSALS, Operation, ResourceType
 from kafkad.shard import Coordination
-from kafkad.turns import Pieces
+from kafkad.turns import Pieces, each
 from kafkad.wire.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 _GROUP, _TRANSACTION, _SHARE = range(3)
@@ -28,7 +28,6 @@ _MALFORMED = (
     "incompatible broker. See the broker logs for more details."
 )
 _UNAVAILABLE = "The coordinator is not available."
-_AT_ONCE = 16
 
 Answer = Pieces[FindCoordinatorResponse]
 
@@ -38,9 +37,8 @@ def handle(
 ) -> Pieces[FindCoordinatorResponse | Coroutine[Any, Any, Answer]]:
     batched = request.version >= _FIRST_BATCHED
     wanted, refused = [], []
-    for number, key in enumerate(message.coordinator_keys if batched else [message.key], 1):
-        if not number % _AT_ONCE:
-            yield
+    for key in message.coordinator_keys if batched else [message.key]:
+        yield
         if _may_ask(request, message.key_type, key):
             wanted.append(key)
         else:
@@ -65,11 +63,7 @@ async def _when_prepared(
 def _answer(
     request: Request, find: Callable[[str], Coordinator], wanted: Sequence[str], refused: Sequence[Coordinator]
 ) -> Answer:
-    found = []
-    for number, key in enumerate(wanted, 1):
-        if not number % _AT_ONCE:
-            yield
-        found.append(find(key))
+    found = yield from each(find, wanted)
     return _response(request, [*found, *refused])
 
 

@@ -55,6 +55,7 @@ from kafkad.turns import Jobs, Pieces, at_once
 from kafkad.wire.frames import RequestHeader, read_request_header
 from kafkad.wire.primitives import MalformedError, or_malformed
 from kafkad.wire.produce import (
+    PIECE,
     Answer,
     PartitionData,
     ProduceFrame,
@@ -89,8 +90,8 @@ _I32 = struct.Struct(">i")
 _BASE_OFFSET = struct.Struct(">q")
 _PIECE: Final = 10
 """Requests that are too long to be read at once are worked on in pieces of so many partitions."""
-_PIECES_AT_ONCE: Final = 24
-"""Of 20 partitions, beyond the first 20."""
+_MOST_AT_ONCE: Final = 500
+"""Topics and partitions."""
 _FLAGS_AT: Final = ATTRIBUTES_AT + 1
 _ACKS_ALL, _ACKS_NONE = -1, 0
 _VALID_ACKS = (0, 1, -1)
@@ -203,7 +204,7 @@ class ProduceApi:
         """None if it is for many partitions, and there is no time for those in this turn; or for very many."""
         try:
             next(reading)
-            for _ in range(_PIECES_AT_ONCE if self._jobs.has_time else 0):
+            for _ in range(_MOST_AT_ONCE // PIECE - 1 if self._jobs.has_time else 0):
                 next(reading)
         except StopIteration as end:
             request: ProduceFrame = end.value
