@@ -168,6 +168,7 @@ def _refusals(
 
 
 def _refusals_of_many(context: Context, request: Request, asked: AddPartitionsToTxnTransaction) -> Pieces[Codes]:
+    yield LONG
     refusals = yield from _refusals(context, request, asked, by_broker=False)
     yield LONG
     return refusals
