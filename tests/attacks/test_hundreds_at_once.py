@@ -86,16 +86,20 @@ ASKED: list[tuple[str, int, Plain]] = [
 ]
 
 
-@pytest.fixture(scope="module")
-def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
-    """One broker for all of them."""
+@pytest.fixture(scope="module", params=["with", "without"])
+def attacked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Attacked]:
+    """One broker for all that have the rights, and one for all that do not."""
     settings = {
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
-        "super.users": "User:ANONYMOUS",
+        "allow.everyone.if.no.acl.found": "true",
         "offsets.topic.num.partitions": "3",
     }
+    if request.param == "with":
+        settings["super.users"] = "User:ANONYMOUS"
     with Attacked(tmp_path_factory.mktemp("attacked"), settings) as attacked:
         fill(attacked.port)
+        if request.param == "without":
+            deny(attacked.port)
         yield attacked
 
 
@@ -106,6 +110,23 @@ def test_hundreds_ask_in_the_same_moment(attacked: Attacked, api: str, version: 
     attack = partial(at_once, request=frame, connections=200, rounds=2)
     judge(attacked, f"200 at once, each with one {api} {version}", attack)
     assert "Traceback" not in attacked.kafkad.log
+
+
+def deny(port: int) -> None:
+    """Everything, but for the topic of the honest client; the right to deny comes last."""
+    literal, prefixed = 3, 4
+    denied = [(2, name, prefixed) for name in (TOPIC, "small", "new", "none")]
+    denied += [(3, "*", literal), (5, "*", literal), (4, "kafka-cluster", literal)]
+    acls = [
+        ACL
+        | {"resource_type": kind, "resource_name": name, "resource_pattern_type": pattern}
+        | {"principal": "User:ANONYMOUS", "operation": 2, "permission_type": 2}
+        for kind, name, pattern in denied
+    ]
+    asker = Asker(port)
+    created = asker.ask("CreateAcls", 2, {"creations": acls})
+    assert not any(result.error_code for result in created.results), created
+    asker.client.close()
 
 
 def fill(port: int) -> None:
