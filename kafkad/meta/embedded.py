@@ -26,6 +26,7 @@ from kafkad.meta.store import (
     Delete,
     MetaStore,
     MultiFailed,
+    NoRoom,
     Operation,
     Result,
     SessionExpired,
@@ -35,8 +36,10 @@ from kafkad.meta.store import (
     Stat,
     Watch,
     WatchEvent,
+    parent_of,
 )
 from kafkad.meta.tree import Applied, Node, Tree
+from kafkad.meta.znodes import TOPICS
 
 FILE_NAME = "kafkad-metadata.journal"
 """A plain file, so that a real Kafka started on the same log directory passes over it."""
@@ -117,11 +120,17 @@ class EmbeddedStore:
         error = self._refusal
         if error is None or (self.is_starting and self._has_no_room(error)):
             return None
+        if isinstance(error, NoRoom):
+            return self._without_topics
         if self._has_no_room(error):
             what, until = f"the disk of {self.path} was full at the last change", " until there is room"
         else:
             what, until = f"{self.path} cannot be written ({_why(error)})", ""
         return f"{what}: changes of metadata are refused{until}"
+
+    @property
+    def _without_topics(self) -> str:
+        return f"the disk of {self.path} is full: no topics are created until there is room"
 
     def session(self) -> EmbeddedSession:
         return EmbeddedSession(self)
@@ -170,11 +179,22 @@ class EmbeddedStore:
             self._watches[of_children][path].append(_Watcher(session, watch))
 
     async def write(self, operations: Sequence[Operation], session: int) -> list[Result]:
+        if self._journal is not None and self._journal.is_short and not self.is_starting:
+            for operation in operations:
+                if isinstance(operation, Create) and parent_of(operation.path) == TOPICS:
+                    await self._find_room_for_topic(self._journal)
         applied = self._tree.apply(operations, session, self._clock.now_ms())
         await self._submit(applied)
         return applied.results
 
     # Writing.
+
+    async def _find_room_for_topic(self, journal: Journal) -> None:
+        """Topics may not take all of the room that is kept, nor could they be written to."""
+        await asyncio.get_running_loop().run_in_executor(self._executor, journal.look_for_room)
+        if journal.is_short:
+            self._refusal = NoRoom(TOPICS, self._without_topics)
+            raise self._refusal
 
     def _submit(self, applied: Applied, ends: int | None = None) -> asyncio.Future[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

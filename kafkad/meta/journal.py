@@ -1,7 +1,8 @@
 """The file under the embedded metadata store: frames, each with its checksum, each on disk before `append` returns.
 
 Beyond its end the file has some more room on the disk. So changes of metadata go on when others have filled the disk:
-making room takes some, such as a shorter retention or the deletion of a topic.
+making room takes some, such as a shorter retention or the deletion of a topic. While the file `is_short` of that room,
+nothing should be written that can wait.
 
 The first frame is a snapshot and was complete before the file got its name, so it cannot be torn. A bad frame with no
 good one after it is a write that a crash interrupted: nobody was told of it, and it is cut off. A bad frame anywhere
@@ -50,6 +51,8 @@ class Journal:
         self.path = path
         self.size = size
         self.snapshot_size = size
+        self.is_short = False
+        """The disk has no room to restore what the file had beyond its end, of which less than half is left."""
         self._fd = fd
         self._sync = sync
         self._broken: OSError | None = None
@@ -84,7 +87,7 @@ class Journal:
             raise
         journal = cls(path, fd, good, sync)
         journal.snapshot_size = snapshot_size
-        journal._keep_reserve()
+        journal.look_for_room()
         return journal, torn
 
     @property
@@ -107,7 +110,7 @@ class Journal:
             self._cut()
             raise
         self.size += written
-        self._keep_reserve()
+        self.look_for_room()
 
     def replace(self, snapshot: bytes) -> None:
         """Puts a file with this one frame in the journal's place. After an OSError all is as before, or refused."""
@@ -123,19 +126,24 @@ class Journal:
             raise
         self._reserve()
 
-    def close(self) -> None:
-        os.close(self._fd)
-
-    def _keep_reserve(self) -> None:
+    def look_for_room(self) -> None:
+        """Restores the room beyond the end of the file, if half of it is used."""
         if os.fstat(self._fd).st_blocks * _BLOCK - self.size < self._wanted_reserve // 2:
             self._reserve()
+        else:
+            self.is_short = False
+
+    def close(self) -> None:
+        os.close(self._fd)
 
     def _reserve(self) -> None:
         """As far as the file system has room, and can do it. XFS gives growing files blocks beyond their end and may
         take those back, so `st_blocks` of a new file proves nothing: there it is called without looking."""
-        wanted = self._wanted_reserve
-        while not allocate(self._fd, self.size, wanted) and wanted > _LEAST_RESERVE:
-            wanted //= 2
+        enough = self._wanted_reserve // 2
+        size = 2 * enough
+        while not allocate(self._fd, self.size, size) and size > _LEAST_RESERVE:
+            size //= 2
+        self.is_short = size < enough and _room(self._fd) < enough
 
     @property
     def _wanted_reserve(self) -> int:
@@ -145,7 +153,7 @@ class Journal:
         """The room beyond the end goes as well, and is asked for again."""
         try:
             os.ftruncate(self._fd, self.size)
-            self._keep_reserve()
+            self.look_for_room()
         except OSError as e:
             self._broken = e
 
@@ -160,6 +168,12 @@ def read(path: str, replay: Callable[[bytes], None]) -> None:
         os.close(fd)
     for at, payload in _frames(path, content):
         _replay(path, at, payload, replay)
+
+
+def _room(fd: int) -> int:
+    """Bytes that the file system has for anybody."""
+    found = os.fstatvfs(fd)
+    return found.f_bavail * found.f_frsize
 
 
 def _write_beside(path: str, snapshot: bytes, sync: Sync) -> tuple[int, int]:

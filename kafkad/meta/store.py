@@ -74,6 +74,10 @@ class TooLarge(Refused):
     """The store takes no request of this size. `path` is the node that has the largest part in it."""
 
 
+class NoRoom(Refused):
+    """The store's disk is full, and the room that it has left is kept for changes that make more."""
+
+
 class MultiFailed(Refused):
     """A `multi` changed nothing, because of its operation number `index`."""
 

@@ -29,6 +29,7 @@ _ERRORS: dict[str, type[MetaError]] = {
         store.ConnectionLoss,
         store.NoChildrenForEphemerals,
         store.NoNode,
+        store.NoRoom,
         store.NodeExists,
         store.NotEmpty,
         store.SessionExpired,

@@ -153,14 +153,31 @@ def test_a_full_disk_lets_an_operator_make_room(tmp_path: Path) -> None:
         create_topics(kafkad.bootstrap, "full", "other")
         with pytest.raises(KafkaException):
             produce(kafkad.bootstrap, "full", 20, 600_000)
-        fill(small)
+        filler = fill(small)
         admin = AdminClient({"bootstrap.servers": kafkad.bootstrap})
+        assert "no topics are created until there is room" in create_until_refused(admin)
         for number in range(100):
             set_retention(admin, "other", number + 10**12)
         kafkad.kill()
         kafkad.start()
+        assert "no topics are created until there is room" in create_until_refused(admin)
         admin.delete_topics(["full"])["full"].result(SECONDS)
         takes_writes(kafkad.bootstrap, "other")
+        filler.unlink()
+        create_topics(kafkad.bootstrap, "later")
+
+
+def create_until_refused(admin: AdminClient) -> str:
+    """The refusal of topics that a full disk has no room for; 10,000 are more than it has."""
+    for number in range(100):
+        made = admin.create_topics([NewTopic(f"{number}-{time.time_ns()}", 1, 1) for _ in range(100)])
+        for topic in made.values():
+            try:
+                topic.result(SECONDS)
+            except KafkaException as refused:
+                assert refused.args[0].code() == KafkaError.KAFKA_STORAGE_ERROR
+                return str(refused.args[0].str())
+    raise AssertionError("they were all created")
 
 
 @pytest.mark.parametrize("broken", ["a file", "below a file"])

@@ -11,6 +11,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from kafkad.meta.store import (
     Create,
     MetaStore,
     NoNode,
+    NoRoom,
     Operation,
     SessionExpired,
     Set,
@@ -316,6 +318,38 @@ def test_a_full_disk_takes_back_all_that_waited_and_nothing_else(
 
     with_store(tmp_path, use)
     with_store(tmp_path, read)
+
+
+@pytest.mark.parametrize("is_starting", [False, True])
+def test_a_full_disk_keeps_its_last_room_from_topics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_starting: bool
+) -> None:
+    """Others make room with it. A start writes what is there already."""
+
+    async def use() -> None:
+        store = EmbeddedStore.open(str(tmp_path), SystemClock())
+        session = store.session()
+        await ensure_path(session, "/brokers/topics/old")
+        with monkeypatch.context() as full:
+            full.setattr("kafkad.meta.journal.allocate", lambda fd, at, length: False)
+            full.setattr("os.fstatvfs", lambda fd: SimpleNamespace(f_bavail=0, f_frsize=4096))
+            await session.set("/brokers/topics/old", bytes(600_000))
+            store.is_starting = is_starting
+            creation = session.multi([Create("/made"), Create("/brokers/topics/new")])
+            if is_starting:
+                await creation
+            else:
+                with pytest.raises(NoRoom, match="is full: no topics are created until there is room"):
+                    await creation
+                assert await session.exists("/made") is None
+                assert store.problem is not None
+                assert store.problem.endswith("is full: no topics are created until there is room")
+            await session.create("/brokers/topics/old/partitions")
+            assert store.problem is None
+        await session.create("/brokers/topics/another")
+        await store.close()
+
+    asyncio.run(use())
 
 
 def test_another_error_is_told_until_a_write_succeeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

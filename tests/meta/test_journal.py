@@ -6,6 +6,7 @@ import errno
 import os
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -170,4 +171,24 @@ def test_a_refused_write_gives_no_room_to_others(reserving: Path, monkeypatch: p
         with pytest.raises(OSError, match="No space"):
             journal.append(b"refused")
     assert reserved(path) >= 1 << 19
+    journal.close()
+
+
+def test_it_is_short_of_room_on_a_full_disk_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not where the file system has room but cannot reserve it."""
+    room = [1 << 30]
+    monkeypatch.setattr("kafkad.meta.journal.allocate", lambda fd, at, length: length <= 1 << 18)
+    monkeypatch.setattr("os.fstatvfs", lambda fd: SimpleNamespace(f_bavail=room[0] // 4096, f_frsize=4096))
+    path = tmp_path / "journal"
+    journal = Journal.create(str(path), FRAMES[0])
+    assert not journal.is_short
+    room[0] = 0
+    journal.append(b"the last that others left")
+    assert journal.is_short
+    journal.close()
+    journal, _ = Journal.open(str(path), lambda payload: None)
+    assert journal.is_short
+    room[0] = 1 << 20
+    journal.look_for_room()
+    assert not journal.is_short
     journal.close()

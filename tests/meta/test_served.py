@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,7 +19,16 @@ from kafkad.meta import store_messages
 from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
 from kafkad.meta.remote import RemoteSession
 from kafkad.meta.served import serve
-from kafkad.meta.store import Change, ConnectionLoss, MetaStore, SessionExpired, SessionState, WatchEvent
+from kafkad.meta.store import (
+    Change,
+    ConnectionLoss,
+    MetaStore,
+    NoRoom,
+    SessionExpired,
+    SessionState,
+    WatchEvent,
+    ensure_path,
+)
 
 from .contract import MetaStoreContract, in_loop
 
@@ -192,6 +202,25 @@ def test_a_session_ends_at_once_though_the_disk_is_full(tmp_path: Path, monkeypa
         again = EmbeddedStore.open(str(tmp_path), SystemClock())
         assert [again.find(path) is not None for path in ("/me", "/lost", "/kept")] == [False, False, True]
         await again.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_broker_is_told_that_there_is_no_room_for_topics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkad.meta.journal.allocate", lambda fd, at, length: False)
+    monkeypatch.setattr("os.fstatvfs", lambda fd: SimpleNamespace(f_bavail=0, f_frsize=4096))
+
+    async def scenario() -> None:
+        store = EmbeddedStore.open(str(tmp_path), SystemClock())
+        here, there = socket.socketpair()
+        serving = asyncio.create_task(serve(store, there))
+        session = await RemoteSession.connect(here, lambda: None)
+        await ensure_path(session, "/brokers/topics")
+        with pytest.raises(NoRoom, match="no topics are created until there is room"):
+            await session.create("/brokers/topics/new")
+        await session.close()
+        await serving
+        await store.close()
 
     asyncio.run(scenario())
 
