@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from random import Random
 
 from kafkad.errors import ErrorCode, KafkaError
@@ -192,10 +192,12 @@ class Session:
 
 
 class FetchSessions:
-    def __init__(self, slots: int, eviction_ms: int, random: Random) -> None:
+    def __init__(self, slots: int, eviction_ms: int, random: Random, do: Callable[[Pieces[None]], object]) -> None:
+        """`do` carries out work that may be long, of which whoever asks for a session need not wait for the end."""
         self._slots = slots
         self._eviction_ms = eviction_ms
         self._random = random
+        self._do = do
         self._sessions: OrderedDict[int, Session] = OrderedDict()
         self._counted = 0
         self.evictions = 0
@@ -219,16 +221,15 @@ class FetchSessions:
         if frame.session_epoch in (FIRST_EPOCH, SESSIONLESS_EPOCH):
             before = self._sessions.get(frame.session_id)
             if before is not None and before.owner is owner:
-                self._forget(before)
-                yield from before.close()
+                self._end(before)
             session = Session(NO_SESSION, by_id, now_ms, frame.replica_id)
             session.owner = owner
             yield from session.update(frame)
             if (
                 frame.session_epoch == FIRST_EPOCH
                 and session.followed
-                and (yield from self._make_room(session, now_ms))
-                and (yield from self._make_room_for(session, len(session.followed)))
+                and self._make_room(session, now_ms)
+                and self._make_room_for(session, len(session.followed))
             ):
                 self._keep(session)
             return session
@@ -250,8 +251,8 @@ class FetchSessions:
             session.unsure = False
             session.moved.update(dict.fromkeys(session.followed.values()))
         named = sum(len(topic.partitions) for topic in frame.topics)
-        if named and not (yield from self._make_room_for(session, len(session.followed) + named)):
-            yield from self._evict(session)
+        if named and not self._make_room_for(session, len(session.followed) + named):
+            self._evict(session)
             raise KafkaError(
                 ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no room for the growth of fetch session {session.id}"
             )
@@ -291,10 +292,13 @@ class FetchSessions:
             del self._sessions[session.id]
         self._count(session, 0)
 
-    def _evict(self, session: Session) -> Pieces[None]:
+    def _end(self, session: Session) -> None:
         self._forget(session)
+        self._do(session.close())
+
+    def _evict(self, session: Session) -> None:
+        self._end(session)
         self.evictions += 1
-        yield from session.close()
 
     def _count(self, session: Session, partitions: int) -> None:
         """It may have so many; none if it is not kept."""
@@ -303,7 +307,7 @@ class FetchSessions:
         self._counted += partitions - session.counted
         session.counted = partitions
 
-    def _make_room(self, new: Session, now_ms: float) -> Pieces[bool]:
+    def _make_room(self, new: Session, now_ms: float) -> bool:
         """A full cache gives up its longest unused session if that is stale, or a consumer's and smaller than the new
         one. To a follower it gives up any consumer's: replication comes first."""
         if len(self._sessions) < self._slots:
@@ -317,10 +321,10 @@ class FetchSessions:
             if consumer is None or (new.replica_id < 0 and len(consumer.followed) >= len(new.followed)):
                 return False
             oldest = consumer
-        yield from self._evict(oldest)
+        self._evict(oldest)
         return True
 
-    def _make_room_for(self, session: Session, partitions: int) -> Pieces[bool]:
+    def _make_room_for(self, session: Session, partitions: int) -> bool:
         """All sessions together keep a limited number of partitions. The largest session of a consumer gives way if
         this one is smaller; to a follower all of them do."""
         while self._counted - session.counted + partitions > _MOST_PARTITIONS:
@@ -328,6 +332,6 @@ class FetchSessions:
             largest = max(others, key=lambda each: each.counted, default=None)
             if largest is None or (session.replica_id < 0 and largest.counted <= partitions):
                 return False
-            yield from self._evict(largest)
+            self._evict(largest)
         self._count(session, partitions)
         return True

@@ -398,7 +398,7 @@ def _fetch(
 ) -> FetchApi:
     config = settings.config
     slots = config.int("max.incremental.fetch.session.cache.slots")
-    sessions = FetchSessions(slots, _SESSION_EVICTION_MS, platform.random)
+    sessions = FetchSessions(slots, _SESSION_EVICTION_MS, platform.random, jobs.do)
     fetch = FetchApi(replicas, sessions, platform.clock, probe, jobs)
     fetch.max_bytes = config.int("fetch.max.bytes")
     fetch.reads_nearest = config.value("replica.selector.class") is not None

@@ -26,7 +26,7 @@ from kafkad.metrics import RequestProbe
 from kafkad.net.connection import Connection, DeferredReply, OnReply
 from kafkad.net.reply import PENDING, Reply
 from kafkad.security.authorizer import ALLOW_ALL, Authorizer
-from kafkad.turns import Jobs, Lane
+from kafkad.turns import Jobs, Lane, at_once
 from kafkad.wire.apis import response_class
 from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
 from kafkad.wire.schema import decode
@@ -99,7 +99,8 @@ class Frames:
         self.produce = ProduceApi(
             *(broker.replicas, clock, broker.timers, self.slow_path, self.probes[PRODUCE], jobs(), verifier)
         )
-        self.fetch = FetchApi(broker.replicas, FetchSessions(10, 120_000, Random(1)), clock, self.probes[FETCH], jobs())
+        sessions = FetchSessions(10, 120_000, Random(1), at_once)
+        self.fetch = FetchApi(broker.replicas, sessions, clock, self.probes[FETCH], jobs())
         self.dispatcher = Dispatcher(
             broker.context,
             self.produce,

@@ -9,7 +9,7 @@ import pytest
 
 from kafkad.api.fetch_session import FetchSessions, Session
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.turns import at_once
+from kafkad.turns import Pieces, at_once
 from kafkad.wire.fetch import FetchFrame, Wanted, WantedTopic
 
 
@@ -28,7 +28,7 @@ def frame(
 
 
 def sessions(slots: int = 2) -> FetchSessions:
-    return FetchSessions(slots, eviction_ms=120_000, random=Random(1))
+    return FetchSessions(slots, eviction_ms=120_000, random=Random(1), do=at_once)
 
 
 def followed(session: Session) -> list[tuple[str | bytes, int]]:
@@ -47,6 +47,19 @@ def test_a_session_that_is_closed_leaves_nothing_to_the_collection_of_garbage() 
     assert sys.getrefcount(first) > 2
     at_once(session.close())
     assert sys.getrefcount(first) == 2, "this name's, and the call's"
+
+
+@pytest.mark.parametrize("epoch", [0, -1])
+def test_a_small_fetch_does_not_wait_for_the_end_of_a_large_session(epoch: int) -> None:
+    put_off: list[Pieces[None]] = []
+    kept = FetchSessions(2, eviction_ms=120_000, random=Random(1), do=put_off.append)
+    session = at_once(kept.open(frame(0, 0, {"t": list(range(200))}), False, 0))
+    at_once(kept.open(frame(session.id, epoch, {}), False, 0))
+    assert (len(kept), kept.partitions(), len(session.followed)) == (0, 0, 200)
+    [end] = put_off
+    assert next(end) is None
+    at_once(end)
+    assert session.followed == {}
 
 
 def test_a_session_remembers_what_was_named_once() -> None:

@@ -101,7 +101,7 @@ class Made:
             get=lambda topic, index: self.partitions[index],
             find=lambda topic, index: self.partitions[index],
         )
-        sessions = FetchSessions(10, 120_000, Random(1))
+        sessions = FetchSessions(10, 120_000, Random(1), at_once)
         self.api = FetchApi(
             cast(ReplicaManager, replicas),
             sessions,

@@ -175,7 +175,7 @@ STEP = st.one_of(
 @settings(max_examples=60)
 def test_the_leaders_session_has_what_is_wanted_after_every_fetch(steps: list[tuple[str, Key, int]]) -> None:
     """Whatever is lost between them, and whatever the leader has forgotten."""
-    session, leader, wanted = FetchSession(ME), FetchSessions(2, 1000, Random(1)), dict[Key, Place]()
+    session, leader, wanted = FetchSession(ME), FetchSessions(2, 1000, Random(1), at_once), dict[Key, Place]()
     for what, key, offset in [*steps, ("fetch", KEYS[0], 0), ("fetch", KEYS[0], 0)]:
         if what == "want":
             session.want(key, place(offset))
@@ -184,7 +184,7 @@ def test_the_leaders_session_has_what_is_wanted_after_every_fetch(steps: list[tu
             session.forget(key)
             wanted.pop(key, None)
         elif what == "evict":
-            leader = FetchSessions(2, 1000, Random(offset))
+            leader = FetchSessions(2, 1000, Random(offset), at_once)
         elif wanted:
             frame = read_fetch(memoryview(encode(session.request(LIMITS), VERSION)), 0, VERSION)
             try:
