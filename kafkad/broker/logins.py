@@ -11,6 +11,7 @@ from kafkad.clock import Clock
 from kafkad.cluster.entities import EntityConfigs
 from kafkad.model import Entity
 from kafkad.net.connection import Connection
+from kafkad.security.gssapi import SeenLogins
 from kafkad.security.offer import Offer, ScramUsers, offer
 
 if TYPE_CHECKING:
@@ -28,12 +29,13 @@ def logins(
     tokens: DelegationTokens | None,
 ) -> Logins:
     users = ScramUsers(tokens.account) if tokens is not None else ScramUsers()
+    seen = SeenLogins(clock.monotonic_ms)
 
     def make_offer(listener: str) -> Offer:
         def plain_users() -> Mapping[str, str]:
             return made.offers[listener].plain_users
 
-        return offer(settings.config, listener, secret, users, plain_users, issuers.verify_at)
+        return offer(settings.config, listener, secret, users, plain_users, issuers.verify_at, seen)
 
     def changed(entity: Entity, overrides: Mapping[str, str]) -> None:
         if isinstance(entity.user, str) and entity.client is None:

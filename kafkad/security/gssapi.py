@@ -3,6 +3,7 @@ which is nothing but the listener's own TLS."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Generator
 from typing import Final, NamedTuple, Protocol
 
@@ -34,6 +35,10 @@ class Acceptance(Protocol):
     def wrap(self, message: bytes) -> bytes: ...
 
     def unwrap(self, message: bytes) -> bytes: ...
+
+    def mark(self) -> bytes:
+        """After the last message. The same for the same messages again, and for no others; empty where those would be
+        refused, because something in the keys of each exchange is the broker's own."""
 
 
 class Initiation(Protocol):
@@ -68,13 +73,47 @@ def service(config: Config, listener: str) -> Service:
     return Service(principal, module.options["keyTab"], LocalNames.of(rules, principal.rpartition("@")[2]))
 
 
+class SeenLogins:
+    """Those of the last ten to twenty minutes that could be sent again by whoever has recorded them. Kerberos takes a
+    ticket's message for as long as the clocks may differ: five minutes either way, if krb5.conf does not say more."""
+
+    def __init__(self, now_ms: Callable[[], float]) -> None:
+        self._now_ms = now_ms
+        self._since_ms = now_ms()
+        self._latest: set[int] = set()
+        self._before: set[int] = set()
+        self._of_user: Counter[str] = Counter()
+        """How many of the latest."""
+
+    def add(self, user: str, mark: bytes) -> None:
+        """Raises LoginFailed if it is one of them."""
+        now_ms = self._now_ms()
+        if now_ms - self._since_ms >= _KEPT_MS:
+            self._before = self._latest if now_ms - self._since_ms < 2 * _KEPT_MS else set()
+            self._latest, self._of_user, self._since_ms = set(), Counter(), now_ms
+        short = int.from_bytes(mark[:_MARK_BYTES])
+        if short in self._latest or short in self._before:
+            raise LoginFailed(reason="the same messages have been a login before")
+        if self._of_user[user] >= _MOST_OF_USER:
+            raise LoginFailed(reason=f"{user} has logged in {_MOST_OF_USER} times within ten minutes")
+        self._of_user[user] += 1
+        self._latest.add(short)
+
+
+_KEPT_MS: Final = 10 * 60_000
+_MARK_BYTES: Final = 8
+_MOST_OF_USER: Final = 50_000
+"""Which take four megabytes."""
+
+
 class Gssapi:
     """One exchange."""
 
-    def __init__(self, begin: Callable[[], Acceptance], names: LocalNames) -> None:
+    def __init__(self, begin: Callable[[], Acceptance], names: LocalNames, seen: SeenLogins) -> None:
         self.user: str | None = None
         self._begin = begin
         self._names = names
+        self._seen = seen
         self._acceptance: Acceptance | None = None
         self._next = self._token
 
@@ -112,6 +151,8 @@ class Gssapi:
         chosen = self._acceptance.unwrap(message)
         if len(chosen) < len(_OFFER) or chosen[0] != _NO_LAYER:
             raise LoginFailed(reason="it wants messages to be protected by Kerberos, which only TLS does here")
+        if mark := self._acceptance.mark():
+            self._seen.add(self.user, mark)
         return Login(self.user, last=None)
 
 

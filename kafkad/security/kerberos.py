@@ -3,6 +3,8 @@ gets the broker's own from the KDC with the same keys."""
 
 from __future__ import annotations
 
+import hashlib
+
 import gssapi
 from gssapi import raw
 
@@ -18,6 +20,7 @@ class KerberosAcceptance:
     def __init__(self, tickets: Service) -> None:
         self.principal: str | None = None
         self._context: raw.SecurityContext | None = None
+        self._has_own_key = False
         try:
             self._credentials = _credentials(tickets)
         except (raw.GSSError, OSError) as error:
@@ -31,6 +34,7 @@ class KerberosAcceptance:
         self._context = taken.context
         if not taken.more_steps:
             self.principal = str(raw.display_name(taken.initiator_name, name_type=False).name, "utf-8", "replace")
+            self._has_own_key = gssapi.RequirementFlag.mutual_authentication in taken.flags
         return bytes(taken.token or b"")
 
     def wrap(self, message: bytes) -> bytes:
@@ -38,6 +42,15 @@ class KerberosAcceptance:
 
     def unwrap(self, message: bytes) -> bytes:
         return _unwrap(self._context, message)
+
+    def mark(self) -> bytes:
+        """Java's clients do not ask for the broker's proof, so that all keys and numbers are the client's."""
+        if self._has_own_key:
+            return b""
+        try:
+            return hashlib.sha256(raw.get_mic(self._context, b"")).digest()
+        except raw.GSSError as error:
+            raise TicketRefused(f"its last message: {reason(error)}") from error
 
 
 class KerberosInitiation:
@@ -111,8 +124,9 @@ def reason(error: Exception) -> str:
 
 
 def _credentials(tickets: Service) -> raw.Creds:
-    """Without the file of tickets that have been seen: whoever sends another's again cannot answer the next message,
-    for want of the key in it. The file would be written in the event loop, and would need a place."""
+    """Without the file of tickets that have been seen, which would be written in the event loop and would need a place:
+    whoever sends another's again cannot answer the next message, for want of the key in it, but with the other's own
+    answer; and of those SeenLogins knows."""
     name = gssapi.Name(tickets.principal, gssapi.NameType.kerberos_principal)
     store = {"keytab": tickets.keytab, "rcache": "none:"}
     return gssapi.Credentials(name=name, usage="accept", mechs=[_KERBEROS], store=store)

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from kafkad.config import Config
-from kafkad.security.gssapi import GSSAPI, Gssapi, service
+from kafkad.security.gssapi import GSSAPI, Gssapi, SeenLogins, service
 from kafkad.security.mechanism import Begin, Mechanisms
 from kafkad.security.oauth_token import Verify
 from kafkad.security.oauthbearer import OAUTHBEARER, OAuthBearer
@@ -93,22 +93,24 @@ def offer(
     scram: ScramUsers,
     plain_users: PlainUsers,
     verify_at: VerifyAt,
+    seen: SeenLogins,
 ) -> Offer:
     """By `secret`, which all brokers of a cluster share, users are made up who do not exist. A login that has begun may
     outlast this offer: its password is looked up in `plain_users`. A mechanism that cannot be had is left out, so that
     all else is by the new settings."""
     enabled = config.mechanisms(listener)
-    plain = config.jaas(listener, "PLAIN") if "PLAIN" in enabled else None
-    users = plain.users if plain is not None else _NO_USERS
+    users = _NO_USERS
     mechanisms: dict[str, Begin] = {}
     for mechanism in enabled:
         try:
             if mechanism == "PLAIN":
+                module = config.jaas(listener, mechanism)
+                users = _NO_USERS if module is None else module.users
                 mechanisms[mechanism] = partial(Plain, plain_users)
             elif mechanism == OAUTHBEARER:
                 mechanisms[mechanism] = partial(_bearer, verify_at(config, listener))
             elif mechanism == GSSAPI:
-                mechanisms[mechanism] = _kerberos(config, listener)
+                mechanisms[mechanism] = _kerberos(config, listener, seen)
             else:
                 find = partial(scram.account, mechanism)
                 made_up = MadeUp(secret, partial(scram.usual_iterations, mechanism))
@@ -129,8 +131,8 @@ def _bearer(verify: Callable[[], Verify | None]) -> OAuthBearer | None:
     return None if by_keys is None else OAuthBearer(by_keys)
 
 
-def _kerberos(config: Config, listener: str) -> Begin:
+def _kerberos(config: Config, listener: str, seen: SeenLogins) -> Begin:
     from kafkad.security.kerberos import KerberosAcceptance
 
     tickets = service(config, listener)
-    return partial(Gssapi, partial(KerberosAcceptance, tickets), tickets.names)
+    return partial(Gssapi, partial(KerberosAcceptance, tickets), tickets.names, seen)

@@ -24,6 +24,7 @@ from kafkad.net.connection import Answer, Connection
 from kafkad.net.server import Limits, Server
 from kafkad.security.attempts import Attempts
 from kafkad.security.authorizer import ALLOW_ALL
+from kafkad.security.gssapi import SeenLogins
 from kafkad.security.mechanism import Login
 from kafkad.security.offer import ScramUsers, offer
 from kafkad.security.scram import ScramAccount, ScramClient, ScramCredential
@@ -141,10 +142,11 @@ class House:
         self.clock = JumpingClock()
         self.server = server
         self.issuers = Issuers(ThreadPoolExecutor(1), server.clock, server.timers)
+        self.seen = SeenLogins(self.clock.monotonic_ms)
         self.logins = Logins(
             ["SASL"],
             lambda listener: offer(
-                self.config, listener, b"secret", self.users, self.plain_users, self.issuers.verify_at
+                self.config, listener, b"secret", self.users, self.plain_users, self.issuers.verify_at, self.seen
             ),
             self.users,
             server.connections,
@@ -645,7 +647,7 @@ def test_what_a_listener_asks_of_tokens_may_have_the_mechanism_before_it(before:
     async def scenario(house: House) -> None:
         issuers = Issuers(ThreadPoolExecutor(1), house.server.clock, house.server.timers)
         house.logins.offers = {
-            "SASL": offer(made, "SASL", b"secret", house.users, house.plain_users, issuers.verify_at)
+            "SASL": offer(made, "SASL", b"secret", house.users, house.plain_users, issuers.verify_at, house.seen)
         }
         issuers.start()
         await issuers.asked()
@@ -729,7 +731,7 @@ def test_a_login_waits_while_the_keys_of_its_issuer_are_read_for_the_first_time(
             f"listener.name.sasl.oauthbearer.sasl.jaas.config={BEARER} required;",
         )
         house.logins.offers = {
-            "SASL": offer(oauth, "SASL", b"secret", house.users, house.plain_users, issuers.verify_at)
+            "SASL": offer(oauth, "SASL", b"secret", house.users, house.plain_users, issuers.verify_at, house.seen)
         }
         issuers.on_asked.append(house.logins.mechanism_ready)
         threads.submit(read.wait)
@@ -795,3 +797,16 @@ def test_no_first_frame_reaches_the_router_whatever_its_api_and_version() -> Non
         assert not any(connection.peer.authenticated for connection in house.router.connections)
 
     at_home(scenario, "connection.failed.authentication.delay.ms=0")
+
+
+def test_a_mechanism_whose_line_cannot_be_read_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As somebody has written it into the metadata store."""
+
+    def unreadable(config: Config, listener: str, mechanism: str) -> None:
+        raise ValueError("Login module not specified in JAAS config")
+
+    made = config("sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256")
+    monkeypatch.setattr(Config, "jaas", unreadable)
+    seen = SeenLogins(lambda: 0.0)
+    offered = offer(made, "SASL", b"secret", ScramUsers(), dict, lambda config, listener: lambda: None, seen)
+    assert (list(offered.mechanisms), dict(offered.plain_users)) == (["SCRAM-SHA-256"], {})

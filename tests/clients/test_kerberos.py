@@ -16,8 +16,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from kafkad.config.local_names import LocalNames
-from kafkad.security.gssapi import Gssapi, Service
-from kafkad.security.mechanism import LoginFailed
+from kafkad.security.gssapi import Gssapi, SeenLogins, Service
+from kafkad.security.mechanism import Login, LoginFailed
 from tests.broker import API_VERSIONS_V0, KafkadProcess, RawClient
 from tests.kerberos import REALM, SERVICE, Kdc
 from tests.kerberos import missing as missing_kerberos
@@ -171,13 +171,55 @@ def test_another_s_ticket_again_is_no_login(realm: Realm, as_user: Callable[[str
     ticket = gssapi.SecurityContext(name=name, usage="initiate", mech=gssapi.MechType.kerberos).step()
     assert ticket is not None
     names = LocalNames.of(["DEFAULT"], REALM)
+    seen = SeenLogins(lambda: 0.0)
     for _ in range(2):
-        talk = Gssapi(lambda: KerberosAcceptance(Service(SERVICE, str(realm.keytab), names)), names)
+        talk = Gssapi(lambda: KerberosAcceptance(Service(SERVICE, str(realm.keytab), names)), names, seen)
         assert talk.respond(ticket)
         assert talk.respond(b"")
         with pytest.raises(LoginFailed) as refused:
             talk.respond(b"\x01\0\0\0")
         assert "its last message" in refused.value.reason
+
+
+@pytest.mark.parametrize("mutual", [False, True])
+def test_another_s_whole_login_again_is_none(realm: Realm, as_user: Callable[[str], None], mutual: bool) -> None:
+    """Java's clients want no proof of the broker, so that nothing of the broker's is in what they answer."""
+    as_user("alice")
+    import gssapi
+    from gssapi import RequirementFlag as Flag
+
+    from kafkad.security.kerberos import KerberosAcceptance
+
+    name = gssapi.Name(SERVICE, gssapi.NameType.kerberos_principal)
+    names = LocalNames.of(["DEFAULT"], REALM)
+    flags = {Flag.integrity, Flag.mutual_authentication} if mutual else {Flag.integrity}
+    seen = SeenLogins(lambda: 0.0)
+
+    def begin() -> Gssapi:
+        return Gssapi(lambda: KerberosAcceptance(Service(SERVICE, str(realm.keytab), names)), names, seen)
+
+    for _ in range(2):
+        client = gssapi.SecurityContext(name=name, usage="initiate", mech=gssapi.MechType.kerberos, flags=sum(flags))
+        ticket = client.step()
+        assert ticket is not None
+        talk = begin()
+        messages = [ticket]
+        offer = talk.respond(ticket)
+        if mutual:
+            assert client.step(offer) is None
+            messages.append(b"")
+            offer = talk.respond(b"")
+        assert isinstance(offer, bytes)
+        assert client.unwrap(offer).message == b"\x01\0\0\0"
+        messages.append(client.wrap(b"\x01\0\0\0", False).message)
+        recorded = [bytes(bytearray(message)) for message in messages]  # the library writes into what it unwraps
+        assert talk.respond(messages[-1]) == Login("alice", last=None), "each of her own"
+        again = begin()
+        for message in recorded[:-1]:
+            again.respond(message)
+        with pytest.raises(LoginFailed) as refused:
+            again.respond(recorded[-1])
+        assert ("its last message" if mutual else "a login before") in refused.value.reason
 
 
 def kctl(realm: Realm, *words: str, **settings: str) -> subprocess.CompletedProcess[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkad.config.local_names import LocalNames
-from kafkad.security.gssapi import Gssapi, TicketRefused, conversation
+from kafkad.security.gssapi import Gssapi, SeenLogins, TicketRefused, conversation
 from kafkad.security.mechanism import Login, LoginFailed
 
 NAMES = LocalNames.of(["DEFAULT"], "EXAMPLE.ORG")
@@ -14,9 +14,10 @@ NAMES = LocalNames.of(["DEFAULT"], "EXAMPLE.ORG")
 class Tickets:
     """Takes the tokens `ticket:PRINCIPAL` and, before one, `more`."""
 
-    def __init__(self, answer: bytes = b"welcome") -> None:
+    def __init__(self, answer: bytes = b"welcome", mark: bytes = b"") -> None:
         self.principal: str | None = None
         self._answer = answer
+        self._mark = mark
 
     def take(self, token: bytes) -> bytes:
         kind, _, principal = token.decode().partition(":")
@@ -35,9 +36,55 @@ class Tickets:
             raise TicketRefused("its last message: forged")
         return message.removeprefix(b"wrapped")
 
+    def mark(self) -> bytes:
+        return self._mark
+
 
 def exchange(answer: bytes = b"welcome") -> Gssapi:
-    return Gssapi(lambda: Tickets(answer), NAMES)
+    return Gssapi(lambda: Tickets(answer), NAMES, SeenLogins(lambda: 0.0))
+
+
+def test_a_login_is_none_again_for_as_long_as_kerberos_takes_its_ticket() -> None:
+    """Of clients that let the broker add nothing of its own to the keys."""
+    now = [0.0]
+    seen = SeenLogins(lambda: now[0])
+
+    def log_in(mark: bytes, user: str = "alice") -> bool:
+        talk = Gssapi(lambda: Tickets(b"", mark), NAMES, seen)
+        talk.respond(f"ticket:{user}@EXAMPLE.ORG".encode())
+        try:
+            talk.respond(b"wrapped\x01\0\0\0")
+        except LoginFailed as failed:
+            assert "a login before" in failed.reason
+            return False
+        return True
+
+    minute = 60_000
+    assert log_in(b"a" * 32)
+    assert log_in(b"b" * 32)
+    assert log_in(b"") and log_in(b"")
+    for now[0] in (0, 9 * minute, 10 * minute, 19 * minute):
+        assert not log_in(b"a" * 32), now[0]
+    assert log_in(b"c" * 32)
+    now[0] = 20 * minute
+    assert not log_in(b"c" * 32)
+    assert log_in(b"a" * 32)
+    now[0] = 60 * minute
+    assert log_in(b"c" * 32)
+
+
+def test_a_user_who_logs_in_all_the_time_fills_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkad.security.gssapi._MOST_OF_USER", 3)
+    now = [0.0]
+    seen = SeenLogins(lambda: now[0])
+    for number in range(3):
+        seen.add("alice", bytes([number]) * 32)
+    with pytest.raises(LoginFailed) as failed:
+        seen.add("alice", bytes([7]) * 32)
+    assert failed.value.reason == "alice has logged in 3 times within ten minutes"
+    seen.add("bob", bytes([8]) * 32)
+    now[0] = 600_000.0
+    seen.add("alice", bytes([7]) * 32)
 
 
 @pytest.mark.parametrize("acts_as", [b"", b"alice", b"kafka@127.0.0.1"])
