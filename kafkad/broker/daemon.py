@@ -171,10 +171,10 @@ class Daemon:
     def _bind(self, config: Config) -> None:
         for endpoint in config.listeners:
             try:
-                apart = endpoint.listener == config.control_plane_listener
                 self._server.listen(
                     *(endpoint.listener, endpoint.host, endpoint.port),
-                    apart=apart,
+                    apart=endpoint.listener == config.control_plane_listener,
+                    protected=endpoint.listener == config.inter_broker_listener and len(config.listeners) > 1,
                     tls=self._tls.server(endpoint.listener) if self._tls is not None else None,
                     login=endpoint.listener in config.login_listeners,
                 )

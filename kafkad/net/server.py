@@ -137,7 +137,7 @@ class Server:
     """All listeners of a broker; they share the limits and the receive buffer.
 
     Those that are `apart` share no more: they have queues of their own, and none of their requests waits for those of
-    the others.
+    the others. One that is `protected` is not kept shut by max.connections: connections of clients end for it.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limits: Limits, clock: Clock, timers: Timers) -> None:
@@ -167,12 +167,14 @@ class Server:
         wrap: Wrap = PlainTransport.over,
         *,
         apart: bool = False,
+        protected: bool = False,
         tls: ServerTls | None = None,
         login: bool = False,
     ) -> Listener:
         """Bind now, so that a taken port is known at once; `start` begins to accept. `login`: peers are nobody until
         `Listener.logged_in`."""
-        listener = Listener(self, name, _bound(host, port, self.limits), wrap, apart=apart, tls=tls, login=login)
+        sock = _bound(host, port, self.limits)
+        listener = Listener(self, name, sock, wrap, apart=apart, protected=protected, tls=tls, login=login)
         self.listeners.append(listener)
         return listener
 
@@ -237,6 +239,16 @@ class Server:
     def _limited(self) -> int:
         return self.total - sum(listener.open for listener in self.listeners if listener.apart)
 
+    def end_one_too_many(self) -> None:
+        """As Kafka does at max.connections: of a client, where a broker has come; the one that is quiet for longest."""
+        if self._limited > self.limits.max_connections:
+            clients = (listener for listener in self.listeners if not listener.apart and not listener.protected)
+            connections = (each for listener in clients for each in listener.connections.values())
+            longest = min(connections, key=lambda each: (not each.quiet, each.last_active), default=None)
+            if longest is not None:
+                log.info("closed a connection of %s: there are more than max.connections", longest.host)
+                longest.close()
+
     def accept_if_room(self) -> None:
         for listener in self.listeners:
             listener.resume_if_room()
@@ -278,12 +290,14 @@ class Listener:
         wrap: Wrap,
         *,
         apart: bool = False,
+        protected: bool = False,
         tls: ServerTls | None = None,
         login: bool = False,
     ) -> None:
         self.server = server
         self.name = name
         self.apart = apart
+        self.protected = protected
         self.tls = tls
         self.login = login
         self.handshakes: set[Handshake] = set()
@@ -399,7 +413,9 @@ class Listener:
     def _full(self) -> bool:
         limits = self.server.limits
         own = limits.max_per_listener.get(self.name, limits.max_connections)
-        return self.open >= own or (not self.apart and self.server.crowded)
+        if self.open >= own or self.apart:
+            return self.open >= own
+        return self.server.lacks_sockets if self.protected else self.server.crowded
 
     @property
     def guarded(self) -> bool:
@@ -487,6 +503,8 @@ class Listener:
         server.per_ip[host] += 1
         server.total += 1
         self.accepted += 1
+        if self.protected:
+            server.end_one_too_many()
         if self.tls is not None:
             handshake = self.tls.greet(self, sock, host, address[1])
             self.handshakes.add(handshake)

@@ -40,6 +40,38 @@ def test_max_connections_stops_accepting_until_one_closes(limits: Limits) -> Non
     run(echo, scenario, limits)
 
 
+def test_max_connections_keeps_no_broker_out() -> None:
+    """The client that is quiet for longest makes room; one that waits for its answer only if there is no other."""
+    waiting: list[Connection] = []
+
+    async def main() -> None:
+        server = serving(Limits(max_connections=3))
+        public, brokers = [server.listen(name, "127.0.0.1", 0, protected=name == "B") for name in ("A", "B")]
+        server.start(Serving(holding(waiting)))
+        clients: list[Peer] = []
+        for tick, said in enumerate((b"wait for it", b"quiet..1", b"quiet..2")):
+            server.close_idle(tick, 0)
+            reader, writer = await asyncio.open_connection("127.0.0.1", public.port)
+            writer.write(frame(said))
+            if said[0] != ord("w"):
+                assert await read_frame(reader) == said
+            clients.append((reader, writer))
+        while not waiting:
+            await asyncio.sleep(0)
+        for gone in (1, 2, 0):
+            reader, writer = await asyncio.open_connection("127.0.0.1", brokers.port)
+            writer.write(frame(b"a broker"))
+            assert await asyncio.wait_for(read_frame(reader), 10) == b"a broker"
+            assert await asyncio.wait_for(clients[gone][0].read(), 10) == b""
+            assert server.total == 3
+            clients.append((reader, writer))
+        for _, writer in clients:
+            writer.close()
+        server.close()
+
+    asyncio.run(main())
+
+
 def test_sockets_that_wait_to_be_turned_away_take_descriptors_too() -> None:
     async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
         held, other = socket.socketpair()
