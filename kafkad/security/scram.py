@@ -88,9 +88,11 @@ class MadeUp:
         self._usual_iterations = usual_iterations
 
     def credential(self, hash_name: str, name: str, *, of_token: bool = False) -> ScramCredential:
-        """Of a user, or of a delegation token, which all have the fewest iterations."""
+        """Of a user, or of a delegation token, which all have the fewest iterations. The salts of the two differ, as
+        they do for a user who exists."""
         iterations = FEWEST_ITERATIONS if of_token else self._usual_iterations()
-        drawn = hmac.digest(self._secret, f"{hash_name} {name}".encode(errors="surrogatepass"), "sha256")
+        text = f"token {hash_name} {name}" if of_token else f"{hash_name} {name}"
+        drawn = hmac.digest(self._secret, text.encode(errors="surrogatepass"), "sha256")
         size = hashlib.new(hash_name).digest_size
         salt = salt_of(int.from_bytes(drawn) >> 256 - SALT_BITS)
         return ScramCredential(salt, drawn[:1] * size, drawn[1:2] * size, iterations)

@@ -62,6 +62,9 @@ def test_who_does_not_exist_looks_like_those_who_do() -> None:
         assert re.fullmatch(rb"[0-9a-z]{20,26}", each)
     assert asked("nobody", b"secret", users)[0] == salt
     assert asked("nobody", b"another", users)[0] != salt
+    assert asked("nobody", b"secret", users, ",tokenauth=true")[0] != salt, (
+        "nor is it the user's own for one who exists"
+    )
     users.changed("u1", {})
     users.changed("u2", {"SCRAM-SHA-256": ScramCredential.of("sha256", b"x" * 32, b"s", 4096).text})
     assert asked("nobody", b"secret", users) == (salt, b"4096")
