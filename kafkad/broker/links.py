@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from concurrent.futures import Executor
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkad import __version__
@@ -48,21 +49,20 @@ def network_links(
     if control_plane and config.control_plane_listener is not None:
         listeners.insert(0, config.control_plane_listener)
 
-    async def secure(sock: socket.socket, host: str) -> Transport:
+    async def secure(tls: BrokerTls, listener: str, sock: socket.socket, host: str) -> Transport:
         from kafkad.net.tls import connect as connect_over_tls
 
-        assert tls is not None
-        return await connect_over_tls(tls.layer, tls.client_context(), sock, host)
+        return await connect_over_tls(tls.layer, tls.client_context(listener), sock, host)
 
     def connect(broker: BrokerInfo) -> FrameLink:
         endpoints = (broker.endpoint(listener) for listener in listeners)
         chosen = next((endpoint for endpoint in endpoints if endpoint is not None), broker.endpoints[0])
-        encrypted = tls is not None and chosen.protocol in ENCRYPTED
+        encrypted = partial(secure, tls, chosen.listener) if tls and chosen.protocol in ENCRYPTED else None
         login = None
         if chosen.protocol.startswith("SASL_"):
             from kafkad.broker.sasl_client import login as login_at
 
             login = login_at(config_now or (lambda: config), chosen.listener, clock, threads)
-        return BrokerClient(chosen, options, clock, timers, login, secure if encrypted else None)
+        return BrokerClient(chosen, options, clock, timers, login, encrypted)
 
     return connect

@@ -89,9 +89,13 @@ class BrokerTls:
         found = self._listeners.get(listener)
         return found.tls if found else None
 
-    def client_context(self) -> ssl.SSLContext:
-        """For new connections to other brokers; a later call may give another one."""
-        return self._listeners[self._config.inter_broker_listener].loaded.client
+    def client_context(self, listener: str) -> ssl.SSLContext:
+        """For new connections to a listener of other brokers, which may be one that this broker has not; a later call
+        may give another one."""
+        found = self._listeners.get(listener) or self._listeners.get(self._config.inter_broker_listener)
+        if found is None:
+            raise ConnectionError(f"its listener {listener} is encrypted, and this broker has no ssl settings for it")
+        return found.loaded.client
 
     def http_context(self) -> ssl.SSLContext:
         """For new connections of HTTP; a later call may give another one."""
@@ -197,7 +201,7 @@ def _load(config: Config, name: str) -> _LoadedTls:
 
 def _refused_by_brokers(config: Config, name: str, loaded: _LoadedTls) -> str | None:
     """Why brokers could not connect to each other by this listener, if it is theirs."""
-    if name != config.inter_broker_listener or loaded.material.trusted is None:
+    if name not in (config.inter_broker_listener, config.control_plane_listener) or loaded.material.trusted is None:
         return None
     host = next((e.host for e in config.advertised_listeners if e.listener == name), "")
     why = refuses_itself(loaded.server, loaded.client, host)

@@ -56,3 +56,46 @@ def test_replicas_follow_over_tls(tmp_path: Path) -> None:
     finally:
         if brokers.alive():
             brokers.stop()
+
+
+@pytest.mark.parametrize("between", ["PLAINTEXT", "SSL"])
+def test_the_controller_s_listener_has_keys_of_its_own(tmp_path: Path, between: str) -> None:
+    """Of another authority than the listener between brokers, or it alone is encrypted."""
+    theirs, control = Authority("brokers"), Authority("control")
+    (tmp_path / "control").mkdir()
+    ports = free_port(), free_port()
+    brokers = KafkadProcess(tmp_path)
+    brokers.arguments = ["--brokers", "2"]
+    brokers.settings |= {
+        "listeners": f"{between}://localhost:{ports[0]},CONTROL://localhost:{ports[1]}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROL:SSL",
+        "inter.broker.listener.name": between,
+        "control.plane.listener.name": "CONTROL",
+        "ssl.client.auth": "required",
+        "ssl.keystore.location": str(theirs.issue().write(tmp_path / "keys.pem")),
+        "ssl.truststore.location": str(theirs.write(tmp_path / "ca.pem")),
+        "listener.name.control.ssl.keystore.location": str(control.issue().write(tmp_path / "control" / "keys.pem")),
+        "listener.name.control.ssl.truststore.location": str(control.write(tmp_path / "control" / "ca.pem")),
+    }
+    del brokers.settings["broker.id"]
+    client = {
+        "bootstrap.servers": f"localhost:{ports[0]}",
+        "security.protocol": between.lower(),
+        "ssl.ca.location": str(tmp_path / "ca.pem"),
+        "ssl.certificate.location": str(tmp_path / "keys.pem"),
+        "ssl.key.location": str(tmp_path / "keys.pem"),
+        "log_level": 0,
+    }
+    try:
+        brokers.start(wait=False)
+        wait_for(lambda: "all brokers are ready" in brokers.log)
+        admin = AdminClient(client)
+        for future in admin.create_topics([NewTopic("t", 4, 2)]).values():
+            future.result(20)
+        producer = Producer({**client, "acks": "all", "delivery.timeout.ms": 20_000})
+        producer.produce("t", b"for all")
+        assert producer.flush(30) == 0
+        assert "internal error" not in brokers.log
+    finally:
+        if brokers.alive():
+            brokers.stop()
