@@ -53,8 +53,8 @@ class TlsSettings:
             suites=several("ssl.cipher.suites"),
             mapping=text("ssl.principal.mapping.rules") or "",
             checks_hosts=(text("ssl.endpoint.identification.algorithm") or "").lower() == "https",
-            names_may_change=config.bool("ssl.allow.dn.changes"),
-            hosts_may_change=config.bool("ssl.allow.san.changes"),
+            names_may_change=config.for_listener(listener, "ssl.allow.dn.changes") is True,
+            hosts_may_change=config.for_listener(listener, "ssl.allow.san.changes") is True,
         )
 
     @property

@@ -169,6 +169,18 @@ def test_a_bad_new_store_leaves_the_old_one_in_use(broker: Broker, spoil: Callab
     assert broker.shown() != before
 
 
+@pytest.mark.parametrize("may", ["true", "false"])
+def test_one_listener_may_change_its_name_and_another_may_not(tmp_path: Path, may: str) -> None:
+    others = "false" if may == "true" else "true"
+    changes = ("ssl.allow.dn.changes", "ssl.allow.san.changes")
+    made = Broker(tmp_path, **dict.fromkeys(changes, others), **{f"listener.name.ssl.{each}": may for each in changes})
+    with running(made):
+        before = made.shown()
+        AUTHORITY.issue("somebody.else", names=["localhost", "elsewhere"]).write(made.keys)
+        made.reload()
+        assert (made.shown() != before) is (may == "true")
+
+
 def test_check_names_what_is_wrong_with_stores(tmp_path: Path) -> None:
     made = Broker(tmp_path)
 
