@@ -114,13 +114,13 @@ class QuotasInForce:
             self._server.pace = ConnectionRates(rates, self._windows()[0]) if rates.any else None
 
     def _configured_rates(self) -> tuple[float | None, dict[str, float]]:
-        """Of the broker and of its listeners, where they are limited."""
+        """Of the broker and of its listeners, where they are limited: each by its own, or by the broker's."""
         config, name = self._config(), "max.connection.creation.rate"
         broker = config.int(name)
         listeners = {e.listener: config.int_for_listener(e.listener, name) for e in config.listeners}
         return (
             None if broker == INT_MAX else float(broker),
-            {listener: float(rate) for listener, rate in listeners.items() if rate not in (INT_MAX, broker)},
+            {listener: float(rate) for listener, rate in listeners.items() if rate != INT_MAX},
         )
 
     def _windows(self) -> tuple[Windows, Windows]:

@@ -611,6 +611,18 @@ def test_rates_of_connections_are_those_of_settings_and_addresses(tmp_path: Path
         broker.stop()
 
 
+def test_a_rate_of_the_listener_between_brokers_holds_also_when_it_is_that_of_the_broker(tmp_path: Path) -> None:
+    """Only the broker's own is not for other brokers."""
+    rate = "max.connection.creation.rate=1"
+    broker = OneBroker(tmp_path, rate, f"listener.name.plaintext.{rate}")
+    try:
+        assert broker.parts.platform.server.pace is not None
+        waits = [broker.parts.platform.server.pace.wait_ms("PLAINTEXT", 0) > 0 for _ in range(11)]
+        assert waits == [False] * 10 + [True]
+    finally:
+        broker.stop()
+
+
 def has_rate(server: Server) -> bool:
     return isinstance(server.pace, ConnectionRates) and "127.0.0.1" in server.pace._rates.addresses
 
