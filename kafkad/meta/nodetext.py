@@ -16,13 +16,14 @@ class _Fields(dict[str, Any]):
 
 
 def json_fields(data: bytes) -> _Fields:
-    """Raises ValueError for what is no JSON object, or has names in it that are no text: those could not be written."""
+    """Raises ValueError for what is no JSON object, or has names in it that are no text: those could not be written.
+    Its words, which go to logs and clients, have nothing of `data`: there may be passwords in it."""
     try:
         value = json.loads(data)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if not isinstance(value, dict):
-        raise ValueError(f"not a JSON object: {data!r}")
+        raise ValueError(f"it is no JSON object, but of the type {type(value).__name__}")
     if b"\\u" in data:
         json_text(value)  # UnicodeEncodeError for one half of a pair of surrogates
     return _Fields(value)

@@ -312,7 +312,7 @@ class Config:
             return {}
         config = json_fields(data).get("config", {})
         if not isinstance(config, dict):
-            raise ValueError(f"not a map of overrides: {data!r}")
+            raise ValueError(f"its config is no map of overrides, but of the type {type(config).__name__}")
         return {str(name): str(value) for name, value in config.items()}
 
 

@@ -202,17 +202,28 @@ async def test_what_is_not_there_is_taken_away_without_a_word(place: Place) -> N
     assert (await place.paths(), await place.notes()) == ([], [])
 
 
-@at_a_place
-async def test_a_damaged_node_counts_as_empty_and_is_not_written_over(place: Place) -> None:
-    await place.store.create("/config/users/alice", b"nonsense")
-    await place.store.create("/config/users/bob", Config.encode(RATE))
-    later = DynamicConfigs(place.store, 1, SystemClock(), Timers())
-    await later.start()
-    await later.stop()
-    assert later.entities.all == {Entity(user="bob"): RATE}
-    with pytest.raises(KafkaError) as refused:
-        await place.give(ALICE, RATE)
-    assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+@pytest.mark.parametrize("damaged", [b"nonsense", b'["stored_key=secret"]', b'{"config":["stored_key=secret"]}'])
+def test_a_damaged_node_counts_as_empty_and_is_not_written_over(
+    damaged: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What it holds, such as credentials, is not told."""
+
+    @at_a_place
+    async def at(place: Place) -> None:
+        await place.store.create("/config/users/alice", damaged)
+        await place.store.create("/config/users/bob", Config.encode(RATE))
+        later = DynamicConfigs(place.store, 1, SystemClock(), Timers())
+        await later.start()
+        await later.stop()
+        assert later.entities.all == {Entity(user="bob"): RATE}
+        with pytest.raises(KafkaError) as refused:
+            await place.give(ALICE, RATE)
+        assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+        told = f"{caplog.text} {refused.value.message}"
+        assert "/config/users/alice" in told
+        assert "secret" not in told
+
+    at()
 
 
 @at_a_place
