@@ -69,8 +69,6 @@ _ABOUT_TICKETS = {
     "isInitiator",
 }
 """Options of Java's module for Kerberos that are implied: kctl has a keytab, or else takes the system's tickets."""
-_OPTION = re.compile(r"""\s*([^\s=;]+)\s*=\s*("(?:[^"\\]|\\.)*"|[^\s;"]+)""", re.DOTALL)
-_LOGIN = re.compile(r"\s*([\w.$]+)\s+(required|requisite|sufficient|optional)\b(.*?);?\s*", re.IGNORECASE | re.DOTALL)
 
 
 class Translated(NamedTuple):
@@ -108,33 +106,29 @@ def translate_flags(settings: Mapping[str, str]) -> dict[str, Any]:
 
 def _log_in(line: str, done: Translated) -> None:
     """A JAAS line: module, flag, options. What of it says nothing to kctl stays in the line that is kept."""
-    login = _LOGIN.fullmatch(line)
-    fields = _MODULES.get(login[1]) if login else None
-    if login is None or fields is None:
+    if not line.strip():
         done.unknown[_JAAS] = line
         return
-    for option, value in _options(login[3]):
+    from kafkad.config.jaas import parse_jaas  # with all settings of a broker, which take their time
+
+    try:
+        login = parse_jaas(line if line.rstrip().endswith(";") else f"{line};")
+    except ValueError as error:
+        raise KctlError(
+            f"{_JAAS} cannot be read: {error}",
+            exit_code=Exit.USAGE,
+            hints=('MODULE required username="alice" password="…";',),
+        ) from None
+    fields = _MODULES.get(login.module)
+    if fields is None:
+        done.unknown[_JAAS] = line
+        return
+    for option, value in login.options.items():
         if option in fields:
             done.fields[fields[option]] = value
             done.sources[fields[option]] = _JAAS
         elif option not in _ABOUT_TICKETS:
             done.unknown[_JAAS] = line
-
-
-def _options(text: str) -> list[tuple[str, str]]:
-    found = []
-    at = 0
-    while option := _OPTION.match(text, at):
-        at = option.end()
-        name, value = option.groups()
-        found.append((name, re.sub(r"\\(.)", r"\1", value[1:-1]) if value.startswith('"') else value))
-    if text[at:].strip():
-        raise KctlError(
-            f"{_JAAS} cannot be read after {len(found)} options",
-            exit_code=Exit.USAGE,
-            hints=('MODULE required username="alice" password="…";',),
-        )
-    return found
 
 
 def read(file: str) -> dict[str, str]:

@@ -76,6 +76,13 @@ def _base64(fields: dict[str, str], name: str) -> bytes:
 
 
 def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < FEWEST_ITERATIONS:
-        raise ScramError(f'it asks for "{text}" iterations, and fewer than {FEWEST_ITERATIONS} give the password away')
+    if not text.isdecimal() or len(text) > _DIGITS or int(text) < FEWEST_ITERATIONS:
+        raise ScramError(
+            f'it asks for "{text[: _DIGITS + 1]}" iterations: fewer than {FEWEST_ITERATIONS} give the password away, '
+            f"and a server that asks for {10**_DIGITS} or more makes kctl work for nothing"
+        )
     return int(text)
+
+
+_DIGITS = 6
+"""Half a second of work."""

@@ -44,6 +44,11 @@ def test_format_of_properties(text: str, expected: dict[str, str]) -> None:
             {"username": "a", "password": "b", "tokenauth": "true"},
         ),
         (f'{BEARER} required token="abc.def.";', {"token": "abc.def."}),
+        (f"{PLAIN} required username='alice' password='a b;\\054\\t';", {"username": "alice", "password": "a b;,\t"}),
+        (
+            f"{PLAIN} required /* of old */ username=alice password=b // today\n;",
+            {"username": "alice", "password": "b"},
+        ),
         (
             f'{KERBEROS} required useKeyTab=true storeKey=true keyTab="/k" principal="a@R" serviceName="queue";',
             {"keytab": "/k", "username": "a@R", "kerberos_service": "queue"},
@@ -70,9 +75,12 @@ def test_line_of_jaas_that_says_something_else_too_is_kept(line: str, fields: di
     assert (translated.fields, translated.unknown) == (fields, {"sasl.jaas.config": line})
 
 
-def test_line_of_jaas_that_is_broken_is_not_shown() -> None:
+@pytest.mark.parametrize(
+    "rest", ['password="sesame', 'password="ses"ame";', "password=ses,ame;", "; another required;"]
+)
+def test_line_of_jaas_that_is_broken_is_not_shown(rest: str) -> None:
     with pytest.raises(KctlError) as error:
-        translate({"sasl.jaas.config": f'{PLAIN} required username="alice" password="sesame'})
+        translate({"sasl.jaas.config": f'{PLAIN} required username="alice" {rest}'})
     assert error.value.exit_code is Exit.USAGE
     assert "sesame" not in f"{error.value.what} {error.value.hints}"
 
