@@ -2,8 +2,8 @@
 
     make bench-cluster ARGS="[--only TEXT] [--reps 3] [--seconds 10] [--without kafka|kafkad]"
 
-`--only` takes the measurements whose name holds the text, or one of several with commas between: the names stand in
-MEASUREMENTS. One line is printed for each figure, with kafkad's ratio to Kafka (above 1 is ahead) and what is promised.
+`--only` takes the measurements that give a figure whose name holds the text, or one of several with semicolons
+between. One line is printed for each figure, with kafkad's ratio to Kafka (above 1 is ahead) and what is promised.
 Exits 1 when a promise is not kept. CPU is that of the three brokers together, for each GB that a producer sent. Run
 nothing else meanwhile.
 """
@@ -374,6 +374,11 @@ class Measurement:
     beside: bool = True
     """False if Kafka is not asked."""
 
+    @property
+    def names(self) -> list[str]:
+        """Of its figures, as they are printed."""
+        return [promise.name for promise in self.promises]
+
 
 def at_least(name: str, unit: str, ratio: float | None) -> Promise:
     return Promise(name=name, unit=unit, at_least=True, ratio=ratio)
@@ -542,7 +547,7 @@ class Bench:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="only measurements whose name holds this text")
+    parser.add_argument("--only", default="", help="only measurements with a figure whose name holds this text")
     parser.add_argument("--reps", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=10, help="how long each load lasts")
     parser.add_argument("--without", choices=["kafka", "kafkad"], help="leave one of the two out")
@@ -553,8 +558,11 @@ def main() -> int:
     options = arguments()
     prepare()
     sides = [name for name in (KAFKA, KAFKAD) if options.without is None or options.without != name.split()[0].lower()]
-    wanted = options.only.split(",")
-    chosen = [each for each in MEASUREMENTS if any(text in each.run.__name__ for text in wanted)]
+    wanted = options.only.split(";")
+    chosen = [each for each in MEASUREMENTS if any(text in name for text in wanted for name in each.names)]
+    if not chosen:
+        print(f"no figure is called {options.only!r}", file=sys.stderr)
+        return 2
     missed = 0
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # a user's second start finds the bytecode of the first
     print(f"{'':54} {KAFKAD:>12} {KAFKA:>12} {'':6} {'limit':>9} ahead by", flush=True)
