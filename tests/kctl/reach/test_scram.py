@@ -52,11 +52,12 @@ def test_extension_is_part_of_what_is_proved() -> None:
         (b"r=mine1,s=QSXCR+Q6sek8bf92,i=1", "fewer than 4096"),
         (b"r=mine1,s=QSXCR+Q6sek8bf92,i=-4096", "fewer than 4096"),
         (b"r=mine1,s=QSXCR+Q6sek8bf92", "fewer than 4096"),
+        (b"r=mine1,s=QSXCR+Q6sek8bf92,i=1000000", "1000000 or more"),
         (b"", "nonce"),
         (b"\xff", "UTF-8"),
     ],
 )
-def test_server_that_wants_the_password_for_too_little(server_first: bytes, complaint: str) -> None:
+def test_server_that_wants_the_password_for_too_little_or_too_much_work(server_first: bytes, complaint: str) -> None:
     with pytest.raises(ScramError, match=complaint):
         Scram("sha256", "user", "pencil", "mine").final(server_first)
 
