@@ -160,7 +160,11 @@ class Reassignments:
         await self._lead.send(batch)
 
     def _complete(self, entry: PartitionEntry) -> bool:
-        return entry.state is not None and set(target(entry.assignment)) <= set(entry.state.isr)
+        """True if all replicas that shall stay are in sync, or none comes or goes: then nothing is waited for."""
+        assignment = entry.assignment
+        if not (assignment.adding or assignment.removing):
+            return True
+        return entry.state is not None and set(target(assignment)) <= set(entry.state.isr)
 
     async def _finish(self, tp: TopicPartition) -> None:
         entry = self._state.entry(tp)

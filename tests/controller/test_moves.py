@@ -314,6 +314,30 @@ async def test_a_move_is_called_off(cluster: Cluster) -> None:
 
 
 @with_brokers(1, 2, 3)
+async def test_nothing_is_waited_for_where_no_replica_comes_or_goes(cluster: Cluster) -> None:
+    """Though one of them is away."""
+    await cluster.create("a", (1, 2))
+    await cluster.kill(2)
+    controller = cluster.controller
+    await controller.alter_partition_reassignments({A0: (3, 1)})
+    assert codes(await controller.alter_partition_reassignments({A0: None})) == {A0: 0}
+    assert await controller.list_partition_reassignments(None) == {}
+    assert codes(await controller.alter_partition_reassignments({A0: (2, 1)})) == {A0: 0}
+    await cluster.settle()
+    assert await controller.list_partition_reassignments(None) == {}
+    assert await assignment(cluster) == PartitionAssignment(replicas=(2, 1))
+    state = await cluster.state("a")
+    assert (state.leader, state.isr) == (1, (1,))
+    assert cluster[1].replicas[A0].replicas == [2, 1]
+    assert A0 not in cluster[3].replicas
+    (more,) = await controller.create_partitions([MorePartitions(name="a", count=2)], timeout_ms=1000)
+    assert more.error is None
+    (deleted,) = await controller.delete_topics(["a"], timeout_ms=1000)
+    assert deleted.error is None
+    assert A0 not in cluster[1].metadata
+
+
+@with_brokers(1, 2, 3)
 async def test_a_new_target_replaces_the_old_one(cluster: Cluster) -> None:
     await cluster.create("a", (1,))
     controller = cluster.controller
