@@ -154,10 +154,11 @@ class Brokers:
                     if tp not in failed and self._is_led_by(broker, tp):
                         refused.add(broker, tp)
                     failed.add(tp)
-                elif partition.error_code == ErrorCode.NONE:
+                    continue
+                if partition.error_code == ErrorCode.NONE:
                     failed.discard(tp)
-                    if has_refused and self._is_led_by(broker, tp):
-                        refused.forget(broker, tp)
+                if has_refused and self._is_led_by(broker, tp):  # though it may say that it knows that already
+                    refused.forget(broker, tp)
         if not failed:
             del self._state.failed_replicas[broker]
         if failed != before:

@@ -50,17 +50,26 @@ def first_leader(replicas: Sequence[int], live: Collection[int]) -> Elected | No
 
 
 def after_failure(
-    replicas: Sequence[int], state: PartitionState, live: Collection[int], *, unclean: bool
+    replicas: Sequence[int],
+    state: PartitionState,
+    live: Collection[int],
+    *,
+    unclean: bool,
+    reluctant: Collection[int] = (),
 ) -> Elected | None:
-    """The first live replica in sync; with `unclean` and none in sync, any live one, at the price of lost records."""
+    """The first live replica in sync; with `unclean` and none in sync, any one, at the price of lost records.
+
+    Those in sync that refused to lead, and are `reluctant`, come before live ones: they have lost but their last ones.
+    """
     for replica in replicas:
         if replica in live and replica in state.isr:
             return Elected(replica, tuple(r for r in state.isr if r in live), state.recovering)
-    if unclean:
-        for replica in replicas:
-            if replica in live:
-                return Elected(replica, (replica,), True)
-    return None
+    if not unclean:
+        return None
+    in_sync = [r for r in replicas if r in reluctant and r in state.isr]
+    alive = [r for r in replicas if r in live]
+    leader = next(iter(in_sync + alive), None)
+    return None if leader is None else Elected(leader, (leader,), True)
 
 
 def preferred(replicas: Sequence[int], state: PartitionState, live: Collection[int]) -> Elected | None:

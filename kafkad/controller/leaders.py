@@ -78,7 +78,8 @@ class Elections:
         if entry.state is None:
             return None
         replicas = entry.assignment.replicas
-        elected = after_failure(replicas, entry.state, self._state.electable(tp, replicas), unclean=True)
+        electable, reluctant = self._state.electable(tp, replicas), self._state.reluctant(tp, replicas)
+        elected = after_failure(replicas, entry.state, electable, unclean=True, reluctant=reluctant)
         return elected and elected.state(entry.state, self._lead.epoch)
 
     async def balance(self, percentage: int) -> None:

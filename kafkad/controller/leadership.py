@@ -195,6 +195,7 @@ class Leadership:
         entry = self.state.entry(tp)
         if state.leader != NO_LEADER and entry.state is not None and state.leader not in entry.state.isr:
             self.parts.on_unclean(tp, state.leader)
+        self.state.elected(state.leader, tp)
         entry.state = replace(state, partition_epoch=stat.version)
         return entry.state
 
@@ -225,7 +226,8 @@ class Leadership:
     ) -> PartitionState | None:
         """After replicas came or went: elects a live leader if there can be one, and drops dead brokers from the ISR.
 
-        With nobody left in sync the ISR stays as it is, for only its members have all records.
+        With nobody left in sync the ISR stays as it is, for only its members have all records; unless any leader is
+        allowed: always, or in the election in which one that was pressed has just refused.
         """
         state = entry.state
         if state is None:
@@ -236,8 +238,9 @@ class Leadership:
                 return None
             return replace(state, isr=present, leader_epoch=state.leader_epoch + 1, controller_epoch=self.epoch)
         replicas = entry.assignment.replicas if preference is None else preference.order(entry.assignment.replicas)
-        electable = self.state.electable(tp, replicas)
-        elected = after_failure(replicas, state, electable, unclean=self.parts.unclean(tp.topic))
+        electable, reluctant = self.state.electable(tp, replicas), self.state.reluctant(tp, replicas)
+        unclean = self.parts.unclean(tp.topic) or self.state.refused.pressed(state.leader, tp)
+        elected = after_failure(replicas, state, electable, unclean=unclean, reluctant=reluctant)
         if elected is not None:
             if preference is not None:
                 preference.elected(elected.leader, state.leader)

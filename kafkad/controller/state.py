@@ -63,18 +63,23 @@ class DeletedTopics:
 
 
 class _Refusals:
-    """How often a replica has refused to lead, and for how many rounds more the balance passes over it."""
+    """How often a replica has refused to lead, for how many rounds more the balance passes over it, and whether it was
+    `pressed` the last time: asked to lead with what it has."""
 
-    __slots__ = ("rounds", "times")
+    __slots__ = ("pressed", "rounds", "times")
 
     def __init__(self) -> None:
         self.times = 0
         self.rounds = 0
+        self.pressed = False
 
 
 class RefusedLeaderships:
     """Replicas that were to lead and did not. The balance passes over them, for one round at first and for longer each
-    time: nothing tells the controller when one can lead again, and each refusal moves the leadership twice."""
+    time: nothing tells the controller when one can lead again, and each refusal moves the leadership twice.
+
+    An unclean election presses the last one in sync, once: it may have refused only since it lacks its last records.
+    """
 
     def __init__(self) -> None:
         self._refusals: dict[int, dict[TopicPartition, _Refusals]] = {}
@@ -95,6 +100,21 @@ class RefusedLeaderships:
         for of_broker in self._refusals.values():
             for refusals in of_broker.values():
                 refusals.rounds = max(0, refusals.rounds - 1)
+
+    def asked_again(self, broker: int, tp: TopicPartition, *, pressed: bool) -> None:
+        refusals = self._refusals.get(broker, {}).get(tp)
+        if refusals is not None:
+            refusals.pressed = pressed
+
+    def reluctant(self, broker: int, tp: TopicPartition) -> bool:
+        """True if it has refused, and was not pressed."""
+        refusals = self._refusals.get(broker, {}).get(tp)
+        return refusals is not None and not refusals.pressed
+
+    def pressed(self, broker: int, tp: TopicPartition) -> bool:
+        """True if it has refused, was pressed, and has not led since."""
+        refusals = self._refusals.get(broker, {}).get(tp)
+        return refusals is not None and refusals.pressed
 
     def forget(self, broker: int, tp: TopicPartition) -> None:
         """It leads."""
@@ -140,6 +160,16 @@ class ClusterState:
 
     def electable(self, tp: TopicPartition, replicas: Iterable[int]) -> set[int]:
         return {r for r in replicas if r not in self.leaving and self.online(r, tp)}
+
+    def reluctant(self, tp: TopicPartition, replicas: Iterable[int]) -> set[int]:
+        """Those that have refused to lead, and may do it with what they have if they are asked to."""
+        return {r for r in replicas if r not in self.leaving and self.refused.reluctant(r, tp)}
+
+    def elected(self, leader: int, tp: TopicPartition) -> None:
+        """One that has failed is pressed to lead; it counts as there unless it refuses again."""
+        failed = self.failed_replicas.get(leader, set())
+        self.refused.asked_again(leader, tp, pressed=tp in failed)
+        failed.discard(tp)
 
     def going(self, topic: str) -> bool:
         """True if the topic is being deleted. A partition that is on the move has to arrive first."""

@@ -70,13 +70,13 @@ class LostTails:
             return True
         end = partition.log.whole_until
         if self._must_lead(partition, state):
-            log.error("%s has lost its records from %d to %d, and leads: nobody else can", tp, end, lost.promised)
+            log.error("%s has lost its records from %d to %d, and leads without them", tp, end, lost.promised)
             self.forget(tp)
             return True
         self.refused.add(tp)
         log.error(
             "%s does not lead here: the log is whole up to %d, and had everything below %d before an unclean stop. "
-            "It waits for another in-sync replica, or for unclean.leader.election.enable",
+            "It waits for another in-sync replica, or for an unclean election",
             tp,
             end,
             lost.promised,

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from kafkad.controller.leaders import ElectionKind
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.checkpoint import CLEAN_SHUTDOWN, HIGH_WATERMARKS, RECOVERY_POINTS, read_offsets
 from kafkad.log.files import Files
 from kafkad.meta.znodes import Config, ConfigChange, Partition
 from kafkad.model import PartitionState
 from kafkad.names import TopicPartition
+from kafkad.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from tests.broker_parts.several import MEMORY, Brokers
 
 A0 = TopicPartition("a", 0)
@@ -115,13 +117,43 @@ def test_the_last_one_in_sync_leads_when_any_leader_is_allowed(brokers: Brokers,
     brokers.start(1)
     idle(brokers)
     assert (state(brokers).leader, state(brokers).isr) == (-1, (1,))
+    set_unclean(brokers)
+    brokers.until(lambda: state(brokers).leader == 1, advance_ms=10)
+    brokers.until(lambda: leads(brokers, 1), advance_ms=10)
+    assert end(brokers, 1) == KEPT
+
+
+def set_unclean(brokers: Brokers) -> None:
     entity = Config.entity_path(Config.TOPICS, "a")
     session = brokers[3].session
     brokers.run(session.set(Config.path(entity), Config.encode({"unclean.leader.election.enable": "true"})))
     brokers.run(session.create(ConfigChange.PREFIX, ConfigChange.encode(entity), sequential=True))
-    brokers.until(lambda: state(brokers).leader == 1, advance_ms=10)
-    brokers.until(lambda: leads(brokers, 1), advance_ms=10)
-    assert end(brokers, 1) == KEPT
+
+
+def ask_for_it(brokers: Brokers) -> None:
+    asked = [TopicPartitions(topic="a", partitions=[0])]
+    request = ElectLeadersRequest(election_type=ElectionKind.UNCLEAN, topic_partitions=asked, timeout_ms=5_000)
+    answer = brokers.ended(brokers[3].ask(request))
+    assert answer.replica_election_results[0].partition_result[0].error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("allow", [set_unclean, ask_for_it])
+def test_the_last_one_in_sync_leads_before_one_that_is_far_behind(
+    brokers: Brokers, tmp_path: Path, allow: Callable[[Brokers], None]
+) -> None:
+    """Which would have it cut off all that it alone has."""
+    all_down(brokers, tmp_path, 1, 2, damaged=(1,), isr=(1,))
+    [log] = (tmp_path / "2" / "a-0").glob("*.log")
+    cut(tmp_path / "2", log.stat().st_size // len(VALUES))
+    (tmp_path / "2" / HIGH_WATERMARKS).unlink()
+    brokers.start(1, 2)
+    idle(brokers)
+    assert (state(brokers).leader, state(brokers).isr) == (-1, (1,))
+    assert (end(brokers, 1), end(brokers, 2)) == (KEPT, 1)
+    allow(brokers)
+    brokers.until(lambda: set(state(brokers).isr) == {1, 2}, advance_ms=10)
+    assert leads(brokers, 1)
+    assert end(brokers, 1) == end(brokers, 2) == KEPT
 
 
 def test_the_only_replica_leads(brokers: Brokers, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +24,13 @@ def test_after_failure_the_first_live_one_in_sync_leads() -> None:
     assert election.after_failure((1, 2, 3), state(1, 1), {2, 3}, unclean=False) is None
     assert election.after_failure((1, 2, 3), state(1, 1), {2, 3}, unclean=True) == Elected(2, (2,), True)
     assert election.after_failure((1, 2, 3), state(1, 1), set(), unclean=True) is None
+
+
+def test_one_in_sync_that_refused_is_asked_again_before_others() -> None:
+    after = partial(election.after_failure, (1, 2, 3))
+    assert after(state(-1, 3), {1, 2}, unclean=True, reluctant={2, 3}) == Elected(3, (3,), True)
+    assert after(state(-1, 3), {1, 2}, unclean=False, reluctant={3}) is None
+    assert after(state(-1, 1, 3), {3}, unclean=True, reluctant={1}) == Elected(3, (3,))
 
 
 def test_preferred_leads_only_live_and_in_sync() -> None:

@@ -14,8 +14,9 @@ from kafkad.controller.topics import MorePartitions
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.store import ConnectionLoss, Operation, Refused, Result, Set, subtree
 from kafkad.meta.znodes import IsrChange, LogDirEvent, Partition, Reassignments, Topic
-from kafkad.model import PartitionAssignment, PartitionState, WantedIsr
+from kafkad.model import NO_LEADER, PartitionAssignment, PartitionState, WantedIsr
 from kafkad.names import TopicPartition
+from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 
 from .cluster import Cluster, with_brokers
 
@@ -81,6 +82,95 @@ async def test_unclean_election(cluster: Cluster) -> None:
     assert codes(outcomes) == {A0: 0, b0: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE}
     state = await cluster.state("a")
     assert (state.leader, state.isr, state.recovering) == (3, (3,), True)
+
+
+async def refuse(cluster: Cluster, broker: int) -> None:
+    """As for a log that has lost its end, which it may lead with if it is asked to, or for a failed directory."""
+    cluster[broker].failed.add(A0)
+    await cluster.client.create(LogDirEvent.PREFIX, LogDirEvent.encode(broker), sequential=True)
+    await cluster.settle()
+
+
+@pytest.mark.parametrize("by_request", [True, False])
+def test_an_unclean_election_asks_the_last_one_in_sync_first(by_request: bool) -> None:
+    @with_brokers(1, 2, 3)
+    async def run(cluster: Cluster) -> None:
+        await cluster.create("a", (3, 2))
+        await cluster.kill(3)
+        await refuse(cluster, 2)
+        await cluster.start(3)
+        assert (await cluster.state("a")).leader == NO_LEADER
+        cluster[2].failed.clear()
+        await allow_any(cluster, by_request)
+        state = await cluster.state("a")
+        assert (state.leader, state.isr, state.recovering) == (2, (2,), True)
+        assert cluster[2].replicas[A0].leader == cluster[3].replicas[A0].leader == 2
+        cluster.unclean.clear()
+        await refuse(cluster, 2)
+        assert (await cluster.state("a")).leader == NO_LEADER, "it was allowed for that once"
+
+    run()
+
+
+@pytest.mark.parametrize("by_request", [True, False])
+def test_an_unclean_election_passes_over_the_last_one_in_sync_if_it_cannot_lead(by_request: bool) -> None:
+    @with_brokers(1, 2, 3)
+    async def run(cluster: Cluster) -> None:
+        await cluster.create("a", (3, 2))
+        await cluster.kill(3)
+        await refuse(cluster, 2)
+        await cluster.start(3)
+        await allow_any(cluster, by_request)
+        state = await cluster.state("a")
+        assert (state.leader, state.isr, state.recovering) == (3, (3,), True)
+        assert cluster[3].replicas[A0].leader == 3
+
+    run()
+
+
+@with_brokers(1, 2, 3)
+async def test_an_unclean_election_is_over_when_the_leader_says_that_it_knows_already(cluster: Cluster) -> None:
+    """Its first answer was lost, and the request was sent again."""
+    await cluster.create("a", (3, 2))
+    await cluster.kill(3)
+    await refuse(cluster, 2)
+    await cluster.start(3)
+    cluster[2].failed.clear()
+    with pytest.MonkeyPatch.context() as patched:
+        take = cluster[2].leader_and_isr
+
+        async def take_twice(request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+            await take(request)
+            return await take(request)
+
+        patched.setattr(cluster[2], "leader_and_isr", take_twice)
+        await allow_any(cluster, by_request=True)
+    assert (await cluster.state("a")).leader == 2
+    await refuse(cluster, 2)
+    assert (await cluster.state("a")).leader == NO_LEADER
+
+
+async def allow_any(cluster: Cluster, by_request: bool) -> None:
+    if by_request:
+        assert codes(await cluster.controller.elect_leaders(ElectionKind.UNCLEAN, [A0], timeout_ms=1000)) == {A0: 0}
+    else:
+        cluster.unclean.add("a")
+        cluster.controller.configs_changed("a")
+    await cluster.settle()
+
+
+@with_brokers(1, 2)
+async def test_the_last_one_in_sync_is_asked_to_lead_without_what_it_lacks_once(cluster: Cluster) -> None:
+    await cluster.create("a", (2,))
+    await refuse(cluster, 2)
+    elect = cluster.controller.elect_leaders
+    for expected in (ErrorCode.NONE, ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE):
+        assert codes(await elect(ElectionKind.UNCLEAN, [A0], timeout_ms=1000)) == {A0: expected}
+        await cluster.settle()
+        assert (await cluster.state("a")).leader == NO_LEADER
+    await cluster.kill(2)
+    await cluster.start(2)
+    assert (await cluster.state("a")).leader == 2
 
 
 @with_brokers(1)

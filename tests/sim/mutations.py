@@ -276,7 +276,7 @@ def elections_are_unclean_by_accident() -> Any:
 
 @mutation
 def elections_do_not_look_at_the_isr() -> Any:
-    def first(replicas: Any, state: Any, live: Any, *, unclean: bool) -> Elected | None:
+    def first(replicas: Any, state: Any, live: Any, **more: Any) -> Elected | None:
         alive = [replica for replica in replicas if replica in live]
         return (
             Elected(alive[0], tuple({alive[0]: 0, **dict.fromkeys(r for r in state.isr if r in live)}))
