@@ -21,6 +21,10 @@ from kafkad.together import together
 from kafkad.turns import Turns
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrResponse
 
+_SERVES = (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH)
+"""Answers of a broker that can open the replica: it has taken the role, or had taken it before, when the same request
+came over a connection that broke."""
+
 
 async def read_brokers(lead: Leadership, watch: Watch, on_written: Watch) -> dict[int, BrokerInfo]:
     """All registered brokers with their epochs. `watch` hears of others, `on_written` of what becomes of these."""
@@ -88,10 +92,8 @@ class Brokers:
         introduction.all_metadata(ids)
         await self._lead.send(introduction)
         affected = self._state.replicas_on(ids)
-        changed = await self._lead.repair(self._hosted(affected))
-        batch = await self._lead.tell_changed(self._lead.batch(), changed)
+        batch = await self._repaired(affected)
         await self._tell_of_their_own(batch, ids, affected)
-        batch.metadata(affected)
         await self._lead.send(batch)
 
     async def _tell_of_their_own(
@@ -110,11 +112,15 @@ class Brokers:
 
     async def repair(self, partitions: Iterable[TopicPartition]) -> None:
         """Elects and shrinks where a replica is gone, and tells everybody, also of what did not change."""
+        await self._lead.send(await self._repaired(partitions))
+
+    async def _repaired(self, partitions: Iterable[TopicPartition]) -> RequestBatch:
+        """What `repair` has to tell."""
         partitions = self._hosted(partitions)
         changed = await self._lead.repair(partitions)
         batch = await self._lead.tell_changed(self._lead.batch(), changed)
         batch.metadata(partitions)
-        await self._lead.send(batch)
+        return batch
 
     # Log directories.
 
@@ -139,7 +145,11 @@ class Brokers:
             await self._lead.write([Delete(path)])
 
     async def leader_and_isr_answered(self, broker: int, response: LeaderAndIsrResponse) -> None:
-        """Replicas that the broker cannot open are as good as dead; those it answers for again are not."""
+        """Replicas that the broker cannot open are as good as dead; those it answers for again are not.
+
+        The broker hears of the present state of these: what was written after the request that it answers was not told
+        to it.
+        """
         if response.error_code or broker not in self._state.brokers:
             return
         failed = self._state.failed_replicas.setdefault(broker, set())
@@ -155,14 +165,16 @@ class Brokers:
                         refused.add(broker, tp)
                     failed.add(tp)
                     continue
-                if partition.error_code == ErrorCode.NONE:
+                if partition.error_code in _SERVES:
                     failed.discard(tp)
                 if has_refused and self._is_led_by(broker, tp):  # though it may say that it knows that already
                     refused.forget(broker, tp)
         if not failed:
             del self._state.failed_replicas[broker]
         if failed != before:
-            await self.repair(sorted(failed ^ before))
+            batch = await self._repaired(sorted(failed ^ before))
+            await self._tell_of_their_own(batch, [broker], sorted(before - failed))
+            await self._lead.send(batch)
 
     def _is_led_by(self, broker: int, tp: TopicPartition) -> bool:
         return self._state.has(tp) and self._state.leader(tp) == broker

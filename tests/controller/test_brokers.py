@@ -36,7 +36,7 @@ from kafkad.meta.znodes import (
 )
 from kafkad.model import BrokerInfo, Endpoint, PartitionAssignment, PartitionState, WantedIsr
 from kafkad.names import NO_TOPIC_ID, TopicPartition
-from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest
+from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kafkad.wire.messages.stop_replica import StopReplicaRequest
 from kafkad.wire.messages.update_metadata import UpdateMetadataRequest
 
@@ -409,12 +409,17 @@ async def test_requests_are_sent_until_they_are_answered(cluster: Cluster) -> No
     assert fake.replicas[A0].leader == 1
 
 
+async def note(cluster: Cluster, broker: int) -> None:
+    """Replicas of this broker are lost, or serve again."""
+    await cluster.client.create(LogDirEvent.PREFIX, LogDirEvent.encode(broker), sequential=True)
+    await cluster.settle()
+
+
 @with_brokers(1, 2, 3)
 async def test_a_log_directory_fails_and_is_repaired_by_a_restart(cluster: Cluster) -> None:
     await cluster.create("a", (2, 3), (2, 3))
     cluster[2].failed.add(A0)
-    await cluster.client.create(LogDirEvent.PREFIX, LogDirEvent.encode(2), sequential=True)
-    await cluster.settle()
+    await note(cluster, 2)
     moved, kept = await cluster.state("a", 0), await cluster.state("a", 1)
     assert (moved.leader, moved.isr) == (3, (3,))
     assert (kept.leader, kept.isr) == (2, (2, 3))
@@ -422,6 +427,46 @@ async def test_a_log_directory_fails_and_is_repaired_by_a_restart(cluster: Clust
     assert await cluster.client.children(LogDirEvent.PARENT) == []
     await cluster.kill(2)
     await cluster.start(2)
+    assert cluster[1].metadata[A0].offline_replicas == []
+
+
+@with_brokers(1, 2, 3)
+async def test_a_replica_that_serves_again_hears_what_was_written_before_it_answered(cluster: Cluster) -> None:
+    """As on a disk that has room again. In the epoch that it was told of its leader would not let it fetch."""
+    await cluster.create("a", (2, 3, 1))
+    cluster[2].failed.add(A0)
+    await note(cluster, 2)
+    assert (await cluster.state("a")).isr == (3, 1)
+    cluster[2].failed.clear()
+    cluster[2].reachable.clear()
+    await note(cluster, 2)
+    await cluster.kill(3)
+    cluster[2].reachable.set()
+    await cluster.settle()
+    state = await cluster.state("a")
+    assert (state.leader, state.isr) == (1, (1,))
+    assert cluster[2].replicas[A0].leader_epoch == state.leader_epoch
+    assert cluster[1].metadata[A0].offline_replicas == [3]
+
+
+@with_brokers(1, 2, 3)
+async def test_a_replica_serves_again_although_the_answer_that_said_so_was_lost(cluster: Cluster) -> None:
+    await cluster.create("a", (2, 3))
+    cluster[2].failed.add(A0)
+    await note(cluster, 2)
+    cluster[2].failed.clear()
+    carry_out = cluster[2].leader_and_isr
+
+    async def unanswered(request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
+        cluster[2].leader_and_isr = carry_out  # type: ignore[method-assign]
+        await carry_out(request)
+        raise ConnectionResetError
+
+    cluster[2].leader_and_isr = unanswered  # type: ignore[method-assign]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kafkad.controller.channel.RETRY_MS", 0)
+        await note(cluster, 2)
+    assert cluster[2].replicas[A0].leader == 3
     assert cluster[1].metadata[A0].offline_replicas == []
 
 
