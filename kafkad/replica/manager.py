@@ -149,7 +149,7 @@ class ReplicaManager:
 
     async def update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         async with self._one_request:
-            return self._update_metadata(request)
+            return await self._update_metadata(request)
 
     async def stop_replica(self, request: StopReplicaRequest) -> StopReplicaResponse:
         async with self._one_request:
@@ -194,7 +194,7 @@ class ReplicaManager:
             except StorageError as error:
                 self.directory_failed(error)
 
-    def _update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
+    async def _update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         refused = self._refuse(request.controller_epoch, request.broker_epoch)
         if not refused:
             before = self.metadata.brokers
@@ -205,7 +205,26 @@ class ReplicaManager:
             if deleted:
                 for told in self.on_topics_deleted:
                     told(deleted)
+            await self._leave_to_others(request)
         return UpdateMetadataResponse(error_code=refused)
+
+    async def _leave_to_others(self, request: UpdateMetadataRequest) -> None:
+        """Gives up replicas that only other brokers have in a later leader epoch. A StopReplica says so too, but not to
+        a broker that was cut off when they were moved: it would go on leading. Their logs stay where they are."""
+        turns = Turns()
+        for topic in request.topic_states:
+            here = self.of_topic(topic.topic_name)
+            for state in topic.partition_states if here else ():
+                partition = here.get(state.partition_index)
+                if (
+                    partition is not None
+                    and state.leader_epoch > partition.leader_epoch
+                    and self.broker_id not in state.replicas
+                    and partition.log.topic_id == topic.topic_id
+                ):
+                    log.info("brokers %s have %s now; its log here is left alone", state.replicas, partition.tp)
+                    self._give_up(partition)
+                await turns.give_way()
 
     async def _stop_all(self, request: StopReplicaRequest) -> StopReplicaResponse:
         refused = self._refuse(request.controller_epoch, request.broker_epoch)
@@ -347,17 +366,8 @@ class ReplicaManager:
         if partition is not None and may_be_late and leader_epoch < partition.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         self._without_room.pop(tp, None)
-        self._full_disks.forget(tp)
         if partition is not None:
-            partition.retire()
-            self.lost_tails.forget(tp)
-            self.on_roles_changed([partition])
-            self._tell_role_watcher(partition)
-            self._topic_changed(tp.topic)
-            del self._partitions[tp.topic][tp.partition]
-            if not self._partitions[tp.topic]:
-                del self._partitions[tp.topic]
-                self.probes.forget(tp.topic)
+            self._give_up(partition)
         if delete:
             try:
                 self.logs.delete(tp)
@@ -365,6 +375,20 @@ class ReplicaManager:
                 self.directory_failed(error)
                 return error.code
         return ErrorCode.NONE
+
+    def _give_up(self, partition: Partition) -> None:
+        """Its log stays."""
+        tp = partition.tp
+        partition.retire()
+        self._full_disks.forget(tp)
+        self.lost_tails.forget(tp)
+        self.on_roles_changed([partition])
+        self._tell_role_watcher(partition)
+        self._topic_changed(tp.topic)
+        del self._partitions[tp.topic][tp.partition]
+        if not self._partitions[tp.topic]:
+            del self._partitions[tp.topic]
+            self.probes.forget(tp.topic)
 
     def _topic_changed(self, topic: str) -> None:
         for told in self.on_topic_changed:

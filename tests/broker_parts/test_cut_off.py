@@ -131,6 +131,21 @@ def test_a_broker_that_was_given_up_hears_of_a_deletion_from_the_next_controller
     three.until(lambda: not listed(), advance_ms=STEP_MS)
 
 
+def test_a_broker_that_was_cut_off_leads_nothing_that_was_moved_away_meanwhile(three: Brokers) -> None:
+    """It is drained while it does not answer, and no StopReplica reaches it."""
+    cut(three, 3, 1, 2)
+    three.until(lambda: state(three, A2).leader == 1, advance_ms=STEP_MS)
+    controller = three[1].parts.controller
+    assert three.ended(controller.alter_partition_reassignments({A2: (1, 2)})) == {A2: None}
+    assert three.ended(controller.list_partition_reassignments(None)) == {}
+    assert three.ended(three[3].produce(A2, b"on the island", acks=1)).error_code == ErrorCode.NONE
+    three.cut.clear()
+    three.until(lambda: all(3 in state(three, tp).isr for tp in (A0, A1)), advance_ms=STEP_MS)
+    answer = three.ended(three[3].produce(A2, b"lost", acks=1))
+    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert three[1].partition(A2).log.end_offset == 0
+
+
 def test_a_controller_whose_others_were_dead_is_it_again_as_soon_as_their_sessions_end(three: Brokers) -> None:
     dead = [three.running.pop(broker) for broker in (2, 3)]
     for broker in dead:

@@ -19,7 +19,11 @@ from kafkad.replica.partition import Partition, ReplicaParts
 from kafkad.replica.waits import Waits
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
 from kafkad.wire.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
-from kafkad.wire.messages.update_metadata import UpdateMetadataRequest
+from kafkad.wire.messages.update_metadata import (
+    UpdateMetadataPartitionState,
+    UpdateMetadataRequest,
+    UpdateMetadataTopicState,
+)
 from tests.fakes import give_way_each_time
 from tests.one_broker import OneBroker
 
@@ -282,3 +286,33 @@ def test_a_topic_that_is_recreated_while_partitions_are_made_has_those_of_its_ow
     give_without_room(broker, OTHER_ID, 1)
     assert list(making) == [("a", 1)]
     assert broker.replicas.get("a", 1).log.topic_id == OTHER_ID
+
+
+@pytest.mark.parametrize(
+    ("topic_id", "controller_epoch", "leader_epoch", "holders", "stays"),
+    [
+        (ID, NEW, 2, [2, 3], False),
+        (ID, NEW, 1, [2, 3], True),
+        (ID, NEW, 2, [2, 1], True),
+        (ID, OLD, 2, [2, 3], True),
+        (OTHER_ID, NEW, 2, [2, 3], True),
+    ],
+    ids=["moved", "late", "here", "of an old controller", "another topic"],
+)
+def test_what_only_others_have_in_a_later_epoch_is_given_up(
+    broker: OneBroker, topic_id: bytes, controller_epoch: int, leader_epoch: int, holders: list[int], stays: bool
+) -> None:
+    """Its log is left alone, and goes on when the partition is moved back."""
+    replicas = broker.replicas
+    assert give(broker, ID, 0, 1) == [ErrorCode.NONE, ErrorCode.NONE]
+    log = replicas.get("a", 0).log
+    told: list[TopicPartition] = []
+    replicas.on_roles_changed = lambda changed: told.extend(partition.tp for partition in changed)
+    state = UpdateMetadataPartitionState(leader=2, leader_epoch=leader_epoch, isr=holders, replicas=holders)
+    topic = UpdateMetadataTopicState(topic_name="a", topic_id=topic_id, partition_states=[state])
+    request = UpdateMetadataRequest(controller_epoch=controller_epoch, topic_states=[topic])
+    broker.run(replicas.update_metadata(request))
+    assert sorted(replicas.of_topic("a")) == ([0, 1] if stays else [1])
+    assert told == ([] if stays else [TopicPartition("a", 0)])
+    assert give(broker, ID, 0) == [ErrorCode.STALE_CONTROLLER_EPOCH if stays else ErrorCode.NONE]
+    assert replicas.get("a", 0).log is log
