@@ -200,11 +200,11 @@ class Brokers:
                 (led if self._state.leader(tp) == broker else followed).append(tp)
         moved = await self._lead.change(led, partial(self._moved_for_shutdown, preference=self._lead.preference()))
         await self._lead.send(await self._lead.tell_changed(self._lead.batch(), moved))
-        batch = self._lead.batch()
+        shrunk = await self._lead.change(followed, lambda tp, entry: self._without(broker, entry))
+        batch = await self._lead.tell_changed(self._lead.batch(), shrunk, besides=broker)
         for tp in followed:
             batch.stop(broker, tp, delete=False)
-        shrunk = await self._lead.change(followed, lambda tp, entry: self._without(broker, entry))
-        await self._lead.send(await self._lead.tell_changed(batch, shrunk))
+        await self._lead.send(batch)
         return [tp for tp in led if self._state.leader(tp) == broker]
 
     def _moved_for_shutdown(

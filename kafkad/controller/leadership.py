@@ -261,18 +261,22 @@ class Leadership:
         return RequestBatch(self.state)
 
     async def tell_changed(
-        self, batch: RequestBatch, changed: Mapping[TopicPartition, PartitionState | None]
+        self,
+        batch: RequestBatch,
+        changed: Mapping[TopicPartition, PartitionState | None],
+        besides: int | None = None,
     ) -> RequestBatch:
         """Adds to `batch` what replicas and brokers have to hear of partitions whose state was written.
 
-        A replica that its broker cannot open hears of it when the broker says that it may be able to.
+        A replica that its broker cannot open hears of it when the broker says that it may be able to; one at the broker
+        `besides`, which is to stop it, does not.
         """
         turns = Turns()
         for tp, state in changed.items():
             await turns.give_way()
             if state is not None:
                 replicas = self.state.entry(tp).assignment.replicas
-                batch.leader_and_isr([r for r in replicas if self.state.online(r, tp)], tp)
+                batch.leader_and_isr([r for r in replicas if r != besides and self.state.online(r, tp)], tp)
         return batch
 
     async def send(self, batch: RequestBatch) -> Answers:

@@ -68,6 +68,8 @@ def test_it_has_handed_everything_over_when_it_goes_on_stopping(two: Brokers, le
     assert leader_of(two, leaving, "alone") == (leaving, ErrorCode.NONE), "clients go on until the end"
     state = two[other].parts.replicas.metadata.partition
     assert state("a", 0).isr == state("b", 0).isr == [other]
+    replicas = two[leaving].parts.replicas
+    two.until(lambda: replicas.find("b", 0) is None)
 
 
 def test_it_waits_for_another_broker_to_be_in_sync(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -100,13 +100,18 @@ class FakeBroker:
         for topic in request.topic_states:
             for state in topic.partition_states:
                 tp = TopicPartition(topic.topic_name, state.partition_index)
-                code = ErrorCode.KAFKA_STORAGE_ERROR if tp in self.undeletable else ErrorCode.NONE
+                code = self._stop(tp, state.leader_epoch)
                 if not code:
                     self.replicas.pop(tp, None)
                 errors.append(
                     StopReplicaPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code)
                 )
         return StopReplicaResponse(partition_errors=errors)
+
+    def _stop(self, tp: TopicPartition, leader_epoch: int) -> int:
+        if tp in self.replicas and 0 <= leader_epoch < self.replicas[tp].leader_epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        return ErrorCode.KAFKA_STORAGE_ERROR if tp in self.undeletable else ErrorCode.NONE
 
     async def _receive(self, request: Request) -> None:
         await self.reachable.wait()
