@@ -71,12 +71,13 @@ class Brokers:
         return new
 
     async def died(self, brokers: Iterable[int]) -> None:
+        """Others lead first. Then topics that the store had refused to remove may go, with their partitions."""
         brokers = list(brokers)
-        affected = self._state.replicas_on(brokers)
         for broker in brokers:
             await self._lead.remove_broker(broker)
+        await self.repair(self._state.replicas_on(brokers))
+        for broker in brokers:
             await self._deletions.broker_lost(broker)
-        await self.repair(affected)
 
     async def came(self, brokers: list[BrokerInfo]) -> None:
         """The others learn of a new broker; it learns of all brokers and partitions, and then of its own replicas.

@@ -344,6 +344,22 @@ def test_a_deletion_that_the_store_refuses_keeps_no_other_back(path: str) -> Non
     run()
 
 
+@with_brokers(1, 2, 3)
+async def test_a_topic_that_is_removed_when_a_broker_dies_keeps_no_election_back(cluster: Cluster) -> None:
+    """The store had refused to remove it."""
+    for name in ("a", "b"):
+        await cluster.create(name, (2, 3))
+    session = cluster.members[1].session
+    working = session.multi
+    Refusing(session, "/brokers/topics/a", Refused("/brokers/topics/a", "refused"))
+    await cluster.controller.delete_topics(["a"], timeout_ms=1000)
+    assert await cluster.client.children("/brokers/topics") == ["a", "b"]
+    session.multi = working  # type: ignore[method-assign]
+    await cluster.kill(2)
+    assert await cluster.client.children("/brokers/topics") == ["b"]
+    assert (await cluster.state("b")).leader == 3
+
+
 # Deletion.
 
 
