@@ -38,7 +38,7 @@ COLUMNS = (
 @click.command("list", cls=KctlCommand, columns=COLUMNS, watchable=True)
 @choosing("topic", topic_names)
 @click.option("--internal", is_flag=True, help="Include internal topics.")
-@click.option("--unhealthy", is_flag=True, help="Only unhealthy partitions.")
+@click.option("--unhealthy", is_flag=True, help="Only unhealthy partitions, of internal topics too.")
 @click.option(
     "--broker",
     type=int,
@@ -57,7 +57,7 @@ def list_partitions(
 
     Example: kctl partitions list --unhealthy
     """
-    internal = internal or broker is not None or leader is not None
+    internal = internal or unhealthy or broker is not None or leader is not None
     topics, errors = chosen_topics(session, chosen, internal=internal)
     asked = {name: [each.partition_index for each in topic.partitions] for name, topic in topics.items()}
     directories, silent = log_dirs(session, partitions=asked if chosen else None)

@@ -60,7 +60,7 @@ _OFFSETS = {"start_offset", "end_offset", "last_timestamp_ms"}
 @click.command("describe", cls=KctlCommand, columns=COLUMNS, watchable=True)
 @choosing("topic", topic_names)
 @click.option("--partitions", metavar="0,3-5", help="Only these partitions.")
-@click.option("--unhealthy", is_flag=True, help="Only unhealthy partitions.")
+@click.option("--unhealthy", is_flag=True, help="Only unhealthy partitions, of internal topics too.")
 @click.option("--offsets/--no-offsets", default=None, help="Show offsets.  [default: if topics are named]")
 @click.option(
     "--configs",
@@ -84,12 +84,12 @@ def describe(
     A "!" after the leader means that it is not the preferred leader. HEALTH is ok, or some of offline, under-min-isr
     (fewer in-sync replicas than min.insync.replicas: writes with acks=all fail), at-min-isr, under-replicated,
     not-preferred, moving, rack-unaware, same-host (replicas share a rack or a host though there are enough).
-    Without names it describes all topics except internal ones, without offsets.
+    Without names it describes all topics except internal ones, without offsets; with --unhealthy, all.
 
     Example: kctl topics describe orders
     """
     wanted = set(parse_numbers(partitions)) if partitions else None
-    topics, errors = chosen_topics(session, chosen, internal=False)
+    topics, errors = chosen_topics(session, chosen, internal=unhealthy)
     with_offsets = bool(chosen) if offsets is None else offsets
     found = topic_details(session, topics, with_offsets=with_offsets)
     for missing in found.notes:

@@ -58,7 +58,7 @@ _WIDE = ("cleanup.policy", "retention.ms")
 @click.command("list", cls=KctlCommand, columns=COLUMNS, watchable=True)
 @choosing("topic", topic_names)
 @click.option("--internal", is_flag=True, help="Include Kafka's internal topics.")
-@click.option("--unhealthy", is_flag=True, help="Only topics with unhealthy partitions.")
+@click.option("--unhealthy", is_flag=True, help="Only topics with unhealthy partitions, internal ones too.")
 @click.option("--with-config", multiple=True, metavar="NAME", help="Add a column with this setting.")
 @pass_session
 def list_topics(session: Session, chosen: Choice, internal: bool, unhealthy: bool, with_config: tuple[str, ...]) -> int:
@@ -69,7 +69,7 @@ def list_topics(session: Session, chosen: Choice, internal: bool, unhealthy: boo
 
     Example: kctl topics list --unhealthy
     """
-    topics, errors = chosen_topics(session, chosen, internal=internal)
+    topics, errors = chosen_topics(session, chosen, internal=internal or unhealthy)
     sizes, silent = _sizes(session, topics if chosen else None)
     for error in silent.values():
         note(session.settings, f"sizes are incomplete: {error.what}")

@@ -287,6 +287,7 @@ def test_a_broker_that_is_down_keeps_its_throttle_and_is_named_until_it_is_back(
     create(on_three, topic, (1, 2))
     create(on_three, "parts-offline", (2,))
     create(on_three, "parts-behind", (3, 2))
+    on_three("groups", "describe", "nobody")  # so that there is a topic of offsets
     fill(three, topic, 1, 20 * MB)
     write_plan("plan.json", (topic, 0, [1, 3]))
     running = begun(three, "partitions", "apply", "plan.json", "--throttle", "1MB/s", "-y")
@@ -300,6 +301,8 @@ def test_a_broker_that_is_down_keeps_its_throttle_and_is_named_until_it_is_back(
     ran = on_three("partitions", "list", "--match", "parts-*", "--unhealthy", "-o", "json")
     unhealthy = {each["topic"]: each["health"] for each in json.loads(ran.out)["items"]}
     assert (ran.code, unhealthy.get("parts-offline")) == (Exit.DONE, "offline")
+    for command in ("partitions list", "topics list", "topics describe"):
+        assert "__consumer_offsets" in on_three(*command.split(), "--unhealthy").out, command
     ran = on_three("partitions", "drain", "2", "--topics", "parts-offline,parts-down", "-o", "json")
     assert ran.code == Exit.FINDINGS
     assert [(each["topic"], each["why"], each["help"]) for each in json.loads(ran.out)["items"]] == [
