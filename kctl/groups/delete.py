@@ -16,7 +16,7 @@ from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.groups.group import DEAD, described_groups
 from kctl.groups.group_lag import chosen_groups, lags_of_groups
-from kctl.groups.offset_changes import active_error, read_commits, save_undo, undo_command
+from kctl.groups.offset_changes import active_error, read_commits, save_undo, undo_command, undo_told
 from kctl.groups.options import undo_dir_option
 from kctl.groups.partition_lag import total
 from kctl.reach.session import Session
@@ -69,9 +69,10 @@ def delete_groups(session: Session, chosen: Choice, undo_dir: str) -> int:
         for name, commits in read_commits(session, names).items()
     }
     undo = undo_command(before, save_undo(Path(undo_dir), before))
-    answers = session.ask_coordinators(names, _request, _read, done=(ErrorCode.GROUP_ID_NOT_FOUND,))
-    refused = [result for result in answers.values() if result]
-    return change.done(rows, refused or _still_there(session, names), verified=f"{len(names)} gone", undo=undo)
+    with undo_told(session, undo):
+        answers = session.ask_coordinators(names, _request, _read, done=(ErrorCode.GROUP_ID_NOT_FOUND,))
+        left = [result for result in answers.values() if result] or _still_there(session, names)
+    return change.done(rows, left, verified=f"{len(names)} gone", undo=undo)
 
 
 def _request(names: list[str]) -> DeleteGroupsRequest:

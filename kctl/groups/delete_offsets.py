@@ -16,7 +16,7 @@ from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError, did_you_mean, failure
 from kctl.groups.committed import Commits
 from kctl.groups.group_lag import nothing_of
-from kctl.groups.offset_changes import read_commits, save_undo, undo_command
+from kctl.groups.offset_changes import read_commits, save_undo, undo_command, undo_told
 from kctl.groups.options import scopes_option, undo_dir_option
 from kctl.reach.session import Session
 from kctl.texts.output import Column, counted
@@ -67,7 +67,8 @@ def delete_offsets(session: Session, group: str, topics: tuple[str, ...], all_to
         return change.code
     before = {group: {where: commits[where].offset for where in wheres}}
     undo = undo_command(before, save_undo(Path(undo_dir), before))
-    errors = _delete(session, group, wheres) or _still_there(session, group, wheres)
+    with undo_told(session, undo):
+        errors = _delete(session, group, wheres) or _still_there(session, group, wheres)
     return change.done(rows, errors, verified=f"{counted(len(rows), 'offset')} gone", undo=undo)
 
 

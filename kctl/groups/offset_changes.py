@@ -4,7 +4,8 @@ done is read back."""
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING
@@ -140,6 +141,18 @@ def undo_command(
     if created:
         said.append(f"kctl groups delete {' '.join(map(quote, created))}")
     return "; ".join(said)
+
+
+@contextmanager
+def undo_told(
+    session: Session, undo: str, done: Callable[[], str] = lambda: "it may be done in part"
+) -> Iterator[None]:
+    """What breaks off may have been done, or part of it: the way back is told all the same."""
+    try:
+        yield
+    except (KeyboardInterrupt, KctlError):
+        note(session.settings, f"{done()}; undo: {undo}")
+        raise
 
 
 def commit_offsets(

@@ -13,7 +13,7 @@ from kctl.command.choosing import unknown
 from kctl.errors import KctlError, failure
 from kctl.groups.committed import Commits
 from kctl.groups.group_lag import ranges_of
-from kctl.groups.offset_changes import commit_offsets, save_undo, still_as_shown, undo_command, verify
+from kctl.groups.offset_changes import commit_offsets, save_undo, still_as_shown, undo_command, undo_told, verify
 from kctl.groups.record_times import times_of
 from kctl.groups.targets import TIME, Planned, Target, effect, partitions_of, planned
 from kctl.reach.offsets import offsets_at
@@ -136,17 +136,14 @@ def carry_out(
     undo = undo_command(before, save_undo(undo_directory, before), fresh, created)
     errors: list[KctlError] = []
     done: dict[str, dict[TopicPartition, int]] = {}
-    try:
+    with undo_told(session, undo, lambda: f"{len(done)} of {len(plans)} groups are done"):
         for name, plan in plans.items():
             offsets = {one.where: one.new for one in plan}
             if refused := commit_offsets(session, name, offsets):
                 errors += refused
             else:
                 done[name] = offsets
-    except KeyboardInterrupt:
-        note(session.settings, f"{len(done)} of {len(plans)} groups are done; undo: {undo}")
-        raise
-    errors += verify(session, done)
+        errors += verify(session, done)
     count = sum(map(len, done.values()))
     return change.done(rows, errors, verified=f"{counted(count, 'offset')} read back; {said}", undo=undo)
 

@@ -14,7 +14,7 @@ import pytest
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kctl.command.changes import Change
-from kctl.errors import Exit, failure
+from kctl.errors import Exit, KctlError, failure
 from kctl.groups import committed, offset_changes
 from kctl.reach.session import open_session
 from kctl.settings import Settings
@@ -86,6 +86,39 @@ def test_resets_to(groups: Kctl, port: int, options: tuple[str, ...], offsets: l
     assert exported(groups, name) == planned.out
     undone(groups, ran)
     assert exported(groups, name) == f"{name},0,12\n{name},1,20\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "read_back", "told"),
+    [
+        (
+            ("reset-offsets", "unread-1", "--topic", "unread-1", "--to", "5"),
+            "offset_plan.verify",
+            "1 of 1 groups are done",
+        ),
+        (("delete", "unread-2"), "delete._still_there", "it may be done in part"),
+        (
+            ("delete-offsets", "unread-3", "--topic", "unread-3"),
+            "delete_offsets._still_there",
+            "it may be done in part",
+        ),
+    ],
+    ids=["reset-offsets", "delete", "delete-offsets"],
+)
+def test_the_way_back_is_told_also_when_what_was_done_cannot_be_read_back(
+    groups: Kctl, port: int, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], read_back: str, told: str
+) -> None:
+    name = words[1]
+    make_topic(port, name, 30)
+    commit(port, name, {TopicPartition(name, 0): 12})
+
+    def gone(*arguments: object) -> list[KctlError]:
+        raise KctlError("the broker went away", exit_code=Exit.UNREACHABLE)
+
+    monkeypatch.setattr(f"kctl.groups.{read_back}", gone)
+    ran = groups(*words, "-y")
+    assert ran.code == Exit.UNREACHABLE
+    assert f"{told}; undo: kctl groups reset-offsets {name} --from-file " in ran.err
 
 
 def test_shows_what_it_will_do(groups: Kctl, port: int, approved: Callable[[str, str], None]) -> None:
