@@ -45,8 +45,8 @@ _MOVES = COLUMNS[: -len(CHANGED)]
 def cancel(session: Session, what: Sequence[str], everything: bool, keep_throttles: bool) -> int:
     """Cancel moves: partitions return to their former replicas.
 
-    Throttles that apply set for the plan are restored to what they were. Without a plan, throttles are removed from
-    these partitions and, once no move is left, from their topics and from all brokers.
+    Throttles that apply set for the plan are restored to what they were, even if all its moves have ended. Without a
+    plan, throttles are removed from these partitions and, once no move is left, from their topics and from all brokers.
 
     Example: kctl partitions cancel plan.json
     """
@@ -56,16 +56,15 @@ def cancel(session: Session, what: Sequence[str], everything: bool, keep_throttl
     seen = under_way(session)
     chosen, unknown = (seen.entries, []) if everything else _chosen(what, seen)
     plan = what[0] if len(what) == 1 and is_file(what[0]) else None
-    plan_throttle = PlanThrottle(session, StateFile(plan), None) if plan else None
+    of_plan = _throttle_of(session, plan) if plan else None
     if not chosen:
         if not unknown:
             note(session.settings, "none of these moves is under way")
-        if plan_throttle and plan_throttle.is_set:
-            note(session.settings, "the throttle of the plan is still on: kctl partitions throttle clear")
+        if of_plan and not keep_throttles:
+            return _only_take_off(session, of_plan)
         return Change(session, COLUMNS, [], unknown).done()
     names = {each.partition.name for each in chosen}
     rollback = rollback_of(plan, plan_status(session, read_plan(plan).places).entries, session) if plan else ""
-    of_plan = plan_throttle if plan_throttle and plan_throttle.is_set else None
     found = throttles(session)
     doomed = {} if of_plan or keep_throttles else removals(found, names)
     slowing = of_plan.rows() if of_plan and not keep_throttles else changed_rows(found.values, doomed)
@@ -79,6 +78,21 @@ def cancel(session: Session, what: Sequence[str], everything: bool, keep_throttl
     if not keep_throttles and not errors:
         errors += of_plan.take_off() if of_plan else _clear(session, names, doomed)
     return change.done(errors=errors, verified=f"{counted(len(chosen), 'move')} no longer under way")
+
+
+def _throttle_of(session: Session, plan: str) -> PlanThrottle | None:
+    """The throttle of a plan, if it is on."""
+    throttle = PlanThrottle(session, StateFile(plan), None)
+    return throttle if throttle.is_set else None
+
+
+def _only_take_off(session: Session, throttle: PlanThrottle) -> int:
+    """What is left of a plan whose moves have ended."""
+    rows = throttle.rows()
+    change = Change(session, CHANGED if session.settings.is_text else COLUMNS, rows)
+    if not change.confirmed(f"Put back {counted(len(rows), 'throttle setting')}?"):
+        return change.code
+    return change.done(errors=throttle.take_off(), verified="the throttle of the plan is off")
 
 
 def _chosen(words: Sequence[str], seen: PlanStatus) -> tuple[list[PlanEntry], list[KctlError]]:

@@ -371,7 +371,10 @@ def _write(session: Session, path: str, moves: Sequence[Move], places: Mapping[T
         return
     state = StateFile(path).path
     if os.path.exists(state):
-        hints = (f"kctl partitions apply {path} ends it", "-f FILE writes this plan elsewhere")
+        hints = (
+            f"kctl partitions apply {path} goes on with it, kctl partitions cancel {path} calls it off",
+            "-f FILE writes this plan elsewhere",
+        )
         raise KctlError(f"{path} is being applied: {state} exists", exit_code=Exit.REFUSED, hints=hints)
     rollback = rollback_path(path)
     planned = {where: places.get(where, Place(move.planned or ())) for where, move in possible.items()}

@@ -186,7 +186,7 @@ def _out_of_reach(left: Values, path: str) -> KctlError:
     return KctlError(
         f"the throttle of broker {brokers} is still on: it does not answer, and nobody else can change it",
         exit_code=Exit.UNREACHABLE,
-        hints=(f"when it is back: kctl partitions apply {path.removesuffix('.state')}",),
+        hints=(f"when it is back: kctl partitions cancel {path.removesuffix('.state')}",),
     )
 
 

@@ -195,6 +195,21 @@ def test_what_is_left_to_do_of_a_plan_is_shown_and_asked_for(
     assert (throttled(), Path("plan.json.state").exists()) == (["2000000"], False)
 
 
+def test_a_cancel_after_the_last_move_puts_back_the_throttle_of_the_plan(
+    on_broker: Kctl, throttled: Callable[[], list[str]]
+) -> None:
+    finished_plan(on_broker, "parts-called-off")
+    ran = on_broker("partitions", "cancel", "plan.json", "--dry-run")
+    assert (ran.code, f"broker 1 {RATE}" in ran.out) == (Exit.DONE, True)
+    assert on_broker("partitions", "cancel", "plan.json", "--keep-throttles", "-y").code == Exit.DONE
+    ran = on_broker("partitions", "cancel", "plan.json")
+    assert (ran.code, "no terminal to confirm on: Put back 1 throttle setting?" in ran.err) == (Exit.REFUSED, True)
+    assert (throttled(), Path("plan.json.state").exists()) == (["1000000"], True)
+    ran = on_broker("partitions", "cancel", "plan.json", "-y")
+    assert (ran.code, "verified: the throttle of the plan is off" in ran.err) == (Exit.DONE, True)
+    assert (throttled(), Path("plan.json.state").exists()) == (["2000000"], False)
+
+
 def test_who_leads_already_is_a_success(on_broker: Kctl) -> None:
     create(on_broker, "parts-led")
     ran = on_broker("partitions", "elect", "parts-led")
