@@ -146,7 +146,7 @@ def carry_out(session: Session, path: str, plan: Plan, options: Options, *, save
         _tell_how_to_go_on(session.settings, path, plan_throttle)
         return Exit.INTERRUPTED
     except KctlError:
-        _leave_in_order(session, path, plan, plan_throttle)
+        leave_in_order(session, path, plan, plan_throttle)
         raise
 
 
@@ -330,12 +330,13 @@ def spelled(settings: Settings, words: str) -> str:
     return f"kctl{where} {words}"
 
 
-def _leave_in_order(session: Session, path: str, plan: Plan, plan_throttle: PlanThrottle) -> None:
-    """Leaves order after a failure: takes off the throttle if nothing moves, otherwise says what goes on."""
+def leave_in_order(session: Session, path: str, plan: Plan, plan_throttle: PlanThrottle) -> None:
+    """Leaves order after a failure: takes off the throttle if nothing moves, otherwise says what goes on. Moves that
+    cannot be asked for may go on too."""
     try:
-        moving = active_moves(session, by_topic(plan.places))
+        moving = bool(active_moves(session, by_topic(plan.places)))
     except KctlError:
-        moving = {}
+        moving = True
     if moving or plan_throttle.take_off():
         _tell_how_to_go_on(session.settings, path, plan_throttle)
 

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from kafkad.names import TopicPartition
-from kctl.partitions import plan_execution
+from kctl.errors import Exit, KctlError
+from kctl.partitions import apply, plan_execution
 from kctl.partitions.cluster_model import Broker, Partition
 from kctl.partitions.plan_execution import PlanExecution
-from kctl.partitions.reassignment_json import Place
+from kctl.partitions.plan_throttle import PlanThrottle, StateFile
+from kctl.partitions.reassignment_json import Place, Plan
 from kctl.partitions.requests import Active
 from kctl.partitions.snapshot import Snapshot
+from kctl.partitions.throttle_settings import Throttle
+from kctl.reach.session import Cluster
 from kctl.settings import Settings
 
 
@@ -63,3 +68,24 @@ def test_while_a_batch_moves_nothing_else_is_looked_at(
         ["batch 2/3", "4 moving, 4 done", "40 B of 100 B"],
         ["batch 3/3", "2 moving, 8 done", "80 B of 100 B"],
     ]
+
+
+def test_the_throttle_stays_on_moves_that_cannot_be_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def unanswered(*_: object) -> None:
+        raise KctlError("the controller does not answer", exit_code=Exit.UNREACHABLE)
+
+    path = str(tmp_path / "plan.json")
+    state = StateFile(path)
+    state.write(Throttle("here", 1_000_000, {}, {}))
+    session: Any = SimpleNamespace(settings=Settings(), cluster=Cluster("here", 1, {}))
+    throttle = PlanThrottle(session, state, None)
+    monkeypatch.setattr(throttle, "take_off", lambda: pytest.fail("the throttle is taken off"))
+    monkeypatch.setattr(apply, "active_moves", unanswered)
+    apply.leave_in_order(session, path, Plan({TopicPartition("t", 0): Place((2,))}), throttle)
+    assert state.read() is not None
+    told = capsys.readouterr().err
+    assert "what moves goes on moving, and the throttle of 1.0 MB/s stays" in told
+    assert f"resume:   kctl partitions apply {path}\n" in told
+    assert f"clean up: kctl partitions cancel {path}\n" in told
