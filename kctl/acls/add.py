@@ -9,6 +9,7 @@ import click
 from kctl.acls.asking import COLUMNS, Meant, acl_failure, bindings_of, in_force, meaning, row
 from kctl.acls.bindings import CLUSTER_NAME, OPERATIONS, PATTERNS, PERMISSIONS, RESOURCES, Binding, Resource, removing
 from kctl.command.changes import Change
+from kctl.command.spelling import spelled
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session
@@ -53,7 +54,7 @@ def add(session: Session, meant: Meant, producer: bool, consumer: bool, idempote
         list(refused.values()),
         verified=f"{counted(len(new), 'ACL')} in force",
         seen=lambda: set(new) <= in_force(session),
-        undo="; ".join(removing(made, there)),
+        undo=spelled(session.settings, *removing(made, there)),
     )
 
 

@@ -78,13 +78,14 @@ class Binding(NamedTuple):
 
 
 def adding(binding: Binding) -> str:
-    """The command that adds this ACL."""
+    """The command that adds this ACL, without `kctl`."""
     host = () if binding.host == ANYWHERE else (binding.host,)
-    return f"kctl acls add {_options([binding], host)}"
+    return f"acls add {_options([binding], host)}"
 
 
 def removing(bindings: Sequence[Binding], others: Collection[Binding]) -> list[str]:
-    """Commands that remove these ACLs and no others: a single one, or where that is not possible one for each."""
+    """Commands, without `kctl`, that remove these ACLs and no others: a single one, or where that is not possible one
+    for each."""
     resources = {binding.resource for binding in bindings}
     whom = {(binding.permission, binding.principal) for binding in bindings}
     hosts = {binding.host for binding in bindings}
@@ -97,7 +98,7 @@ def removing(bindings: Sequence[Binding], others: Collection[Binding]) -> list[s
         for other in others
     )
     parts = [[binding] for binding in bindings] if hit else [bindings]
-    return [f"kctl acls remove {_options(part, dict.fromkeys(b.host for b in part))}" for part in parts if part]
+    return [f"acls remove {_options(part, dict.fromkeys(b.host for b in part))}" for part in parts if part]
 
 
 def _options(bindings: Sequence[Binding], hosts: Iterable[str]) -> str:

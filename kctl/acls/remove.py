@@ -7,6 +7,7 @@ import click
 from kctl.acls.asking import COLUMNS, Filter, Meant, acl_failure, described, in_force, meaning, row
 from kctl.acls.bindings import Binding, adding
 from kctl.command.changes import Change
+from kctl.command.spelling import spelled
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session
@@ -34,7 +35,7 @@ def remove(session: Session, meant: Meant, every: bool) -> int:
     errors = _delete(session, doomed)
     note(session.settings, "undo:")
     for binding in doomed:
-        note(session.settings, f"  {adding(binding)}")
+        note(session.settings, f"  {spelled(session.settings, adding(binding))}")
     return change.done(
         errors=errors,
         verified=f"{counted(len(doomed), 'ACL')} removed",

@@ -8,12 +8,14 @@ from itertools import chain
 import click
 
 from kctl.command.changes import Change
+from kctl.command.spelling import spelled
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.configs.naming import resources_and_settings
 from kctl.configs.resources import Entry, Resource, altered, described, parse_resource
 from kctl.configs.values import DELETE, Assignment, effect, misspelt, parse_assignments, result, with_meaning
 from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session
+from kctl.settings import Settings
 from kctl.texts.output import Column, Row, note
 
 COLUMNS = (
@@ -97,7 +99,7 @@ def change_settings(session: Session, resources: Sequence[Resource], changes: Se
         errors=list(refused.values()),
         verified="read back",
         seen=lambda: is_so(session, [row for resource in made for row in rows[resource]], made, changes),
-        undo=undo_command({resource: found[resource] for resource in made}, changes),
+        undo=undo_command(session.settings, {resource: found[resource] for resource in made}, changes),
     )
 
 
@@ -176,7 +178,7 @@ def is_so(session: Session, rows: Sequence[Row], resources: Sequence[Resource], 
     return all(map(matches, rows))
 
 
-def undo_command(before: Mapping[Resource, Sequence[Entry]], changes: Sequence[Assignment]) -> str:
+def undo_command(settings: Settings, before: Mapping[Resource, Sequence[Entry]], changes: Sequence[Assignment]) -> str:
     """The commands that bring back what was; a secret cannot be brought back."""
     commands = []
     for resource, entries in before.items():
@@ -184,10 +186,10 @@ def undo_command(before: Mapping[Resource, Sequence[Entry]], changes: Sequence[A
         back = [f"'{c.name}={own[c.name].value}'" for c in changes if c.name in own and not own[c.name].sensitive]
         gone = [c.name for c in changes if c.name not in own]
         if back:
-            commands.append(f"kctl configs set {resource} {' '.join(back)}")
+            commands.append(f"configs set {resource} {' '.join(back)}")
         if gone:
-            commands.append(f"kctl configs unset {resource} {' '.join(gone)}")
-    return "; ".join(commands)
+            commands.append(f"configs unset {resource} {' '.join(gone)}")
+    return spelled(settings, *commands)
 
 
 def _own(resource: Resource) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
 import click
 
+from kctl.command.spelling import spelled
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.doctor import brokers, groups, topics, transactions
 from kctl.doctor.facts import Facts, gather, grown
@@ -14,6 +16,7 @@ from kctl.doctor.finding import Check, Finding, Severity, folded
 from kctl.errors import Exit, KctlError, did_you_mean, exit_code
 from kctl.reach.log_dirs import log_dirs
 from kctl.reach.session import Session
+from kctl.settings import Settings
 from kctl.texts.output import Column, Row, counted, time_text
 from kctl.texts.parsing import parse_duration_ms
 
@@ -71,7 +74,10 @@ def doctor(session: Session, only: str | None, skip: str | None, fail_on: str, s
     found = look(facts, chosen)
     spent = time.monotonic() - begin
     unseen = not_looked_at(facts, chosen)
-    rows = [*map(_row, found), *(_unseen_row(check, errors) for check, errors in unseen.items())]
+    rows = [
+        *(_row(session.settings, one) for one in found),
+        *(_unseen_row(check, errors) for check, errors in unseen.items()),
+    ]
     answer(session, COLUMNS, rows, text=lambda: _text(session, facts, chosen, found, unseen, spent))
     worst = max((finding.severity for _, finding in found), default=Severity.INFO - 1)
     if worst >= Severity[fail_on.upper()]:
@@ -112,14 +118,19 @@ def _list(session: Session, checks: Sequence[Check]) -> int:
     return answer(session, columns, [{"id": check.id, "doc": check.doc} for check in checks])
 
 
-def _row(one: Found) -> Row:
+def _fix(settings: Settings, finding: Finding) -> str:
+    """With commands that are for the cluster that was looked at."""
+    return re.sub(r"\bkctl (?=[a-z])", lambda _: spelled(settings, ""), finding.fix)
+
+
+def _row(settings: Settings, one: Found) -> Row:
     check, finding = one
     return {
         "id": check.id,
         "severity": finding.severity.name.lower(),
         "summary": finding.summary,
         "items": list(finding.items),
-        "fix": finding.fix or None,
+        "fix": _fix(settings, finding) or None,
     }
 
 
@@ -183,4 +194,4 @@ def _lines(session: Session, finding: Finding) -> Iterator[str]:
         tail = f", … (+{more:,})" if more > 0 else ""
         yield f"       {', '.join(finding.items[:_SHOWN_ITEMS])}{tail}"
     if finding.fix:
-        yield f"       fix: {finding.fix}"
+        yield f"       fix: {_fix(session.settings, finding)}"

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
+from kctl.command.spelling import spelled
 from kctl.errors import Exit, KctlError, failure
 from kctl.groups.committed import Commits, committed
 from kctl.groups.group import CLASSIC, NEW, Group, described_groups, labels
 from kctl.groups.offsets_file import FileOffset, csv_text, save
 from kctl.groups.partitions_text import partitions_text
+from kctl.settings import Settings
 from kctl.texts.output import note
 
 if TYPE_CHECKING:
@@ -123,6 +125,7 @@ def save_undo(directory: Path, before: Mapping[str, Mapping[TopicPartition, int]
 
 
 def undo_command(
+    settings: Settings,
     before: Mapping[str, Mapping[TopicPartition, int]],
     file: Path | None,
     fresh: Mapping[str, Iterable[TopicPartition]] | None = None,
@@ -132,15 +135,15 @@ def undo_command(
     said = []
     if file is not None:
         named = " ".join(quote(name) for name, offsets in before.items() if offsets)
-        said.append(f"kctl groups reset-offsets {named} --from-file {quote(str(file))}")
+        said.append(f"groups reset-offsets {named} --from-file {quote(str(file))}")
     created = list(created)
     for name, wheres in (fresh or {}).items():
         topics = " ".join(f"--topic {quote(text)}" for text in partitions_text(wheres).split())
         if topics and name not in created:
-            said.append(f"kctl groups delete-offsets {quote(name)} {topics}")
+            said.append(f"groups delete-offsets {quote(name)} {topics}")
     if created:
-        said.append(f"kctl groups delete {' '.join(map(quote, created))}")
-    return "; ".join(said)
+        said.append(f"groups delete {' '.join(map(quote, created))}")
+    return spelled(settings, *said)
 
 
 @contextmanager

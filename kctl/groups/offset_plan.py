@@ -133,7 +133,7 @@ def carry_out(
     before = {name: {one.where: one.current for one in plan if one.current is not None} for name, plan in plans.items()}
     fresh = {name: [one.where for one in plan if one.current is None] for name, plan in plans.items()}
     created = [name for name in plans if not shown[name]]
-    undo = undo_command(before, save_undo(undo_directory, before), fresh, created)
+    undo = undo_command(session.settings, before, save_undo(undo_directory, before), fresh, created)
     errors: list[KctlError] = []
     done: dict[str, dict[TopicPartition, int]] = {}
     with undo_told(session, undo, lambda: f"{len(done)} of {len(plans)} groups are done"):

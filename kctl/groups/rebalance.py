@@ -13,6 +13,7 @@ from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kctl.command.changes import Change
 from kctl.command.cluster_names import group_names
+from kctl.command.spelling import spelled
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError, did_you_mean
 from kctl.groups.culprits import (
@@ -162,7 +163,8 @@ def _explanation(session: Session, group: Group, history: History, rows: Sequenc
             yield f"who has joined cannot be told: {history.problem}"
         else:
             yield "who waits has joined for certain; a suspect has too, or sends heartbeats without polling."
-        yield f"to find out and go on: kctl groups rebalance {quote(group.name)} --suspects"
+        suspects = spelled(session.settings, f"groups rebalance {quote(group.name)} --suspects")
+        yield f"to find out and go on: {suspects}"
     elif group.state == COMPLETING:
         yield "all members have joined; one of them, the leader, has not yet handed in the assignment."
 

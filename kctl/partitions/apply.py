@@ -14,6 +14,7 @@ import click
 from kafkad.names import TopicPartition
 from kctl.command.changes import Change
 from kctl.command.paths import files
+from kctl.command.spelling import spelled
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.partitions.plan_entries import DONE, ELSEWHERE, WAITING, PlanEntry
@@ -321,13 +322,6 @@ def _not_done(each: PlanEntry) -> KctlError:
     planned = ",".join(map(str, each.place.replicas))
     what = f"partition {each.partition.name} has the replicas {now} and not {planned}: its move was cancelled"
     return KctlError(what, hints=("kctl partitions apply moves it again",))
-
-
-def spelled(settings: Settings, words: str) -> str:
-    """A command line on the same cluster."""
-    where = f" -c {settings.context}" if settings.context else ""
-    where += f" -b {settings.bootstrap}" if settings.bootstrap else ""
-    return f"kctl{where} {words}"
 
 
 def leave_in_order(session: Session, path: str, plan: Plan, plan_throttle: PlanThrottle) -> None:

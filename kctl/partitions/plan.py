@@ -14,6 +14,7 @@ from kafkad.names import TopicPartition
 from kctl.command.choosing import unknown
 from kctl.command.cluster_names import broker_ids, topic_names
 from kctl.command.paths import files
+from kctl.command.spelling import spelled
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.partitions.apply import rollback_path, write_plan
@@ -372,7 +373,8 @@ def _write(session: Session, path: str, moves: Sequence[Move], places: Mapping[T
     state = StateFile(path).path
     if os.path.exists(state):
         hints = (
-            f"kctl partitions apply {path} goes on with it, kctl partitions cancel {path} calls it off",
+            f"go on with it: {spelled(settings, f'partitions apply {path}')}",
+            f"call it off:   {spelled(settings, f'partitions cancel {path}')}",
             "-f FILE writes this plan elsewhere",
         )
         raise KctlError(f"{path} is being applied: {state} exists", exit_code=Exit.REFUSED, hints=hints)

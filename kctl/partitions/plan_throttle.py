@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 
+from kctl.command.spelling import spelled
 from kctl.errors import Exit, KctlError
 from kctl.partitions.dynamic_settings import read_settings, write_settings
 from kctl.partitions.requests import active_moves
@@ -166,9 +167,18 @@ class PlanThrottle:
         assert self._throttle is not None  # take_off has looked
         if left:
             self._state.write(self._throttle._replace(before=left))
-            errors.append(_out_of_reach(left, self._state.path))
+            errors.append(self._out_of_reach(left))
         elif not errors:
             self._state.remove()
+
+    def _out_of_reach(self, left: Values) -> KctlError:
+        brokers = ",".join(sorted({setting.owner for setting in left}, key=int))
+        off = spelled(self._session.settings, f"partitions cancel {self._state.path.removesuffix('.state')}")
+        return KctlError(
+            f"the throttle of broker {brokers} is still on: it does not answer, and nobody else can change it",
+            exit_code=Exit.UNREACHABLE,
+            hints=(f"when it is back: {off}",),
+        )
 
     def _differing(self, values: Values) -> list[Setting]:
         """Settings that after a moment still do not read as what was written, or cannot be read."""
@@ -179,15 +189,6 @@ class PlanThrottle:
             if not wrong or self._clock() >= end:
                 return wrong
             self._sleep(_LOOK_AGAIN_SECONDS)
-
-
-def _out_of_reach(left: Values, path: str) -> KctlError:
-    brokers = ",".join(sorted({setting.owner for setting in left}, key=int))
-    return KctlError(
-        f"the throttle of broker {brokers} is still on: it does not answer, and nobody else can change it",
-        exit_code=Exit.UNREACHABLE,
-        hints=(f"when it is back: kctl partitions cancel {path.removesuffix('.state')}",),
-    )
 
 
 def _not_off(settings: Sequence[Setting], why: str) -> KctlError:

@@ -10,9 +10,9 @@ import click
 
 from kafkad.names import TopicPartition
 from kctl.command.changes import Change
+from kctl.command.spelling import spelled
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError
-from kctl.partitions.apply import spelled
 from kctl.partitions.dynamic_settings import are_so, read_settings, throttle_settings, write_settings
 from kctl.partitions.requests import active_moves
 from kctl.partitions.throttle_settings import (
@@ -146,7 +146,7 @@ def _change(session: Session, found: Throttles, new: Mapping[Setting, str | None
     change = Change(session, _CHANGES, _rows(found, new))
     if not change.confirmed(question):
         return Exit.DONE
-    undo = "; ".join(spelled(session.settings, words) for words in way_back(found.values, new))
+    undo = spelled(session.settings, *way_back(found.values, new))
     errors = write_settings(session, new)
     seen = partial(are_so, session, new)
     return change.done(errors=[*found.errors, *errors], verified="read back", seen=seen, undo=undo)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from kctl.command.changes import Change
+from kctl.command.spelling import spelled
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit
 from kctl.reach.session import Session
@@ -52,5 +53,5 @@ def create(session: Session, owner: str | None, renewer: tuple[str, ...], max_li
     session.wait_until(lambda: any(token.token_id == response.token_id for token in described(session)))
     made = [token.row() for token in described(session) if token.token_id == response.token_id]
     code = answer(session, COLUMNS, made)
-    note(session.settings, f"undo: kctl tokens expire {response.token_id}")
+    note(session.settings, f"undo: {spelled(session.settings, f'tokens expire {response.token_id}')}")
     return code

@@ -78,7 +78,7 @@ def alter(
         errors=[*failed.values(), *refused.values()],
         verified="read back",
         seen=lambda: have_grown(session, growing) and is_so(session, rows, made, changes),
-        undo=undo_command({resource: found[resource] for resource in made}, changes),
+        undo=undo_command(session.settings, {resource: found[resource] for resource in made}, changes),
     )
 
 

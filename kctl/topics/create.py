@@ -12,6 +12,7 @@ from kctl.command.changes import Change
 from kctl.command.choosing import unknown
 from kctl.command.cluster_names import topic_names
 from kctl.command.paths import files
+from kctl.command.spelling import spelled
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.configs.resources import Resource, described
 from kctl.configs.values import misspelt
@@ -218,7 +219,8 @@ def create_topics(
         for t in fit
         if t not in new or t in created
     ]
-    undo = f"kctl topics delete {' '.join(topic.name for topic in created)}" if created else ""
+    names = " ".join(topic.name for topic in created)
+    undo = spelled(session.settings, f"topics delete {names}") if created else ""
     complete = len(placements) == len(created)
     if not complete:
         note(session.settings, "not all brokers know the new topics yet")

@@ -13,6 +13,7 @@ import click
 
 from kafkad.names import TopicPartition
 from kctl.command.cluster_names import broker_ids
+from kctl.command.spelling import spelled
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session
@@ -82,7 +83,7 @@ def find_hanging(
         if isinstance(transaction, KctlError):
             errors.append(transaction)
         elif why := why_hanging(candidate, transaction):
-            rows.append(_row(candidate, name, why, now_ms))
+            rows.append(_row(session, candidate, name, why, now_ms))
     return rows, errors
 
 
@@ -104,7 +105,7 @@ def why_hanging(producer: Producer, transaction: Transaction | None) -> str:
     return ""
 
 
-def _row(producer: Producer, name: str | None, why: str, now_ms: int) -> Row:
+def _row(session: Session, producer: Producer, name: str | None, why: str, now_ms: int) -> Row:
     topic, partition = producer.where
     return {
         "topic": topic,
@@ -115,5 +116,5 @@ def _row(producer: Producer, name: str | None, why: str, now_ms: int) -> Row:
         "age_ms": now_ms - producer.last_timestamp,
         "transactional_id": name,
         "why": why,
-        "fix": f"kctl txns abort {topic}:{partition} --start-offset {producer.start_offset}",
+        "fix": spelled(session.settings, f"txns abort {topic}:{partition} --start-offset {producer.start_offset}"),
     }

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from shlex import quote
 
 import click
 
 from kctl.command.changes import Change
+from kctl.command.spelling import spelled
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session
@@ -61,11 +63,12 @@ def set_scram(session: Session, user: str, mechanism: str, iterations: int) -> i
         salted_password=salted_password(mechanism, password, salt, iterations),
     )
     errors = altered(session, upsertions=[upsertion])
+    undo = spelled(session.settings, f"users delete {quote(user)} --mechanism {mechanism}")
     return change.done(
         errors=errors,
         verified=f"{user} has it",
         seen=lambda: credential in described(session, [user])[0],
-        undo="" if errors or not is_new else f"kctl users delete {user} --mechanism {mechanism}",
+        undo="" if errors or not is_new else undo,
     )
 
 

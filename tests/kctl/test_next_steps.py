@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import sys
+from pathlib import Path
+
 import pytest
 
 from kafkad import __version__
@@ -12,6 +16,7 @@ from kafkad.meta.store import ConnectionLoss
 from kctl.cli import COMMANDS, MEANT
 from kctl.errors import Exit, failure
 from kctl.tokens.asking import token_failure
+from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
 
 
@@ -54,6 +59,28 @@ def test_help_as_a_command(kctl: Kctl) -> None:
         assert kctl("help", *words).out == kctl(*words, "--help").out
     ran = kctl("help", "topics", "lst")
     assert (ran.code, 'did you mean "list"?' in ran.err) == (Exit.USAGE, True)
+
+
+def test_what_undoes_a_change_is_for_the_same_cluster(
+    on_broker: Kctl, broker: KafkadProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("sesame\n"))
+    here = ("--undo-dir", tmp_path)
+    for words in (
+        ("topics", "create", "undo", "-p", 1),
+        ("topics", "alter", "undo", "--config", "retention.ms=1d"),
+        ("configs", "set", "topic/undo", "retention.ms=2d", "segment.bytes=1MiB"),
+        ("configs", "unset", "topic/undo", "retention.ms"),
+        ("groups", "reset-offsets", "undo", "--topic", "undo", "--to", 0, *here),
+        ("groups", "clone", "undo", "undo-copy", *here),
+        ("groups", "delete-offsets", "undo", "--topic", "undo", *here),
+        ("groups", "delete", "undo-copy", *here),
+        ("users", "set-scram", "undo"),
+    ):
+        ran = on_broker(*words, "-y")
+        (line,) = [line for line in ran.err.splitlines() if line.startswith("undo: ")]
+        for command in line.removeprefix("undo: ").split("; "):
+            assert command.startswith(f"kctl -b {broker.bootstrap} "), command
 
 
 def test_a_column_is_known_by_its_header_in_any_case(on_broker: Kctl) -> None:

@@ -158,7 +158,7 @@ def test_one_command_removes_acls_unless_it_would_remove_others() -> None:
     first, second = of_many(2)
     (both,) = removing([first, second], [])
     assert both == (
-        "kctl acls remove --allow 'User:0' --allow 'User:1' --host '*' --operation Read --topic 't0' --topic 't1'"
+        "acls remove --allow 'User:0' --allow 'User:1' --host '*' --operation Read --topic 't0' --topic 't1'"
     )
     other = first._replace(resource=second.resource)
     assert len(removing([first, second], [other])) == 2

@@ -99,7 +99,7 @@ def test_scram_users(on_three: Kctl, three: Three, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(sys, "stdin", io.StringIO("sesame\n"))
     ran = on_three("users", "set-scram", "eve", "--iterations", "4096")
-    assert (ran.code, "undo: kctl users delete eve" in ran.err) == (Exit.DONE, True)
+    assert (ran.code, f"undo: kctl -b {three.bootstrap} users delete eve" in ran.err) == (Exit.DONE, True)
     monkeypatch.setattr(sys, "stdin", io.StringIO("mustard\n"))
     assert on_three("users", "set-scram", "eve").code == Exit.REFUSED, "the old password would be lost"
     monkeypatch.setattr(sys, "stdin", io.StringIO("sesame\n"))
@@ -194,7 +194,7 @@ def test_a_hanging_transaction_is_found_and_ended(on_three: Kctl, three: Three) 
     ran = on_three("txns", "hanging", "txn-hangs", "--max-timeout", "1ms")
     assert ran.code == Exit.FINDINGS
     assert "no coordinator knows this producer" in ran.out
-    assert "kctl txns abort txn-hangs:0 --start-offset 0" in ran.out
+    assert f"kctl -b {three.bootstrap} txns abort txn-hangs:0 --start-offset 0" in ran.out
     found = on_three("txns", "hanging", "txn-hangs", "--max-timeout", "1ms", "--columns", ALL_BUT_THE_AGE).out
     assert "txn-hangs" in found
     for broker in (1, 2, 3):  # each has a replica, and knows of it

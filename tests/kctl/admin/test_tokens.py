@@ -55,7 +55,9 @@ def items(ran: Any) -> list[dict[str, Any]]:
 
 
 def test_the_life_of_a_token(as_gil: Kctl, kctl: Kctl, port: int) -> None:
-    (made,) = items(as_gil("-y", "tokens", "create", "--renewer", "User:hal", "--max-lifetime", "2d", "-o", "json"))
+    ran = as_gil("-y", "tokens", "create", "--renewer", "User:hal", "--max-lifetime", "2d", "-o", "json")
+    (made,) = items(ran)
+    assert ran.err.endswith(f"undo: kctl -b 127.0.0.1:{port} tokens expire {made['token_id']}\n")
     assert (made["owner"], made["renewers"]) == ("User:gil", ["User:hal"])
     assert made["max_ms"] - made["issued_ms"] == 2 * 86_400_000
     assert [token["token_id"] for token in items(as_gil("tokens", "list", "-o", "json"))] == [made["token_id"]]

@@ -12,7 +12,7 @@ from kctl.configs.naming import resources_and_settings
 from kctl.configs.resources import Entry, Resource, parse_resource
 from kctl.configs.values import parse_assignments
 from kctl.errors import Exit, KctlError
-from tests.kctl.conftest import Kctl
+from tests.kctl.conftest import Kctl, steady
 
 
 def created(kctl: Kctl, name: str) -> str:
@@ -53,7 +53,7 @@ def test_set_shows_both_values_and_reads_back(on_broker: Kctl, approved: Callabl
     topic = created(on_broker, "set-a")
     ran = on_broker("configs", "set", topic, "retention.ms=1d", "cleanup.policy+=compact", "-y")
     assert ran.code == Exit.DONE
-    approved("configs-set", ran.out + ran.err)
+    approved("configs-set", steady(ran.out + ran.err))
     assert value(on_broker, topic, "retention.ms") == ("86400000", "topic")
     assert value(on_broker, topic, "cleanup.policy") == ("delete,compact", "topic")
 
@@ -69,7 +69,7 @@ def test_unset(on_broker: Kctl) -> None:
     topic = created(on_broker, "unset-a")
     on_broker("configs", "set", topic, "retention.ms=1d", "-y")
     ran = on_broker("configs", "unset", topic, "retention.ms", "-y")
-    assert (ran.code, "undo: kctl configs set topic/unset-a 'retention.ms=86400000'" in ran.err) == (Exit.DONE, True)
+    assert (ran.code, " configs set topic/unset-a 'retention.ms=86400000'" in ran.err) == (Exit.DONE, True)
     assert value(on_broker, topic, "retention.ms") == ("604800000", "default")
 
 

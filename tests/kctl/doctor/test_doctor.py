@@ -10,6 +10,7 @@ import pytest
 
 from kctl.doctor.command import CHECKS
 from kctl.errors import Exit
+from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl, Three, until
 
 
@@ -70,7 +71,9 @@ def _brokers(kctl: Kctl) -> str:
     return " ".join(f'"{node["node_id"]}"' for node in json.loads(ran.out)["brokers"])
 
 
-def test_records_about_to_go_and_records_from_the_future(on_broker: Kctl, tmp_path: Path) -> None:
+def test_records_about_to_go_and_records_from_the_future(
+    on_broker: Kctl, broker: KafkadProcess, tmp_path: Path
+) -> None:
     topic, group = "doctor-times", "doctor-slow"
     now = int(time.time() * 1000)
     lines = tmp_path / "lines"
@@ -85,3 +88,7 @@ def test_records_about_to_go_and_records_from_the_future(on_broker: Kctl, tmp_pa
     told = {item["id"]: item["summary"] for item in items if f"{topic}-0" in item["items"]}
     assert f"group {group} has 15m00s at most to read 1 record" in told["overtaken"]
     assert "records from the future" in told["clocks"]
+    (fix,) = [item["fix"] for item in items if item["id"] == "overtaken" and f"{topic}-0" in item["items"]]
+    here = f"kctl -b {broker.bootstrap} "
+    assert fix == f"{here}groups lag {group}; more retention, or faster members"
+    assert f"fix: {here}" in on_broker("doctor", "--only", "overtaken").out

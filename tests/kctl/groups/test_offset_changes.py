@@ -46,8 +46,10 @@ def exported(groups: Kctl, group: str) -> str:
 def undone(groups: Kctl, ran: Ran) -> str:
     """Runs the command that a change printed as its undoing."""
     (line,) = [line for line in ran.err.splitlines() if line.startswith("undo: ")]
-    for command in line.removeprefix("undo: kctl groups ").split("; kctl groups "):
-        assert groups(*command.split(), "-y").code == Exit.DONE
+    for command in line.removeprefix("undo: ").split("; "):
+        there, _, words = command.partition(" groups ")
+        assert re.fullmatch(r"kctl -b \S+:\d+", there)
+        assert groups(*words.split(), "-y").code == Exit.DONE
     return line
 
 

