@@ -237,11 +237,13 @@ def rollback_path(path: str) -> str:
 
 
 def rollback_of(path: str, entries: Sequence[PlanEntry], session: Session) -> str:
-    """The path of this plan's rollback file. Others, of an earlier plan that had the same name, are left alone."""
+    """The path of this plan's rollback file: the last one if it leads back, or a new one. Others, of earlier plans that
+    had the same name, are left alone."""
     stem, extension = os.path.splitext(rollback_path(path))
     taken = list(takewhile(os.path.exists, (_numbered(stem, extension, number) for number in count(1))))
-    mine = [each for each in taken if _leads_back(each, entries, session.cluster.cluster_id or "")]
-    return mine[-1] if mine else _numbered(stem, extension, len(taken) + 1)
+    if taken and _leads_back(taken[-1], entries, session.cluster.cluster_id or ""):
+        return taken[-1]
+    return _numbered(stem, extension, len(taken) + 1)
 
 
 def _numbered(stem: str, extension: str, number: int) -> str:

@@ -17,10 +17,11 @@ from kctl.command.paths import files
 from kctl.command.spelling import spelled
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError
-from kctl.partitions.apply import rollback_path, write_plan
+from kctl.partitions.apply import rollback_of, write_plan
 from kctl.partitions.cluster_model import BALANCES, RACKS, Goal, Partition
 from kctl.partitions.effect import Effect, effects, rack_losses, seconds
 from kctl.partitions.placement import Move, planned_moves
+from kctl.partitions.plan_entries import WAITING, PlanEntry
 from kctl.partitions.plan_throttle import StateFile
 from kctl.partitions.reassignment_json import Place, parse_plan, parse_topics
 from kctl.partitions.snapshot import Snapshot, take
@@ -378,8 +379,10 @@ def _write(session: Session, path: str, moves: Sequence[Move], places: Mapping[T
             "-f FILE writes this plan elsewhere",
         )
         raise KctlError(f"{path} is being applied: {state} exists", exit_code=Exit.REFUSED, hints=hints)
-    rollback = rollback_path(path)
     planned = {where: places.get(where, Place(move.planned or ())) for where, move in possible.items()}
+    entries = [PlanEntry(move.partition, planned[where], WAITING, None, {}, {}) for where, move in possible.items()]
+    rollback = rollback_of(path, entries, session)
     write_plan(path, planned, session)
-    write_plan(rollback, {where: Place(move.partition.replicas) for where, move in possible.items()}, session)
+    if not os.path.exists(rollback):
+        write_plan(rollback, {each.partition.name: each.before for each in entries}, session)
     note(settings, f"wrote {path} (Kafka's reassignment format), {rollback}")

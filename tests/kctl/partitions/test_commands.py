@@ -125,6 +125,25 @@ def test_a_plan_from_elsewhere_is_shown_with_what_it_copies(on_broker: Kctl) -> 
     assert json.loads(Path("plan.json").read_text())["partitions"][0]["replicas"] == [9]
 
 
+def test_the_way_back_of_an_earlier_plan_is_not_written_over(on_broker: Kctl) -> None:
+    def planned(topic: str, rollback: str) -> str:
+        write_plan((topic, 0, [9]), name="theirs.json")
+        ran = on_broker("partitions", "plan", "--from-file", "theirs.json")
+        assert (ran.code, f"wrote plan.json (Kafka's reassignment format), {rollback}\n" in ran.err) == (
+            Exit.DONE,
+            True,
+        ), ran.err
+        [entry] = json.loads(Path(rollback).read_text())["partitions"]
+        return entry["topic"]
+
+    create(on_broker, "parts-moved", 1)
+    create(on_broker, "parts-moved-next", 1)
+    for _ in range(2):
+        assert planned("parts-moved", "rollback-plan.json") == "parts-moved"
+    assert planned("parts-moved-next", "rollback-plan-2.json") == "parts-moved-next"
+    assert "parts-moved-next" not in Path("rollback-plan.json").read_text()
+
+
 def test_a_plan_that_is_being_carried_out_is_not_written_over(on_broker: Kctl) -> None:
     create(on_broker, "parts-carried", 1)
     write_plan(("parts-carried", 0, [9]), name="theirs.json")

@@ -148,7 +148,8 @@ def test_only_the_first_replica_of_what_is_in_place_is_elected() -> None:
 
 def test_a_rollback_file_of_another_plan_is_left_alone(tmp_path: Path) -> None:
     session = SimpleNamespace(cluster=Cluster("here", 1, {}))
-    plan, first, second = (str(tmp_path / name) for name in ("plan.json", "rollback-plan.json", "rollback-plan-2.json"))
+    plan = str(tmp_path / "plan.json")
+    first, second, third = (str(tmp_path / f"rollback-plan{number}.json") for number in ("", "-2", "-3"))
 
     def rollback(*states: str) -> str:
         entries = [
@@ -173,6 +174,8 @@ def test_a_rollback_file_of_another_plan_is_left_alone(tmp_path: Path) -> None:
     assert rollback(MOVING, WAITING) == first, "what moves is known from nowhere else"
     write(second, "here", (1, 2), (1, 2))
     assert rollback(DONE, DONE) == second
+    write(first, "here", (1, 2))
+    assert rollback(WAITING) == third, "once all is done, nothing would tell the two apart"
 
 
 def test_partitions_by_topic_number_and_file(tmp_path: Path) -> None:
