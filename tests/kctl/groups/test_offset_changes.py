@@ -120,7 +120,7 @@ def test_the_way_back_is_told_also_when_what_was_done_cannot_be_read_back(
     monkeypatch.setattr(f"kctl.groups.{read_back}", gone)
     ran = groups(*words, "-y")
     assert ran.code == Exit.UNREACHABLE
-    assert f"{told}; undo: kctl groups reset-offsets {name} --from-file " in ran.err
+    assert f"{told}; undo: kctl -b 127.0.0.1:{port} groups reset-offsets {name} --from-file " in ran.err
 
 
 def test_shows_what_it_will_do(groups: Kctl, port: int, approved: Callable[[str, str], None]) -> None:
