@@ -96,6 +96,8 @@ def test_units_say_what_a_broker_needs(unit: str) -> None:
     lines = (UNITS / unit).read_text().splitlines()
     for line in ("Type=notify", "ExecReload=/bin/kill -HUP $MAINPID", "Restart=on-failure", "WatchdogSec=30"):
         assert line in lines
+    assert "KillMode=mixed" in lines  # a SIGTERM to one of several brokers is a rolling restart of that one
+    assert "OOMPolicy=continue" in lines  # a broker of several, or a worker, that is killed for memory is replaced
     assert any(re.fullmatch(r"StateDirectory=kafkad(/%i)?", line) for line in lines)
     assert any(line.startswith("LimitNOFILE=") for line in lines)
     assert lines.index("SystemCallFilter=setpriority") > lines.index("SystemCallFilter=~@privileged @resources")

@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from math import ceil
 from random import Random
 from time import monotonic
@@ -75,7 +76,19 @@ T = TypeVar("T")
 
 
 class _StoppedEarly(Exception):
-    """The broker was told to stop before it was ready."""
+    """The broker was told to stop while it waited for something."""
+
+
+async def _unless(told: asyncio.Event, waiting: Coroutine[Any, Any, T]) -> T:
+    """Cancels `waiting` and raises _StoppedEarly when the event is set before it has ended."""
+    task, telling = asyncio.create_task(waiting), asyncio.create_task(told.wait())
+    await asyncio.wait([task, telling], return_when=asyncio.FIRST_COMPLETED)
+    telling.cancel()
+    if task.done():
+        return task.result()
+    task.cancel()
+    await asyncio.wait([task])
+    raise _StoppedEarly
 
 
 def _refuse_without_keytabs(config: Config) -> None:
@@ -113,7 +126,7 @@ class Daemon:
         self._reload_asked = asyncio.Event()
         self._lifecycle = Lifecycle()
         self._registry: Registry = metering.starting(self._lifecycle)
-        self._all_stop = False
+        self._all_stop = asyncio.Event()
         self._exit_code = 0
         self._store: MetadataStore | None = None
 
@@ -339,15 +352,7 @@ class Daemon:
         )
 
     async def _unless_stopped(self, waiting: Coroutine[Any, Any, T]) -> T:
-        """Cancels `waiting` and raises _StoppedEarly when the broker is told to stop before it has ended."""
-        task, stopping = asyncio.create_task(waiting), asyncio.create_task(self._stopping.wait())
-        await asyncio.wait([task, stopping], return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        if task.done():
-            return task.result()
-        task.cancel()
-        await asyncio.wait([task])
-        raise _StoppedEarly
+        return await _unless(self._stopping, waiting)
 
     def _loading(self, doing: str) -> None:
         self._lifecycle.enter(BrokerState.RECOVERY, doing)
@@ -426,16 +431,16 @@ class Daemon:
 
     def _stop_with_all(self) -> None:
         """All brokers of the cluster are told to stop: there is nobody to hand leaderships over to."""
-        self._all_stop = True
+        self._all_stop.set()
         self._stopping.set()
 
     def _orphaned(self) -> None:
-        self._all_stop = True
+        self._all_stop.set()
         self._halt("the supervisor, which has the metadata store, is gone")
 
     def _store_broke(self, why: str) -> None:
         """Only a process that reads the file again knows what is in it."""
-        self._all_stop = True
+        self._all_stop.set()
         self._halt(why)
 
     async def _close_idle(self) -> None:
@@ -461,8 +466,7 @@ class Daemon:
         log.info("stopping")
         self._lifecycle.enter(BrokerState.SHUTTING_DOWN, "stopping")
         self._notifier.stopping("handing leaderships over")
-        if not self._all_stop:
-            await parts.leave()
+        await self._leave(parts)
         self._notifier.status("finishing requests")
         await parts.stop_taking()
         await drain(self._server, parts, self._clock, self._timers)
@@ -474,6 +478,15 @@ class Daemon:
         await store.close()
         self._threads.shutdown()
         log.info("stopped cleanly in %.2f s", monotonic() - begun)
+
+    async def _leave(self, parts: Parts) -> None:
+        """Hands leaderships over, unless all brokers stop, which may become known only meanwhile. Nobody is left to
+        lead then: a controller goes first, or it would take brokers that end before it out of the ISRs."""
+        if not self._all_stop.is_set():
+            with suppress(_StoppedEarly):
+                await _unless(self._all_stop, parts.leave())
+        if self._all_stop.is_set():
+            await parts.controller.stop()
 
     async def _stop_loading(self, health: HttpServer | None) -> None:
         """No client has seen this broker yet, and nothing was changed: it goes at once."""

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from kafkad.broker.daemon import Daemon
+from kafkad.config import load
 from kafkad.errors import ErrorCode
+from kafkad.meta.znodes import Partition
 from kafkad.model import WantedIsr
 from kafkad.names import TopicPartition
 from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -134,6 +137,45 @@ def test_the_last_broker_waits_for_nobody(two: Brokers) -> None:
     two.run(other.session.close())
     two.until(lambda: two[1].parts.replicas.metadata.brokers.keys() == {1}, advance_ms=10)
     leave(two, 1, at_most_ms=1)
+
+
+def process_of(brokers: Brokers, directory: Path) -> Daemon:
+    config = load(None, [f"log.dirs={directory}"], {})
+
+    async def made() -> Daemon:
+        return Daemon(config, lambda: config, None)
+
+    return brokers.run(made())
+
+
+def test_who_hears_meanwhile_that_all_stop_waits_for_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """As where all processes of a host are told to stop, and the supervisor among them tells its brokers why."""
+    brokers = started(tmp_path)
+    brokers.create("a", (2, 1))
+    brokers.cut.add(frozenset({1, 2}))
+    process = process_of(brokers, tmp_path)
+    leaving = brokers.begun(process._leave(brokers[2].parts))
+    brokers.until(lambda: any("attempt 1 of 3" in message for message in caplog.messages))
+    process._stop_with_all()
+    brokers.until(leaving.done)
+    assert brokers[2].partition(A0).is_leader
+    brokers.cut.clear()
+    brokers.stop()
+
+
+def test_where_all_stop_nobody_is_taken_out_of_the_isrs(tmp_path: Path) -> None:
+    """The controller may well be the last one."""
+    brokers = started(tmp_path)
+    brokers.create("a", (2, 1))
+    assert brokers.controller is brokers[1]
+    process = process_of(brokers, tmp_path)
+    process._stop_with_all()
+    brokers.ended(process._leave(brokers[1].parts))
+    brokers.leave(2)
+    brokers.work_for(1_000)
+    node = brokers.run(brokers.store.session().get(Partition.path("a", 0)))
+    assert Partition.decode(node[0], 0).isr == (2, 1)
+    brokers.stop()
 
 
 def test_metadata_is_answered_when_it_is_here(tmp_path: Path) -> None:
