@@ -47,7 +47,7 @@ from kafkad.meta.left_brokers import partitions_left_behind
 from kafkad.meta.store import ConnectionLoss, MetaError, MetaStore
 from kafkad.metrics import Registry
 from kafkad.net import http
-from kafkad.net.http import Condition, Endpoints, HttpServer
+from kafkad.net.http import DAMAGED, EXPOSED, Condition, Endpoints, HttpServer
 from kafkad.net.server import CannotListen, Server
 from kafkad.systemd import STOP_ALL, Notifier
 
@@ -362,9 +362,9 @@ class Daemon:
         if offline:
             return Condition(False, f"log directories are offline: {', '.join(offline)}")
         health = self._lifecycle.health()
-        damaged = [f"damaged: {damage.text(tp)}" for tp, damage in self._logs.damages.kept()]
+        damaged = [f"{DAMAGED}{damage.text(tp)}" for tp, damage in self._logs.damages.kept()]
         problem = None if self._store is None else self._store.problem
-        open_to_all = [f"exposed: {why}" for why in exposed(self._settings.config)]
+        open_to_all = [f"{EXPOSED}{why}" for why in exposed(self._settings.config)]
         return Condition(health.good, "\n".join([health.text, *damaged, *([problem] if problem else []), *open_to_all]))
 
     def _announce(self, parts: Parts, store: MetadataStore) -> None:

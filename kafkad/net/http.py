@@ -46,6 +46,11 @@ _REASONS = {
 }
 
 
+DAMAGED, EXPOSED = "damaged: ", "exposed: "
+"""They begin lines of /health about a damaged log, and about a listener that is open to others, for those who look for
+them, as `kctl doctor` does."""
+
+
 class Condition(NamedTuple):
     """Good is answered with 200, bad with 503, and either with the text."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
+from kafkad.net.http import DAMAGED, EXPOSED
+
 _TIMEOUT_S = 10.0
-_DAMAGED = "damaged: "
-"""Begins a line about a damaged log, for those who look for them; they keep their beginning."""
 
 
 class HttpAnswer(NamedTuple):
@@ -36,9 +36,10 @@ async def _exchange(port: int, path: str) -> bytes:
 
 
 def told_of(broker: int, text: str) -> list[str]:
-    """The lines of a broker's /health as the supervisor tells them; none of a broker that is well."""
+    """The lines of a broker's /health as the supervisor tells them; none of a broker that is well. Those that somebody
+    looks for keep their beginning."""
     return [
-        f"{line} (broker {broker})" if line.startswith(_DAMAGED) else f"broker {broker}: {line}"
+        f"{line} (broker {broker})" if line.startswith((DAMAGED, EXPOSED)) else f"broker {broker}: {line}"
         for line in text.splitlines()
         if line != "ok"
     ]

@@ -30,9 +30,10 @@ def test_asks_for_a_page() -> None:
     assert asyncio.run(run()) == [HttpAnswer(True, "a 1\n"), HttpAnswer(False, "loading logs\n"), None]
 
 
-def test_damaged_logs_stay_recognisable() -> None:
+def test_damaged_logs_and_open_listeners_stay_recognisable() -> None:
     assert told_of(1, "ok\n") == []
-    assert told_of(1, "loading logs\ndamaged: orders-0: 7 bytes at 12\n") == [
+    assert told_of(1, "loading logs\ndamaged: orders-0: 7 bytes at 12\nexposed: listener A is PLAINTEXT\n") == [
         "broker 1: loading logs",
         "damaged: orders-0: 7 bytes at 12 (broker 1)",
+        "exposed: listener A is PLAINTEXT (broker 1)",
     ]

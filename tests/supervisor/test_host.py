@@ -6,6 +6,8 @@ import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -272,6 +274,21 @@ def test_directories_of_kafka_are_adopted_by_one_broker_first(tmp_path: Path) ->
         assert "adopted 1 topics" in single.log
     with host:
         assert consume(host.bootstrap, "old", 0, 6)
+
+
+def test_listeners_without_tls_that_others_reach_are_found(tmp_path: Path) -> None:
+    host = Host(tmp_path, 2)
+    host.settings["listeners"] = f"PLAINTEXT://0.0.0.0:{host.port}"
+    host.settings["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{host.port}"
+    with host:
+        doctor = subprocess.run(
+            [sys.executable, "-m", "kctl", "-b", host.bootstrap, "doctor", "--only", "exposed"],
+            capture_output=True,
+            text=True,
+        )
+    assert doctor.returncode == 7, doctor
+    assert doctor.stdout.count("listener PLAINTEXT is PLAINTEXT on 0.0.0.0: anybody who reaches it") == 2
+    assert all(f" (broker {broker})\n" in doctor.stdout for broker in range(2))
 
 
 def test_systemd_hears_once_for_all_and_a_reload_reaches_each_broker(
