@@ -56,6 +56,16 @@ def test_drain_replaces_a_replica_in_its_place_and_leaves_the_others() -> None:
     ]
 
 
+def test_brokers_are_replaced_one_after_the_other_without_a_replica_on_an_old_one() -> None:
+    """docs/migrate.md: each drain names the new brokers, or the next one would fill the one before it again."""
+    old_and_new = [Broker(broker, None) for broker in (1, 2, 11, 12)]
+    partitions = of("t", (1, 2), (2, 1), (1, 2))
+    for left in (1, 2):
+        partitions = after(partitions, planned_moves(old_and_new, partitions, drain(left, to=frozenset({11, 12}))))
+        assert all(left not in partition.replicas for partition in partitions)
+    assert all(set(partition.replicas) == {11, 12} for partition in partitions)
+
+
 def test_a_copy_comes_from_the_leader_whoever_is_drained() -> None:
     [move] = planned_moves(THREE, of("t", (3, 2), leader=2, size=59), drain(3))
     assert move.copies == [Copy(2, 1, 59)]
