@@ -321,7 +321,7 @@ def test_a_broker_that_is_down_keeps_its_throttle_and_is_named_until_it_is_back(
     waiting.communicate(timeout=100)
     assert (waiting.returncode, replicas(on_three, "parts-later")) == (Exit.DONE, [[3]])
     assert [each["owner"] for each in throttles(on_three) if each["kind"] == "topic"] == []
-    assert b"when it is back: kctl partitions cancel plan.json" in said
+    assert f"when it is back: kctl -b {three.bootstrap} partitions cancel plan.json".encode() in said
     ran = on_three("partitions", "cancel", "plan.json", "-y")
     assert ran.code == Exit.DONE, ran.err
     assert not Path("plan.json.state").exists()
