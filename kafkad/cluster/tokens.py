@@ -68,6 +68,13 @@ class TokenSettings(NamedTuple):
         )
 
 
+def _new_id() -> str:
+    """None that a command line would take for an option, for which a dash in front is enough."""
+    while (drawn := id_text(uuid4().bytes)).startswith("-"):
+        pass
+    return drawn
+
+
 Decision = Callable[[DelegationToken], DelegationToken | None]
 """What becomes of a token; None: it goes. Raises KafkaError."""
 
@@ -146,7 +153,7 @@ class DelegationTokens:
         now, longest = self._clock.now_ms(), self._settings.max_lifetime_ms
         max_ms = now + (min(max_lifetime_ms, longest) if max_lifetime_ms > 0 else longest)
         token = DelegationToken(
-            token_id=id_text(uuid4().bytes),
+            token_id=_new_id(),
             owner=owner,
             requester=requester,
             renewers=tuple(renewers),

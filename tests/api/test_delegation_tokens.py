@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
@@ -197,6 +198,14 @@ def test_a_token_for_somebody_else_takes_a_right(broker: OneBroker) -> None:
     log_in(broker, ALICE, Nobody((Operation.CREATE_TOKENS, ResourceType.USER, "User:bob")))
     made = create(broker, BOB)
     assert (made.error_code, made.principal_name, made.token_requester_principal_name) == (0, "bob", "alice")
+
+
+def test_no_id_looks_like_an_option(broker: OneBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `kctl tokens renew -F…` would."""
+    drawn = [UUID(bytes=b"\xf8" * 16), UUID(bytes=b"\x08" * 16)]
+    monkeypatch.setattr("kafkad.cluster.tokens.uuid4", lambda: drawn.pop(0))
+    log_in(broker, ALICE)
+    assert create(broker).token_id == "CAgICAgICAgICAgICAgICA"
 
 
 def test_others_tokens_are_seen_by_renewers_and_with_a_right(broker: OneBroker) -> None:
