@@ -1196,6 +1196,7 @@ def list_transactions_duration_0_and_10_12_does_it_list_ids_with(raw: Raw, versi
 
 @case("pattern: no match, exact, broken regex, empty", "ListTransactions", (2,))
 def list_transactions_pattern_no_match_exact_broken_regex_empty(raw: Raw, version: int) -> Any:
+    raw.new(raw.new_id())
     txn = raw.new_id()
     raw.new(txn)
 
