@@ -137,7 +137,7 @@ class Server:
     """All listeners of a broker; they share the limits and the receive buffer.
 
     Those that are `apart` share no more: they have queues of their own, and none of their requests waits for those of
-    the others. One that is `protected` is not kept shut by max.connections: connections of clients end for it.
+    the others. One that is `protected` is not kept shut by max.connections: clients have to go for it.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, limits: Limits, clock: Clock, timers: Timers) -> None:
@@ -226,28 +226,23 @@ class Server:
         self.accept_if_room()
 
     @property
-    def crowded(self) -> bool:
-        """True at max.connections, for which those of listeners apart do not count."""
-        return self._limited >= self.limits.max_connections or self.lacks_sockets
+    def known(self) -> int:
+        """What max.connections limits: strangers have limits of their own, and so have listeners apart."""
+        return sum(listener.known for listener in self.listeners if not listener.apart)
 
     @property
     def lacks_sockets(self) -> bool:
         """True when one more would take a file descriptor that others need."""
-        return self._limited + len(self.held) >= self.limits.max_sockets
+        limited = self.total - sum(listener.open for listener in self.listeners if listener.apart)
+        return limited + len(self.held) >= self.limits.max_sockets
 
-    @property
-    def _limited(self) -> int:
-        return self.total - sum(listener.open for listener in self.listeners if listener.apart)
-
-    def end_one_too_many(self) -> None:
-        """As Kafka does at max.connections: of a client, where a broker has come; the one that is quiet for longest."""
-        if self._limited > self.limits.max_connections:
-            clients = (listener for listener in self.listeners if not listener.apart and not listener.protected)
-            connections = (each for listener in clients for each in listener.connections.values())
-            longest = min(connections, key=lambda each: (not each.quiet, each.last_active), default=None)
-            if longest is not None:
-                log.info("closed a connection of %s: there are more than max.connections", longest.host)
-                longest.close()
+    def end_quietest_client(self) -> None:
+        """The connection that has said nothing for longest, as Kafka does where a broker comes at max.connections."""
+        clients = (listener for listener in self.listeners if not listener.apart and not listener.protected)
+        connections = (each for listener in clients for each in listener.connections.values())
+        longest = min(connections, key=lambda each: (not each.quiet, each.last_active), default=None)
+        if longest is not None:
+            _end_one_too_many(longest)
 
     def accept_if_room(self) -> None:
         for listener in self.listeners:
@@ -277,6 +272,12 @@ class Server:
                 connection.close()
                 closed += 1
         return closed
+
+
+def _end_one_too_many(connection: Connection) -> None:
+    listener = connection.listener.name
+    log.info("closed the connection of %s at %s: it is one above max.connections", connection.address, listener)
+    connection.close()
 
 
 class Listener:
@@ -348,6 +349,11 @@ class Listener:
         """The number of connections, with those whose handshake goes on."""
         return len(self.connections) + len(self.handshakes)
 
+    @property
+    def known(self) -> int:
+        """The number of connections without strangers."""
+        return self.open - len(self.lobby)
+
     def start(self, dispatch: Dispatch) -> None:
         self.dispatch = dispatch
         self._sock.listen(max(self.server.limits.backlog, _LEAST_BACKLOG))
@@ -387,8 +393,17 @@ class Listener:
         server.accept_if_room()
 
     def logged_in(self, connection: Connection) -> None:
-        """It is known now who this is, or that it may not log in."""
+        """It is a stranger no more."""
         self.lobby.leave(connection)
+        self._count(connection)
+
+    def _count(self, connection: Connection) -> None:
+        """One more that is known. Strangers may become so many in one moment that there are too many."""
+        server = self.server
+        if self.known > self._most:
+            _end_one_too_many(connection)
+        elif not self.apart and server.known > server.limits.max_connections:
+            server.end_quietest_client() if self.protected else _end_one_too_many(connection)
 
     def handshake_failed(self, handshake: Handshake) -> None:
         self.handshakes.discard(handshake)
@@ -402,6 +417,9 @@ class Listener:
             self.lobby.go_on_as(handshake, connection)
         else:
             self.lobby.leave(handshake)
+            self._count(connection)
+        if connection.closed:
+            return
         if transport.pending and not connection.muted:
             connection.on_readable()
 
@@ -410,12 +428,18 @@ class Listener:
             self._accept_again()
 
     @property
-    def _full(self) -> bool:
+    def _most(self) -> int:
         limits = self.server.limits
-        own = limits.max_per_listener.get(self.name, limits.max_connections)
-        if self.open >= own or self.apart:
-            return self.open >= own
-        return self.server.lacks_sockets if self.protected else self.server.crowded
+        return limits.max_per_listener.get(self.name, limits.max_connections)
+
+    @property
+    def _full(self) -> bool:
+        server = self.server
+        if self.known >= self._most:
+            return True
+        if self.apart:
+            return False
+        return server.lacks_sockets or (not self.protected and server.known >= server.limits.max_connections)
 
     @property
     def guarded(self) -> bool:
@@ -503,8 +527,6 @@ class Listener:
         server.per_ip[host] += 1
         server.total += 1
         self.accepted += 1
-        if self.protected:
-            server.end_one_too_many()
         if self.tls is not None:
             handshake = self.tls.greet(self, sock, host, address[1])
             self.handshakes.add(handshake)
@@ -513,6 +535,8 @@ class Listener:
         connection = self._open_connection(self._wrap(sock), host, address[1])
         if self.login:
             self.lobby.enter(connection)
+        else:
+            self._count(connection)
 
     def _open_connection(self, transport: Transport, host: str, port: int) -> Connection:
         connection = Connection(self, transport, host, port)

@@ -220,6 +220,33 @@ def test_everything_in_one_write() -> None:
     at_home(scenario)
 
 
+def test_strangers_do_not_use_up_the_connections_of_those_who_log_in() -> None:
+    """Of whom there are no more than there may be, also when they come in the same moment."""
+
+    async def scenario(house: House) -> None:
+        for _ in range(5):
+            await house.connect()
+        known = [await house.connect() for _ in range(2)]
+        for client in known:
+            assert (await client.log_in()).error_code == 0
+        assert house.listener.known == 2
+        waiting = await house.connect()
+        waiting.send(VERSIONS)
+        known[0].writer.close()
+        assert await waiting.frame()
+        late = await house.connect()
+        while house.listener.open < 8:
+            await asyncio.sleep(0)
+        assert (await waiting.log_in()).error_code == 0
+        late.send(handshake(), token(b"\0carol\0pw"), METADATA)
+        await late.reader.read()
+        assert await late.closed()
+        assert house.listener.known == 2
+        assert (await known[1].ask(METADATA))[:4] == b"\0\0\0\x02"
+
+    at_home(scenario, limits=Limits(max_connections=2))
+
+
 def test_a_refusal_waits_and_then_leaves_whole_and_others_do_not_wait() -> None:
     async def scenario(house: House) -> None:
         one, other = await house.connect(), await house.connect()

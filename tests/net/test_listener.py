@@ -69,7 +69,28 @@ def test_max_connections_keeps_no_broker_out() -> None:
             writer.close()
         server.close()
 
-    asyncio.run(main())
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_strangers_at_the_listener_of_brokers_end_nobody_s_connection() -> None:
+    async def main() -> None:
+        server = serving(Limits(max_connections=1))
+        public = server.listen("A", "127.0.0.1", 0)
+        brokers = server.listen("B", "127.0.0.1", 0, protected=True, login=True)
+        server.start(Serving(echo))
+        reader, writer = await asyncio.open_connection("127.0.0.1", public.port)
+        strangers = [await asyncio.open_connection("127.0.0.1", brokers.port) for _ in range(3)]
+        while brokers.open < 3:
+            await asyncio.sleep(0)
+        writer.write(frame(b"still here"))
+        assert await read_frame(reader) == b"still here"
+        brokers.logged_in(next(iter(brokers.connections.values())))
+        assert await asyncio.wait_for(reader.read(), 10) == b""
+        for _, each in [(reader, writer), *strangers]:
+            each.close()
+        server.close()
+
+    asyncio.run(asyncio.wait_for(main(), 30))
 
 
 def test_sockets_that_wait_to_be_turned_away_take_descriptors_too() -> None:
