@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
 _DAMAGED, _EXPOSED, _CUT_OFF = "damaged: ", "exposed: ", "no connection to ZooKeeper"
-_REFUSING = ": changes of metadata are refused"
+_REFUSING = (": changes of metadata are refused", ": no topics are created")
 _TIMEOUT_S = 3.0
 _ANY = ("", "0.0.0.0", "::", "[::]")
 
@@ -47,7 +47,7 @@ class HealthReport(NamedTuple):
     cut_off: str | None = None
     """Why it has no connection to ZooKeeper; None while it has one, or needs none."""
     refusing: str | None = None
-    """Why it takes no changes of the metadata that it keeps itself; None while it does, or keeps none."""
+    """Why it takes no changes of the metadata that it keeps itself, or no new topics; None while it does."""
 
 
 def health_report(listener: HttpListener, tls: Callable[[], SSLContext]) -> HealthReport:
@@ -67,7 +67,7 @@ def health_report(listener: HttpListener, tls: Callable[[], SSLContext]) -> Heal
         damaged,
         exposed,
         cut_off=next((line for line in lines if line.startswith(_CUT_OFF)), None),
-        refusing=next((line for line in lines if _REFUSING in line), None),
+        refusing=next((line for line in lines if any(each in line for each in _REFUSING)), None),
     )
 
 

@@ -17,6 +17,7 @@ from tests.certificates import Authority, client_context, server_context
 AUTHORITY = Authority()
 LOST = "no connection to ZooKeeper at zk1:2181: connection refused"
 FULL = "the disk of /m was full at the last change: changes of metadata are refused until there is room"
+ALMOST_FULL = "the disk of /m is full: no topics are created until there is room"
 REPORT = f"running\ndamaged: t-0: cut\n{LOST}\n{FULL}\nexposed: listener A is PLAINTEXT\n"
 
 
@@ -24,15 +25,16 @@ class Health(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.send_response(200 if self.path == "/health" else 404)
         self.end_headers()
-        self.wfile.write(REPORT.encode())
+        self.wfile.write(self.server.report.encode())  # type: ignore[attr-defined]
 
     def log_message(self, *_: object) -> None:
         pass
 
 
 @contextmanager
-def broker(tls: ssl.SSLContext | None = None) -> Iterator[HttpListener]:
+def broker(tls: ssl.SSLContext | None = None, report: str = REPORT) -> Iterator[HttpListener]:
     server = HTTPServer(("127.0.0.1", 0), Health)
+    server.report = report  # type: ignore[attr-defined]
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = Thread(target=server.serve_forever, args=(0.01,))
@@ -65,6 +67,11 @@ def test_a_report_over_http() -> None:
     with broker() as listener:
         report = health_report(listener, ssl.create_default_context)
     assert report == HealthReport(("t-0: cut",), ("listener A is PLAINTEXT",), LOST, FULL)
+
+
+def test_a_report_of_a_disk_that_has_no_room_for_topics() -> None:
+    with broker(report=f"running\n{ALMOST_FULL}\n") as listener:
+        assert health_report(listener, ssl.create_default_context).refusing == ALMOST_FULL
 
 
 def test_a_report_over_tls(tmp_path: Path) -> None:
