@@ -202,7 +202,7 @@ class Brokers:
         moved = await self._lead.change(led, partial(self._moved_for_shutdown, preference=self._lead.preference()))
         await self._lead.send(await self._lead.tell_changed(self._lead.batch(), moved))
         shrunk = await self._lead.change(followed, lambda tp, entry: self._without(broker, entry))
-        batch = await self._lead.tell_changed(self._lead.batch(), shrunk, besides=broker)
+        batch = await self._lead.tell_changed(self._lead.batch(), shrunk, except_at=broker)
         for tp in followed:
             batch.stop(broker, tp, delete=False)
         await self._lead.send(batch)

@@ -384,7 +384,9 @@ class Controller:
     def _count_unclean(self, tp: TopicPartition, leader: int) -> None:
         self.unclean_elections += 1
         log.warning(
-            "unclean leader election: broker %d leads %s although it was not in sync; records may be lost", leader, tp
+            "unclean leader election: broker %d, not in sync or after it refused, leads %s; records may be lost",
+            leader,
+            tp,
         )
 
     def _during(self, term: Term, event: Event) -> None:

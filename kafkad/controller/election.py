@@ -59,7 +59,8 @@ def after_failure(
 ) -> Elected | None:
     """The first live replica in sync; with `unclean` and none in sync, any one, at the price of lost records.
 
-    Those in sync that refused to lead, and are `reluctant`, come before live ones: they have lost but their last ones.
+    Replicas in sync that refused to lead (`reluctant`) come before live ones that are not in sync: they lack only their
+    last records.
     """
     for replica in replicas:
         if replica in live and replica in state.isr:

@@ -69,8 +69,8 @@ class ControllerParts(NamedTuple):
 
     `unclean` tells whether a topic would rather have any leader than none, as soon as `load_configs` has read the
     settings of topics that this broker may not have; `fewest_leaders` tells whether elections follow that policy.
-    `on_response` hears every answer to a LeaderAndIsr or StopReplica, `on_unclean` of every leader that was not in sync
-    before; `listener` is the one that brokers use among themselves.
+    `on_response` hears every answer to a LeaderAndIsr or StopReplica, `on_unclean` of every leader that may lack
+    records: it was not in sync, or has refused to lead before; `listener` is the one that brokers use among themselves.
     """
 
     broker: int
@@ -193,9 +193,10 @@ class Leadership:
     def _written(self, tp: TopicPartition, state: PartitionState, stat: Result) -> PartitionState:
         assert isinstance(stat, Stat)
         entry = self.state.entry(tp)
-        if state.leader != NO_LEADER and entry.state is not None and state.leader not in entry.state.isr:
-            self.parts.on_unclean(tp, state.leader)
-        self.state.elected(state.leader, tp)
+        before, leader = entry.state, state.leader
+        pressed = self.state.note_elected(leader, tp)
+        if pressed or (leader != NO_LEADER and before is not None and leader not in before.isr):
+            self.parts.on_unclean(tp, leader)
         entry.state = replace(state, partition_epoch=stat.version)
         return entry.state
 
@@ -226,8 +227,8 @@ class Leadership:
     ) -> PartitionState | None:
         """After replicas came or went: elects a live leader if there can be one, and drops dead brokers from the ISR.
 
-        With nobody left in sync the ISR stays as it is, for only its members have all records; unless any leader is
-        allowed: always, or in the election in which one that was pressed has just refused.
+        With nobody left in sync the ISR stays as it is, for only its members have all records; unless the topic allows
+        any leader, or the leader was pressed by an unclean election and has just refused: that election goes on.
         """
         state = entry.state
         if state is None:
@@ -264,19 +265,19 @@ class Leadership:
         self,
         batch: RequestBatch,
         changed: Mapping[TopicPartition, PartitionState | None],
-        besides: int | None = None,
+        except_at: int | None = None,
     ) -> RequestBatch:
         """Adds to `batch` what replicas and brokers have to hear of partitions whose state was written.
 
         A replica that its broker cannot open hears of it when the broker says that it may be able to; one at the broker
-        `besides`, which is to stop it, does not.
+        `except_at`, which is to stop it, does not.
         """
         turns = Turns()
         for tp, state in changed.items():
             await turns.give_way()
             if state is not None:
                 replicas = self.state.entry(tp).assignment.replicas
-                batch.leader_and_isr([r for r in replicas if r != besides and self.state.online(r, tp)], tp)
+                batch.leader_and_isr([r for r in replicas if r != except_at and self.state.online(r, tp)], tp)
         return batch
 
     async def send(self, batch: RequestBatch) -> Answers:

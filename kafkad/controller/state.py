@@ -165,11 +165,13 @@ class ClusterState:
         """Those that have refused to lead, and may do it with what they have if they are asked to."""
         return {r for r in replicas if r not in self.leaving and self.refused.reluctant(r, tp)}
 
-    def elected(self, leader: int, tp: TopicPartition) -> None:
-        """One that has failed is pressed to lead; it counts as there unless it refuses again."""
+    def note_elected(self, leader: int, tp: TopicPartition) -> bool:
+        """True if it has failed: it is pressed to lead, and counts as there unless it refuses again."""
         failed = self.failed_replicas.get(leader, set())
-        self.refused.asked_again(leader, tp, pressed=tp in failed)
+        pressed = tp in failed
+        self.refused.asked_again(leader, tp, pressed=pressed)
         failed.discard(tp)
+        return pressed
 
     def going(self, topic: str) -> bool:
         """True if the topic is being deleted. A partition that is on the move has to arrive first."""

@@ -91,20 +91,26 @@ async def refuse(cluster: Cluster, broker: int) -> None:
     await cluster.settle()
 
 
+async def the_last_in_sync_refuses(cluster: Cluster) -> None:
+    """It is 2, and 3, which has fallen behind, is there again."""
+    await cluster.create("a", (3, 2))
+    await cluster.kill(3)
+    await refuse(cluster, 2)
+    await cluster.start(3)
+
+
 @pytest.mark.parametrize("by_request", [True, False])
 def test_an_unclean_election_asks_the_last_one_in_sync_first(by_request: bool) -> None:
     @with_brokers(1, 2, 3)
     async def run(cluster: Cluster) -> None:
-        await cluster.create("a", (3, 2))
-        await cluster.kill(3)
-        await refuse(cluster, 2)
-        await cluster.start(3)
+        await the_last_in_sync_refuses(cluster)
         assert (await cluster.state("a")).leader == NO_LEADER
         cluster[2].failed.clear()
         await allow_any(cluster, by_request)
         state = await cluster.state("a")
         assert (state.leader, state.isr, state.recovering) == (2, (2,), True)
         assert cluster[2].replicas[A0].leader == cluster[3].replicas[A0].leader == 2
+        assert cluster.controller.unclean_elections == 1
         cluster.unclean.clear()
         await refuse(cluster, 2)
         assert (await cluster.state("a")).leader == NO_LEADER, "it was allowed for that once"
@@ -116,10 +122,7 @@ def test_an_unclean_election_asks_the_last_one_in_sync_first(by_request: bool) -
 def test_an_unclean_election_passes_over_the_last_one_in_sync_if_it_cannot_lead(by_request: bool) -> None:
     @with_brokers(1, 2, 3)
     async def run(cluster: Cluster) -> None:
-        await cluster.create("a", (3, 2))
-        await cluster.kill(3)
-        await refuse(cluster, 2)
-        await cluster.start(3)
+        await the_last_in_sync_refuses(cluster)
         await allow_any(cluster, by_request)
         state = await cluster.state("a")
         assert (state.leader, state.isr, state.recovering) == (3, (3,), True)
@@ -131,10 +134,7 @@ def test_an_unclean_election_passes_over_the_last_one_in_sync_if_it_cannot_lead(
 @with_brokers(1, 2, 3)
 async def test_an_unclean_election_is_over_when_the_leader_says_that_it_knows_already(cluster: Cluster) -> None:
     """Its first answer was lost, and the request was sent again."""
-    await cluster.create("a", (3, 2))
-    await cluster.kill(3)
-    await refuse(cluster, 2)
-    await cluster.start(3)
+    await the_last_in_sync_refuses(cluster)
     cluster[2].failed.clear()
     with pytest.MonkeyPatch.context() as patched:
         take = cluster[2].leader_and_isr
