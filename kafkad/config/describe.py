@@ -80,10 +80,10 @@ def _unknown(name: str) -> ConfigRow:
 def describe_cluster_default(config: Config) -> Iterator[ConfigRow]:
     """The resource without a name: only what is set dynamically for all brokers."""
     source = Source.DYNAMIC_DEFAULT_BROKER_CONFIG
-    for name, told in [(name, config.at(source, name)) for name in sorted(config.names_at(source))]:
+    for name in sorted(config.names_at(source)):
         setting = find_setting(name)
         if setting is not None:
-            value = _shown(setting, told)
+            value = _shown(setting, config.at(source, name))
             yield _row(setting, value, source, (Synonym(name, value, source),), read_only=_read_only(setting))
 
 

@@ -124,9 +124,9 @@ def reason(error: Exception) -> str:
 
 
 def _credentials(tickets: Service) -> raw.Creds:
-    """Without the file of tickets that have been seen, which would be written in the event loop and would need a place:
-    whoever sends another's again cannot answer the next message, for want of the key in it, but with the other's own
-    answer; and of those SeenLogins knows."""
+    """Without a replay cache in a file, which would be written in the event loop and would need a place. Whoever sends
+    another's ticket again cannot answer the next message without the key in it. Whoever recorded that answer too could;
+    SeenLogins refuses those."""
     name = gssapi.Name(tickets.principal, gssapi.NameType.kerberos_principal)
     store = {"keytab": tickets.keytab, "rcache": "none:"}
     return gssapi.Credentials(name=name, usage="accept", mechs=[_KERBEROS], store=store)
