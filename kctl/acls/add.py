@@ -9,11 +9,11 @@ import click
 from kctl.acls.asking import COLUMNS, Meant, acl_failure, bindings_of, in_force, meaning, row
 from kctl.acls.bindings import CLUSTER_NAME, OPERATIONS, PATTERNS, PERMISSIONS, RESOURCES, Binding, Resource, removing
 from kctl.command.changes import Change
-from kctl.command.spelling import spelled
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session
 from kctl.texts.output import counted, note
+from kctl.texts.spelling import spelled
 
 
 @click.command("add", cls=KctlCommand, columns=COLUMNS)

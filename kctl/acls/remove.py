@@ -7,11 +7,11 @@ import click
 from kctl.acls.asking import COLUMNS, Filter, Meant, acl_failure, described, in_force, meaning, row
 from kctl.acls.bindings import Binding, adding
 from kctl.command.changes import Change
-from kctl.command.spelling import spelled
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session
 from kctl.texts.output import counted, note
+from kctl.texts.spelling import spelled
 
 
 @click.command("remove", cls=KctlCommand, columns=COLUMNS)

@@ -8,7 +8,6 @@ from itertools import chain
 import click
 
 from kctl.command.changes import Change
-from kctl.command.spelling import spelled
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.configs.naming import resources_and_settings
 from kctl.configs.resources import Entry, Resource, altered, described, parse_resource
@@ -17,6 +16,7 @@ from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session
 from kctl.settings import Settings
 from kctl.texts.output import Column, Row, note
+from kctl.texts.spelling import spelled
 
 COLUMNS = (
     Column("resource", "What has the setting."),

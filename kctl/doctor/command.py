@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
 import click
 
-from kctl.command.spelling import spelled
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.doctor import brokers, groups, topics, transactions
 from kctl.doctor.facts import Facts, gather, grown
@@ -19,6 +17,7 @@ from kctl.reach.session import Session
 from kctl.settings import Settings
 from kctl.texts.output import Column, Row, counted, time_text
 from kctl.texts.parsing import parse_duration_ms
+from kctl.texts.spelling import on_this_cluster
 
 CHECKS = (*topics.CHECKS, *transactions.CHECKS, *brokers.CHECKS, *groups.CHECKS)
 COLUMNS = (
@@ -118,11 +117,6 @@ def _list(session: Session, checks: Sequence[Check]) -> int:
     return answer(session, columns, [{"id": check.id, "doc": check.doc} for check in checks])
 
 
-def _fix(settings: Settings, finding: Finding) -> str:
-    """With commands that are for the cluster that was looked at."""
-    return re.sub(r"\bkctl (?=[a-z])", lambda _: spelled(settings, ""), finding.fix)
-
-
 def _row(settings: Settings, one: Found) -> Row:
     check, finding = one
     return {
@@ -130,7 +124,7 @@ def _row(settings: Settings, one: Found) -> Row:
         "severity": finding.severity.name.lower(),
         "summary": finding.summary,
         "items": list(finding.items),
-        "fix": _fix(settings, finding) or None,
+        "fix": on_this_cluster(settings, finding.fix) or None,
     }
 
 
@@ -194,4 +188,4 @@ def _lines(session: Session, finding: Finding) -> Iterator[str]:
         tail = f", … (+{more:,})" if more > 0 else ""
         yield f"       {', '.join(finding.items[:_SHOWN_ITEMS])}{tail}"
     if finding.fix:
-        yield f"       fix: {_fix(session.settings, finding)}"
+        yield f"       fix: {on_this_cluster(session.settings, finding.fix)}"

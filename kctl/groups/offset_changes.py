@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
-from kctl.command.spelling import spelled
 from kctl.errors import Exit, KctlError, failure
 from kctl.groups.committed import Commits, committed
 from kctl.groups.group import CLASSIC, NEW, Group, described_groups, labels
@@ -20,6 +19,7 @@ from kctl.groups.offsets_file import FileOffset, csv_text, save
 from kctl.groups.partitions_text import partitions_text
 from kctl.settings import Settings
 from kctl.texts.output import note
+from kctl.texts.spelling import spelled
 
 if TYPE_CHECKING:
     from kafkad.wire.messages.offset_commit import (

@@ -13,7 +13,6 @@ from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kctl.command.changes import Change
 from kctl.command.cluster_names import group_names
-from kctl.command.spelling import spelled
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError, did_you_mean
 from kctl.groups.culprits import (
@@ -33,6 +32,7 @@ from kctl.groups.offset_changes import read_commits
 from kctl.groups.partitions_text import partitions_text
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Document, Row, Writer, duration_text, note
+from kctl.texts.spelling import spelled
 
 COLUMNS = (
     Column("member", "Its instance, or its client with as much of its id as tells it from the others."),

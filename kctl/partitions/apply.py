@@ -14,7 +14,6 @@ import click
 from kafkad.names import TopicPartition
 from kctl.command.changes import Change
 from kctl.command.paths import files
-from kctl.command.spelling import spelled
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.partitions.plan_entries import DONE, ELSEWHERE, WAITING, PlanEntry
@@ -26,6 +25,7 @@ from kctl.partitions.throttle_settings import CHANGED
 from kctl.reach.session import Session
 from kctl.settings import Settings
 from kctl.texts.output import Column, Row, counted, note, size_text
+from kctl.texts.spelling import spelled
 from kctl.texts.text_files import text_of
 
 R = TypeVar("R")

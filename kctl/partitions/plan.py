@@ -14,7 +14,6 @@ from kafkad.names import TopicPartition
 from kctl.command.choosing import unknown
 from kctl.command.cluster_names import broker_ids, topic_names
 from kctl.command.paths import files
-from kctl.command.spelling import spelled
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.partitions.apply import rollback_of, write_plan
@@ -28,6 +27,7 @@ from kctl.partitions.snapshot import Snapshot, take
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Document, Row, Writer, counted, duration_text, note, size_text
 from kctl.texts.parsing import parse_size
+from kctl.texts.spelling import spelled
 from kctl.texts.text_files import text_of
 
 R = TypeVar("R")

@@ -9,7 +9,6 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from kctl.command.spelling import spelled
 from kctl.errors import Exit, KctlError
 from kctl.partitions.dynamic_settings import read_settings, write_settings
 from kctl.partitions.requests import active_moves
@@ -28,6 +27,7 @@ from kctl.partitions.throttle_settings import (
 )
 from kctl.reach.session import Session
 from kctl.texts.output import Row
+from kctl.texts.spelling import spelled
 from kctl.texts.text_files import text_of
 
 _SETTLE_SECONDS = 5.0

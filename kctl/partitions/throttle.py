@@ -10,7 +10,6 @@ import click
 
 from kafkad.names import TopicPartition
 from kctl.command.changes import Change
-from kctl.command.spelling import spelled
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.partitions.dynamic_settings import are_so, read_settings, throttle_settings, write_settings
@@ -30,6 +29,7 @@ from kctl.reach.log_dirs import log_dirs
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Row, counted, note
 from kctl.texts.parsing import parse_size
+from kctl.texts.spelling import spelled
 
 COLUMNS = (
     Column("kind", "broker or topic."),

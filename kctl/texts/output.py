@@ -450,11 +450,13 @@ def note(settings: Settings, text: str) -> None:
 
 def render_error(error: KctlError, settings: Settings, stream: TextIO) -> None:
     """`error: what (CODE)`, and below it what to do next."""
+    from kctl.texts.spelling import on_this_cluster
+
     label = click.style("error:", fg="red") if settings.colored(stream) else "error:"
     code = f" ({error.code})" if error.code else ""
     print(f"{label} {tame(error.what)}{code}", file=stream)
     for hint in error.hints:
-        print(f"       {tame(hint)}", file=stream)
+        print(f"       {tame(on_this_cluster(settings, hint))}", file=stream)
 
 
 def render_errors(errors: Iterable[KctlError], settings: Settings) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from kctl.command.changes import Change
-from kctl.command.spelling import spelled
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit
 from kctl.reach.session import Session
 from kctl.texts.output import Column, note
 from kctl.texts.parsing import parse_duration_ms
+from kctl.texts.spelling import spelled
 from kctl.tokens.asking import COLUMNS, described, principal, token_failure
 
 _PLAN = (

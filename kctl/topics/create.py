@@ -12,13 +12,13 @@ from kctl.command.changes import Change
 from kctl.command.choosing import unknown
 from kctl.command.cluster_names import topic_names
 from kctl.command.paths import files
-from kctl.command.spelling import spelled
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.configs.resources import Resource, described
 from kctl.configs.values import misspelt
 from kctl.errors import Exit, KctlError, failure
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Document, Row, Writer, note
+from kctl.texts.spelling import spelled
 from kctl.texts.text_files import text_of
 from kctl.topics.wanted import (
     Wanted,

@@ -13,12 +13,12 @@ import click
 
 from kafkad.names import TopicPartition
 from kctl.command.cluster_names import broker_ids
-from kctl.command.spelling import spelled
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Row
 from kctl.texts.parsing import parse_duration_ms
+from kctl.texts.spelling import spelled
 from kctl.txns.asking import OPEN, Producer, Transaction, described, listed, partitions_named, producers_of
 
 COLUMNS = (

@@ -8,10 +8,10 @@ from shlex import quote
 import click
 
 from kctl.command.changes import Change
-from kctl.command.spelling import spelled
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session
+from kctl.texts.spelling import spelled
 from kctl.users.credentials import (
     COLUMNS,
     MAX_ITERATIONS,

@@ -88,7 +88,7 @@ def test_set_what_is_so(on_broker: Kctl) -> None:
         (["topic/set-errors", "utter.nonsense=1"], Exit.FAILED, "INVALID_CONFIG"),
         (["topic/set-errors", "min.insync.replicas=-3"], Exit.FAILED, "INVALID_CONFIG"),
         (["topic/set-errors"], Exit.USAGE, "name at least one resource and one setting"),
-        (["user/alice", "consumer_byte_rate=1"], Exit.USAGE, "kctl quotas set"),
+        (["user/alice", "consumer_byte_rate=1"], Exit.USAGE, "quotas set changes the quotas"),
         (["broker/9", "log.cleaner.threads=1"], Exit.NOT_FOUND, "broker 9 does not exist"),
     ],
 )
