@@ -114,10 +114,10 @@ class IsrChanges:
     def _settled(self, partition: Partition, change: IsrChange, result: PartitionState | KafkaError) -> bool:
         """False if it has to be asked for again."""
         if isinstance(result, PartitionState):
-            before = len(partition.role.isr)
+            before = len(change.before)
             self._replicas.isr_shrinks += len(change.isr) < before
             self._replicas.isr_expands += len(change.isr) > before
-            log.info("ISR of %s is %s now, was %s", partition.tp, list(result.isr), list(partition.role.isr))
+            log.info("ISR of %s is %s now, was %s", partition.tp, list(result.isr), list(change.before))
             partition.isr_altered(result.isr, result.leader_epoch, result.partition_epoch)
             return True
         self._replicas.isr_failures += 1

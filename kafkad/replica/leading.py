@@ -13,9 +13,10 @@ from kafkad.replica.isr import Follower, LagLimits
 
 
 class IsrChange(NamedTuple):
-    """An ISR that a leader asks the controller for, and the epochs of the state it would replace (AlterPartition)."""
+    """An ISR that a leader asks the controller for, and what it replaces (AlterPartition)."""
 
     isr: tuple[int, ...]
+    before: tuple[int, ...]
     leader_epoch: int
     partition_epoch: int
 

@@ -426,7 +426,8 @@ class Partition:
         if isr is None or leading is None:
             return
         leading.proposed = isr
-        if not self._parts.on_isr_change(self, IsrChange(isr, self.leader_epoch, self.role.partition_epoch)):
+        change = IsrChange(isr, self.role.isr, self.leader_epoch, self.role.partition_epoch)
+        if not self._parts.on_isr_change(self, change):
             leading.proposed = None
 
     def isr_altered(self, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int) -> None:

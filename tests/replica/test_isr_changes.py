@@ -23,7 +23,7 @@ from kafkad.replica.partition import Partition
 
 Results = dict[TopicPartition, PartitionState | KafkaError]
 
-SHRINK = IsrChange((1,), leader_epoch=3, partition_epoch=4)
+SHRINK = IsrChange((1,), before=(1, 2), leader_epoch=3, partition_epoch=4)
 SHRUNK = PartitionState(leader=1, leader_epoch=3, isr=(1,), controller_epoch=1, partition_epoch=5)
 
 
@@ -34,7 +34,7 @@ class FakePartition:
         self.tp = TopicPartition("t", number)
         self.leader_epoch = SHRINK.leader_epoch
         self.leading = SimpleNamespace(proposed=SHRINK.isr)
-        self.role = SimpleNamespace(isr=(1, 2))
+        self.role = SimpleNamespace(isr=SHRINK.before)
         self.looked_at = 0
         self._broken = broken
 
@@ -103,6 +103,27 @@ def test_a_change_is_asked_for_again_whatever_goes_wrong(
     lines = [record for record in caplog.records if "cannot change the ISR" in record.message]
     assert len(lines) == 1
     assert bool(lines[0].exc_info) is not isinstance(failure, KafkaError)
+
+
+def test_a_change_counts_also_where_the_controller_tells_of_it_before_it_answers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    partition = FakePartition(0)
+    caplog.set_level("INFO", isr_changes.__name__)
+    replicas = FakeReplicas(partition)
+
+    async def alter(wanted: Mapping[TopicPartition, WantedIsr]) -> Results:
+        partition.role.isr = SHRUNK.isr
+        return dict.fromkeys(wanted, SHRUNK)
+
+    async def scenario(changes: IsrChanges) -> None:
+        assert changes.want(cast(Partition, partition), SHRINK)
+        while partition.leading.proposed:
+            await asyncio.sleep(0.001)
+
+    run(replicas, alter, scenario)
+    assert (replicas.isr_shrinks, replicas.isr_expands) == (1, 0)
+    assert "ISR of t-0 is [1] now, was [1, 2]" in caplog.messages
 
 
 def test_a_partition_that_cannot_be_looked_at_keeps_no_other_from_it() -> None:

@@ -506,7 +506,7 @@ def test_who_catches_up_is_proposed_and_waited_for_from_then_on(made: Made) -> N
     partition.fetched_by(3, 3, 0)
     assert not made.asked
     partition.fetched_by(3, 4, 0)
-    change = IsrChange((ME, 2, 3), 4, 7)
+    change = IsrChange((ME, 2, 3), (ME, 2), 4, 7)
     assert made.asked == [change]
     made.append(2)
     partition.fetched_by(2, 6, 0)
@@ -593,7 +593,7 @@ def test_who_lags_is_expelled_but_counts_until_the_controller_has_said_so(made: 
     assert not made.asked
     made.clock.advance(1)
     partition.expel_laggards()
-    assert made.asked == [IsrChange((ME,), 4, 7)]
+    assert made.asked == [IsrChange((ME,), (ME, 2), 4, 7)]
     heard = wait(made)
     assert (partition.high_watermark, heard) == (0, [])
     partition.isr_altered((ME,), 3, 9)
@@ -617,9 +617,9 @@ def test_who_was_expelled_comes_back_by_a_fetch(made: Made) -> None:
     partition.expel_laggards()
     partition.log.config = replace(partition.log.config, min_insync_replicas=2)
     partition.isr_altered((ME,), 4, 8)
-    assert (partition.high_watermark, made.asked) == (0, [IsrChange((ME,), 4, 7)])
+    assert (partition.high_watermark, made.asked) == (0, [IsrChange((ME,), (ME, 2), 4, 7)])
     partition.fetched_by(2, 0, 0)
-    assert made.asked[1:] == [IsrChange((ME, 2), 4, 8)]
+    assert made.asked[1:] == [IsrChange((ME, 2), (ME,), 4, 8)]
 
 
 def test_an_idle_partition_expels_nobody(made: Made) -> None:
