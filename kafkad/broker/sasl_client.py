@@ -8,7 +8,7 @@ from concurrent.futures import Executor
 
 from kafkad.clock import Clock
 from kafkad.config import Config
-from kafkad.config.jaas import LoginModule
+from kafkad.jaas import LoginModule
 from kafkad.net.client import ClientConnection, Login
 from kafkad.security import gssapi
 from kafkad.security.gssapi import GSSAPI, TicketRefused

@@ -14,7 +14,7 @@ from kafkad.config.several import contradictions_of_several
 
 if TYPE_CHECKING:
     from kafkad.config.config import Config
-    from kafkad.config.jaas import LoginModule
+    from kafkad.jaas import LoginModule
 
 _KAFKAS = "org.apache.kafka.common.security"
 LOGIN_MODULES = {

@@ -8,13 +8,13 @@ from enum import IntEnum
 from functools import cache
 from typing import NamedTuple
 
-from kafkad.config.jaas import LoginModule, parse_jaas
 from kafkad.config.listeners import ENCRYPTED, ZooKeeperAddress, parse_listeners, parse_zookeeper, protocol_map
 from kafkad.config.passwords import decrypted
 from kafkad.config.protocol import Protocol
 from kafkad.config.setting import READ_ONLY, Setting, Value
 from kafkad.config.tables import BROKER_SETTINGS
 from kafkad.config.values import parse
+from kafkad.jaas import LoginModule, parse_jaas
 from kafkad.model import Endpoint
 
 # The class below has methods of these names, as Kafka's ConfigDef calls its types.
@@ -237,6 +237,11 @@ class Config:
         protocol = self.str("security.inter.broker.protocol")
         names = [endpoint.listener for endpoint in self.listeners if endpoint.protocol == protocol]
         return protocol if protocol in names or not names else names[0]
+
+    @property
+    def protected_listener(self) -> _Str | None:
+        """Brokers' own, which limits for clients must not keep shut; None where clients come to it too."""
+        return self.inter_broker_listener if len(self.listeners) > 1 else None
 
     @property
     def super_users(self) -> tuple[_Str, ...]:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from kafkad.jaas import parse_jaas
 from kctl.errors import Exit, KctlError, did_you_mean
 from kctl.texts.text_files import text_of
 
@@ -109,8 +110,6 @@ def _log_in(line: str, done: Translated) -> None:
     if not line.strip():
         done.unknown[_JAAS] = line
         return
-    from kafkad.config.jaas import parse_jaas  # with all settings of a broker, which take their time
-
     try:
         login = parse_jaas(line if line.rstrip().endswith(";") else f"{line};")
     except ValueError as error:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from kafkad.config.jaas import parse_jaas
+from kafkad.jaas import parse_jaas
 
 CASES: list[dict[str, Any]] = json.loads(
-    (Path(__file__).parents[1] / "golden/security/parsers.json").read_text(encoding="utf-8")
+    (Path(__file__).parent / "golden/security/parsers.json").read_text(encoding="utf-8")
 )["jaas"]
 
 
