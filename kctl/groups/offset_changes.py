@@ -150,11 +150,11 @@ def undo_command(
 def undo_told(
     session: Session, undo: str, done: Callable[[], str] = lambda: "it may be done in part"
 ) -> Iterator[None]:
-    """What breaks off may have been done, or part of it: the way back is told all the same."""
+    """Tells the way back, if there is one, also when the work breaks off: some of it may have been done."""
     try:
         yield
     except (KeyboardInterrupt, KctlError):
-        note(session.settings, f"{done()}; undo: {undo}")
+        note(session.settings, f"{done()}; undo: {undo}" if undo else done())
         raise
 
 

@@ -20,7 +20,7 @@ from kctl.reach.session import open_session
 from kctl.settings import Settings
 from tests.broker import KafkadProcess
 from tests.clients.asker import STAMP_MS
-from tests.clients.members import Member
+from tests.clients.members import Member, group_of
 from tests.kctl.conftest import Kctl, Ran
 from tests.kctl.groups.reading import commit, make_topic, reading
 
@@ -121,6 +121,20 @@ def test_the_way_back_is_told_also_when_what_was_done_cannot_be_read_back(
     ran = groups(*words, "-y")
     assert ran.code == Exit.UNREACHABLE
     assert f"{told}; undo: kctl -b 127.0.0.1:{port} groups reset-offsets {name} --from-file " in ran.err
+
+
+def test_no_way_back_is_told_where_there_is_none(groups: Kctl, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    with group_of(port, "uncommitted", "a") as (member,):
+        member.leave()
+
+    def gone(*arguments: object) -> list[KctlError]:
+        raise KctlError("the broker went away", exit_code=Exit.UNREACHABLE)
+
+    monkeypatch.setattr("kctl.groups.delete._still_there", gone)
+    ran = groups("delete", "uncommitted", "-y")
+    assert ran.code == Exit.UNREACHABLE
+    assert "it may be done in part\n" in ran.err
+    assert "undo" not in ran.err
 
 
 def test_shows_what_it_will_do(groups: Kctl, port: int, approved: Callable[[str, str], None]) -> None:
