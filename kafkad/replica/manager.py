@@ -210,21 +210,28 @@ class ReplicaManager:
 
     async def _leave_to_others(self, request: UpdateMetadataRequest) -> None:
         """Gives up replicas that only other brokers have in a later leader epoch. A StopReplica says so too, but not to
-        a broker that was cut off when they were moved: it would go on leading. Their logs stay where they are."""
+        a broker that was cut off when they were moved: it would go on leading. The logs stay, until a StopReplica
+        deletes them."""
         turns = Turns()
+        without_room = {tp.topic for tp in self._without_room}
         for topic in request.topic_states:
             here = self.of_topic(topic.topic_name)
-            for state in topic.partition_states if here else ():
+            for state in topic.partition_states if here or topic.topic_name in without_room else ():
+                await turns.give_way()
+                if self.broker_id in state.replicas:
+                    continue
+                tp = TopicPartition(topic.topic_name, state.partition_index)
+                waits_for_room = self._without_room.get(tp)
+                if waits_for_room is not None and waits_for_room[0] == topic.topic_id:
+                    del self._without_room[tp]
                 partition = here.get(state.partition_index)
                 if (
                     partition is not None
                     and state.leader_epoch > partition.leader_epoch
-                    and self.broker_id not in state.replicas
                     and partition.log.topic_id == topic.topic_id
                 ):
-                    log.info("brokers %s have %s now; its log here is left alone", state.replicas, partition.tp)
+                    log.info("%s is given up here: brokers %s have it now", tp, state.replicas)
                     self._give_up(partition)
-                await turns.give_way()
 
     async def _stop_all(self, request: StopReplicaRequest) -> StopReplicaResponse:
         refused = self._refuse(request.controller_epoch, request.broker_epoch)

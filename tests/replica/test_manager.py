@@ -316,3 +316,11 @@ def test_what_only_others_have_in_a_later_epoch_is_given_up(
     assert told == ([] if stays else [TopicPartition("a", 0)])
     assert give(broker, ID, 0) == [ErrorCode.STALE_CONTROLLER_EPOCH if stays else ErrorCode.NONE]
     assert replicas.get("a", 0).log is log
+
+
+def test_a_replica_that_waits_for_room_is_given_up_where_only_others_have_it(broker: OneBroker) -> None:
+    give_without_room(broker, ID, 0, 1)
+    state = UpdateMetadataPartitionState(leader=2, leader_epoch=2, isr=[2, 3], replicas=[2, 3])
+    topic = UpdateMetadataTopicState(topic_name="a", topic_id=ID, partition_states=[state])
+    broker.run(broker.replicas.update_metadata(UpdateMetadataRequest(controller_epoch=NEW, topic_states=[topic])))
+    assert made(broker) == [1]
