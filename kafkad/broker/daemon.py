@@ -187,7 +187,7 @@ class Daemon:
                 self._server.listen(
                     *(endpoint.listener, endpoint.host, endpoint.port),
                     apart=endpoint.listener == config.control_plane_listener,
-                    protected=endpoint.listener == config.inter_broker_listener and len(config.listeners) > 1,
+                    protected=endpoint.listener == config.protected_listener,
                     tls=self._tls.server(endpoint.listener) if self._tls is not None else None,
                     login=endpoint.listener in config.login_listeners,
                 )

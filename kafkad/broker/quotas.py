@@ -107,7 +107,7 @@ class QuotasInForce:
             listeners=listeners,
             addresses={} if self._addresses is None else self._addresses.by_address(),
             other_addresses=None if self._addresses is None else self._addresses.others,
-            exempt=config.inter_broker_listener if len(config.listeners) > 1 else "",
+            exempt=config.protected_listener,
         )
         if rates != self._rates:
             self._rates = rates

@@ -1,10 +1,11 @@
 """The metadata store of a node that has no ZooKeeper: a tree in memory, a journal on disk, ZooKeeper's semantics.
 
-A write changes the tree at once, so that the next one is judged by it; it returns, and its watches fire, when the
-journal is on disk. All writes that come while an fsync runs share the next one. A write that the disk refuses is taken
-back from the tree together with all that came after it, and all of them raise ConnectionLoss. A read of a node waits
-for writes to it that are on their way: nobody is told of data, versions or numbers that others may get afterwards. Only
-a session ends whatever the disk says: the next `open` ends all that are left, and nobody finds one again that was over.
+A write changes the tree at once, so that the next one is judged by it; only for a new topic, while the journal is short
+of room, the disk is looked at first. It returns, and its watches fire, when the journal is on disk. All writes that
+come while an fsync runs share the next one. A write that the disk refuses is taken back from the tree together with all
+that came after it, and all of them raise ConnectionLoss. A read of a node waits for writes to it that are on their way:
+nobody is told of data, versions or numbers that others may get afterwards. Only a session ends whatever the disk says:
+the next `open` ends all that are left, and nobody finds one again that was over.
 """
 
 from __future__ import annotations
@@ -179,10 +180,14 @@ class EmbeddedStore:
             self._watches[of_children][path].append(_Watcher(session, watch))
 
     async def write(self, operations: Sequence[Operation], session: int) -> list[Result]:
-        if self._journal is not None and self._journal.is_short and not self.is_starting:
-            for operation in operations:
-                if isinstance(operation, Create) and parent_of(operation.path) == TOPICS:
-                    await self._find_room_for_topic(self._journal)
+        journal = self._journal
+        if (
+            journal is not None
+            and journal.is_short
+            and not self.is_starting
+            and any(isinstance(each, Create) and parent_of(each.path) == TOPICS for each in operations)
+        ):
+            await self._find_room_for_topic(journal)
         applied = self._tree.apply(operations, session, self._clock.now_ms())
         await self._submit(applied)
         return applied.results

@@ -20,7 +20,7 @@ class Rates:
     listeners: Mapping[str, float] = field(default_factory=dict)
     addresses: Mapping[str, float] = field(default_factory=dict)
     other_addresses: float | None = None
-    exempt: str = ""
+    exempt: str | None = None
     """The listener of brokers, where it is one of several: only its own limit counts there."""
 
     @property
