@@ -163,13 +163,15 @@ class PlanThrottle:
         return errors
 
     def _forget_but(self, left: dict[Setting, str | None], errors: list[KctlError]) -> None:
-        """Keeps settings of brokers that are down in the state file, to take them off when the brokers are back."""
+        """Keeps in the state file what could not be taken off: settings of brokers that are down, for when these are
+        back, and all of them where others are left too."""
         assert self._throttle is not None  # take_off has looked
-        if left:
+        if not errors and left:
             self._state.write(self._throttle._replace(before=left))
-            errors.append(self._out_of_reach(left))
         elif not errors:
             self._state.remove()
+        if left:
+            errors.append(self._out_of_reach(left))
 
     def _out_of_reach(self, left: Values) -> KctlError:
         brokers = ",".join(sorted({setting.owner for setting in left}, key=int))

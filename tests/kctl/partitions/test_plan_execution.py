@@ -11,14 +11,14 @@ import pytest
 
 from kafkad.names import TopicPartition
 from kctl.errors import Exit, KctlError
-from kctl.partitions import apply, plan_execution
+from kctl.partitions import apply, plan_execution, plan_throttle
 from kctl.partitions.cluster_model import Broker, Partition
 from kctl.partitions.plan_execution import PlanExecution
 from kctl.partitions.plan_throttle import PlanThrottle, StateFile
 from kctl.partitions.reassignment_json import Place, Plan
 from kctl.partitions.requests import Active
 from kctl.partitions.snapshot import Snapshot
-from kctl.partitions.throttle_settings import Throttle
+from kctl.partitions.throttle_settings import BROKER, RATES, Setting, Throttle
 from kctl.reach.session import Cluster
 from kctl.settings import Settings
 
@@ -89,3 +89,36 @@ def test_the_throttle_stays_on_moves_that_cannot_be_asked_for(
     assert "what moves goes on moving, and the throttle of 1.0 MB/s stays" in told
     assert f"resume:   kctl partitions apply {path}\n" in told
     assert f"clean up: kctl partitions cancel {path}\n" in told
+
+
+def test_a_throttle_that_others_have_changed_is_not_forgotten_for_a_broker_that_is_down(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    down, changed = Setting(BROKER, "1", RATES[0]), Setting(BROKER, "2", RATES[0])
+    there = {changed: "7"}
+    moves = [TopicPartition("t", 0)]
+    state = StateFile(str(tmp_path / "plan.json"))
+    before: dict[Setting, str | None] = {down: None, changed: None}
+    state.write(Throttle("here", 1_000_000, {down: "5", changed: "5"}, before))
+    session: Any = SimpleNamespace(settings=Settings(), cluster=Cluster("here", 1, {}))
+    unanswered = KctlError("broker 1 does not answer", exit_code=Exit.UNREACHABLE)
+
+    def read(session: object, settings: Iterable[Setting]) -> tuple[dict[Setting, str | None], list[KctlError]]:
+        return {each: there.get(each) for each in settings if each != down}, [unanswered]
+
+    def write(session: object, values: Mapping[Setting, str | None]) -> list[KctlError]:
+        for setting in values:
+            there.pop(setting, None)  # what was there before is nothing
+        return []
+
+    monkeypatch.setattr(plan_throttle, "read_settings", read)
+    monkeypatch.setattr(plan_throttle, "write_settings", write)
+    monkeypatch.setattr(plan_throttle, "active_moves", lambda session: moves)
+    errors = PlanThrottle(session, state, None).take_off()
+    assert [error.what for error in errors] == [
+        f"a throttle was not removed: somebody else changed it meanwhile, and moves are under way: {changed}",
+        "the throttle of broker 1 is still on: it does not answer, and nobody else can change it",
+    ]
+    moves.clear()
+    PlanThrottle(session, state, None).take_off()
+    assert not there, "the next run does it"
