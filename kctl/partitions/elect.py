@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -110,14 +110,16 @@ def elect(session: Session, what: Sequence[str], everything: bool, kind: str) ->
         return change.code
     refused = elect_leaders(session, [e.partition.name for e in wanted], PREFERRED if kind == "preferred" else UNCLEAN)
     elected = [each for each in wanted if each.partition.name not in refused]
-    leaders = _new_leaders(session, elected)
+    leaders, gone = new_leaders(session, elected)
     done = [_result(row, leaders, refused) for row in rows]
-    unseen = [_unseen(each) for each in elected if each.partition.name not in leaders]
+    unseen = [_unseen(each.partition.name, gone) for each in elected if each.partition.name not in leaders]
     return change.done(done, [*refused.values(), *unseen], verified=counted(len(leaders), "new leader"))
 
 
-def _unseen(election: Election) -> KctlError:
-    return KctlError(f"{election.partition.name} has no new leader yet", exit_code=Exit.UNREACHABLE)
+def _unseen(name: TopicPartition, gone: Collection[TopicPartition]) -> KctlError:
+    if name in gone:
+        return KctlError(f"{name} was deleted meanwhile", exit_code=Exit.NOT_FOUND)
+    return KctlError(f"{name} has no new leader yet", exit_code=Exit.UNREACHABLE)
 
 
 def _confirmed(change: Change, wanted: Sequence[Election], kind: str) -> bool:
@@ -215,22 +217,30 @@ def _ends_request(partitions: Iterable[TopicPartition]) -> ListOffsetsRequest:
     return ListOffsetsRequest(replica_id=_DEBUGGING_REPLICA, topics=topics)
 
 
-def _new_leaders(session: Session, wanted: Sequence[Election]) -> dict[TopicPartition, int]:
-    """Read back: who leads now; brokers hear of it one after another."""
+def new_leaders(
+    session: Session, wanted: Sequence[Election]
+) -> tuple[dict[TopicPartition, int], Collection[TopicPartition]]:
+    """Read back: who leads now, and what is gone; brokers hear of it one after another."""
     topics = sorted({each.partition.topic for each in wanted})
     changed: dict[TopicPartition, int] = {}
+    gone: set[TopicPartition] = set()
 
     def have_changed() -> bool:
         states = _states(session, topics)
+        gone.clear()
         for each in wanted:
-            leader = states[each.partition.name][0].leader
+            name = each.partition.name
+            if name not in states:
+                gone.add(name)
+                continue
+            leader = states[name][0].leader
             if leader is not None and leader != each.partition.leader:
-                changed[each.partition.name] = leader
-        return len(changed) == len(wanted)
+                changed[name] = leader
+        return changed.keys() | gone == {each.partition.name for each in wanted}
 
     if wanted:
         session.wait_until(have_changed)
-    return changed
+    return changed, gone
 
 
 def _result(row: Row, leaders: Mapping[TopicPartition, int], refused: Mapping[TopicPartition, KctlError]) -> Row:

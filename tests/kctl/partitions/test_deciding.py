@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from kafkad.names import TopicPartition
+from kafkad.wire.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from kctl.errors import Exit
 from kctl.partitions.apply import rollback_of
 from kctl.partitions.cancel import cancelled_rows, removals
 from kctl.partitions.cluster_model import Broker, Partition
 from kctl.partitions.effect import effects, rack_losses, seconds
-from kctl.partitions.elect import preferred, unclean
+from kctl.partitions.elect import new_leaders, preferred, unclean
 from kctl.partitions.list import partition_health
 from kctl.partitions.partition_names import named
 from kctl.partitions.placement import Move
@@ -238,3 +240,14 @@ def test_many_moves_are_not_searched_for_the_copies_of_each() -> None:
     seen = moving(2)
     assert [(row["copied_bytes"], row["percent"]) for row in status_rows(seen.entries, copies(seen))] == [(50, 50)] * 2
     assert [row["copied_bytes"] for row in cancelled_rows(seen, seen.entries)] == [50, 50]
+
+
+def test_of_a_topic_that_is_deleted_while_its_leader_is_waited_for_nothing_more_is_expected() -> None:
+    """It is not in the metadata any more, or is there with an error."""
+    left = MetadataResponsePartition(partition_index=0, leader_id=2, replica_nodes=[2, 1], isr_nodes=[1, 2])
+    answer = [MetadataResponseTopic(name="left", partitions=[left]), MetadataResponseTopic(name="t", error_code=3)]
+    looks: list[bool] = []
+    session: Any = SimpleNamespace(metadata=lambda topics: answer, wait_until=lambda seen: looks.append(seen()))
+    elections = [preferred(Partition(topic, 0, (2, 1), 1, 0), (1, 2), {1, 2}) for topic in ("left", "t")]
+    assert new_leaders(session, elections) == ({TopicPartition("left", 0): 2}, {WHERE})
+    assert looks == [True]
