@@ -65,15 +65,14 @@ def list_partitions(
         note(session.settings, f"sizes are incomplete: {error.what}")
     sizes = replica_sizes(directories)
     moves = _moves(session, asked)
-    rows = [
-        row
+    every = [
+        _row(TopicPartition(name, each.partition_index), each, sizes, moves)
         for name, topic in topics.items()
         for each in sorted(topic.partitions, key=lambda each: each.partition_index)
         if (broker is None or broker in each.replica_nodes) and (leader is None or leader == each.leader_id)
-        for row in [_row(TopicPartition(name, each.partition_index), each, sizes, moves)]
-        if not (unhealthy and row["health"] == "ok")
     ]
-    return answer(session, COLUMNS, rows, errors, text=lambda: _text(session, rows))
+    rows = [row for row in every if row["health"] != "ok"] if unhealthy else every
+    return answer(session, COLUMNS, rows, errors, text=lambda: _text(session, rows, len(every) - len(rows)))
 
 
 def _moves(session: Session, asked: Mapping[str, Sequence[int]]) -> Mapping[TopicPartition, Active]:
@@ -116,11 +115,15 @@ def _row(
     }
 
 
-def _text(session: Session, rows: Sequence[Row]) -> Iterator[str]:
+def _text(session: Session, rows: Sequence[Row], healthy: int) -> Iterator[str]:
+    """`healthy` partitions are left out of the rows."""
     settings = session.settings
     if rows:
         yield from Writer(settings, COLUMNS, Document(settings.command)).table(rows)
     if settings.no_headers or settings.limit is not None:
+        return
+    if healthy and not rows:
+        yield f"{counted(healthy, 'partition')}, none unhealthy"
         return
     unhealthy = sum(row["health"] != "ok" for row in rows)
     size = size_text(sum(row["size_bytes"] or 0 for row in rows))
