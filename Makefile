@@ -117,7 +117,7 @@ bench: $(INSTALLED)-test
 	missed=0; for table in figures groups cleaner segments records kctl host; do $(PY) -m tests.bench.$$table || missed=1; done; \
 	$(PY) -m tests.bench.sidebyside $(ARGS) && exit $$missed
 
-# Three brokers beside three of Kafka 3.9; ARGS="--only records --reps 1 --seconds 5 --without kafka" for one of them.
+# Three brokers beside three of Kafka 3.9; ARGS="--only acks --reps 1 --seconds 5 --without kafka" for one of them.
 bench-cluster: $(INSTALLED)-test
 	$(PY) -m tests.bench.cluster $(ARGS)
 
