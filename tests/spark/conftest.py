@@ -36,6 +36,13 @@ class SparkReady(NamedTuple):
     """The archive of Spark's classes; None where this Java makes none."""
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whichever test of a worker is the first to need Spark waits for its jars, for its archive and for its start."""
+    for item in items:
+        if "_spark" in getattr(item, "fixturenames", ()) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(600))
+
+
 @pytest.fixture(scope="session")
 def _spark() -> SparkReady:
     try:
