@@ -6,6 +6,8 @@ import json
 import os
 import select
 import socket
+import statistics
+import struct
 import subprocess
 import sys
 import threading
@@ -22,12 +24,12 @@ from tests.broker import KafkadProcess
 from tests.clients.asker import Asker
 
 LONGEST_WAIT_MS = 100.0
+"""Of the broker's CPU, on the development machine; on a slower one more, by what a fixed piece of work takes there."""
 MOST_MEMORY_MB = 200.0
 WATCHDOG_S = 4.0
 """Asked for; kafkad speaks twice as often. systemd's unit asks for 30."""
 TOLERANCE = float(os.environ.get("KAFKAD_ATTACK_TOLERANCE", "10"))
-"""Multiple of 100 ms of wall time that is allowed, since other things run meanwhile; of the broker's CPU, 100 ms are.
-On an idle machine, 1 holds."""
+"""Multiple of 100 ms of wall time that is allowed, since other things run meanwhile. On an idle machine, 1 holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +42,8 @@ class Suffered:
     """The broker's CPU for which the honest client waited longest."""
     memory_mb: float
     silent_s: float
+    slowness: float = 1.0
+    """How many times longer than on the development machine a fixed piece of work took here, right before and after."""
     kafka_ms: float | None = None
     """The time that the honest client of a Kafka 3.9.2 waited, where that was measured."""
 
@@ -47,12 +51,12 @@ class Suffered:
         kafka = "" if self.kafka_ms is None else f"  Kafka {self.kafka_ms:5.0f} ms"
         return (
             f"{self.name:56} {self.longest_ms:6.0f} ms, {self.worked_ms:6.0f} ms of CPU {self.memory_mb:6.0f} MB  "
-            f"watchdog {self.silent_s:4.1f} s{kafka}"
+            f"watchdog {self.silent_s:4.1f} s  slowness {self.slowness:3.1f}{kafka}"
         )
 
     def check(self) -> None:
         """The rule."""
-        assert self.worked_ms <= LONGEST_WAIT_MS, str(self)
+        assert self.worked_ms <= LONGEST_WAIT_MS * min(max(1.0, self.slowness), _SLOWEST), str(self)
         assert self.longest_ms <= LONGEST_WAIT_MS * TOLERANCE, str(self)
         assert self.memory_mb <= MOST_MEMORY_MB, str(self)
         assert self.silent_s <= WATCHDOG_S, str(self)
@@ -111,6 +115,22 @@ class Watchdog(threading.Thread):
         self._socket.close()
 
 
+_SLOWEST = 2.5
+"""More is not made allowance for."""
+_ALONE_MS = 3.0
+"""What `_work_ms` is on the development machine while nothing else runs."""
+
+
+def _work_ms() -> float:
+    """The CPU time of a fixed piece of work. Cores that are slow, shared, or whose caches others use, take longer."""
+    text = b"a line of text, " * 64
+    begin = time.thread_time()
+    for number in range(200):
+        words = {word: at for at, word in enumerate(text.split(b" "))}
+        assert struct.unpack(">iq", struct.pack(">iq", number, len(words)))[0] == number
+    return (time.thread_time() - begin) * 1000
+
+
 class Attacked:
     """A fresh broker with the honest client's topic; a context manager. `listeners` are further ones, by name."""
 
@@ -133,17 +153,20 @@ class Attacked:
         Path(f"/proc/{self.kafkad.pid}/clear_refs").write_text("5")  # the peak begins anew
         honest = Honest(self.port, self.kafkad.pid)
         self._watchdog.reset()
+        works = [_work_ms() for _ in range(10)]
         try:
             attack(self.port)
             waits = honest.stop()
         finally:
             honest.end()
+        works += [_work_ms() for _ in range(10)]
         return Suffered(
             name=name,
             longest_ms=waits["longest_ms"],
             worked_ms=waits["worked_ms"],
             memory_mb=peak_mb(self.kafkad.pid) - rest,
             silent_s=self._watchdog.longest_s,
+            slowness=statistics.median(works) / _ALONE_MS,
             kafka_ms=kafka_ms,
         )
 
