@@ -272,7 +272,7 @@ class _Door:
         logins, user = self._logins, self._conversation.user
         usual_ms = logins.offers[connection.listener.name].failure_delay_ms
         after_ms = logins.attempts.failed(connection.host, user, usual_ms)
-        connection.listener.lobby.leave(connection)  # its answer may come later than a login must
+        connection.listener.lobby.refused(connection)
         as_whom = f" as {user[:200]!r}" if user else ""
         log.info("%s cannot log in at %s%s: %s", connection.address, connection.listener.name, as_whom, reason)
         return Ending(after_ms, answer)

@@ -2,6 +2,7 @@
 
 A connection that says nothing costs its client nothing. So each has a deadline, from when it was accepted until it is
 authenticated; and when there are too many, the oldest one that kafkad waits for is closed to make room for the next.
+One that may not log in has no deadline, since it is told so late on purpose; it, too, is closed to make room.
 
 Their incomplete requests have a memory limit of their own, and take nothing from authenticated clients. Beyond it, the
 connection that has sent most is closed: a login is short.
@@ -39,6 +40,7 @@ class Newcomer(Protocol):
 class _Wait(NamedTuple):
     since_ms: float
     deadline: Timer
+    refused: bool = False
 
 
 class Lobby:
@@ -65,6 +67,9 @@ class Lobby:
     def __len__(self) -> int:
         return len(self._waits)
 
+    def __contains__(self, newcomer: object) -> bool:
+        return newcomer in self._waits
+
     def has_room(self) -> bool:
         """Makes some if need be."""
         return len(self._waits) < self.most or self._displace(self._waits)
@@ -87,6 +92,14 @@ class Lobby:
         deadline = self._timers.at(since_ms + self.patience_ms, lambda: self._is_late(newcomer))
         self._waits[newcomer] = _Wait(since_ms, deadline)
         self._of_host.setdefault(newcomer.host, {})[newcomer] = None
+
+    def refused(self, newcomer: Newcomer) -> None:
+        """It may not log in. Nothing if it is not here."""
+        wait = self._waits.get(newcomer)
+        if wait is not None:
+            wait.deadline.cancel()
+            self._waits[newcomer] = wait._replace(refused=True)
+            self.hold(newcomer, 0)
 
     def leave(self, newcomer: Newcomer) -> None:
         """It is known now, or gone. Nothing if it is not here."""
@@ -126,11 +139,13 @@ class Lobby:
         """The oldest is first."""
         silent_since_ms = self._clock.monotonic_ms() - _SILENT_MS
         for newcomer in among:
-            if self._waits[newcomer].since_ms > silent_since_ms:
+            wait = self._waits[newcomer]
+            if wait.since_ms > silent_since_ms:
                 return False
-            if newcomer.quiet:
+            if wait.refused or newcomer.quiet:
                 self.displaced += 1
-                log.info("closing %s:%d, which says nothing, to make room for others", newcomer.host, newcomer.port)
+                why = "may not log in" if wait.refused else "says nothing"
+                log.info("closing %s:%d, which %s, to make room for others", newcomer.host, newcomer.port, why)
                 newcomer.close()
                 return True
         return False

@@ -237,9 +237,12 @@ class Server:
         return limited + len(self.held) >= self.limits.max_sockets
 
     def end_quietest_client(self) -> None:
-        """The connection that has said nothing for longest, as Kafka does where a broker comes at max.connections."""
+        """The connection that has said nothing for longest, as Kafka does where a broker comes at max.connections; of a
+        stranger's nothing is gained."""
         clients = (listener for listener in self.listeners if not listener.apart and not listener.protected)
-        connections = (each for listener in clients for each in listener.connections.values())
+        connections = (
+            each for listener in clients for each in listener.connections.values() if each not in listener.lobby
+        )
         longest = min(connections, key=lambda each: (not each.quiet, each.last_active), default=None)
         if longest is not None:
             _end_one_too_many(longest)

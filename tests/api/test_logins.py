@@ -247,6 +247,27 @@ def test_strangers_do_not_use_up_the_connections_of_those_who_log_in() -> None:
     at_home(scenario, limits=Limits(max_connections=2))
 
 
+def test_those_that_may_not_log_in_do_not_use_up_the_connections_of_others() -> None:
+    async def scenario(house: House) -> None:
+        refused = [await house.connect() for _ in range(5)]
+        honest = await house.connect()
+        for client in [*refused, honest]:
+            await client.ask(handshake())
+        for client in refused:
+            client.send(token(b"\0carol\0wrong"))
+        while house.logins.probes["SASL"].failed["PLAIN"] < 5:
+            await asyncio.sleep(0)
+        assert (house.listener.known, len(house.listener.lobby)) == (0, 6)
+        assert authenticated(await honest.ask(token(b"\0carol\0pw"))).error_code == 0
+        assert (house.listener.known, len(house.listener.lobby)) == (1, 5)
+        for client in refused:
+            assert authenticated(await client.frame()).error_code == 58
+            assert await client.closed()
+        assert len(house.listener.lobby) == 0
+
+    at_home(scenario, limits=Limits(max_connections=2))
+
+
 def test_a_refusal_waits_and_then_leaves_whole_and_others_do_not_wait() -> None:
     async def scenario(house: House) -> None:
         one, other = await house.connect(), await house.connect()

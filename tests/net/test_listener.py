@@ -93,6 +93,31 @@ def test_strangers_at_the_listener_of_brokers_end_nobody_s_connection() -> None:
     asyncio.run(asyncio.wait_for(main(), 30))
 
 
+def test_no_stranger_is_ended_for_a_broker_at_the_limit() -> None:
+    """It would not make room."""
+
+    async def main() -> None:
+        server = serving(Limits(max_connections=1))
+        public = server.listen("A", "127.0.0.1", 0, login=True)
+        brokers = server.listen("B", "127.0.0.1", 0, protected=True)
+        server.start(Serving(echo))
+        stranger = await asyncio.open_connection("127.0.0.1", public.port)
+        client = await asyncio.open_connection("127.0.0.1", public.port)
+        while public.open < 2:
+            await asyncio.sleep(0)
+        silent, active = public.connections.values()
+        silent.last_active -= 1000
+        public.logged_in(active)
+        broker = await asyncio.open_connection("127.0.0.1", brokers.port)
+        assert await client[0].read() == b""
+        assert (silent.closed, server.known) == (False, 1)
+        for _, each in (stranger, client, broker):
+            each.close()
+        server.close()
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
 def test_sockets_that_wait_to_be_turned_away_take_descriptors_too() -> None:
     async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
         held, other = socket.socketpair()

@@ -120,3 +120,18 @@ def test_who_has_left_holds_nothing_here(entrance: Entrance) -> None:
     entrance.lobby.leave(known)
     entrance.lobby.hold(known, 700)
     assert entrance.lobby.held == 0
+
+
+def test_whoever_may_not_log_in_is_told_so_late_but_makes_room(entrance: Entrance) -> None:
+    refused, silent = Guest(entrance.lobby, quiet=False), Guest(entrance.lobby, "b")
+    entrance.lobby.hold(refused, 900)
+    entrance.lobby.refused(refused)
+    assert (entrance.lobby.held, refused in entrance.lobby) == (0, True)
+    entrance.advance(10_000)
+    assert (refused.closed, silent.closed) == (False, True)
+    for _ in range(3):
+        Guest(entrance.lobby, "c")
+    assert entrance.lobby.has_room()
+    assert refused.closed
+    entrance.lobby.refused(refused)
+    assert refused not in entrance.lobby
