@@ -81,7 +81,8 @@ class Logins:
         return listener in self.probes
 
     def settings_changed(self) -> None:
-        """Closes the connections of users who cannot log in any more by the new settings."""
+        """Closes the connections of users who cannot log in any more by the new settings: their mechanism is off, or
+        PLAIN does not know them."""
         self.offers = {listener: self._make_offer(listener) for listener in self.probes}
         self._close_unknown()
 
@@ -151,9 +152,11 @@ class Logins:
         mechanism = peer.mechanism
         if listener not in self.offers:
             return True
+        offered = self.offers[listener]
+        if mechanism not in offered.enabled:
+            return False
         if peer.token is not None:
             return self.users.account(mechanism, peer.token, by_token=True) is not None
-        offered = self.offers[listener]
         if mechanism == "PLAIN":
             return peer.principal.name in offered.plain_users
         if mechanism.startswith("SCRAM-"):

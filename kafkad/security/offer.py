@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -84,6 +84,11 @@ class Offer(NamedTuple):
     largest_frame: int
     failure_delay_ms: int
     plain_users: Mapping[str, str]
+
+    @property
+    def enabled(self) -> Collection[str]:
+        """The mechanisms of the settings, with those that cannot be had."""
+        return self.lifetimes_ms.keys()
 
 
 def offer(

@@ -419,6 +419,23 @@ def test_users_of_plain_change_at_once() -> None:
     at_home(scenario)
 
 
+def test_a_mechanism_that_is_switched_off_closes_its_connections() -> None:
+    async def scenario(house: House) -> None:
+        house.users.changed("dave", {"SCRAM-SHA-256": ScramCredential.of_password("sha256", "pw", b"salt", 4096).text})
+        dave, carol = await house.connect(), await house.connect()
+        await dave.ask(handshake("SCRAM-SHA-256"))
+        exchange = ScramClient("SCRAM-SHA-256", "dave", "pw", "nonce")
+        asked = authenticated(await dave.ask(token(exchange.first)))
+        assert authenticated(await dave.ask(token(exchange.last(asked.auth_bytes)))).error_code == 0
+        await carol.log_in()
+        house.config = config(*house.settings, "sasl.enabled.mechanisms=PLAIN")
+        house.logins.settings_changed()
+        assert await dave.closed()
+        assert (await carol.ask(METADATA))[:4] == b"\0\0\0\x02"
+
+    at_home(scenario)
+
+
 def test_passwords_of_plain_are_those_in_force_when_they_are_shown() -> None:
     """And not those of when a login began."""
 
