@@ -52,19 +52,29 @@ class _LoadedTls(NamedTuple):
     client: ssl.SSLContext
 
 
+class _TooEarlyError(TlsError):
+    """A certificate that is not valid yet."""
+
+    def __init__(self, text: str, starts: datetime) -> None:
+        super().__init__(text)
+        self.starts = starts
+
+
 class _Listener:
-    """What is in use at one listener. `failed` is what was loaded last and could not be used."""
+    """What is in use at one listener. `failed` is what was loaded last and could not be used; if its time has only to
+    come, it `starts` then."""
 
     def __init__(self, loaded: _LoadedTls, layer: TlsLayer) -> None:
         self.loaded = loaded
         self.tls = ServerTls(layer, loaded.server, loaded.users)
         self.failed: tuple[TlsSettings, _Stamps] | None = None
+        self.starts: datetime | None = None
         self.warned: int | None = None
 
     def use(self, loaded: _LoadedTls) -> None:
         self.loaded = loaded
         self.tls.context, self.tls.user_of = loaded.server, loaded.users
-        self.failed = self.warned = None
+        self.failed = self.starts = self.warned = None
 
 
 class BrokerTls:
@@ -102,9 +112,10 @@ class BrokerTls:
         return self._listeners[HTTP].tls.context
 
     def check(self, config: Config) -> None:
-        """Whether these settings could be used. Raises TlsError or StoreError."""
+        """Whether these settings could be used, where they are others. Raises TlsError or StoreError."""
         for name, listener in self._listeners.items():
-            if TlsSettings.of(config, name) != listener.loaded.settings:
+            settings = TlsSettings.of(config, name)
+            if settings not in (listener.loaded.settings, TlsSettings.of(self._config, name)):
                 self._load_next(config, name, listener)
 
     def refresh(self, config: Config, *, every: bool = False) -> None:
@@ -115,11 +126,13 @@ class BrokerTls:
                 settings = TlsSettings.of(config, name)
                 seen = settings, _stamps(settings)
                 known = (listener.loaded.settings, listener.loaded.stamps), listener.failed
-                if every or seen not in known:
+                is_time = listener.starts is not None and listener.starts <= self._now()
+                if every or is_time or seen not in known:
                     listener.failed = seen
                     listener.use(self._load_next(config, name, listener))
                     log.info("listener %s: its TLS stores were read again", name)
             except (TlsError, StoreError) as error:
+                listener.starts = error.starts if isinstance(error, _TooEarlyError) else None
                 log.error("listener %s keeps the keys and certificates it has: %s", name, error)
         self.warn_of_expiry()
 
@@ -160,10 +173,12 @@ class BrokerTls:
     def _load_next(self, config: Config, name: str, listener: _Listener) -> _LoadedTls:
         """As Kafka: the broker stays who it is, and can connect to itself."""
         loaded = _load(config, name)
-        problem = loaded.material.problem(self._now()) or loaded.material.refused_change(listener.loaded.material)
+        now = self._now()
+        problem = loaded.material.problem(now) or loaded.material.refused_change(listener.loaded.material)
         problem = problem or _refused_by_brokers(config, name, loaded)
         if problem is not None:
-            raise TlsError(problem)
+            starts = max((certificate.starts for certificate in loaded.material.chain), default=now)
+            raise TlsError(problem) if starts <= now else _TooEarlyError(problem, starts)
         return loaded
 
     def _now(self) -> datetime:

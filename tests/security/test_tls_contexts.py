@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from kafkad.broker.tls import BrokerTls, problems
-from kafkad.config import load
+from kafkad.config import Config, load
+from kafkad.security.stores import StoreError
 from kafkad.security.tls_contexts import Material, client_context, refuses_itself, server_context, users_of
 from kafkad.security.tls_settings import TLS_1_3_SUITES, TlsError, TlsSettings, openssl_name
 from kafkad.timers import Timers
@@ -197,6 +199,39 @@ def test_what_is_no_good_is_told_once_until_it_changes(watched: Watched, caplog:
     AUTHORITY.issue().write(watched.keys)
     watched.tls.refresh(watched.config)
     assert watched.context is not before
+
+
+def test_a_certificate_that_is_not_valid_yet_is_taken_when_its_time_has_come(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = watched.context
+    watched.clock.advance(-1_200_000)  # what OpenSSL tries is by the machine's clock
+    AUTHORITY.issue(since=timedelta(minutes=-10)).write(watched.keys)
+    for _ in range(3):
+        watched.tls.refresh(watched.config)
+    assert watched.context is before
+    assert caplog.text.count("is not valid before") == 1
+    watched.clock.advance(601_000)
+    watched.tls.refresh(watched.config)
+    renewed = watched.context
+    assert renewed is not before
+    watched.tls.refresh(watched.config)
+    assert watched.context is renewed
+
+
+def test_other_settings_change_although_a_store_cannot_be_used(watched: Watched) -> None:
+    def at(name: str) -> Config:
+        more = {"ssl.keystore.location": str(watched.keys.parent / name)}
+        return watched.config.with_overrides(cluster_wide={}, per_broker=more)
+
+    watched.tls.check(watched.config)
+    with pytest.raises((TlsError, StoreError), match=r"typo\.pem"):
+        watched.tls.check(at("typo.pem"))
+    watched.tls.refresh(at("typo.pem"))
+    watched.tls.check(at("typo.pem"))
+    with pytest.raises((TlsError, StoreError), match=r"another\.pem"):
+        watched.tls.check(at("another.pem"))
+    watched.tls.check(watched.config)
 
 
 def test_the_end_of_a_certificate_is_told_three_times(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
