@@ -104,6 +104,9 @@ def consume(session: Session, /, chosen: Choice, **options: Any) -> int:
     --follow checks every 5 seconds for added partitions and, with --match or --regex, for new topics, and reads those
     from their start, also as a member of a group.
 
+    A damaged batch is skipped, and an error names its offsets. A member of a group stops before it and commits no
+    further: kctl groups reset-offsets moves the group past it.
+
     --filter expressions use key, value, headers.NAME, topic, partition, offset and timestamp (ms, compared with @TIME),
     fields of JSON (value.items[0].price), the operators == != < <= > >= ~ (regular expression), and, or, not and ( ).
 
@@ -124,19 +127,27 @@ def consume(session: Session, /, chosen: Choice, **options: Any) -> int:
     count = options["count"] or settings.limit
     plain = test is None and not (options["group"] or options["last"])
     plain = plain and prints_values(settings, options["line_format"])
-    search = Search(session, test, committed=limits.committed, count=count, values_only=plain, follow=limits.follow)
+    search = Search(
+        session,
+        test,
+        committed=limits.committed,
+        count=count,
+        values_only=plain,
+        follow=limits.follow,
+        skip_damaged=not options["group"],
+    )
     try:
         with closing(_chunks(session, search, Growth(session, chosen, topics), limits, options)) as chunks:
             print_records(settings, COLUMNS, options["line_format"], chunks)
     except KeyboardInterrupt:
         print(f"interrupted: {search.told()}", file=sys.stderr)
-        render_errors([*errors, *search.failed.values()], settings)
+        render_errors([*errors, *search.errors], settings)
         return Exit.INTERRUPTED
     except KctlError as failed:
         errors.append(failed)
     if test is not None:
         note(settings, search.told())
-    errors += search.failed.values()
+    errors += search.errors
     render_errors(errors, settings)
     if errors:
         if search.searched:

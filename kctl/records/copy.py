@@ -68,7 +68,7 @@ def copy(session: Session, /, source: str, target: str, **options: Any) -> int:
     """Copy the records of one topic to another, here or on another cluster.
 
     Keys, values, headers and timestamps are kept. Without --keep-partition, the key decides the partition, as in the
-    Java producer.
+    Java producer. A damaged batch is skipped, and an error names its offsets.
 
     Example: kctl copy orders orders --to-context staging --from @-1h
     """
@@ -106,9 +106,9 @@ def copy(session: Session, /, source: str, target: str, **options: Any) -> int:
         errors = _copy(delivery, search.forward(found, lambda: {**added(), **unreached()}), flush=limits.follow)
         if test is not None:
             note(settings, search.told())
-        if search.failed:
+        if search.errors:
             delivery.finish(commit=False)  # of a transaction, not a part either
-            errors += [error.with_hint(delivery.told()) for error in search.failed.values()]
+            errors += [error.with_hint(delivery.told()) for error in search.errors]
         return delivery.report(errors)
 
 

@@ -27,6 +27,17 @@ if TYPE_CHECKING:
 _LENGTH_AT = 8
 
 
+class DamagedBatch(KctlError):
+    """`start` is its first offset; `end` that from which reading may go on after it."""
+
+    def __init__(self, where: TopicPartition, start: int, end: int, why: str) -> None:
+        offsets = f"offset {start}" if end == start + 1 else f"offsets {start} to {end - 1}"
+        super().__init__(f"{where} has a damaged batch at {offsets}: {why}", code="CORRUPT_MESSAGE")
+        self.where = where
+        self.start = start
+        self.end = end
+
+
 class Fetched:
     """`next` is the offset to go on from; the last batch, which the broker may have cut off, is left for then."""
 
@@ -43,24 +54,27 @@ class Fetched:
         self.next = start
         at = 0
         while _is_whole(self._view, at):
-            header = self._header(at)
+            try:
+                header = read_header(self._view, at)
+            except RecordsError as error:
+                if self.next > start:
+                    break  # what is before it can be read; the next Fetch begins with it
+                what = f"{where} has a damaged batch at offset {start}, and nothing after it can be read: {error}"
+                raise KctlError(what, code="CORRUPT_MESSAGE") from None
             self.next = max(self.next, header.last_offset + 1)
             if header.last_offset >= start and header.base_offset < end:
                 self._batches.append((at, header))
             at += header.size
         self.size = at
 
-    def _header(self, at: int) -> BatchHeader:
-        try:
-            return read_header(self._view, at)
-        except RecordsError as error:
-            raise self._damaged(str(error)) from None
-
-    def _damaged(self, why: str) -> KctlError:
-        return KctlError(f"{self.where} has a damaged batch at offset {self.next}: {why}", code="CORRUPT_MESSAGE")
+    def _damaged(self, header: BatchHeader, why: str) -> DamagedBatch:
+        """The last offset in its header may be what is damaged, so the next batch says where it ends."""
+        base = header.base_offset
+        after = (other.base_offset for _, other in self._batches if other.base_offset > base)
+        return DamagedBatch(self.where, base, min(after, default=max(base, header.last_offset) + 1), why)
 
     def check(self) -> int:
-        """The number of records, by the batches' headers; KctlError when a checksum is wrong."""
+        """The number of records, by the batches' headers; DamagedBatch when a checksum is wrong."""
         count = 0
         for at, header in self._batches:
             self._check(at, header)
@@ -69,18 +83,19 @@ class Fetched:
 
     def _check(self, at: int, header: BatchHeader) -> None:
         if not crc_matches(self._view, at, header):
-            raise self._damaged(f"the checksum of the batch from {header.base_offset} does not fit")
+            raise self._damaged(header, "its checksum does not fit")
 
     def records(self) -> Iterator[Record]:
-        """KctlError at a batch that is damaged, after the records before it."""
+        """DamagedBatch at a batch that is damaged, after all records before it and none of its own."""
         for at, header in self._shown():
-            with self._telling():
-                yield from self._records_of(at, header)
+            with self._telling(header):
+                found = list(self._records_of(at, header))
+            yield from found
 
     def values(self) -> Iterator[list[bytes | None]]:
         """Likewise the values of these records, for much less: those of each batch."""
         for at, header in self._shown():
-            with self._telling():
+            with self._telling(header):
                 found = self._values_of(at, header)
             yield found
 
@@ -93,16 +108,16 @@ class Fetched:
                 if aborted is None or not aborted.hides(header):
                     yield at, header
             elif aborted is not None:
-                with self._telling():
+                with self._telling(header):
                     for record in iter_records(self._view, at, header):
                         aborted.marker(header, record)
 
     @contextmanager
-    def _telling(self) -> Iterator[None]:
+    def _telling(self, header: BatchHeader) -> Iterator[None]:
         try:
             yield
         except RecordsError as error:
-            raise self._damaged(str(error)) from None
+            raise self._damaged(header, str(error)) from None
 
     def _records_of(self, at: int, header: BatchHeader) -> Iterable[Record]:
         records = iter_records(self._view, at, header)

@@ -1,4 +1,7 @@
-"""`consume --group`: reads what the group gives it, and commits what was printed."""
+"""`consume --group`: reads what the group gives it, and commits what was printed.
+
+The search ends a partition at a damaged batch: to go on would commit past records that nobody has seen.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +89,7 @@ class _Share:
         for fetched in self._reader.poll(_POLL_SECONDS):
             if fetched.where not in self._ends:
                 continue  # given to another member since it was asked for
-            chunk = self._search.chunk(fetched)
+            chunk = self._search.chunk(self._reader, fetched)
             yield chunk
             cut = self._search.enough and chunk.records
             self._printed[fetched.where] = chunk.records[-1].offset + 1 if cut else fetched.next

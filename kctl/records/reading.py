@@ -96,6 +96,15 @@ class Reader:
             if where not in self._partitions and span.start < span.end:
                 self._partitions[where] = _Partition(span, self._partition_bytes)
 
+    def go_on(self, where: TopicPartition, span: Span) -> None:
+        """Read this partition from here on, wherever it was."""
+        self._partitions.pop(where, None)
+        self.add({where: span})
+
+    def give_up(self, where: TopicPartition, error: KctlError) -> None:
+        self.failed[where] = error
+        self._partitions.pop(where, None)
+
     @property
     def done(self) -> bool:
         return not self._partitions
@@ -222,7 +231,7 @@ class Reader:
         try:
             fetched = Fetched(where, part, state.position, state.end)
         except KctlError as error:
-            self._fail(where, error)
+            self.give_up(where, error)
             return None
         if part.records and not fetched.size:
             state.bytes = min(state.bytes * 2, _LARGEST_PARTITION_BYTES)
@@ -241,13 +250,13 @@ class Reader:
         elif part.error_code in _PASSING:
             self._in_trouble(where, error)
         else:
-            self._fail(where, error)
+            self.give_up(where, error)
 
     def _out_of_range(self, where: TopicPartition, state: _Partition, error: KctlError) -> None:
         """Retention or a truncation was faster: go on where the log starts now, and say so."""
         start = offsets_at(self._session, {where: EARLIEST})[where]
         if isinstance(start, KctlError) or start.offset <= state.position:
-            self._fail(where, error if not isinstance(start, KctlError) else start)
+            self.give_up(where, error if not isinstance(start, KctlError) else start)
             return
         self.skipped.append(f"{where}: offsets {state.position} to {start.offset - 1} were deleted meanwhile")
         state.position = start.offset
@@ -267,13 +276,9 @@ class Reader:
         if now - state.trouble_since < self._session.settings.timeout:
             return
         if self._tell is None or nobody_answers or error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name:
-            self._fail(where, error)
+            self.give_up(where, error)
         else:
             state.told = True
-
-    def _fail(self, where: TopicPartition, error: KctlError) -> None:
-        self.failed[where] = error
-        del self._partitions[where]
 
 
 def _listed(partitions: Collection[TopicPartition], most: int = 5) -> str:

@@ -11,7 +11,7 @@ from kafkad.wire.records import Record
 from kctl.errors import KctlError
 from kctl.reach.session import Session
 from kctl.records.bounds import FOR_EVER, Extent, Span
-from kctl.records.fetched import Fetched
+from kctl.records.fetched import DamagedBatch, Fetched
 from kctl.records.filters import Wanted
 from kctl.records.located import Located
 from kctl.records.reading import Reader
@@ -32,7 +32,8 @@ class Chunk(NamedTuple):
 
 
 class Search:
-    """`searched` and `matched` count; `failed` says which partitions could not be read, and why."""
+    """`searched` and `matched` count; `failed` says which partitions could not be read, and why; `errors` are these and
+    the damaged batches that were skipped."""
 
     def __init__(
         self,
@@ -44,9 +45,11 @@ class Search:
         asked_to_stop: Callable[[], bool] = lambda: False,
         values_only: bool = False,
         follow: bool = False,
+        skip_damaged: bool = True,
     ) -> None:
         """With `values_only`, chunks have no records: their values are all that is `wanted`. With `follow`, partitions
-        that cannot be read for a while are not given up."""
+        that cannot be read for a while are not given up. Without `skip_damaged`, a partition ends at a damaged batch:
+        that is where its last chunk ends too."""
         self.searched = 0
         self.matched = 0
         self.failed: dict[TopicPartition, KctlError] = {}
@@ -57,6 +60,8 @@ class Search:
         self._asked_to_stop = asked_to_stop
         self._values_only = values_only
         self._follow = follow
+        self._skip_damaged = skip_damaged
+        self._damaged: dict[tuple[TopicPartition, int], DamagedBatch] = {}
         self._progress = ProgressLine(session.settings)
         self._total = 0
         self._done = 0
@@ -70,7 +75,7 @@ class Search:
         try:
             while not (reader.done or self._asked_to_stop()):
                 for fetched in reader.poll(_POLL_SECONDS):
-                    yield self.chunk(fetched)
+                    yield self.chunk(reader, fetched)
                     if self.enough:
                         return
                 reader.add(added())
@@ -92,7 +97,7 @@ class Search:
             try:
                 while not reader.done:
                     for fetched in reader.poll(_POLL_SECONDS):
-                        records = self._records(fetched)
+                        records = self._records(reader, fetched)
                         self.matched += len(records)
                         before[fetched.where] += len(records)
                         _keep(latest, fetched.where, records, number)
@@ -124,11 +129,16 @@ class Search:
         for text in reader.skipped:
             note(self._session.settings, text)
 
-    def chunk(self, fetched: Fetched) -> Chunk:
+    @property
+    def errors(self) -> list[KctlError]:
+        return [*self.failed.values(), *self._damaged.values()]
+
+    def chunk(self, reader: Reader, fetched: Fetched) -> Chunk:
+        """What is wanted of what `reader` has fetched."""
         if self._values_only:
-            values = self._counted(self._read(fetched, fetched.values()))
+            values = self._counted(self._read(reader, fetched, fetched.values()))
             return Chunk(*fetched.where, [], values)
-        return Chunk(*fetched.where, self._counted(self._records(fetched)))
+        return Chunk(*fetched.where, self._counted(self._records(reader, fetched)))
 
     def _counted(self, found: list[T]) -> list[T]:
         """The first of them, as many as are still wanted."""
@@ -144,25 +154,37 @@ class Search:
     def enough(self) -> bool:
         return self._count is not None and self.matched >= self._count
 
-    def _records(self, fetched: Fetched) -> list[Record]:
+    def _records(self, reader: Reader, fetched: Fetched) -> list[Record]:
         topic, partition = fetched.where
         wanted = self._wanted
-        records = self._read(fetched, [fetched.records()])
+        records = self._read(reader, fetched, [fetched.records()])
         if wanted is not None:
             records = [record for record in records if wanted(Located(topic, partition, record))]
         return records
 
-    def _read(self, fetched: Fetched, parts: Iterable[Iterable[T]]) -> list[T]:
-        """The records, as far as they are whole."""
+    def _read(self, reader: Reader, fetched: Fetched, parts: Iterable[Iterable[T]]) -> list[T]:
+        """The records, up to a damaged batch; `fetched.next` is then where its partition goes on, or has ended."""
         read: list[T] = []
         try:
             for part in parts:
                 read.extend(part)
-        except KctlError as error:
-            self.failed[fetched.where] = error
+        except DamagedBatch as error:
+            self._met(error, reader, fetched)
         self.searched += len(read)
         self._done += fetched.next - fetched.start
         return read
+
+    def _met(self, error: DamagedBatch, reader: Reader, fetched: Fetched) -> None:
+        if self._skip_damaged:
+            fetched.next = error.end
+            self._damaged[error.where, error.start] = error
+            reader.go_on(error.where, Span(error.end, fetched.end))
+        else:
+            fetched.next = max(fetched.start, error.start)
+            self.failed[error.where] = error
+            reader.give_up(error.where, error)
+        if self._follow:
+            self.tell(error.what)
 
     def tell(self, text: str) -> None:
         self._progress.clear()

@@ -11,6 +11,7 @@ import pytest
 from tests.bench.figures import create, new_topic
 from tests.broker import KafkadProcess
 from tests.clients.probes import Asker
+from tests.kctl.conftest import Kctl
 
 WAIT = 200
 """Seconds that a process may take on a busy machine."""
@@ -49,6 +50,17 @@ def topic(broker: KafkadProcess, new_name: Callable[[], str]) -> NewTopic:
         return name
 
     return make
+
+
+@pytest.fixture
+def damaged(broker: KafkadProcess, on_broker: Kctl, topic: NewTopic) -> str:
+    """A topic of eight batches with a record each, value-0 to value-7, of which the one at offset 2 is damaged."""
+    name = topic()
+    for number in range(8):
+        assert on_broker("produce", name, "--value", f"value-{number}").code == 0
+    log = next(broker.log_directory().glob(f"{name}-0/*.log"))
+    log.write_bytes(log.read_bytes().replace(b"value-2", b"valve-2"))
+    return name
 
 
 def until(condition: Callable[[], bool], turn: Callable[[], object] = lambda: None) -> None:

@@ -202,6 +202,14 @@ def test_deleted_and_compacted_offsets_are_passed_over(
     assert on_broker("consume", name, "--last", "8").out.split() == ["6", "7", "8", "9"]
 
 
+@pytest.mark.parametrize("words", [[], ["--value", "v*"], ["--last", "7"], ["--committed"]])
+def test_only_a_damaged_batch_is_left_out(on_broker: Kctl, damaged: str, words: list[str]) -> None:
+    ran = on_broker("consume", damaged, *words)
+    assert ran.out.split() == [f"value-{number}" for number in (0, 1, 3, 4, 5, 6, 7)]
+    assert ran.code == 1
+    assert ran.err.count(f"{damaged}-0 has a damaged batch at offset 2: its checksum does not fit") == 1
+
+
 def test_following_goes_on_with_what_comes(broker: KafkadProcess, on_broker: Kctl, orders: str) -> None:
     command = [sys.executable, "-m", "kctl", "-b", broker.bootstrap, "consume", orders, "--from", "-1", "--follow"]
     with subprocess.Popen(

@@ -106,6 +106,14 @@ def test_aborted_records_are_copied_only_if_asked_for(on_broker: Kctl, topic: Ne
     assert on_broker("consume", everything).out == "never happened\ngood\n"
 
 
+def test_only_a_damaged_batch_is_not_copied(on_broker: Kctl, damaged: str, topic: NewTopic) -> None:
+    target = topic()
+    ran = on_broker("copy", damaged, target)
+    assert ran.code == 1
+    assert "has a damaged batch at offset 2" in ran.err
+    assert on_broker("consume", target).out.split() == [f"value-{number}" for number in (0, 1, 3, 4, 5, 6, 7)]
+
+
 def test_a_transaction_copies_nothing_if_a_partition_cannot_be_read(
     broker: KafkadProcess, on_broker: Kctl, topic: NewTopic
 ) -> None:

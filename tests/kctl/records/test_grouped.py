@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -52,6 +53,16 @@ def test_only_what_was_printed_is_committed(on_broker: Kctl, name: str, new_name
     got = [on_broker("consume", name, "--group", group, "-n", "7").out.split() for _ in range(6)]
     assert [len(some) for some in got] == [7, 7, 7, 7, 7, 5]
     assert sorted(int(number) for some in got for number in some) == list(range(40))
+
+
+def test_a_group_does_not_go_past_a_damaged_batch(on_broker: Kctl, damaged: str, new_name: Callable[[], str]) -> None:
+    group = new_name()
+    for printed in (["value-0", "value-1"], []):
+        ran = on_broker("consume", damaged, "--group", group)
+        assert (ran.code, ran.out.split()) == (Exit.FAILED, printed)
+        assert "has a damaged batch at offset 2" in ran.err
+        described = json.loads(on_broker("groups", "describe", group, "-o", "json").out)
+        assert [offset["committed"] for offset in described["items"][0]["offsets"]] == [2]
 
 
 def test_a_group_is_not_changed_by_a_rehearsal_nor_unasked(
