@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from ipaddress import ip_address
+from shlex import quote
 from typing import NamedTuple
 
 from kctl.errors import Exit, KctlError, did_you_mean
@@ -103,8 +104,8 @@ def removing(bindings: Sequence[Binding], others: Collection[Binding]) -> list[s
 
 def _options(bindings: Sequence[Binding], hosts: Iterable[str]) -> str:
     """Every combination of what these have, as options; resources of one command are literal or prefixed together."""
-    words = [f"--{binding.permission} '{binding.principal}'" for binding in bindings]
-    words += [f"--host '{host}'" for host in hosts]
+    words = [f"--{binding.permission} {quote(binding.principal)}" for binding in bindings]
+    words += [f"--host {quote(host)}" for host in hosts]
     words += [f"--operation {binding.operation}" for binding in bindings]
     words += [_resource_option(binding.resource) for binding in bindings]
     if any(binding.resource.pattern == "prefixed" for binding in bindings):
@@ -115,7 +116,8 @@ def _options(bindings: Sequence[Binding], hosts: Iterable[str]) -> str:
 def _resource_option(resource: Resource) -> str:
     if resource.type == "cluster":
         return "--cluster"
-    return f"--user-principal '{resource.name}'" if resource.type == "user" else f"--{resource.type} '{resource.name}'"
+    option = "--user-principal" if resource.type == "user" else f"--{resource.type}"
+    return f"{option} {quote(resource.name)}"
 
 
 def operation_named(word: str) -> str:

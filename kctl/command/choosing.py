@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import update_wrapper
+from shlex import quote
 from typing import Any, TypeVar
 
 import click
@@ -94,7 +95,7 @@ def pattern_hint(name: str) -> tuple[str, ...]:
     if not set(name) & set("*?[^$"):
         return ()
     option = "--regex" if set(name) & set("^$+|(") or ".*" in name else "--match"
-    return (f"names are meant literally; this is a pattern: {option} '{name}'",)
+    return (f"names are meant literally; this is a pattern: {option} {quote(name)}",)
 
 
 def choosing(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from shlex import quote
 
 import click
 
@@ -183,12 +184,12 @@ def undo_command(settings: Settings, before: Mapping[Resource, Sequence[Entry]],
     commands = []
     for resource, entries in before.items():
         own = {entry.name: entry for entry in entries if entry.source == _own(resource)}
-        back = [f"'{c.name}={own[c.name].value}'" for c in changes if c.name in own and not own[c.name].sensitive]
-        gone = [c.name for c in changes if c.name not in own]
+        back = [quote(f"{c.name}={own[c.name].value}") for c in changes if c.name in own and not own[c.name].sensitive]
+        gone = [quote(c.name) for c in changes if c.name not in own]
         if back:
-            commands.append(f"configs set {resource} {' '.join(back)}")
+            commands.append(f"configs set {quote(str(resource))} {' '.join(back)}")
         if gone:
-            commands.append(f"configs unset {resource} {' '.join(gone)}")
+            commands.append(f"configs unset {quote(str(resource))} {' '.join(gone)}")
     return spelled(settings, *commands)
 
 

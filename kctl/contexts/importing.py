@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os.path
+from shlex import quote
 from typing import Any
 
 import click
@@ -57,7 +58,7 @@ def import_properties(settings: Settings, file: str, name: str) -> int:
     if is_new:
         undo_of_new(settings, name)
     if "bootstrap" not in fields:
-        note(settings, f"it does not say where the brokers are: kctl contexts set {name} bootstrap=HOST:PORT")
+        note(settings, f"it does not say where the brokers are: kctl contexts set {quote(name)} bootstrap=HOST:PORT")
     return Exit.DONE
 
 

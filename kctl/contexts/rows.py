@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from shlex import quote
 from typing import Any
 
 from kctl.reach.access import SECRETS
@@ -55,7 +56,7 @@ def save(settings: Settings, contexts: Contexts, what: str) -> None:
 def undo_of_new(settings: Settings, name: str) -> None:
     """Prints the command that deletes a context which was not there before."""
     if not settings.dry_run:
-        note(settings, f"undo: kctl contexts delete {name}")
+        note(settings, f"undo: kctl contexts delete {quote(name)}")
 
 
 def save_one(settings: Settings, contexts: Contexts, name: str, what: str) -> None:

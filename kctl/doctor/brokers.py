@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from shlex import quote
 
 from kctl.acls.bindings import ANYWHERE, CLUSTER_NAME, EVERYBODY, removing, why_never
 from kctl.doctor.facts import ACLS, BROKER_SETTINGS, DIRECTORIES, HEALTH, THROTTLES, Facts
@@ -30,7 +31,7 @@ def brokers_down(facts: Facts) -> Iterator[Finding]:
     for broker in silent:
         where = f"{broker.host}:{broker.port}"
         summary = f"broker {broker.id} is registered, and does not answer at {where}"
-        fix = f"kctl contexts test -b {where}"
+        fix = f"kctl contexts test -b {quote(where)}"
         yield Finding(Severity.ERROR, summary, (f"broker/{broker.id}",), fix, "registered brokers do not answer")
 
 

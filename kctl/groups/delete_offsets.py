@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
@@ -100,7 +101,7 @@ def _delete(session: Session, group: str, wheres: Iterable[TopicPartition]) -> l
 
 def _refusal(group: str, where: TopicPartition, code: int) -> KctlError:
     if code == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC:
-        hints = (f"see who: kctl groups members {group}",)
+        hints = (f"see who: kctl groups members {quote(group)}",)
         return failure(code, f'{where}: members of group "{group}" subscribe to this topic', hints=hints)
     return failure(code, f"{where} of group {group}")
 

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import update_wrapper
 from itertools import count, takewhile
+from shlex import quote
 from typing import Any, NamedTuple, TypeVar
 
 import click
@@ -284,8 +285,8 @@ def _begin_all(
     after = plan_status(session, execution.places)
     change = Change(session, COLUMNS, [])
     code = change.done([row(each) for each in after.entries], list(refused.values()))
-    note(session.settings, f"watch:  {spelled(session.settings, f'partitions status {path} --watch')}")
-    note(session.settings, f"finish: {spelled(session.settings, f'partitions apply {path}')}")
+    note(session.settings, f"watch:  {spelled(session.settings, f'partitions status {quote(path)} --watch')}")
+    note(session.settings, f"finish: {spelled(session.settings, f'partitions apply {quote(path)}')}")
     return code
 
 
@@ -304,7 +305,9 @@ def _finish(
         errors = [_not_done(each) for each in seen.entries if each.state != DONE]
     if any(each.active for each in seen.entries):
         errors.append(
-            KctlError("moves are still under way, so the throttle stays", hints=(f"kctl partitions status {path}",))
+            KctlError(
+                "moves are still under way, so the throttle stays", hints=(f"kctl partitions status {quote(path)}",)
+            )
         )
     else:
         errors += plan_throttle.take_off()
@@ -313,7 +316,7 @@ def _finish(
             note(session.settings, f"{where}: its first replica does not lead: {error.what}")
     after = plan_status(session, execution.places)
     verified = f"the replicas of {counted(len(after.entries), 'partition')} are those of the plan"
-    undo = spelled(session.settings, f"partitions apply {rollback}") if os.path.exists(rollback) else ""
+    undo = spelled(session.settings, f"partitions apply {quote(rollback)}") if os.path.exists(rollback) else ""
     return Change(session, COLUMNS, []).done(
         [row(each) for each in after.entries], errors, verified=verified, undo=undo
     )
@@ -342,8 +345,8 @@ def _tell_how_to_go_on(settings: Settings, path: str, plan_throttle: PlanThrottl
     throttle = f", and the throttle of {size_text(rate)}/s stays" if rate is not None else ""
     print(f"interrupted: what moves goes on moving{throttle}", file=sys.stderr)
     for what, words in (
-        ("watch:   ", f"partitions status {path} --watch"),
-        ("resume:  ", f"partitions apply {path}"),
-        ("clean up:", f"partitions cancel {path}"),
+        ("watch:   ", f"partitions status {quote(path)} --watch"),
+        ("resume:  ", f"partitions apply {quote(path)}"),
+        ("clean up:", f"partitions cancel {quote(path)}"),
     ):
         print(f"       {what} {spelled(settings, words)}", file=sys.stderr)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import update_wrapper
+from shlex import quote
 from typing import Any, NamedTuple, TypeVar
 
 import click
@@ -374,8 +375,8 @@ def _write(session: Session, path: str, moves: Sequence[Move], places: Mapping[T
     state = StateFile(path).path
     if os.path.exists(state):
         hints = (
-            f"go on with it: {spelled(settings, f'partitions apply {path}')}",
-            f"call it off:   {spelled(settings, f'partitions cancel {path}')}",
+            f"go on with it: {spelled(settings, f'partitions apply {quote(path)}')}",
+            f"call it off:   {spelled(settings, f'partitions cancel {quote(path)}')}",
             "-f FILE writes this plan elsewhere",
         )
         raise KctlError(f"{path} is being applied: {state} exists", exit_code=Exit.REFUSED, hints=hints)

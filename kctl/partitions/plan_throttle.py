@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from shlex import quote
 
 from kctl.errors import Exit, KctlError
 from kctl.partitions.dynamic_settings import read_settings, write_settings
@@ -175,7 +176,8 @@ class PlanThrottle:
 
     def _out_of_reach(self, left: Values) -> KctlError:
         brokers = ",".join(sorted({setting.owner for setting in left}, key=int))
-        off = spelled(self._session.settings, f"partitions cancel {self._state.path.removesuffix('.state')}")
+        plan = quote(self._state.path.removesuffix(".state"))
+        off = spelled(self._session.settings, f"partitions cancel {plan}")
         return KctlError(
             f"the throttle of broker {brokers} is still on: it does not answer, and nobody else can change it",
             exit_code=Exit.UNREACHABLE,

@@ -7,6 +7,7 @@ topic. Leaders are listed for where a copy comes from, followers for where it go
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from shlex import quote
 from typing import Any, NamedTuple
 
 from kafkad.names import TopicPartition
@@ -126,7 +127,7 @@ def way_back(before: Values, new: Values) -> list[str]:
         by_owner.setdefault((setting.kind, setting.owner), []).append(setting)
     commands = []
     for owner, own in by_owner.items():
-        back = [f"'{setting.name}={before[setting]}'" for setting in own if before.get(setting) is not None]
+        back = [quote(f"{setting.name}={before[setting]}") for setting in own if before.get(setting) is not None]
         gone = [setting.name for setting in own if before.get(setting) is None]
         commands += [f"configs set {'/'.join(owner)} {' '.join(back)}"] if back else []
         commands += [f"configs unset {'/'.join(owner)} {' '.join(gone)}"] if gone else []

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from queue import SimpleQueue
 from select import select
+from shlex import quote
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, TypeVar
 
@@ -397,5 +398,5 @@ def _nobody(told: Sequence[KctlError], access: Access) -> KctlError:
     lines = [error.what for error in told]
     for error in told:
         lines.extend(hint for hint in error.hints if hint not in lines)
-    lines.append(f"check: kctl contexts test {access.context}".rstrip())
+    lines.append(f"check: kctl contexts test {quote(access.context) if access.context else ''}".rstrip())
     return KctlError("no broker answered", exit_code=Exit.UNREACHABLE, hints=lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kafkad.errors import ErrorCode
@@ -233,6 +234,6 @@ def _refused(access: Access, code: int, message: str | None) -> KctlError:
     nobody = "the holder of the ticket" if by_ticket else "the bearer of the token"
     who = f"user {access.username}" if access.username else nobody
     secret = "the ticket" if by_ticket else "username and password" if access.username else "the token"
-    where = f"kctl contexts show {access.context}" if access.context else secret
+    where = f"kctl contexts show {quote(access.context)}" if access.context else secret
     told = f"{who} could not log in with {access.mechanism}"
     return failure(code, told, message or "the broker gives no reason", (f"check: {where}",))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 
 import pytest
 
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
-from kctl.acls.bindings import Binding, Resource, decide, operation_named, removing
+from kctl.acls.bindings import Binding, Resource, adding, decide, operation_named, removing
 from kctl.errors import KctlError
 from kctl.quotas.entities import Quota, applying, entity_of
 from kctl.tokens.asking import token_failure
@@ -157,12 +158,19 @@ def of_many(count: int) -> list[Binding]:
 def test_one_command_removes_acls_unless_it_would_remove_others() -> None:
     first, second = of_many(2)
     (both,) = removing([first, second], [])
-    assert both == (
-        "acls remove --allow 'User:0' --allow 'User:1' --host '*' --operation Read --topic 't0' --topic 't1'"
-    )
+    assert both == ("acls remove --allow User:0 --allow User:1 --host '*' --operation Read --topic t0 --topic t1")
     other = first._replace(resource=second.resource)
     assert len(removing([first, second], [other])) == 2
     assert removing([first, second], [other._replace(operation="Write")]) == [both]
+
+
+@pytest.mark.parametrize("name", ["Pat O'Brien", "x'; touch pwned; echo '", "$(id)", "a b", '"'])
+def test_whatever_an_acl_is_about_is_one_word_of_its_commands(name: str) -> None:
+    for kind, option in (("topic", "--topic"), ("user", "--user-principal")):
+        acl = Binding(f"User:CN={name}", name, "Read", Resource(kind, name), "deny")
+        words = ["--deny", f"User:CN={name}", "--host", name, "--operation", "Read", option, name]
+        assert shlex.split(adding(acl)) == ["acls", "add", *words]
+        assert [shlex.split(command) for command in removing([acl], [])] == [["acls", "remove", *words]]
 
 
 def test_the_command_that_removes_many_acls_is_not_compared_with_all_combinations_of_them() -> None:

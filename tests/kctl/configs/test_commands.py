@@ -1,17 +1,19 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
 import click
 import pytest
 
-from kctl.configs.change import plan, set_configs
+from kctl.configs.change import plan, set_configs, undo_command
 from kctl.configs.naming import resources_and_settings
 from kctl.configs.resources import Entry, Resource, parse_resource
 from kctl.configs.values import parse_assignments
 from kctl.errors import Exit, KctlError
+from kctl.settings import Settings
 from tests.kctl.conftest import Kctl, steady
 
 
@@ -49,6 +51,15 @@ def test_what_is_no_resource(text: str) -> None:
     assert caught.value.exit_code == Exit.USAGE
 
 
+def test_whatever_was_set_is_one_word_of_what_brings_it_back() -> None:
+    group, match = Resource("group", "x'; id; '"), "client_id=Pat O'Brien"
+    before = {group: [Entry("match", match, "group", False, False, False)]}
+    changes = parse_assignments(["match=m", "new=1"])
+    back, gone = undo_command(Settings(), before, changes).split("; kctl ")
+    assert shlex.split(back) == ["kctl", "configs", "set", str(group), f"match={match}"]
+    assert shlex.split(gone) == ["configs", "unset", str(group), "new"]
+
+
 def test_set_shows_both_values_and_reads_back(on_broker: Kctl, approved: Callable[[str, str], None]) -> None:
     topic = created(on_broker, "set-a")
     ran = on_broker("configs", "set", topic, "retention.ms=1d", "cleanup.policy+=compact", "-y")
@@ -69,7 +80,7 @@ def test_unset(on_broker: Kctl) -> None:
     topic = created(on_broker, "unset-a")
     on_broker("configs", "set", topic, "retention.ms=1d", "-y")
     ran = on_broker("configs", "unset", topic, "retention.ms", "-y")
-    assert (ran.code, " configs set topic/unset-a 'retention.ms=86400000'" in ran.err) == (Exit.DONE, True)
+    assert (ran.code, " configs set topic/unset-a retention.ms=86400000" in ran.err) == (Exit.DONE, True)
     assert value(on_broker, topic, "retention.ms") == ("604800000", "default")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -287,6 +288,12 @@ def test_groups(check: str, lags_of_groups: GroupLag, severity: Severity, told: 
     (finding,) = found(HEALTHY._replace(groups={"g": lags_of_groups}, starts={WHERE: 8}), check)
     assert finding.severity == severity
     assert told in finding.summary
+
+
+def test_a_group_of_any_name_is_one_word_of_the_command_that_mends_it() -> None:
+    held = group("PreparingRebalance", PartitionLag(WHERE, 0, 9, 9))
+    (finding,) = found(HEALTHY._replace(groups={"x'; id; '": held}), "rebalancing")
+    assert shlex.split(finding.fix) == ["kctl", "groups", "rebalance", "x'; id; '", "--explain"]
 
 
 def test_who_removed_what_was_not_read() -> None:

@@ -150,7 +150,7 @@ LISTED = Setting(TOPIC, "t", LEADERS)
             {ONE: "9"},
             {ONE: "5", TWO: "5", LISTED: "0:1"},
             [
-                f"configs set broker/1 '{RATES[0]}=9'",
+                f"configs set broker/1 {RATES[0]}=9",
                 f"configs unset broker/2 {RATES[0]}",
                 f"configs unset topic/t {LEADERS}",
             ],
@@ -158,7 +158,7 @@ LISTED = Setting(TOPIC, "t", LEADERS)
         (
             {ONE: "9", LISTED: "*"},
             {ONE: None, LISTED: None},
-            [f"configs set broker/1 '{RATES[0]}=9'", f"configs set topic/t '{LEADERS}=*'"],
+            [f"configs set broker/1 {RATES[0]}=9", f"configs set topic/t '{LEADERS}=*'"],
         ),
     ],
 )

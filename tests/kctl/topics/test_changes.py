@@ -196,7 +196,7 @@ def test_alter(on_broker: Kctl) -> None:
         "topics", "alter", "alter-a", "-p", 2, "--config", "retention.ms=1d", "--unset", "segment.bytes", "-y"
     )
     assert (ran.code, "verified: read back" in ran.err) == (Exit.DONE, True)
-    assert " configs set topic/alter-a 'segment.bytes=1048576'" in ran.err
+    assert " configs set topic/alter-a segment.bytes=1048576" in ran.err
     found = item(on_broker("topics", "describe", "alter-a", "-o", "json"))
     assert (found["partition_count"], found["configs"]) == (
         2,
