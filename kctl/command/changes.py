@@ -80,18 +80,22 @@ class Change:
         *,
         verified: str = "",
         seen: Callable[[], bool] | None = None,
+        different: Callable[[], Sequence[KctlError]] = tuple,
         undo: str = "",
         more: Callable[[], Iterable[str]] | None = None,
     ) -> IntEnum:
         """The result: rows for programs (those of the plan by default), a word and the way back for people, who see the
         rows too if they have not yet, and `more` lines.
 
-        `verified` is said once `seen`, which reads back, has been true; if it never is within the time-out, that is.
+        `verified` is said once `seen`, which reads back, has been true. If it never is within the time-out, that is
+        said, or the errors that `different` gives: of what is neither as it was nor as it was to be.
         """
         if verified and not errors:
             self._settings.changed = "the change was made, but not verified"
         rows = self._rows if rows is None else list(rows)
         is_seen = not errors and (seen is None or self._session.wait_until(seen))
+        if not is_seen and not errors:
+            errors = different()
         self._answer(rows, errors, more)
         if verified and is_seen:
             note(self._settings, f"verified: {verified}")

@@ -12,7 +12,20 @@ from kctl.command.changes import Change
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.configs.naming import resources_and_settings
 from kctl.configs.resources import Entry, Resource, altered, described, parse_resource
-from kctl.configs.values import DELETE, Assignment, effect, misspelt, parse_assignments, result, with_meaning
+from kctl.configs.values import (
+    APPEND,
+    DELETE,
+    SET,
+    SUBTRACT,
+    Assignment,
+    effect,
+    is_same,
+    misspelt,
+    parse_assignments,
+    result,
+    with_meaning,
+    without_brackets,
+)
 from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session
 from kctl.settings import Settings
@@ -83,8 +96,9 @@ def change_settings(session: Session, resources: Sequence[Resource], changes: Se
             hint = f"kctl quotas set changes the quotas of {resource.kind}s"
             raise KctlError(f"{resource} has quotas, not settings", exit_code=Exit.USAGE, hints=(hint,))
     found, errors = described(session, resources, synonyms=True)
-    planned, wrong = plan_all(found, changes)
-    wanted = dict.fromkeys(planned, changes)
+    sent = {resource: to_send(resource, entries, changes) for resource, entries in found.items()}
+    planned, wrong = plan_all(found, sent)
+    wanted = {resource: sent[resource] for resource in planned}
     refused = altered(session, wanted, validate_only=True) if wanted else {}
     rows = {resource: planned[resource] for resource in planned if resource not in refused}
     change = Change(session, COLUMNS, chain.from_iterable(rows.values()), [*errors, *wrong, *refused.values()])
@@ -94,25 +108,52 @@ def change_settings(session: Session, resources: Sequence[Resource], changes: Se
         return change.done()
     if not change.confirmed("Apply?"):
         return change.code
-    refused = altered(session, dict.fromkeys(rows, changes), validate_only=False)
+    refused = altered(session, {resource: sent[resource] for resource in rows}, validate_only=False)
     made = [resource for resource in rows if resource not in refused]
+    reading = ReadingBack(session, [row for resource in made for row in rows[resource]], made, changes)
     return change.done(
         errors=list(refused.values()),
         verified="read back",
-        seen=lambda: is_so(session, [row for resource in made for row in rows[resource]], made, changes),
+        seen=reading.is_so,
+        different=reading.different,
         undo=undo_command(session.settings, {resource: found[resource] for resource in made}, changes),
     )
 
 
+def to_send(resource: Resource, entries: Sequence[Entry], changes: Sequence[Assignment]) -> list[Assignment]:
+    """The changes as the resource's brokers have to be told them.
+
+    Where a list is not the resource's own, brokers add to the default that Kafka gives the setting, whatever value is
+    in force: they are told all of the list that is to be.
+    """
+    known = {entry.name: entry for entry in entries}
+    return [_to_send(resource, known, change) for change in changes]
+
+
+def _to_send(resource: Resource, known: Mapping[str, Entry], change: Assignment) -> Assignment:
+    if change.value is not None and _is_list(change.name, known):
+        change = change._replace(value=without_brackets(change.value))
+    entry = known.get(change.name)
+    is_inherited = entry is not None and not entry.sensitive and entry.source != _own(resource)
+    if is_inherited and change.operation in (APPEND, SUBTRACT):
+        return Assignment(change.name, SET, result(known[change.name].value, change))
+    return change
+
+
+def _is_list(name: str, known: Mapping[str, Entry]) -> bool:
+    """A listener's own list is described only once it is set."""
+    return any(entry.is_list and f".{name}".endswith(f".{entry.name}") for entry in known.values())
+
+
 def plan_all(
-    found: Mapping[Resource, Sequence[Entry]], changes: Sequence[Assignment]
+    found: Mapping[Resource, Sequence[Entry]], changes: Mapping[Resource, Sequence[Assignment]]
 ) -> tuple[dict[Resource, list[Row]], list[KctlError]]:
     """The planned changes of each resource, and the errors of those that cannot change."""
     planned: dict[Resource, list[Row]] = {}
     errors = []
     for resource, entries in found.items():
         try:
-            planned[resource] = plan(resource, entries, changes)
+            planned[resource] = plan(resource, entries, changes[resource])
         except KctlError as error:
             errors.append(error)
     return planned, errors
@@ -164,19 +205,39 @@ def default_of(entry: Entry | None) -> str | None:
     return below[0] if below else None
 
 
-def is_so(session: Session, rows: Sequence[Row], resources: Sequence[Resource], changes: Sequence[Assignment]) -> bool:
-    """True if the settings read back as planned. Those of a listener are not described once they are unset."""
-    found, _ = described(session, resources)
-    now = {(str(resource), entry.name): entry.value for resource, entries in found.items() for entry in entries}
-    unset = {change.name for change in changes if change.operation == DELETE}
+class ReadingBack:
+    """The settings that were changed, as brokers describe them now."""
 
-    def matches(row: Row) -> bool:
+    def __init__(
+        self, session: Session, rows: Sequence[Row], resources: Sequence[Resource], changes: Sequence[Assignment]
+    ) -> None:
+        """`rows` are the plan."""
+        self._session = session
+        self._resources = resources
+        self._unset = {change.name for change in changes if change.operation == DELETE}
+        self._rows = [row for row in rows if row["new"] not in (None, "(hidden, new)")]
+        self._now: dict[tuple[str, str], str | None] = {}
+
+    def is_so(self) -> bool:
+        """True if they are as planned. Those of a listener are not described once they are unset."""
+        found, _ = described(self._session, self._resources)
+        self._now = {(str(where), entry.name): entry.value for where, entries in found.items() for entry in entries}
+        return all(map(self._matches, self._rows))
+
+    def _matches(self, row: Row) -> bool:
         where = row["resource"], row["name"]
-        if row["new"] in (None, "(hidden, new)") or (row["name"] in unset and where not in now):
-            return True
-        return bool(now.get(where) == row["new"])
+        if where not in self._now:
+            return row["name"] in self._unset
+        return is_same(self._now[where], row["new"])
 
-    return all(map(matches, rows))
+    def different(self) -> list[KctlError]:
+        """Those that have a value which they neither had before nor were given."""
+        return [
+            KctlError(f"{row['resource']}: {row['name']} is {now} now, not {row['new']}")
+            for row in self._rows
+            if row["name"] not in self._unset and not self._matches(row)
+            if (now := self._now.get((row["resource"], row["name"]))) is not None and not is_same(now, row["current"])
+        ]
 
 
 def undo_command(settings: Settings, before: Mapping[Resource, Sequence[Entry]], changes: Sequence[Assignment]) -> str:

@@ -27,6 +27,8 @@ _SOURCES = {
     8: "group",
 }
 _DEFAULT = 5
+_LIST = 7
+"""Kafka's ConfigDef.Type.LIST."""
 
 
 class Resource(NamedTuple):
@@ -55,6 +57,7 @@ class Entry(NamedTuple):
     synonyms: tuple[tuple[str, str, str | None], ...] = ()
     """Other places that set it: source, name there, value; the first one counts."""
     doc: str | None = None
+    is_list: bool = False
 
     @property
     def shown(self) -> str | None:
@@ -193,6 +196,7 @@ def entry(config: DescribeConfigsResourceResult) -> Entry:
         config.is_sensitive,
         tuple((_SOURCES.get(s.source, "?"), s.name, s.value) for s in config.synonyms),
         config.documentation,
+        config.config_type == _LIST,
     )
 
 

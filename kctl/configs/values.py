@@ -30,13 +30,18 @@ class Assignment(NamedTuple):
 
 
 def parse_assignment(text: str) -> Assignment:
-    """`name=value`, `name+=item` or `name-=item`; a list may stand in brackets, as in Kafka's own tools."""
+    """`name=value`, `name+=item` or `name-=item`."""
     found = _ASSIGNMENT.fullmatch(text)
     if not found:
         hint = "write it as retention.ms=7d, cleanup.policy+=compact or cleanup.policy-=compact"
         raise KctlError(f'"{text}" sets nothing', exit_code=Exit.USAGE, hints=(hint,))
     name, sign, value = found[1], found[2], found[3].strip()
-    return Assignment(name, _OPERATIONS[sign], in_units_of_brokers(name, value.removeprefix("[").removesuffix("]")))
+    return Assignment(name, _OPERATIONS[sign], in_units_of_brokers(name, value))
+
+
+def without_brackets(text: str) -> str:
+    """A list may stand in brackets, as in Kafka's own tools."""
+    return text[1:-1] if text.startswith("[") and text.endswith("]") else text
 
 
 def parse_assignments(texts: Iterable[str]) -> list[Assignment]:
@@ -97,6 +102,21 @@ def result(old: str | None, change: Assignment) -> str | None:
     if change.operation == SUBTRACT:
         return ",".join(item for item in items if item not in given)
     return change.value
+
+
+def is_same(one: str | None, other: str | None) -> bool:
+    """Brokers write values their own way: `TRUE` as true, `0.50` as 0.5, a list without spaces."""
+    return _plain(one) == _plain(other)
+
+
+def _plain(value: str | None) -> object:
+    items = [item.strip() for item in (value or "").split(",")]
+    if len(items) > 1:
+        return items
+    try:
+        return float(items[0])
+    except ValueError:
+        return items[0].lower() if items[0].lower() in ("true", "false") else items[0]
 
 
 def misspelt(name: str, known: Sequence[str]) -> KctlError | None:

@@ -9,7 +9,7 @@ from kctl.command.choosing import Choice, choosing
 from kctl.command.chosen import chosen_topics
 from kctl.command.cluster_names import topic_names
 from kctl.command.verb import KctlCommand, pass_session
-from kctl.configs.change import is_so, plan_all, undo_command
+from kctl.configs.change import ReadingBack, plan_all, to_send, undo_command
 from kctl.configs.resources import Resource, altered, described
 from kctl.configs.values import DELETE, Assignment, parse_assignments
 from kctl.errors import Exit, KctlError
@@ -52,9 +52,10 @@ def alter(
     counts, wrong = check_growth({name: len(topic.partitions) for name, topic in topics.items()}, partitions)
     errors += wrong
     found, wrong = described(session, [Resource("topic", name) for name in counts] if changes else [], synonyms=True)
-    planned, more = plan_all(found, changes)
+    sent = {resource: to_send(resource, entries, changes) for resource, entries in found.items()}
+    planned, more = plan_all(found, sent)
     errors += [*wrong, *more]
-    wanted = dict.fromkeys(planned, changes)
+    wanted = {resource: sent[resource] for resource in planned}
     refused = altered(session, wanted, validate_only=True) if wanted else {}
     planned = {resource: rows for resource, rows in planned.items() if resource not in refused}
     counts = {name: count for name, count in counts.items() if not changes or Resource("topic", name) in planned}
@@ -72,12 +73,16 @@ def alter(
     if not change.confirmed("Apply?"):
         return change.code
     failed = grow(session, growing, validate_only=False)
-    refused = altered(session, dict.fromkeys(planned, changes), validate_only=False) if planned else {}
+    refused = (
+        altered(session, {resource: sent[resource] for resource in planned}, validate_only=False) if planned else {}
+    )
     made = [resource for resource in planned if resource not in refused]
+    reading = ReadingBack(session, rows, made, changes)
     return change.done(
         errors=[*failed.values(), *refused.values()],
         verified="read back",
-        seen=lambda: have_grown(session, growing) and is_so(session, rows, made, changes),
+        seen=lambda: have_grown(session, growing) and reading.is_so(),
+        different=reading.different,
         undo=undo_command(session.settings, {resource: found[resource] for resource in made}, changes),
     )
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kctl.configs.values import SET, in_units_of_brokers, parse_assignments, with_meaning
+from kctl.configs.values import SET, in_units_of_brokers, parse_assignments, with_meaning, without_brackets
 from kctl.errors import Exit, KctlError, did_you_mean
 
 _LONGEST_NAME = 249
@@ -107,7 +107,7 @@ def parse_configs(texts: Iterable[str]) -> dict[str, str]:
         if assignment.operation != SET or assignment.value is None:
             what = f"a new topic's {assignment.name} can only be set, with ="
             raise KctlError(what, exit_code=Exit.USAGE)
-        found[assignment.name] = assignment.value
+        found[assignment.name] = without_brackets(assignment.value)
     return found
 
 

@@ -8,11 +8,12 @@ from pathlib import Path
 import click
 import pytest
 
-from kctl.configs.change import plan, set_configs, undo_command
+from kctl.configs.change import plan, set_configs, to_send, undo_command
 from kctl.configs.naming import resources_and_settings
-from kctl.configs.resources import Entry, Resource, parse_resource
-from kctl.configs.values import parse_assignments
+from kctl.configs.resources import Entry, Resource, altered, parse_resource
+from kctl.configs.values import APPEND, SET, SUBTRACT, Assignment, parse_assignments
 from kctl.errors import Exit, KctlError
+from kctl.reach.session import Session
 from kctl.settings import Settings
 from tests.kctl.conftest import Kctl, steady
 
@@ -82,6 +83,65 @@ def test_unset(on_broker: Kctl) -> None:
     ran = on_broker("configs", "unset", topic, "retention.ms", "-y")
     assert (ran.code, " configs set topic/unset-a retention.ms=86400000" in ran.err) == (Exit.DONE, True)
     assert value(on_broker, topic, "retention.ms") == ("604800000", "default")
+
+
+@pytest.mark.parametrize(
+    ("source", "text", "expected"),
+    [
+        ("topic", "l+=b", Assignment("l", APPEND, "b")),
+        ("topic", "l-=a", Assignment("l", SUBTRACT, "a")),
+        ("file", "l+=b", Assignment("l", SET, "a,b")),
+        ("default", "l-=a", Assignment("l", SET, "")),
+        ("default", "l+=[b,c]", Assignment("l", SET, "a,b,c")),
+        ("topic", "l=[b]", Assignment("l", SET, "b")),
+        ("topic", "listener.name.x.l=[b]", Assignment("listener.name.x.l", SET, "b")),
+        ("topic", "text=[b]", Assignment("text", SET, "[b]")),
+    ],
+)
+def test_what_brokers_are_told(source: str, text: str, expected: Assignment) -> None:
+    """They add to a list that is the topic's own, and to Kafka's default where it is not: not to what is in force."""
+    known = [
+        Entry("l", "a", source, source == "default", False, False, is_list=True),
+        Entry("text", "a", source, False, False, False),
+    ]
+    assert to_send(Resource("topic", "t"), known, parse_assignments([text])) == [expected]
+
+
+@pytest.mark.parametrize("command", [["configs", "set", "topic/{}"], ["topics", "alter", "{}", "--config"]])
+def test_what_is_added_to_a_list_of_the_brokers_is_what_the_plan_says(on_broker: Kctl, command: list[str]) -> None:
+    topic = created(on_broker, f"set-inherited-{command[0]}")
+    (broker,) = [item["id"] for item in json.loads(on_broker("brokers", "list", "-o", "json").out)["items"]]
+    setting = f"broker/{broker}", "log.cleanup.policy"
+    assert on_broker("configs", "set", setting[0], f"{setting[1]}=compact", "-y").code == Exit.DONE
+    try:
+        words = [word.format(topic.removeprefix("topic/")) for word in command]
+        ran = on_broker(*words, "cleanup.policy+=delete", "-y")
+        assert (ran.code, "compact,delete" in ran.out, "verified" in ran.err) == (Exit.DONE, True, True)
+        assert value(on_broker, topic, "cleanup.policy") == ("compact,delete", "topic")
+    finally:
+        on_broker("configs", "unset", *setting, "-y")
+
+
+def test_a_value_that_reads_back_as_another_is_an_error(on_broker: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = created(on_broker, "set-differs")
+    sent = altered
+
+    def other(session: Session, changes: dict[Resource, list[Assignment]], *, validate_only: bool) -> object:
+        """What was not asked for."""
+        wrong = {resource: [one._replace(value="7") for one in asked] for resource, asked in changes.items()}
+        return sent(session, wrong, validate_only=validate_only)
+
+    monkeypatch.setattr("kctl.configs.change.altered", other)
+    ran = on_broker("configs", "set", topic, "retention.ms=1d", "-y", "--timeout", "1s")
+    assert (ran.code, "topic/set-differs: retention.ms is 7 now, not 86400000" in ran.err) == (Exit.FAILED, True)
+    assert "verified" not in ran.err
+
+
+def test_a_change_that_no_broker_shows_yet_is_not_verified(on_broker: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = created(on_broker, "set-late")
+    monkeypatch.setattr("kctl.configs.change.altered", lambda *_, **__: {})
+    ran = on_broker("configs", "set", topic, "retention.ms=1d", "-y", "--timeout", "1s")
+    assert (ran.code, "not verified" in ran.err) == (Exit.DONE, True)
 
 
 def test_set_what_is_so(on_broker: Kctl) -> None:

@@ -9,12 +9,14 @@ from kctl.configs.values import (
     SUBTRACT,
     Assignment,
     effect,
+    is_same,
     misspelt,
     parse_assignment,
     parse_assignments,
     result,
     said,
     with_meaning,
+    without_brackets,
 )
 from kctl.errors import Exit, KctlError
 
@@ -29,13 +31,35 @@ from kctl.errors import Exit, KctlError
         ("leader.replication.throttled.rate=50MB/s", Assignment("leader.replication.throttled.rate", SET, "50000000")),
         ("cleanup.policy+=compact", Assignment("cleanup.policy", APPEND, "compact")),
         ("cleanup.policy-=delete", Assignment("cleanup.policy", SUBTRACT, "delete")),
-        ("cleanup.policy=[delete,compact]", Assignment("cleanup.policy", SET, "delete,compact")),
         ("listener.name.a.sasl.jaas.config=x y=z;", Assignment("listener.name.a.sasl.jaas.config", SET, "x y=z;")),
         ("retention.ms=", Assignment("retention.ms", SET, "")),
     ],
 )
 def test_what_people_write(text: str, expected: Assignment) -> None:
     assert parse_assignment(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "bare"), [("[a,b]", "a,b"), ("[]", ""), ("[a", "[a"), ("a]", "a]"), ("[::1]:5", "[::1]:5")]
+)
+def test_brackets_are_taken_off_as_a_pair(text: str, bare: str) -> None:
+    assert without_brackets(text) == bare
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("TRUE", "true", True),
+        ("0.50", "0.5", True),
+        ("a, b", "a,b", True),
+        (None, "", True),
+        ("a,b", "b,a", False),
+        ("A", "a", False),
+        ("1", "2", False),
+    ],
+)
+def test_values_that_brokers_write_their_own_way(one: str | None, other: str | None, same: bool) -> None:
+    assert is_same(one, other) is same
 
 
 @pytest.mark.parametrize("texts", [["retention.ms"], ["=7d"], ["retention.ms=soon"], ["a=1", "a=2"]])
