@@ -11,7 +11,7 @@ import click
 from kctl.command.changes import Change
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.configs.naming import resources_and_settings
-from kctl.configs.resources import Entry, Resource, altered, described, parse_resource
+from kctl.configs.resources import Entry, Resource, altered, described, is_secret, parse_resource
 from kctl.configs.values import (
     APPEND,
     DELETE,
@@ -186,13 +186,6 @@ def plan(resource: Resource, entries: Sequence[Entry], changes: Sequence[Assignm
             }
         )
     return rows
-
-
-def is_secret(name: str, known: Mapping[str, Entry]) -> bool:
-    """Whether its value must not be shown; a listener's own password is described only once it is set."""
-    if name in known:
-        return known[name].sensitive
-    return any(entry.sensitive and name.endswith(f".{entry.name}") for entry in known.values())
 
 
 def default_of(entry: Entry | None) -> str | None:

@@ -9,7 +9,7 @@ import click
 from kctl.command.paths import files
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.configs import naming
-from kctl.configs.resources import Entry, Resource, described, parse_resource
+from kctl.configs.resources import Entry, Resource, described, is_secret, parse_resource
 from kctl.configs.values import in_units_of_brokers, with_meaning
 from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session
@@ -49,7 +49,11 @@ def diff(session: Session, resources: tuple[str, ...], file: str | None) -> int:
         raise error
     left = _values(found[asked[0]])
     if file:
-        given = read_settings(file)
+        known = {entry.name: entry for entry in found[asked[0]]}
+        read = read_settings(file)
+        given = {name: value for name, value in read.items() if not is_secret(name, known)}
+        if secrets := sorted(read.keys() - given.keys()):
+            note(session.settings, f"secrets are not compared: {', '.join(secrets)}")
         rows = differences({name: left.get(name) for name in given}, given)
     else:
         rows = differences(*(_shared(asked, _values(found[resource])) for resource in asked))

@@ -164,6 +164,13 @@ def altered(
     return failed | _failures(session, refused)
 
 
+def is_secret(name: str, known: Mapping[str, Entry]) -> bool:
+    """Whether its value must not be shown; a listener's own password is described only once it is set."""
+    if name in known:
+        return known[name].sensitive
+    return any(entry.sensitive and name.endswith(f".{entry.name}") for entry in known.values())
+
+
 def broker_of(resource: Resource) -> int | None:
     """Only a broker itself knows its own settings; the others are known to all."""
     return int(resource.name) if resource.kind in ("broker", "logger") and resource.name else None

@@ -203,6 +203,17 @@ def test_diff_of_two_topics_and_of_a_file(on_broker: Kctl, tmp_path: Path) -> No
     assert on_broker("configs", "diff", right, "-f", file).code == Exit.DONE
 
 
+def test_diff_with_a_file_shows_no_secret_of_it(on_broker: Kctl, tmp_path: Path) -> None:
+    (broker,) = [item["id"] for item in json.loads(on_broker("brokers", "list", "-o", "json").out)["items"]]
+    secrets = ["listener.name.x.plain.sasl.jaas.config", "listener.name.x.ssl.key.password", "ssl.keystore.password"]
+    file = tmp_path / "server.properties"
+    file.write_text("".join(f"{name}=hunter2\n" for name in secrets) + "log.retention.ms=1\n")
+    for output in ("wide", "json"):
+        ran = on_broker("configs", "diff", f"broker/{broker}", "-f", file, "-o", output)
+        assert ("log.retention.ms" in ran.out, "hunter2" in ran.out + ran.err) == (True, False)
+        assert f"secrets are not compared: {', '.join(secrets)}" in ran.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
