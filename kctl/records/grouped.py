@@ -81,7 +81,7 @@ class _Share:
                 self._printed.clear()
                 self._ends.clear()
                 self._member.lose_everything()
-                self._reader.assign({})
+                self._reader.keep(())
             if self._search.enough or (self._reader.failed and self._reader.done):
                 return
 
@@ -102,18 +102,25 @@ class _Share:
     def _join(self) -> None:
         self._commit()
         if not self._member.cooperative:  # all give up everything before it is shared out again
-            self._reader.assign({})
+            self._reader.keep(())
             self._ends.clear()
         self._member.join()
         owned = set(self._member.owned)
         self._ends = {where: span for where, span in self._ends.items() if where in owned}
         self._printed = {where: offset for where, offset in self._printed.items() if where in owned}
-        self._ends |= self._spans([where for where in self._member.owned if where not in self._ends])
-        self._reader.assign({where: span for where, span in self._ends.items() if where not in self._search.failed})
+        added = self._spans([where for where in self._member.owned if where not in self._ends])
+        self._ends |= added
+        self._printed = {where: offset for where, offset in self._printed.items() if not self._is_passed(where, offset)}
+        self._reader.keep(owned)
+        self._reader.add({where: span for where, span in added.items() if where not in self._search.failed})
         if self._limits.follow:
             self._unreached.look_for(self._member.owned)
         self._commit_at = time.monotonic() + _COMMIT_SECONDS
         self._given = True
+
+    def _is_passed(self, where: TopicPartition, offset: int) -> bool:
+        """True if another member has committed more in the meantime."""
+        return where in self._ends and offset < self._ends[where].start
 
     def _spans(self, added: list[TopicPartition]) -> dict[TopicPartition, Span]:
         """The spans to read: from the group's commit, or --from where there is none; new partitions from the start."""
@@ -135,19 +142,24 @@ class _Share:
                 if commits.get(where, 0) > span.end:
                     what = f"{where}: the group has committed {commits[where]}, beyond the end {span.end}"
                     self._search.tell(f"{what}; kctl groups reset-offsets moves it")
-        return {where: Span(commits.get(where, span.start), span.end) for where, span in found.items()}, failed
+        starts = {
+            where: max(commits.get(where, span.start), self._printed.get(where, 0)) for where, span in found.items()
+        }
+        return {where: Span(starts[where], span.end) for where, span in found.items()}, failed
 
     def _commit(self) -> None:
         self._commit_at = time.monotonic() + _COMMIT_SECONDS
-        if self._printed:
-            self._member.commit(self._printed)
+        if self._printed and self._member.commit(self._printed):
             self._printed.clear()
 
     def finish(self) -> None:
+        lost = KctlError("the group went on without this member: its last offsets are not committed")
         try:
             self._commit()
+            if self._printed:
+                raise lost
         except Evicted:
-            note(self._session.settings, "the group went on without this member: its last offsets are not committed")
+            raise lost from None
         finally:
             self._member.leave()
             self._search.done_with(self._reader)

@@ -209,8 +209,9 @@ class Member:
         elif code:
             self._out_or_raise(code)
 
-    def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commits offsets. Raises Evicted when it is too late for that."""
+    def commit(self, offsets: Mapping[TopicPartition, int]) -> bool:
+        """True once all offsets are committed, False if the group has to be joined again before. Raises Evicted when it
+        is too late for that."""
         from kafkad.wire.messages.offset_commit import (
             OffsetCommitRequest,
             OffsetCommitRequestPartition,
@@ -234,8 +235,12 @@ class Member:
         codes = _codes_of_partitions(answer) - {0}
         if ErrorCode.REBALANCE_IN_PROGRESS in codes:
             self.must_join = True
-        elif codes:
+            return False
+        if moved := codes & _COORDINATOR_MOVED:
+            raise failure(moved.pop(), f'group "{self.group}": what was printed last cannot be committed')
+        if codes:
             self._out_or_raise(codes.pop())
+        return True
 
     def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The committed offsets of those of the partitions that have one."""

@@ -79,16 +79,11 @@ class Reader:
         self._channels: Channels[dict[TopicPartition, int], FetchResponse] = Channels(session, clock)
         self._partitions: dict[TopicPartition, _Partition] = {}
         self._look_again = 0.0
-        self.assign(spans)
+        self.add(spans)
 
-    def assign(self, spans: Mapping[TopicPartition, Span]) -> None:
-        """Read these from now on; those that were read before go on where they are."""
-        kept = {where: state for where, state in self._partitions.items() if where in spans}
-        self._partitions = {
-            where: kept.get(where) or _Partition(span, self._partition_bytes)
-            for where, span in spans.items()
-            if where in kept or span.start < span.end
-        }
+    def keep(self, partitions: Collection[TopicPartition]) -> None:
+        """Read no others than these from now on."""
+        self._partitions = {where: state for where, state in self._partitions.items() if where in partitions}
 
     def add(self, spans: Mapping[TopicPartition, Span]) -> None:
         """Read these too."""

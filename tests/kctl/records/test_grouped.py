@@ -7,12 +7,21 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
+from kafkad.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 from kctl.errors import Exit
 from kctl.records.assignors import ASSIGNORS
+from kctl.records.membership import Member
 from kctl.records.subscriptions import read_assignment, read_subscription, write_assignment, write_subscription
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
@@ -63,6 +72,54 @@ def test_a_group_does_not_go_past_a_damaged_batch(on_broker: Kctl, damaged: str,
         assert "has a damaged batch at offset 2" in ran.err
         described = json.loads(on_broker("groups", "describe", group, "-o", "json").out)
         assert [offset["committed"] for offset in described["items"][0]["offsets"]] == [2]
+
+
+def refused(monkeypatch: pytest.MonkeyPatch, code: ErrorCode, times: int) -> None:
+    """So many commits from now on are answered with this code."""
+    left = [code] * times
+    asked = Member._ask_patiently
+
+    def ask(self: Member, request: Any, codes: Any, **options: Any) -> Any:
+        if isinstance(request, OffsetCommitRequest) and left:
+            part = OffsetCommitResponsePartition(error_code=left.pop())
+            return OffsetCommitResponse(topics=[OffsetCommitResponseTopic(partitions=[part])])
+        return asked(self, request, codes, **options)
+
+    monkeypatch.setattr(Member, "_ask_patiently", ask)
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "what was printed last cannot be committed"),
+        (ErrorCode.REBALANCE_IN_PROGRESS, "its last offsets are not committed"),
+        (ErrorCode.ILLEGAL_GENERATION, "its last offsets are not committed"),
+    ],
+)
+def test_what_cannot_be_committed_is_told(
+    on_broker: Kctl,
+    name: str,
+    new_name: Callable[[], str],
+    monkeypatch: pytest.MonkeyPatch,
+    code: ErrorCode,
+    told: str,
+) -> None:
+    refused(monkeypatch, code, 9)
+    ran = on_broker("consume", name, "--group", new_name(), "-n", 3)
+    assert len(ran.out.split()) == 3
+    assert (ran.code in (Exit.FAILED, Exit.UNREACHABLE), told in ran.err) == (True, True), ran
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+def test_what_could_not_be_committed_in_a_rebalance_is_committed_after_it(
+    on_broker: Kctl, name: str, new_name: Callable[[], str], monkeypatch: pytest.MonkeyPatch, assignor: str
+) -> None:
+    monkeypatch.setattr("kctl.records.grouped._COMMIT_SECONDS", 0)
+    refused(monkeypatch, ErrorCode.REBALANCE_IN_PROGRESS, 2)
+    group = new_name()
+    ran = on_broker("consume", name, "--group", group, "--assignor", assignor)
+    assert (ran.code, sorted(map(int, ran.out.split()))) == (Exit.DONE, list(range(40)))
+    assert on_broker("consume", name, "--group", group, "--fail-empty").code == Exit.NOT_FOUND
 
 
 def test_a_group_is_not_changed_by_a_rehearsal_nor_unasked(
