@@ -17,7 +17,8 @@ from kctl.settings import Settings
 def use(settings: Settings, name: str) -> int:
     """Make a context the current one.
 
-    This applies to all shells; -c and KCTL_CONTEXT choose another one for a command or a shell.
+    This applies to all shells; -c and KCTL_CONTEXT choose another one for a command or a shell. An address (-b) without
+    -c uses none, so that no context's password goes to another cluster.
 
     Example: kctl contexts use prod
     """

@@ -1,8 +1,10 @@
 """The address of a cluster and the login for it: one value, made of flags, the environment, a context and defaults.
 
 Nearest wins: flags (-b, then -X, then --command-config), KCTL_* variables, the chosen context, defaults. Which cluster
-it is follows the same order, so that no context's password goes to an address that is not the context's: -b or
-KCTL_BOOTSTRAP leave the current context aside, and -c leaves KCTL_BOOTSTRAP aside.
+it is follows the same order, so that no context's password goes to an address that is not the context's: an address
+given by a flag leaves KCTL_CONTEXT and the current context aside, KCTL_BOOTSTRAP the current context, and -c leaves
+KCTL_BOOTSTRAP aside. Where an address and a context are both given by flags, or both by variables, it is that context
+at that address.
 """
 
 from __future__ import annotations
@@ -112,7 +114,8 @@ def resolve(asked: GivenSettings, environment: Mapping[str, str]) -> Access:
     if asked.context:
         variables.pop("bootstrap", None)
     addressed = "bootstrap" in flags or "bootstrap" in variables
-    name, fields = _context(asked.context or environment.get("KCTL_CONTEXT", ""), environment, addressed)
+    named = asked.context or ("" if "bootstrap" in flags else environment.get("KCTL_CONTEXT", ""))
+    name, fields = _context(named, environment, addressed)
     return access_of([fields, variables, flags], name)
 
 

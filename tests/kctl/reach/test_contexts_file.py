@@ -123,6 +123,16 @@ DEFAULT = (("localhost", 9092),)
         # An address without a name: not the current context, whose password is none of its business.
         (GivenSettings(bootstrap="other"), {}, "", OTHER, ""),
         (GivenSettings(), {"KCTL_BOOTSTRAP": "other"}, "", OTHER, ""),
+        # A flag is nearer than a variable.
+        (GivenSettings(bootstrap="other"), {"KCTL_CONTEXT": "prod"}, "", OTHER, ""),
+        (GivenSettings(extra={"bootstrap.servers": "other"}), {"KCTL_CONTEXT": "prod"}, "", OTHER, ""),
+        (GivenSettings(bootstrap="other"), {"KCTL_CONTEXT": "prod", "KCTL_BOOTSTRAP": "more"}, "", OTHER, ""),
+        (GivenSettings(bootstrap="other"), {"KCTL_CONTEXT": "prod", "KCTL_USERNAME": "bob"}, "", OTHER, "bob"),
+        (GivenSettings(bootstrap="other"), {"KCTL_CONTEXT": "zzz"}, "", OTHER, ""),
+        (GivenSettings("dev", "other"), {"KCTL_CONTEXT": "prod"}, "dev", OTHER, ""),
+        (GivenSettings("prod", "other"), {"KCTL_CONTEXT": "dev"}, "prod", OTHER, "alice"),
+        (GivenSettings("prod"), {"KCTL_CONTEXT": "dev", "KCTL_BOOTSTRAP": "other"}, "prod", KAFKA_1, "alice"),
+        (GivenSettings(extra={"sasl.username": "carol"}), {"KCTL_CONTEXT": "prod"}, "prod", KAFKA_1, "carol"),
         # Both: the context, at another address.
         (GivenSettings("prod", "other"), {}, "prod", OTHER, "alice"),
         (GivenSettings(), {"KCTL_CONTEXT": "prod", "KCTL_BOOTSTRAP": "other"}, "prod", OTHER, "alice"),
@@ -155,6 +165,11 @@ def test_settings_of_a_kafka_client(environment: dict[str, str], tmp_path: Path)
     )
     access = resolve(GivenSettings(command_config=str(file), extra={"sasl.username": "carol"}), environment)
     assert (access.bootstrap, access.username, access.password()) == (OTHER, "carol", "builder")
+    elsewhere = tmp_path / "elsewhere.properties"
+    elsewhere.write_text("bootstrap.servers=other\n")
+    for asked in (GivenSettings(command_config=str(elsewhere)), GivenSettings("prod", command_config=str(elsewhere))):
+        access = resolve(asked, environment | {"KCTL_CONTEXT": "prod"})
+        assert (access.context, access.bootstrap) == (asked.context, OTHER)
 
 
 @pytest.mark.parametrize(
