@@ -1,7 +1,7 @@
 """DescribeDelegationToken, 0 to 3: the tokens that the asker may see, each with its secret.
 
-That is the password of whoever logs in with it: owners, renewers and who has the right to describe it are handed it. So
-the log says who was.
+That is the password of whoever logs in with it: owners, renewers, who asked for it and who has the right to describe it
+are handed it, as by Kafka. So the log says who was.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def handle(
         wanted = {str(Principal(owner.principal_type, owner.principal_name)) for owner in message.owners}
 
     def seen(token: DelegationToken) -> DescribedDelegationToken | None:
-        people = {token.owner, *token.renewers}
+        people = {token.owner, token.requester, *token.renewers}
         if wanted is not None and not people & wanted:
             return None
         if asker in people or _allowed(request, token):

@@ -40,6 +40,36 @@ class Token(NamedTuple):
         return {**fields, "renewers": list(self.renewers), "hmac": b64encode(fields.pop("secret")).decode()}
 
 
+def created(session: Session, owner: str | None, renewers: Sequence[str], max_lifetime_ms: int | None) -> Token:
+    """A new token, of whoever asks unless it has another owner."""
+    from kafkad.wire.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
+
+    kind, name = principal(owner) if owner else (None, None)
+    request = CreateDelegationTokenRequest(
+        owner_principal_type=kind,
+        owner_principal_name=name,
+        renewers=[
+            CreatableRenewers(principal_type=kind, principal_name=name) for kind, name in map(principal, renewers)
+        ],
+        max_lifetime_ms=-1 if max_lifetime_ms is None else max_lifetime_ms,
+    )
+    made = session.ask_controller(request, lambda made: [made.error_code])
+    if made.error_code:
+        raise token_failure(made.error_code, "no token was created")
+    owner = f"{made.principal_type}:{made.principal_name}"
+    requester = f"{made.token_requester_principal_type}:{made.token_requester_principal_name}"
+    return Token(
+        made.token_id,
+        owner,
+        requester if made.token_requester_principal_name else owner,  # older brokers make tokens for nobody else
+        tuple(":".join(principal(renewer)) for renewer in renewers),
+        made.issue_timestamp_ms,
+        made.expiry_timestamp_ms,
+        made.max_timestamp_ms,
+        made.hmac,
+    )
+
+
 def principal(text: str) -> tuple[str, str]:
     """Its type and name; a bare name is a user."""
     kind, colon, name = text.partition(":")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 import click
 
 from kctl.command.changes import Change
@@ -11,7 +13,7 @@ from kctl.reach.session import Session
 from kctl.texts.output import Column, note
 from kctl.texts.parsing import parse_duration_ms
 from kctl.texts.spelling import spelled
-from kctl.tokens.asking import COLUMNS, described, principal, token_failure
+from kctl.tokens.asking import COLUMNS, created, described
 
 _PLAN = (
     Column("owner", "Whom it speaks for."),
@@ -32,26 +34,13 @@ def create(session: Session, owner: str | None, renewer: tuple[str, ...], max_li
 
     Example: kctl tokens create --renewer User:scheduler --max-lifetime 7d
     """
-    from kafkad.wire.messages.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
-
     lifetime = None if max_lifetime is None else parse_duration_ms(max_lifetime)
     plan = {"owner": owner or "whoever asks", "renewers": list(renewer), "max_lifetime_ms": lifetime}
     change = Change(session, _PLAN, [plan])
     if not change.confirmed("Create this token?", only_adds=True):
         return Exit.DONE
-    kind, name = principal(owner) if owner else (None, None)
-    renewers = [CreatableRenewers(principal_type=kind, principal_name=name) for kind, name in map(principal, renewer)]
-    request = CreateDelegationTokenRequest(
-        owner_principal_type=kind,
-        owner_principal_name=name,
-        renewers=renewers,
-        max_lifetime_ms=-1 if lifetime is None else lifetime,
-    )
-    response = session.ask_controller(request, lambda made: [made.error_code])
-    if response.error_code:
-        raise token_failure(response.error_code, "no token was created")
-    session.wait_until(lambda: any(token.token_id == response.token_id for token in described(session)))
-    made = [token.row() for token in described(session) if token.token_id == response.token_id]
-    code = answer(session, COLUMNS, made)
-    note(session.settings, f"undo: {spelled(session.settings, f'tokens expire {response.token_id}')}")
+    made = created(session, owner, renewer, lifetime)
+    code = answer(session, COLUMNS, [made.row()])  # the secret first: whoever sees no token of others gets it only here
+    session.wait_until(lambda: any(token.token_id == made.token_id for token in described(session)))
+    note(session.settings, f"undo: {spelled(session.settings, f'tokens expire {quote(made.token_id)}')}")
     return code

@@ -208,6 +208,20 @@ def test_no_id_looks_like_an_option(broker: OneBroker, monkeypatch: pytest.Monke
     assert create(broker).token_id == "CAgICAgICAgICAgICAgICA"
 
 
+def test_a_token_for_another_is_seen_by_who_asked_for_it(broker: OneBroker) -> None:
+    """Who cannot renew or end it, unless he is a renewer."""
+    log_in(broker, ALICE)
+    made = create(broker, BOB)
+    log_in(broker, ALICE, Nobody())
+    for tokens in (described(broker).tokens, described(broker, ALICE).tokens, described(broker, BOB).tokens):
+        assert [(token.token_id, token.hmac) for token in tokens] == [(made.token_id, made.hmac)]
+    for request in (
+        RenewDelegationTokenRequest(hmac=made.hmac, renew_period_ms=-1),
+        ExpireDelegationTokenRequest(hmac=made.hmac, expiry_time_period_ms=-1),
+    ):
+        assert broker.ask(request, 2).error_code == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+
+
 def test_others_tokens_are_seen_by_renewers_and_with_a_right(broker: OneBroker) -> None:
     log_in(broker, ALICE)
     first, second = create(broker).token_id, create(broker, None, BOB).token_id

@@ -14,7 +14,10 @@ from tests.oracle.kafka import Kafka, free_port, missing
 
 pytestmark = [pytest.mark.slow, pytest.mark.java]
 
-_LOGIN = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_gil="sesame";'
+_LOGIN = (
+    "org.apache.kafka.common.security.plain.PlainLoginModule required "
+    'user_gil="sesame" user_jim="sesame" user_root="sesame";'
+)
 
 
 @pytest.fixture(scope="module")
@@ -31,21 +34,25 @@ def port() -> Iterator[int]:
             "org.apache.kafka.common.security.scram.ScramLoginModule required;"
         ),
         "delegation.token.secret.key": "a key",
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "super.users": "User:ANONYMOUS;User:root",
     }
     with Kafka("3.9", port=plain, settings=settings, heap="384m"):
         yield sasl
 
 
 @pytest.fixture
-def as_gil(kctl: Kctl, port: int, monkeypatch: pytest.MonkeyPatch) -> Kctl:
-    for name, value in {
-        "SECURITY_PROTOCOL": "SASL_PLAINTEXT",
-        "MECHANISM": "PLAIN",
-        "USERNAME": "gil",
-        "PASSWORD": "sesame",
-    }.items():
+def on_kafka(kctl: Kctl, port: int, monkeypatch: pytest.MonkeyPatch) -> Kctl:
+    """As the user in KCTL_USERNAME."""
+    for name, value in {"SECURITY_PROTOCOL": "SASL_PLAINTEXT", "MECHANISM": "PLAIN", "PASSWORD": "sesame"}.items():
         monkeypatch.setenv(f"KCTL_{name}", value)
     return lambda *words: kctl("-b", f"127.0.0.1:{port}", *words)
+
+
+@pytest.fixture
+def as_gil(on_kafka: Kctl, monkeypatch: pytest.MonkeyPatch) -> Kctl:
+    monkeypatch.setenv("KCTL_USERNAME", "gil")
+    return on_kafka
 
 
 def items(ran: Any) -> list[dict[str, Any]]:
@@ -68,3 +75,16 @@ def test_the_life_of_a_token(as_gil: Kctl, kctl: Kctl, port: int) -> None:
     ended = as_gil("-y", "tokens", "expire", made["hmac"])
     assert ended.code == Exit.DONE and "verified: it is gone" in ended.err
     until(lambda: items(as_gil("tokens", "list", "-o", "json")) == [], "no token is left")
+
+
+def test_a_token_for_another_is_shown_to_who_asked_for_it(on_kafka: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KCTL_USERNAME", "root")
+    right = ("--allow", "jim", "--operation", "CreateTokens", "--user-principal", "User:hal")
+    assert on_kafka("acls", "add", *right).code == Exit.DONE
+    monkeypatch.setenv("KCTL_USERNAME", "jim")
+    monkeypatch.setattr("kctl.tokens.create.described", lambda _: [])  # by a broker that hides it from jim
+    words = ("--owner", "User:hal", "--renewer", "ida", "-o", "json", "--timeout", "5s")
+    (made,) = items(on_kafka("tokens", "create", *words))
+    assert (made["owner"], made["requester"], made["renewers"]) == ("User:hal", "User:jim", ["User:ida"])
+    assert made["hmac"]
+    assert items(on_kafka("tokens", "list", "-o", "json")) == [made]
