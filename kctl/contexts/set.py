@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import click
 
 from kctl.command.cluster_names import context_names
+from kctl.command.passwords import given_secret
 from kctl.command.verb import KctlCommand, pass_settings
 from kctl.contexts.rows import COLUMNS, load, save_one, undo_of_new
 from kctl.errors import Exit, KctlError
@@ -86,14 +86,7 @@ def _parsed(text: str) -> tuple[str, Any]:
     if not equals:
         raise KctlError(f'"{text}" is not FIELD=VALUE', exit_code=Exit.USAGE)
     if value == "-" and VARIANTS.get(field) == field:
-        return field, _secret(field)
+        return field, given_secret(field, field)
     if field in _BOOLEAN and value:
         return field, values_of({field: value})[field]
     return field, value
-
-
-def _secret(field: str) -> str:
-    if not sys.stdin.isatty():
-        return sys.stdin.readline().rstrip("\r\n")
-    value: str = click.prompt(field, hide_input=True, err=True)
-    return value

@@ -15,6 +15,7 @@ from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
 from kctl.errors import Exit, KctlError, did_you_mean
+from kctl.texts.text_files import in_utf8
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
@@ -25,7 +26,7 @@ _TRUE = {"true", "yes", "on", "1"}
 
 
 class Secret(NamedTuple):
-    """Called when it is needed, and shown nowhere."""
+    """Called when it is needed, and shown nowhere. KctlError USAGE if it is not UTF-8, in which secrets are sent."""
 
     value: str = ""
     command: str = ""
@@ -37,7 +38,7 @@ class Secret(NamedTuple):
                 return _printed_by(self.command)
         if self.file:
             return _first_line(self.file)
-        return self.value
+        return in_utf8(self.value, "the password")
 
     def __bool__(self) -> bool:
         return any(tuple(self))
@@ -249,11 +250,12 @@ def _printed_by(command: str) -> str:
     """Once for all connections of a run; the command may ask on the terminal."""
     import subprocess
 
-    done = subprocess.run(command, shell=True, stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode or not done.stdout.strip():
+    done = subprocess.run(command, shell=True, stdout=subprocess.PIPE, check=False)
+    printed = done.stdout.decode("utf-8", "surrogateescape")
+    if done.returncode or not printed.strip():
         how = f"ended with {done.returncode}" if done.returncode else "printed nothing"
         raise KctlError(f"the password command {how}: {command}", exit_code=Exit.UNAUTHORIZED)
-    return done.stdout.removesuffix("\n").removesuffix("\r")
+    return in_utf8(printed, "the password").removesuffix("\n").removesuffix("\r")
 
 
 @lru_cache

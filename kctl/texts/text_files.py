@@ -19,3 +19,12 @@ def decoded(data: bytes, path: str) -> str:
             f"{path} is not a text file: byte {error.start + 1} of it, {error.object[error.start]:#04x}, is not UTF-8"
         )
         raise KctlError(what, exit_code=Exit.USAGE) from None
+
+
+def in_utf8(text: str, what: str) -> str:
+    """The text, as a command line, the environment or standard input has it. KctlError if it had other bytes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise KctlError(f"{what} is not UTF-8", exit_code=Exit.USAGE) from None
+    return text

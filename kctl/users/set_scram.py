@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from shlex import quote
 
 import click
 
 from kctl.command.changes import Change
+from kctl.command.passwords import given_secret
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session
@@ -73,10 +73,7 @@ def set_scram(session: Session, user: str, mechanism: str, iterations: int) -> i
 
 
 def _password(user: str) -> str:
-    if sys.stdin.isatty():
-        given: str = click.prompt(f"Password of {user}", hide_input=True, confirmation_prompt=True, err=True)
-    else:
-        given = sys.stdin.readline().rstrip("\r\n")
+    given = given_secret(f"Password of {user}", twice=True)
     if not given:
         raise KctlError(
             "the password is empty", exit_code=Exit.USAGE, hints=("it is the first line of standard input",)

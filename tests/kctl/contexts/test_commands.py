@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import socket
 from pathlib import Path
@@ -74,11 +75,19 @@ def test_secrets_are_hidden(kctl: Kctl, file: Path) -> None:
 
 
 def test_secret_from_standard_input(kctl: Kctl, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import io
-
     monkeypatch.setattr("sys.stdin", io.StringIO(" sesame \nmore\n"))
     assert kctl("contexts", "set", "prod", "password=-", "username=-").code == Exit.DONE
     assert read(str(file)).contexts["prod"] == {"password": " sesame ", "username": "-"}
+
+
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+@pytest.mark.parametrize("words", [("contexts", "set", "x", "password=-"), ("-y", "users", "set-scram", "alice")])
+def test_a_password_that_is_not_utf_8_is_refused_where_it_is_read(
+    on_broker: Kctl, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], errors: str
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"p\xe4ss\n"), "utf-8", errors))
+    ran = on_broker(*words)
+    assert (ran.code, ran.out, ran.err) == (Exit.USAGE, "", "error: the password is not UTF-8\n")
 
 
 def test_new_secret_replaces_the_old_way_to_it() -> None:

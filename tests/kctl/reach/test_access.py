@@ -104,6 +104,13 @@ def test_secret_of_a_file_and_of_a_command(tmp_path: Path) -> None:
     assert count.read_text() == "run\n", "a command may ask a person: once"
 
 
+@pytest.mark.parametrize("secret", [Secret("p\udce4ss"), Secret(command=r"printf 'p\344ss'")])
+def test_secret_that_is_not_utf_8(secret: Secret) -> None:
+    with pytest.raises(KctlError, match="the password is not UTF-8") as error:
+        secret()
+    assert error.value.exit_code is Exit.USAGE
+
+
 def test_command_is_run_once_for_connections_that_open_at_once(tmp_path: Path) -> None:
     count = tmp_path / "count"
     secret = Secret(command=f"echo run >> {count}; sleep 0.05; echo sesame")
