@@ -243,7 +243,7 @@ class Delivery:
 
     def poll(self) -> None:
         self._sender.poll(0)
-        self._progress.show("{:,} records delivered".format, self._records)
+        self._progress.show(self._so_far, self._records)
 
     def flush(self) -> None:
         """Returns when nothing is on its way any more."""
@@ -260,8 +260,9 @@ class Delivery:
             return
         self._sender.flush()
         self._finished = True
-        if self._transaction:
+        if self._wishes.transactional_id:
             self.committed = commit and not self._sender.undelivered and not self._interrupts.asked
+        if self._transaction:
             self._transaction.end(commit=self.committed)
 
     def _checked(self, partition: int) -> None:
@@ -278,26 +279,29 @@ class Delivery:
         if delivered.first_offset >= 0:
             taken.first = delivered.first_offset if taken.first < 0 else taken.first
             taken.last = delivered.first_offset + count - 1
-        self._progress.show("{:,} records delivered".format, self._records)
+        self._progress.show(self._so_far, self._records)
 
     @property
     def _records(self) -> int:
         return sum(taken.records for taken in self._taken.values())
 
+    def _so_far(self, count: int) -> str:
+        return f"{count:,} records {'would be delivered' if self._session.settings.dry_run else 'delivered'}"
+
     def told(self) -> str:
         count = self._records
-        if self._transaction and not self.committed:
-            return "nothing was sent: the transaction was aborted"
-        return f"{count:,} record{'' if count == 1 else 's'} {'was' if count == 1 else 'were'} delivered"
+        would = "would have been" if self._session.settings.dry_run else ""
+        if not self.committed:
+            return f"nothing {would or 'was'} sent: the transaction {would or 'was'} aborted"
+        return f"{count:,} record{'' if count == 1 else 's'} {would or ('was' if count == 1 else 'were')} delivered"
 
     def report(self, errors: Sequence[KctlError]) -> int:
         """Finishes, prints where the records are, and gives the exit code."""
         self.finish()
         self._progress.clear()
         told = [*errors, *self._losses()]
-        aborted = self._transaction and not self.committed
         dry_run = self._session.settings.dry_run
-        code = answer(self._session, COLUMNS, [] if aborted else self._rows(), told, dry_run=dry_run)
+        code = answer(self._session, COLUMNS, self._rows() if self.committed else [], told, dry_run=dry_run)
         if dry_run:
             note(self._session.settings, "dry run: nothing was sent")
         if self._interrupts.asked:

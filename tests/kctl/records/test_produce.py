@@ -300,6 +300,21 @@ def test_a_transaction_that_took_too_long_says_so() -> None:
     assert transaction.explained(other) is other
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "before it 2 records would have been delivered; nothing from it on"),
+        (["--transactional-id", "t"], "nothing would have been sent: the transaction would have been aborted"),
+    ],
+)
+def test_dry_run_does_not_say_that_anything_was_sent(
+    on_broker: Kctl, topic: NewTopic, feed: Feed, words: list[str], told: str
+) -> None:
+    feed('{"value": "a"}\n{"value": "b"}\nno JSON\n')
+    ran = on_broker("produce", topic(), "--dry-run", "--json", *words)
+    assert (ran.code, told in ran.err) == (1, True), ran.err
+
+
 def test_dry_run_sends_nothing(on_broker: Kctl, topic: NewTopic, feed: Feed) -> None:
     name = topic(2)
     feed("a\nb\n")
