@@ -61,8 +61,8 @@ class Fetched:
                     break  # what is before it can be read; the next Fetch begins with it
                 what = f"{where} has a damaged batch at offset {start}, and nothing after it can be read: {error}"
                 raise KctlError(what, code="CORRUPT_MESSAGE") from None
-            self.next = max(self.next, header.last_offset + 1)
-            if header.last_offset >= start and header.base_offset < end:
+            self.next = max(self.next, start + 1, header.base_offset + 1, header.last_offset + 1)
+            if header.base_offset < end:  # its last offset may be what is damaged, so that does not count
                 self._batches.append((at, header))
             at += header.size
         self.size = at
@@ -71,7 +71,8 @@ class Fetched:
         """The last offset in its header may be what is damaged, so the next batch says where it ends."""
         base = header.base_offset
         after = (other.base_offset for _, other in self._batches if other.base_offset > base)
-        return DamagedBatch(self.where, base, min(after, default=max(base, header.last_offset) + 1), why)
+        end = min(after, default=max(base, header.last_offset) + 1)
+        return DamagedBatch(self.where, base, max(end, self.start + 1), why)
 
     def check(self) -> int:
         """The number of records, by the batches' headers; DamagedBatch when a checksum is wrong."""
