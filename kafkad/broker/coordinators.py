@@ -25,6 +25,7 @@ from kafkad.names import GROUPS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.markers import Markers
 from kafkad.shard import Coordination, Shard
+from kafkad.shard.partition_count import PartitionCount
 from kafkad.shard.shard import CoordinatorParts
 from kafkad.timers import Timers
 from kafkad.turns import Backlog, Jobs, Lane
@@ -67,10 +68,14 @@ class Coordinators:
         self._transactions: TransactionCoordinator | None = None
         self._started = False
         self._refusal = ""
+        self._counts = {
+            topic: PartitionCount(topic, replicas.metadata, store) for topic in (GROUPS_TOPIC, TRANSACTIONS_TOPIC)
+        }
         codec = config().int("offsets.topic.compression.codec")
         self.groups: Coordination[GroupMachine] = Coordination(
             GROUPS_TOPIC,
             replicas,
+            self._counts[GROUPS_TOPIC],
             CoordinatorParts(clock, timers, replicas.directory_failed, codec),
             make_machine=self._make_group_machine,
             create=lambda: self._create(GROUPS_TOPIC),
@@ -101,6 +106,8 @@ class Coordinators:
         if self._transactions is not None:
             await self._transactions.stop()
         await self.groups.stop()
+        for count in self._counts.values():
+            count.stop()
 
     def transactions(self) -> TransactionCoordinator:
         """Made when somebody asks for it, or gives a partition of its topic to this broker."""
@@ -123,6 +130,7 @@ class Coordinators:
 
         return make_transactions(
             self._replicas,
+            self._counts[TRANSACTIONS_TOPIC],
             self.markers,
             lambda group: TopicPartition(GROUPS_TOPIC, self.groups.partition_for(group)),
             lambda: self._create(TRANSACTIONS_TOPIC),

@@ -12,6 +12,7 @@ from kafkad.net.client import Link
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.markers import Markers
 from kafkad.shard import Coordination, Shard
+from kafkad.shard.partition_count import PartitionCount
 from kafkad.shard.shard import CoordinatorParts
 from kafkad.timers import Timers
 from kafkad.txn.coordinator import TransactionCoordinator, TransactionSettings
@@ -23,6 +24,7 @@ _UNCOMPRESSED = 0
 
 def make_transactions(
     replicas: ReplicaManager,
+    count: PartitionCount,
     markers: Markers,
     offsets_partition: Callable[[str], TopicPartition],
     create_topic: Callable[[], Awaitable[None]],
@@ -66,6 +68,7 @@ def make_transactions(
     coordination: Coordination[TransactionMachine] = Coordination(
         TRANSACTIONS_TOPIC,
         replicas,
+        count,
         CoordinatorParts(clock, timers, replicas.directory_failed, _UNCOMPRESSED),
         make_machine=make_machine,
         create=create_topic,

@@ -30,6 +30,8 @@ class MetadataCache:
     def __init__(self) -> None:
         self.on_topic_gone: list[Callable[[str], None]] = []
         """Called with topics that are deleted, and with those recreated under the same name."""
+        self.on_topic_new: list[Callable[[str], None]] = []
+        """Called with topics that this broker is told of for the first time, and with those recreated."""
         self.on_brokers_changed: list[Callable[[], None]] = []
         """Called when brokers have come or gone, or have other addresses."""
         self.brokers: dict[int, BrokerInfo] = {}
@@ -88,6 +90,8 @@ class MetadataCache:
             known = self.topics[name] = TopicMetadata(name, topic_id)
             if topic_id != NO_TOPIC_ID:
                 self._names[topic_id] = name
+            for told in self.on_topic_new:
+                told(name)
         return known
 
     def _forget(self, name: str, partition: int, gone: list[str]) -> None:

@@ -12,11 +12,12 @@ from typing import Generic
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.metrics import Family, gauges
 from kafkad.model import BrokerInfo
-from kafkad.names import TopicId, home_partition
+from kafkad.names import home_partition
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.markers import Marker
 from kafkad.replica.partition import Partition
 from kafkad.shard.loading import Abandoned, Loader
+from kafkad.shard.partition_count import PartitionCount
 from kafkad.shard.shard import CoordinatorParts, M, OnEnd, Shard
 
 log = logging.getLogger(__name__)
@@ -54,6 +55,7 @@ class Coordination(Generic[M]):
         self,
         topic: str,
         replicas: ReplicaManager,
+        count: PartitionCount,
         parts: CoordinatorParts,
         *,
         make_machine: Callable[[Shard[M]], M],
@@ -65,13 +67,12 @@ class Coordination(Generic[M]):
         self.topic = topic
         self.load_times = LoadTimes()
         self._replicas = replicas
+        self._count = count
         self._parts = parts
         self._make_machine = make_machine
         self._create = create
         self._serves_committed_only = serves_committed_only
         self._creating: asyncio.Future[None] | None = None
-        self._counted: tuple[TopicId, int] | None = None
-        """How many partitions the topic with this id had when it was first seen here."""
         self._shards: dict[int, Shard[M]] = {}
         self._by_key: dict[str, Shard[M]] = {}
         self._loading: dict[int, Shard[M]] = {}
@@ -89,6 +90,8 @@ class Coordination(Generic[M]):
     def start(self) -> None:
         """Take over what this broker leads already, and follow what it will."""
         self._replicas.role_watchers[self.topic] = self._role_changed
+        if self.topic in self._replicas.metadata.topics:
+            self._count.read()
         for partition in self._replicas.of_topic(self.topic).values():
             self._role_changed(partition)
 
@@ -121,8 +124,7 @@ class Coordination(Generic[M]):
         return shard if shard is not None else self._find_shard(key)
 
     def _find_shard(self, key: str) -> Shard[M]:
-        nothing_here = not (self._shards or self._loading or self._failed)
-        if nothing_here and self.topic not in self._replicas.metadata.topics:
+        if not (self._shards or self._loading or self._failed):
             raise self._absence(key, None)
         index = self.partition_for(key)
         shard = self._shards.get(index)
@@ -135,7 +137,7 @@ class Coordination(Generic[M]):
         return shard
 
     def _absence(self, key: str, index: int | None) -> KafkaError:
-        """`index` is None where nobody knows the topic."""
+        """`index` is None where nothing of the topic is led here."""
         if self._stopped or index in self._failed:
             return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"what is kept of {key} cannot be used now")
         if index in self._loading:
@@ -160,25 +162,23 @@ class Coordination(Generic[M]):
         return len(self._loading) > len(self._uncommitted)
 
     def partition_for(self, key: str) -> int:
-        """COORDINATOR_LOAD_IN_PROGRESS while the topic is not in the metadata: a guess of how many partitions it has
-        would send keys to shards that do not have them."""
-        return home_partition(key, self._partition_count())
-
-    def _partition_count(self) -> int:
-        """As it was when this broker first saw the topic: partitions that are added would take keys from others."""
-        topic = self._replicas.metadata.topics.get(self.topic)
-        if topic is None:
+        """COORDINATOR_LOAD_IN_PROGRESS while it is not known how many partitions the topic has: a guess would send keys
+        to shards that do not have them."""
+        count = self._count.known()
+        if count is None:
+            if self.topic in self._replicas.metadata.topics:
+                self._count.read()
             raise KafkaError(
                 ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"it is not known how many partitions {self.topic} has"
             )
-        if self._counted is None or self._counted[0] != topic.id:
-            self._counted = (topic.id, len(topic.partitions))
-        return self._counted[1]
+        return home_partition(key, count)
 
     async def prepare(self) -> None:
-        """Make the topic if it is not there; raises what `create` raised."""
+        """Make the topic if it is not there, and count its partitions; raises what `create` raised."""
         if self.topic not in self._replicas.metadata.topics:
             await self._create_once()
+        if self._count.known() is None:
+            await self._count.read()
 
     def find(self, key: str) -> BrokerInfo:
         """The broker that coordinates `key`; COORDINATOR_NOT_AVAILABLE if there is none."""
@@ -186,6 +186,9 @@ class Coordination(Generic[M]):
         topic = metadata.topics.get(self.topic)
         if topic is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there is no topic {self.topic} now")
+        if self._count.known() is None:
+            self._count.read()
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the partitions of {self.topic} are being counted")
         shard = self._by_key.get(key)
         index = self.partition_for(key) if shard is None else shard.index
         state = topic.partitions.get(index)

@@ -18,6 +18,7 @@ from kafkad.log.move import Moves
 from kafkad.log.scan import Damage, scan
 from kafkad.names import TopicPartition, home_partition
 from kafkad.shard import Coordination, Shard, loading
+from kafkad.shard.partition_count import PartitionCount
 from kafkad.shard.shard import CoordinatorParts
 from kafkad.timers import Timers
 from kafkad.wire.records import Record
@@ -41,6 +42,7 @@ class Coordinator:
         self.coordination: Coordination[Pairs] = Coordination(
             TOPIC,
             broker.replicas,
+            PartitionCount(TOPIC, broker.replicas.metadata, broker.store),
             parts,
             make_machine=self._make_machine,
             create=self._create,
@@ -222,6 +224,49 @@ def test_no_key_is_given_to_a_shard_while_the_number_of_partitions_is_not_known(
     topics[TOPIC] = topic
     found = [coordinator.coordination.shard(key).index for key in keys]
     assert found == [home_partition(key, PARTITIONS + 1) for key in keys]
+
+
+def test_a_partition_that_the_controller_does_not_tell_of_is_counted_as_well(
+    broker: OneBroker, coordinator: Coordinator
+) -> None:
+    """Nobody is told of one whose state cannot be read."""
+    broker.create(TOPIC, PARTITIONS)
+    told = broker.replicas.metadata.topics[TOPIC].partitions
+    untold = told.pop(PARTITIONS - 1)
+    broker.run(coordinator.start())
+    broker.run_until(lambda: not coordinator.coordination.loading)
+    keys = [f"key {number}" for number in range(100)]
+    homes = [home_partition(key, PARTITIONS) for key in keys]
+    assert [coordinator.coordination.partition_for(key) for key in keys] == homes
+    lost = keys[homes.index(PARTITIONS - 1)]
+    assert coordinator.who(lost) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    told[PARTITIONS - 1] = untold
+    assert [coordinator.coordination.partition_for(key) for key in keys] == homes
+    assert coordinator.who(lost) == 1
+
+
+def test_nothing_is_found_in_a_topic_whose_assignment_cannot_be_read(
+    broker: OneBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.create(TOPIC, PARTITIONS)
+    path = f"/brokers/topics/{TOPIC}"
+    assignment, _ = broker.run(broker.store.get(path))
+    broker.run(broker.store.set(path, b"{"))
+    coordinator = Coordinator(broker)
+    broker.run(coordinator.start())
+    broker.run_until(lambda: not coordinator.coordination.loading)
+
+    async def ask() -> tuple[ErrorCode, int | ErrorCode]:
+        await coordinator.coordination.prepare()
+        return coordinator.refusal("a"), coordinator.who("a")
+
+    assert broker.run(ask()) == (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert caplog.text.count(f"it is not known how many partitions {TOPIC} has: {path}: cannot be read") == 1
+    broker.run(broker.store.set(path, assignment))
+    broker.run(coordinator.coordination.prepare())
+    assert coordinator.who("a") == 1
+    assert coordinator.creations == 0
+    coordinator.stop()
 
 
 def test_where_nothing_is_led_no_number_of_partitions_is_guessed(broker: OneBroker, coordinator: Coordinator) -> None:
