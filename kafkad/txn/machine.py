@@ -34,6 +34,7 @@ from kafkad.txn.transaction import (
     Transaction,
     Write,
     completed,
+    fenced,
     is_forgettable,
     left_ms,
 )
@@ -145,6 +146,9 @@ class TransactionMachine:
         self._write_timeout_ms = write_timeout_ms
         self._probe = probe
         self._live = False
+        self._doubtful: dict[str, str] = {}
+        """Ids at rest, or about to be, that may have had other producers and transactions since, and where that cannot
+        be read."""
         self._busy: set[str] = set()
         """Ids of which a record is being written, or for which a producer id is being fetched."""
         self._taking: set[asyncio.Future[int]] = set()
@@ -173,9 +177,12 @@ class TransactionMachine:
             self.transactions[record.id] = record
             if self.damaged:
                 self.damaged.pop(record.id, None)
+            if self._doubtful:
+                self._doubtful.pop(record.id, None)
         else:
             self.transactions.pop(record.id, None)
             self.damaged.pop(record.id, None)
+            self._doubtful.pop(record.id, None)
             if isinstance(record, Damaged):
                 self.damaged[record.id] = record.why
 
@@ -184,9 +191,14 @@ class TransactionMachine:
 
     def missed(self, where: str) -> None:
         """A transaction that was open may have been ended there, and its client told so. One whose end was decided ends
-        so in any case."""
-        for known in [known for known in self.transactions.values() if known.state is ONGOING]:
-            self.apply(Damaged(known.id, f"its transaction was open ahead of {where}"))
+        so in any case. What is at rest may have been given to another producer, or have had another transaction."""
+        for known in list(self.transactions.values()):
+            if known.state is ONGOING:
+                self.apply(Damaged(known.id, f"its transaction was open ahead of {where}"))
+                continue
+            if known.state not in PREPARED:
+                self.transactions[known.id] = fenced(known)
+            self._doubtful[known.id] = where
 
     def loaded(self) -> None:
         self._live = True
@@ -196,6 +208,13 @@ class TransactionMachine:
                 "producer have another id, and end what it has left open: kctl txns hanging",
                 name,
                 why,
+            )
+        if self._doubtful:
+            first, where = next(iter(self._doubtful.items()))
+            log.error(
+                "nobody knows what %d transactional ids, %s among them, were used for at %s: who has one is fenced, "
+                "and the next producer of it gets a new producer id. End what they have left open: kctl txns hanging",
+                *(len(self._doubtful), first, where),
             )
         for known in list(self.transactions.values()):
             if known.state in PREPARED:
@@ -212,7 +231,8 @@ class TransactionMachine:
         for name in list(self._due):
             self._answer_end(name)
         held = [request for waiting in self._held.values() for request in waiting]
-        for table in (self._endings, self._alarms, self._held, self._askers, self.transactions, self.damaged):
+        known = self.transactions, self.damaged, self._doubtful
+        for table in (*known, self._endings, self._alarms, self._held, self._askers):
             table.clear()
         self._busy.clear()
         for request in held:
@@ -435,7 +455,8 @@ class TransactionMachine:
         """All markers, to each of its partitions: which have theirs already is not known after loading."""
         prepared_ms = self._clock.now_ms()
         ending = Ending(prepared, self._coordinator_epoch(), self._clock.monotonic_ms())
-        ending.done = partial(self._complete, ending, completed(prepared, prepared_ms))
+        end = completed(prepared, prepared_ms)
+        ending.done = partial(self._complete, ending, fenced(end) if prepared.id in self._doubtful else end)
         self._endings[prepared.id] = ending
         self._queues.send(ending)
 

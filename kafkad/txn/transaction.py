@@ -337,6 +337,11 @@ def completed(prepared: Transaction, prepared_ms: int) -> Transaction:
     )
 
 
+def fenced(at_rest: Transaction) -> Transaction:
+    """With the epoch that no client has: every producer of the id is fenced, the next one gets a new producer id."""
+    return at_rest._replace(epoch=LAST_EPOCH, last_epoch=NONE, version=0)
+
+
 def is_forgettable(known: Transaction, now_ms: int, expiration_ms: int) -> bool:
     """True if nothing is open and nobody has used the id for that long."""
     at_rest = known.state is EMPTY or known.state in COMPLETE

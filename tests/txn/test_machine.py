@@ -590,9 +590,67 @@ async def test_what_was_open_ahead_of_damage_is_not_known_unless_a_later_record_
     assert again.ask(End(*producers["open"], True), "open") == [Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)]
     assert again.known("prepared").state is State.COMPLETE_COMMIT, "its end was decided"
     assert again.ask(End(*producers["goes on"], True), "goes on") == OK
-    assert again.ask(End(*producers["ended"], True), "ended") == OK
     again.advance(2000)
     assert {marker.producer_id for marker in again.markers if not marker.commit} == set(), "nothing is aborted"
+
+
+@scenario
+async def test_whoever_had_an_id_that_was_at_rest_ahead_of_damage_is_fenced() -> None:
+    """It may have begun a transaction there, or another producer may have taken over."""
+    life = Life()
+    producers = {name: await life.new(name) for name in ("ended", "prepared", "new", "goes on")}
+    for name in ("ended", "prepared"):
+        life.ask(AddPartitions(*producers[name], [T0], 0), name)
+    life.ask(End(*producers["ended"], True), "ended")
+    life.hold_markers = True
+    life.ask(End(*producers["prepared"], True), "prepared")
+    life.disk.damaged_at = len(life.disk.records)
+    life.ask(AddPartitions(*producers["goes on"], [T0], 0), "goes on")
+    again = Life(life.disk, clock=life.clock)
+    assert again.known("prepared").state is State.COMPLETE_COMMIT, "its end was decided"
+    assert again.ask(End(*producers["goes on"], True), "goes on") == OK
+    fenced = [Answer(ErrorCode.PRODUCER_FENCED)]
+    for name in ("ended", "prepared", "new"):
+        producer = producers[name]
+        found: list[Any] = []
+        again.machine.verify(name, *producer, [T0], found.append)
+        assert found == [ErrorCode.PRODUCER_FENCED]
+        for asked in (
+            AddPartitions(*producer, [T0], 0),
+            End(*producer, True),
+            EndAndBump(*producer, True),
+            EndAndBump(*producer, False),
+            InitProducer(name, 1000, *producer),
+        ):
+            assert again.ask(asked, name) == fenced
+        again.next_id += 100
+        assert await again.new(name) == (again.next_id, 0)
+        assert again.ask(End(*producer, True), name) == [Answer(ErrorCode.INVALID_PRODUCER_ID_MAPPING)]
+
+
+def test_the_log_says_once_whose_producers_are_fenced(caplog: pytest.LogCaptureFixture) -> None:
+    async def load() -> None:
+        life = Life()
+        for name in "abc":
+            await life.new(name)
+        life.disk.damaged_at = len(life.disk.records) - 1
+        Life(life.disk)
+
+    asyncio.run(load())
+    assert (
+        caplog.text.count("nobody knows what 2 transactional ids, a among them, were used for at a damaged batch") == 1
+    )
+
+
+@scenario
+async def test_no_epoch_is_taken_for_the_one_before_that_fences() -> None:
+    life = Life()
+    producer_id, _ = await life.new()
+    record = life.known()._replace(epoch=32_766, state=State.COMPLETE_COMMIT, version=2)
+    life.disk.records.append(life.machine.encode(record))
+    life.disk.damaged_at = len(life.disk.records)
+    again = Life(life.disk)
+    assert again.end((producer_id, 32_766), True, bump=True) == [Answer(ErrorCode.PRODUCER_FENCED)]
 
 
 @scenario
