@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 OnEnd = Callable[[KafkaError | None], None]
 WriteRecords = Callable[[Sequence[GroupRecord], OnEnd], None]
 
+MOST_PROTOCOLS = 32
+"""That a member may name; clients name one to five."""
 _ANSWERS_A_TURN = 32
 """Members of a large generation are answered so many in a turn, so that others get their turn in between."""
 _GROUPS_AT_ONCE = 50
@@ -168,11 +170,18 @@ class GroupMachine:
 
     def join(self, name: str, join: Join) -> None:
         """A group is created for its first member, which has no id yet. One that could never be written with its group
-        gets the error that Kafka has for all its members then."""
+        gets the error that Kafka has for all its members then. In Kafka it may name any number of protocols, all of
+        which are kept and gone through with each generation."""
         settings = self._settings
         group = self.groups.get(name)
         if not settings.min_session_timeout_ms <= join.session_timeout_ms <= settings.max_session_timeout_ms:
             self._answer(Answer(join.asker, Joined(ErrorCode.INVALID_SESSION_TIMEOUT, join.member_id)))
+        elif (count := len(join.protocols)) > MOST_PROTOCOLS:
+            log.info(
+                "group %s: a member from %s is refused, for it names %d protocols; %d at most are allowed",
+                *(name, join.client_host, count, MOST_PROTOCOLS),
+            )
+            self._answer(Answer(join.asker, Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, join.member_id)))
         elif (size := join.least_metadata) > self._most_bytes():
             log.info("group %s: a member is refused, for no record could hold its %d bytes of metadata", name, size)
             self._answer(Answer(join.asker, Joined(ErrorCode.UNKNOWN_SERVER_ERROR, join.member_id)))

@@ -66,6 +66,21 @@ def test_many_subscriptions_that_fit_into_a_record(suffer: Callable[..., None]) 
     suffer(f"{MEMBERS} subscriptions of 0.9 MB", attack, ready)
 
 
+def test_members_with_thousands_of_protocols(suffer: Callable[..., None]) -> None:
+    """The one that all of them know is the last of each."""
+
+    def attack(port: int) -> None:
+        askers = [Asker(port, timeout=60) for _ in range(5 * MEMBERS)]
+        for number, asker in enumerate(askers):
+            own = {"name": f"p{number}", "metadata": b""}
+            asker.send("JoinGroup", 0, joining(b"") | {"protocols": [*[own] * 19_998, {"name": "z", "metadata": b""}]})
+        for asker in askers:
+            asker.client.receive_frame()
+            asker.client.close()
+
+    suffer(f"{5 * MEMBERS} members with 19,999 protocols", attack, ready)
+
+
 def test_an_assignment_of_60_mb(suffer: Callable[..., None]) -> None:
     def attack(port: int) -> None:
         asker = Asker(port, timeout=60)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from kafkad.errors import ErrorCode
 from kafkad.group.events import JoinedMember, State
+from kafkad.group.machine import MOST_PROTOCOLS
 from tests.group.life import RANGE, Life
 
 OK = ErrorCode.NONE
@@ -187,6 +190,20 @@ def test_a_member_that_no_record_of_its_group_could_hold_is_refused_alone(life: 
     assert "new" not in life.machine.groups
     assert [life.heartbeat(member, 1) for member in members] == [OK, OK]
     assert not life.join(protocols=(("range", bytes(100)), ("roundrobin", bytes(101)))).answered
+
+
+def test_a_member_that_names_very_many_protocols_is_refused(life: Life, caplog: pytest.LogCaptureFixture) -> None:
+    """With Kafka all of them are kept."""
+    caplog.set_level(logging.INFO)
+    [member] = life.stable()
+    most = (*RANGE, *((f"other {number}", b"") for number in range(MOST_PROTOCOLS - 1)))
+    for protocols in ((*most, ("one more", b"")), RANGE * (MOST_PROTOCOLS + 1)):
+        assert life.join(protocols=protocols).error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        assert life.join(protocols=protocols, group="new").error == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert "new" not in life.machine.groups
+    assert "a member from /127.0.0.1 is refused, for it names 33 protocols; 32 at most are allowed" in caplog.text
+    assert life.heartbeat(member, 1) == OK
+    assert not life.join(protocols=most).answered
 
 
 def test_a_member_that_nobody_knows(life: Life) -> None:
