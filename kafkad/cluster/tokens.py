@@ -32,6 +32,7 @@ from kafkad.meta.store import (
     MetaStore,
     MultiFailed,
     NoNode,
+    NoRoom,
     Operation,
     OutOfReach,
     Set,
@@ -345,10 +346,10 @@ def _of_renewers(token: DelegationToken) -> int:
 
 @contextmanager
 def _asked_for() -> Iterator[None]:
-    """Whoever has asked for a change is told that the store is out of reach; what this broker does by itself it tries
-    again."""
+    """Whoever has asked for a change is told that the store is out of reach, or has no room for it; what this broker
+    does by itself it tries again."""
     try:
         yield
-    except OutOfReach as error:
+    except (OutOfReach, NoRoom) as error:
         text = f"{METADATA_STORE} cannot be changed: {error}"
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error

@@ -1,11 +1,11 @@
 """The metadata store of a node that has no ZooKeeper: a tree in memory, a journal on disk, ZooKeeper's semantics.
 
-A write changes the tree at once, so that the next one is judged by it; only for a new topic, while the journal is short
-of room, the disk is looked at first. It returns, and its watches fire, when the journal is on disk. All writes that
-come while an fsync runs share the next one. A write that the disk refuses is taken back from the tree together with all
-that came after it, and all of them raise ConnectionLoss. A read of a node waits for writes to it that are on their way:
-nobody is told of data, versions or numbers that others may get afterwards. Only a session ends whatever the disk says:
-the next `open` ends all that are left, and nobody finds one again that was over.
+A write changes the tree at once, so that the next one is judged by it; only for what can wait (`last_room`), while the
+journal is short of room, the disk is looked at first. It returns, and its watches fire, when the journal is on disk.
+All writes that come while an fsync runs share the next one. A write that the disk refuses is taken back from the tree
+together with all that came after it, and all of them raise ConnectionLoss. A read of a node waits for writes to it
+that are on their way: nobody is told of data, versions or numbers that others may get afterwards. Only a session ends
+whatever the disk says: the next `open` ends all that are left, and nobody finds one again that was over.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from kafkad.clock import Clock
 from kafkad.meta.journal import Journal, make_directories
+from kafkad.meta.last_room import can_wait
 from kafkad.meta.store import (
     ANY_VERSION,
     Change,
@@ -37,10 +38,8 @@ from kafkad.meta.store import (
     Stat,
     Watch,
     WatchEvent,
-    parent_of,
 )
 from kafkad.meta.tree import Applied, Node, Tree
-from kafkad.meta.znodes import TOPICS
 
 FILE_NAME = "kafkad-metadata.journal"
 """A plain file, so that a real Kafka started on the same log directory passes over it."""
@@ -122,7 +121,7 @@ class EmbeddedStore:
         if error is None or (self.is_starting and self._has_no_room(error)):
             return None
         if isinstance(error, NoRoom):
-            return self._without_topics
+            return self._almost_full
         if self._has_no_room(error):
             what, until = f"the disk of {self.path} was full at the last change", " until there is room"
         else:
@@ -130,8 +129,11 @@ class EmbeddedStore:
         return f"{what}: changes of metadata are refused{until}"
 
     @property
-    def _without_topics(self) -> str:
-        return f"the disk of {self.path} is full: no topics are created until there is room"
+    def _almost_full(self) -> str:
+        return (
+            f"the disk of {self.path} is full: no topics are created until there is room, nor partitions, delegation "
+            "tokens or offsets of version 0; delete records or topics to make it"
+        )
 
     def session(self) -> EmbeddedSession:
         return EmbeddedSession(self)
@@ -181,25 +183,27 @@ class EmbeddedStore:
 
     async def write(self, operations: Sequence[Operation], session: int) -> list[Result]:
         journal = self._journal
-        if (
-            journal is not None
-            and journal.is_short
-            and not self.is_starting
-            and any(isinstance(each, Create) and parent_of(each.path) == TOPICS for each in operations)
-        ):
-            await self._find_room_for_topic(journal)
+        if journal is not None and journal.is_short and not self.is_starting:
+            await self._find_room(journal, operations)
         applied = self._tree.apply(operations, session, self._clock.now_ms())
         await self._submit(applied)
         return applied.results
 
     # Writing.
 
-    async def _find_room_for_topic(self, journal: Journal) -> None:
-        """Topics may not take all of the room that is kept, nor could they be written to."""
+    async def _find_room(self, journal: Journal, operations: Sequence[Operation]) -> None:
+        """What can wait may not take all of the room that is kept."""
+        waiting = next((each.path for each in operations if can_wait(each, self._data)), None)
+        if waiting is None:
+            return
         await asyncio.get_running_loop().run_in_executor(self._executor, journal.look_for_room)
         if journal.is_short:
-            self._refusal = NoRoom(TOPICS, self._without_topics)
+            self._refusal = NoRoom(waiting, self._almost_full)
             raise self._refusal
+
+    def _data(self, path: str) -> bytes | None:
+        node = self._tree.find(path)
+        return None if node is None else node.data
 
     def _submit(self, applied: Applied, ends: int | None = None) -> asyncio.Future[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -17,7 +17,7 @@ from kafkad.meta.embedded import EmbeddedStore
 from kafkad.meta.notes import KEPT_MS
 from kafkad.meta.retrying import RETRY_MS
 from kafkad.meta.security_znodes import DelegationToken, DelegationTokenChange
-from kafkad.meta.store import ConnectionLoss, Result
+from kafkad.meta.store import ConnectionLoss, NoRoom, Result
 from kafkad.security.scram import ScramCredential
 from kafkad.timers import Timers
 from tests.fakes import FakeClock
@@ -278,6 +278,20 @@ async def test_a_sweep_goes_on_once_the_store_is_back(place: Place) -> None:
     await turns()
     assert await place.store.children("/delegation_token/tokens") == [long.token_id]
     assert short not in place.one.all
+
+
+@at_a_place
+async def test_whoever_asks_on_a_full_disk_is_told_what_to_do(place: Place) -> None:
+    token = await place.create()
+
+    async def full(operations: object) -> list[Result]:
+        raise NoRoom("/delegation_token/tokens/a", "the disk is full; delete records or topics")
+
+    place.one._store.multi = full  # type: ignore[assignment, method-assign]
+    for change in (place.create(), place.one.renew(place.one.secret(token.token_id), ALICE, -1)):
+        with pytest.raises(KafkaError, match="delete records or topics") as refused:
+            await change
+        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
 
 
 @at_a_place

@@ -18,11 +18,16 @@ import pytest
 
 from kafkad.clock import SystemClock
 from kafkad.meta import embedded
+from kafkad.meta.consumer_znodes import ConsumerOffset
 from kafkad.meta.embedded import FILE_NAME, EmbeddedSession, EmbeddedStore
 from kafkad.meta.journal import JournalError
+from kafkad.meta.last_room import can_wait
+from kafkad.meta.security_znodes import DelegationToken, DelegationTokenChange
 from kafkad.meta.store import (
+    Check,
     ConnectionLoss,
     Create,
+    Delete,
     MetaStore,
     NoNode,
     NoRoom,
@@ -31,6 +36,8 @@ from kafkad.meta.store import (
     Set,
     ensure_path,
 )
+from kafkad.meta.znodes import Config, Partition, Topic, TopicDeletion
+from kafkad.model import PartitionAssignment
 
 from .contract import MetaStoreContract
 
@@ -343,13 +350,76 @@ def test_a_full_disk_keeps_its_last_room_from_topics(
                     await creation
                 assert await session.exists("/made") is None
                 assert store.problem is not None
-                assert store.problem.endswith("is full: no topics are created until there is room")
+                assert "is full: no topics are created until there is room, nor partitions" in store.problem
             await session.create("/brokers/topics/old/partitions")
             assert store.problem is None
         await session.create("/brokers/topics/another")
         await store.close()
 
     asyncio.run(use())
+
+
+OFFSET, TOKEN = ConsumerOffset.path("g", "t", 0), DelegationToken.path("a")
+
+
+def topic(partitions: int, *adding: int) -> bytes:
+    return Topic(
+        bytes(16), {index: PartitionAssignment(replicas=(1,), adding=adding) for index in range(partitions)}
+    ).encode()
+
+
+@pytest.mark.parametrize("path, data", [(OFFSET, b"1"), (TOKEN, b"{}"), (Topic.path("t"), topic(2))])
+def test_a_full_disk_keeps_its_last_room_from_what_clients_add(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, data: bytes
+) -> None:
+    async def use() -> None:
+        store = EmbeddedStore.open(str(tmp_path), SystemClock())
+        session = store.session()
+        await ensure_path(session, path)
+        await session.set(path, topic(1))
+        with monkeypatch.context() as full:
+            full.setattr("kafkad.meta.journal.allocate", lambda fd, at, length: False)
+            full.setattr("os.fstatvfs", lambda fd: SimpleNamespace(f_bavail=0, f_frsize=4096))
+            await session.create("/large", bytes(600_000))
+            for write in (session.set(path, data), session.multi([Create("/made"), Set(path, data)])):
+                with pytest.raises(NoRoom, match="nor partitions, delegation tokens or offsets of version 0"):
+                    await write
+            assert await session.exists("/made") is None
+            await session.delete(path)
+        await session.create(path, data)
+        await store.close()
+
+    asyncio.run(use())
+
+
+def test_what_makes_room_or_keeps_the_cluster_going_does_not_wait() -> None:
+    now = {Topic.path("t"): topic(2), Topic.path("broken"): b"{"}
+    for goes_on in (
+        Delete(Topic.path("t")),
+        Delete(OFFSET),
+        Delete(TOKEN),
+        Check(Topic.path("t"), 1),
+        Set(Topic.path("t"), topic(2, 2)),
+        Set(Topic.path("broken"), b"{}"),
+        Create(TopicDeletion.path("t")),
+        Create(DelegationTokenChange.PREFIX, sequential=True),
+        Create(Partition.path("t", 0)),
+        Set(Config.path("topics/t"), b"{}"),
+        Create(Config.path("clients/c"), b"{}"),
+        Create("/kafka-acl/Topic/t"),
+        Create("/brokers/ids/1", ephemeral=True),
+    ):
+        assert not can_wait(goes_on, now.get), goes_on
+    for waits in (
+        Create(Topic.path("new")),
+        Set(Topic.path("t"), topic(3)),
+        Create("/consumers/g"),
+        Create(OFFSET),
+        Set(OFFSET, b"1"),
+        Create(TOKEN),
+        Set(TOKEN, b"{}"),
+    ):
+        assert can_wait(waits, now.get), waits
 
 
 def test_another_error_is_told_until_a_write_succeeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,10 @@ from tests.certificates import Authority, client_context, server_context
 AUTHORITY = Authority()
 LOST = "no connection to ZooKeeper at zk1:2181: connection refused"
 FULL = "the disk of /m was full at the last change: changes of metadata are refused until there is room"
-ALMOST_FULL = "the disk of /m is full: no topics are created until there is room"
+ALMOST_FULL = (
+    "the disk of /m is full: no topics are created until there is room, nor partitions, delegation tokens or offsets "
+    "of version 0; delete records or topics to make it"
+)
 REPORT = f"running\ndamaged: t-0: cut\n{LOST}\n{FULL}\nexposed: listener A is PLAINTEXT\n"
 
 
