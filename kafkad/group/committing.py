@@ -226,14 +226,16 @@ class OffsetCommitter:
     def fetch(self, group: str, positions: Sequence[Position] | None, require_stable: bool) -> Pieces[list[Fetched]]:
         """The committed offsets of these partitions, or of all that the group committed to."""
         offsets = self._coordination.shard(group).machine.offsets
+        waiting = frozenset(self.waiting.get(group, ()) if require_stable else ())
         if positions is None:
             committed: Iterable[tuple[Position, Committed | None]] = offsets.of_group(group)
+            is_pending = (offsets.pending(group) if require_stable else set[Position]()).__contains__
         else:
             committed = ((position, offsets.committed(group, *position)) for position in dict.fromkeys(positions))
-        unstable = offsets.pending(group).union(self.waiting.get(group, ())) if require_stable else ()
+            is_pending = partial(offsets.is_pending, group)
         found = []
         for position, one in committed:
-            if position in unstable:
+            if require_stable and (position in waiting or is_pending(position)):
                 found.append(Fetched(position, error=ErrorCode.UNSTABLE_OFFSET_COMMIT))
             elif one is None:
                 found.append(Fetched(position))

@@ -97,9 +97,9 @@ class OffsetExpiry:
                 await in_turns(group.subscriptions.read())
             if name in self._committer.waiting:
                 return set()
-            pending = machine.offsets.pending(name)
-            settled = [position for position in positions if position not in pending] if pending else positions
-            found = {position: machine.offsets.committed(name, *position) for position in settled}
+            offsets = machine.offsets
+            settled = [position for position in positions if not offsets.is_pending(name, position)]
+            found = {position: offsets.committed(name, *position) for position in settled}
             committed = {position: one for position, one in found.items() if one is not None}
             return expired(machine.groups.get(name), committed, self._clock.now_ms(), settings.retention_ms)
 
@@ -114,11 +114,15 @@ class OffsetExpiry:
         deleted_ms = self._clock.now_ms()
 
         async def choose(machine: GroupMachine, name: str, positions: Sequence[Position]) -> set[Position]:
-            of_topics = {position for position in positions if position[0] in topics}
-            if of_topics:
-                of_topics -= machine.offsets.pending_since(name, deleted_ms)
-                of_topics.difference_update(self._committer.waiting.get(name, ()))
-            found = {position: machine.offsets.committed(name, *position) for position in of_topics}
+            offsets, waiting = machine.offsets, self._committer.waiting.get(name, ())
+            settled = [
+                position
+                for position in positions
+                if position[0] in topics
+                and position not in waiting
+                and not offsets.is_pending_since(name, position, deleted_ms)
+            ]
+            found = {position: offsets.committed(name, *position) for position in settled}
             return {position for position, one in found.items() if one is None or one.commit_timestamp <= deleted_ms}
 
         removed = await self._forget(choose)

@@ -46,8 +46,10 @@ class Offsets:
 
     def __init__(self) -> None:
         self._committed: dict[str, dict[Position, bytes]] = {}
-        self._pending: dict[str, dict[int, dict[Position, _Pending]]] = {}
-        self._groups_of_producer: dict[int, set[str]] = {}
+        self._pending: dict[str, dict[Position, dict[int, _Pending]]] = {}
+        """At each position by the id of the producer."""
+        self._of_producer: dict[int, dict[str, dict[Position, None]]] = {}
+        """Where each producer has something pending."""
         self._count = 0
         self._order = 0
 
@@ -81,16 +83,17 @@ class Offsets:
 
     def pending(self, group: str) -> set[Position]:
         """The positions that open transactions will commit."""
-        return set[Position]().union(*self._pending.get(group, {}).values())
+        return set(self._pending.get(group, ()))
 
-    def pending_since(self, group: str, ms: int) -> set[Position]:
-        """Those of them whose offsets were sent after that time."""
-        return {
-            position
-            for pending in self._pending.get(group, {}).values()
-            for position, (_, value) in pending.items()
-            if value is not None and _unpack(value).commit_timestamp > ms
-        }
+    def is_pending(self, group: str, position: Position) -> bool:
+        return position in self._pending.get(group, ())
+
+    def is_pending_since(self, group: str, position: Position, ms: int) -> bool:
+        """True if an open transaction will commit an offset there that was sent after that time."""
+        return any(
+            value is not None and _unpack(value).commit_timestamp > ms
+            for _, value in self._pending.get(group, {}).get(position, {}).values()
+        )
 
     def positions(self, group: str) -> set[Position]:
         """The positions of all that is committed or pending: what has to be deleted with the group."""
@@ -105,40 +108,13 @@ class Offsets:
             self.put(group, position, pack(*record[3:]))
         else:
             self._order += 1
-            of_producers = self._pending.setdefault(group, {})
-            of_producers.setdefault(producer_id, {})[position] = _Pending(self._order, pack(*record[3:]))
-            self._groups_of_producer.setdefault(producer_id, set()).add(group)
+            position = (intern(record.topic), record.partition)
+            of_producers = self._pending.setdefault(group, {}).setdefault(position, {})
+            of_producers[producer_id] = _Pending(self._order, pack(*record[3:]))
+            self._of_producer.setdefault(producer_id, {}).setdefault(group, {})[position] = None
 
     def put(self, group: str, position: Position, value: bytes) -> None:
         """HOT. `value`, made by `pack`, holds from now on, whatever is pending."""
-        self._put(group, position, value)
-        if group in self._pending:
-            self._supersede(group, position, self._order)
-
-    def put_all(self, group: str, values: Mapping[Position, bytes]) -> None:
-        """The same for many, each as `kept` makes it."""
-        of_group = self._committed.get(group)
-        if of_group is None:
-            of_group = self._committed[intern(group)] = {}
-        before = len(of_group)
-        of_group.update(values)
-        self._count += len(of_group) - before
-        if group in self._pending:
-            for position in values:
-                self._supersede(group, position, self._order)
-
-    def end_transaction(self, producer_id: int, committed: bool) -> None:
-        """Ends this producer's transaction: its pending offsets take effect, or are dropped."""
-        for group in self._groups_of_producer.pop(producer_id, ()):
-            ended = self._pending[group].pop(producer_id)
-            if not self._pending[group]:
-                del self._pending[group]
-            for position, (order, value) in ended.items():
-                if committed and value is not None:
-                    self._put(group, position, value)
-                    self._supersede(group, position, order)
-
-    def _put(self, group: str, position: Position, value: bytes) -> None:
         of_group = self._committed.get(group)
         if of_group is None:
             of_group = self._committed[intern(group)] = {}
@@ -146,11 +122,42 @@ class Offsets:
             self._count += 1
             position = (intern(position[0]), position[1])
         of_group[position] = value
+        if group in self._pending:
+            _supersede(self._pending[group].get(position), self._order)
 
-    def _supersede(self, group: str, position: Position, upto: int) -> None:
-        for pending in self._pending.get(group, {}).values():
-            if position in pending and pending[position].order <= upto:
-                pending[position] = _Pending(upto, None)
+    def put_all(self, group: str, values: Mapping[Position, bytes]) -> None:
+        """The same for many, each as `kept` makes it."""
+        self._put_all(group, values)
+        if group in self._pending:
+            pending = self._pending[group]
+            for position in values:
+                _supersede(pending.get(position), self._order)
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        """Ends this producer's transaction: its pending offsets take effect, or are dropped."""
+        for group, positions in self._of_producer.pop(producer_id, {}).items():
+            pending = self._pending[group]
+            values: dict[Position, bytes] = {}
+            for position in positions:
+                of_producers = pending[position]
+                order, value = of_producers.pop(producer_id)
+                if committed and value is not None:
+                    values[position] = value
+                    _supersede(of_producers, order)
+                if not of_producers:
+                    del pending[position]
+            if not pending:
+                del self._pending[group]
+            if values:
+                self._put_all(group, values)
+
+    def _put_all(self, group: str, values: Mapping[Position, bytes]) -> None:
+        of_group = self._committed.get(group)
+        if of_group is None:
+            of_group = self._committed[intern(group)] = {}
+        before = len(of_group)
+        of_group.update(values)
+        self._count += len(of_group) - before
 
     def _forget(self, group: str, position: Position) -> None:
         of_group = self._committed.get(group)
@@ -158,21 +165,27 @@ class Offsets:
             self._count -= 1
             if not of_group:
                 del self._committed[group]
-        of_producers = self._pending.get(group, {})
-        for producer_id in [producer_id for producer_id, pending in of_producers.items() if position in pending]:
-            pending = of_producers[producer_id]
-            del pending[position]
-            if not pending:
-                self._drop_pending(group, producer_id)
-
-    def _drop_pending(self, group: str, producer_id: int) -> None:
-        del self._pending[group][producer_id]
-        if not self._pending[group]:
+        pending = self._pending.get(group, {})
+        for producer_id in pending.pop(position, ()):
+            self._no_longer_pending(producer_id, group, position)
+        if group in self._pending and not pending:
             del self._pending[group]
-        groups = self._groups_of_producer[producer_id]
-        groups.discard(group)
+
+    def _no_longer_pending(self, producer_id: int, group: str, position: Position) -> None:
+        groups = self._of_producer[producer_id]
+        del groups[group][position]
+        if not groups[group]:
+            del groups[group]
         if not groups:
-            del self._groups_of_producer[producer_id]
+            del self._of_producer[producer_id]
+
+
+def _supersede(of_producers: dict[int, _Pending] | None, upto: int) -> None:
+    """Something counts already that is behind those up to that order."""
+    if of_producers:
+        for producer_id, pending in of_producers.items():
+            if pending.order <= upto:
+                of_producers[producer_id] = _Pending(upto, None)
 
 
 def kept(record: OffsetCommitted) -> tuple[Position, bytes]:

@@ -8,9 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from kafkad.errors import ErrorCode
+from kafkad.group import offsets
 from kafkad.group.committing import Committer
 from kafkad.group.committing import OffsetToCommit as Offset
 from kafkad.group.events import State
+from kafkad.group.offsets import Committed
 from kafkad.group.records import GroupForgotten, GroupWritten, OffsetCommitted, OffsetForgotten
 from tests.group.committing import MINUTE, Offsets
 from tests.group.test_committing import SUBSCRIBED_TO_A
@@ -244,6 +246,23 @@ def test_what_is_just_being_committed_to_a_topic_made_anew_stays(world: Offsets)
     for producer_id in (77, 78):
         world.machine.end_transaction(producer_id, True)
     assert [one.offset for one in world.fetch_all()] == [6, 9], "that of c was sent before the topic was deleted"
+
+
+def test_what_is_pending_is_looked_at_once_when_topics_are_deleted(
+    world: Offsets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at = []
+
+    def unpack(value: bytes) -> Committed:
+        looked_at.append(value)
+        return unpacked(value)
+
+    unpacked = offsets._unpack
+    monkeypatch.setattr(offsets, "_unpack", unpack)
+    for partition in range(1234):
+        world.machine.apply(OffsetCommitted("g", "a", partition, 5, -1, "", world.clock.now_ms() + 1), 77)
+    world.run(world.expiry.forget_topics(frozenset({"a"})))
+    assert len(looked_at) == len(world.everything()) == 1234
 
 
 def test_it_looks_every_minute(world: Offsets) -> None:

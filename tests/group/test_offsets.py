@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from typing import NamedTuple
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, NamedTuple
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -105,6 +107,7 @@ def test_order_in_the_log_decides(log: list[Event]) -> None:
             p: offset for p, offset in expected.items() if offset is not None
         }
         assert offsets.pending(group) == {("t", p) for p in PARTITIONS if pending[p]}
+        assert {p for p in PARTITIONS if offsets.is_pending(group, ("t", p))} == {p for p in PARTITIONS if pending[p]}
         positions = {("t", p) for p in PARTITIONS if expected[p] is not None or pending[p]}
         assert offsets.positions(group) == positions
         assert (group in offsets) == (group in offsets.groups()) == bool(positions)
@@ -132,6 +135,49 @@ def test_many_offsets_are_put_as_each_of_them() -> None:
         one_by_one.apply(record)
     together.put_all("g", dict(map(kept, records)))
     assert vars(together) == vars(one_by_one)
+
+
+def test_what_is_sent_in_a_transaction_is_pending_since_then_unless_something_behind_it_counts() -> None:
+    offsets = Offsets()
+    offsets.apply(committed("g", 0, 1), 7)
+    offsets.apply(committed("g", 1, 1), 7)
+    offsets.apply(committed("g", 1, 2))
+    sent_ms = 1700000000001
+    for group, partition in (("g", 1), ("g", 2), ("h", 0)):
+        assert not offsets.is_pending_since(group, ("t", partition), sent_ms - 1)
+    assert offsets.is_pending_since("g", ("t", 0), sent_ms - 1)
+    assert not offsets.is_pending_since("g", ("t", 0), sent_ms)
+
+
+def lines(action: Callable[..., None], *args: Any) -> int:
+    """How many lines of Python it takes."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, arg: Any) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        action(*args)
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def test_what_other_producers_have_pending_costs_nothing() -> None:
+    taken = set()
+    for producers in (3, 300):
+        offsets = Offsets()
+        for producer in range(producers):
+            offsets.apply(committed("g", producer, 5), producer)
+        end = lines(offsets.end_transaction, 1, True)
+        put = lines(offsets.put, "g", ("t", 0), b"")
+        forget = lines(offsets.apply, OffsetForgotten("g", "t", 0))
+        taken.add((end, put, forget))
+    assert len(taken) == 1
 
 
 def test_an_offset_comes_back_whole() -> None:
