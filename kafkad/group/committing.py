@@ -31,6 +31,7 @@ _FIRST_SEQUENCE = 0
 """Kafka writes commits so, as if a producer had sent them, although there is no producer id."""
 
 _AT_ONCE = 100
+DELETED_AT_ONCE = 250
 _USUAL_SIZE = len(offset_value(0, -1, "", 0))
 
 Codes = list[ErrorCode]
@@ -253,12 +254,13 @@ class OffsetCommitter:
 
     def delete(self, group: str, positions: Sequence[Position]) -> Coroutine[None, None, Codes]:
         """The result for each offset, when they are deleted; KafkaError when none may be. An empty group ends with its
-        last offset. What its members consume, if that has not been read, may be any topic."""
+        last offset. What its members consume, if that has not been read, may be any topic. They are `DELETED_AT_ONCE`
+        at most."""
         machine, known = self._to_delete_from(group)
         in_use = [known.state is not State.EMPTY and known.subscriptions.include(topic) for topic, _ in positions]
         codes = [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if used else ErrorCode.NONE for used in in_use]
         free = {position for position, used in zip(positions, in_use, strict=True) if not used}
-        there = len(free & machine.offsets.positions(group))
+        there = len(machine.offsets.there(group, free))
         writing = Writing()
         if free:
             machine.forget_offsets(group, free, writing.end)

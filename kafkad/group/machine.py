@@ -243,11 +243,11 @@ class GroupMachine:
         self._write_all(tombstones, ended)
 
     def forget_offsets(self, name: str, positions: set[Position], on_end: OnEnd) -> None:
-        """A group without members is deleted with its last offset."""
-        there = self.offsets.positions(name)
-        gone = there & positions
+        """A group without members is deleted with its last offset. The positions are as many as may be written in one
+        turn of the event loop."""
+        gone = self.offsets.there(name, positions)
         group = self.group(name)
-        if group is not None and group.state is State.EMPTY and gone == there:
+        if group is not None and group.state is State.EMPTY and self.offsets.has_only(name, gone):
             self.delete(name, on_end)
         else:
             self._write_all([OffsetForgotten(name, *position) for position in gone], on_end)

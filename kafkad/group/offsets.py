@@ -12,7 +12,8 @@ There can be millions, so each is kept as one short bytes object, which the garb
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
+from itertools import chain
 from sys import intern
 from typing import NamedTuple
 
@@ -98,6 +99,16 @@ class Offsets:
     def positions(self, group: str) -> set[Position]:
         """The positions of all that is committed or pending: what has to be deleted with the group."""
         return self.pending(group).union(self._committed.get(group, ()))
+
+    def there(self, group: str, positions: Iterable[Position]) -> set[Position]:
+        """Those of the positions at which something is committed or pending."""
+        committed, pending = self._committed.get(group, ()), self._pending.get(group, ())
+        return {position for position in positions if position in committed or position in pending}
+
+    def has_only(self, group: str, positions: Set[Position]) -> bool:
+        """True if nothing is committed or pending anywhere else: it looks at no more than one other."""
+        there = chain(self._committed.get(group, ()), self._pending.get(group, ()))
+        return all(position in positions for position in there)
 
     def apply(self, record: OffsetCommitted | OffsetForgotten, producer_id: int = -1) -> None:
         """`producer_id` of a transaction: the offset waits for `end_transaction`."""

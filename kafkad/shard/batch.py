@@ -29,8 +29,6 @@ _VARINTS = tuple(map(write_varint, range(512)))
 _NULL = write_varint(-1)
 _NO_HEADERS = b"\0"
 _AT_ONCE = 100
-_MOST_AROUND = 32
-"""Bytes of a record beside its key and value."""
 
 R = TypeVar("R")
 
@@ -114,20 +112,26 @@ def build_around(
     return bytearray(_FRONT.pack(0, length, -1, 2, crc) + back), header
 
 
-def cut(records: Sequence[R], encode: Callable[[R], tuple[bytes, bytes | None]], most: int) -> Iterator[list[R]]:
-    """The records in their order, for batches of at most so many bytes uncompressed; one that is larger is alone."""
+def cut(
+    records: Sequence[R], encode: Callable[[R], tuple[bytes, bytes | None]], most: int
+) -> Iterator[tuple[list[R], bytes]]:
+    """The records in their order, for batches of at most so many bytes uncompressed; one that is larger is alone. With
+    those of each batch comes what `build_around` takes."""
     batch: list[R] = []
+    made: list[bytes] = []
     size = HEADER_SIZE
     for record in records:
         key, value = encode(record)
-        needed = len(key) + len(value or b"") + _MOST_AROUND
-        if batch and size + needed > most:
-            yield batch
-            batch, size = [], HEADER_SIZE
+        raw = _record(_varint(len(batch)), key, value)
+        if batch and size + len(raw) > most:
+            yield batch, b"".join(made)
+            batch, made, size = [], [], HEADER_SIZE
+            raw = _record(_varint(0), key, value)
         batch.append(record)
-        size += needed
+        made.append(raw)
+        size += len(raw)
     if batch:
-        yield batch
+        yield batch, b"".join(made)
 
 
 class Repeating:

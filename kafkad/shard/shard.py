@@ -154,8 +154,8 @@ class Shard(Generic[M]):
             if len(ends) == len(batches):
                 on_end(next(filter(None, ends), None))
 
-        for batch in batches:
-            self.write(batch, ended)
+        for batch, body in batches:
+            self.write(batch, ended, prepared=Prepared(body, partial(self._apply, batch, NO_PRODUCER.id)))
         if not batches:
             on_end(None)
 

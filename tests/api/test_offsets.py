@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,8 +13,11 @@ from kafkad.api.context import Request
 from kafkad.api.routes import OFFSET_COMMIT
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group import records
-from kafkad.group.offsets import Offsets
-from kafkad.group.records import OffsetCommitted, offset_value
+from kafkad.group.coordinator import group_settings
+from kafkad.group.group import Group
+from kafkad.group.machine import OnEnd
+from kafkad.group.offsets import Offsets, pack
+from kafkad.group.records import GroupRecord, GroupWritten, MemberWritten, OffsetCommitted, offset_value
 from kafkad.meta.store import ensure_path
 from kafkad.net.connection import Connection
 from kafkad.turns import Pieces, at_once
@@ -410,6 +413,54 @@ def test_offsets_are_deleted(broker: OneBroker) -> None:
     assert fetch(broker, 5, "deleting") == [("here", 1, 1, -1, "", OK)]
     assert delete(broker, "deleting") == []
     assert fetch(broker, 5, "deleting") == [("here", 1, 1, -1, "", OK)]
+
+
+def test_very_many_offsets_are_deleted_in_pieces(broker: OneBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The group ends with its last offset, which is not the last that is named."""
+    written = with_many_offsets(broker, "deep", monkeypatch)
+    named = [("deep", index) for index in range(600)]
+    assert {code for *_, code in delete(broker, "deep", *named)} == {OK}
+    assert sum(written) == 400
+    assert max(written) <= 300
+    assert "deep" not in broker.context.group_coordination.shard("deep").machine.names()
+
+
+def test_members_that_come_while_very_many_offsets_are_deleted_keep_the_others(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subscription = b"\0\0\0\0\0\1\0\4held\xff\xff\xff\xff"
+    member = MemberWritten("m", None, "c", "/127.0.0.1", 60_000, 10_000, subscription, b"")
+    record = GroupWritten("held", "consumer", 1, "range", "m", 5, (member,))
+    machine = broker.context.group_coordination.shard("held").machine
+
+    def join() -> None:
+        machine.groups["held"] = Group.restored(record, group_settings(broker.config))
+
+    written = with_many_offsets(broker, "held", monkeypatch, join)
+    codes = [code for *_, code in delete(broker, "held", *[("held", index) for index in range(400)])]
+    [deleted] = written
+    assert codes == [OK] * deleted + [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC] * (400 - deleted)
+    assert machine.offsets.positions("held") == {("held", index) for index in range(deleted, 400)}
+
+
+def with_many_offsets(
+    broker: OneBroker, group: str, monkeypatch: pytest.MonkeyPatch, after_write: Callable[[], None] = lambda: None
+) -> list[int]:
+    """Of the first 400 partitions of a topic of its name. How many are then deleted at once."""
+    broker.create(group, 600)
+    machine = broker.context.group_coordination.shard(group).machine
+    for index in range(400):
+        machine.offsets.put(group, (group, index), pack(5, -1, "", 2**50))
+    written = []
+    write = machine._write_all
+
+    def write_all(tombstones: Sequence[GroupRecord], on_end: OnEnd) -> None:
+        written.append(len(tombstones))
+        write(tombstones, on_end)
+        after_write()
+
+    monkeypatch.setattr(machine, "_write_all", write_all)
+    return written
 
 
 @pytest.mark.parametrize("asked", [(), (("never", 0),), (("here", 0),)])

@@ -575,6 +575,31 @@ def test_no_offset_is_deleted_once_a_right_is_gone_while_it_is_read_what_the_gro
     assert len(users.frames.broker.context.group_coordination.shard("g").machine.offsets.positions("g")) == 600
 
 
+@pytest.mark.parametrize(("resource", "code"), [(ResourceType.TOPIC, 29), (ResourceType.GROUP, 30)])
+def test_the_rest_of_many_offsets_stays_once_the_right_is_gone(
+    in_transaction: Users, monkeypatch: pytest.MonkeyPatch, resource: ResourceType, code: int
+) -> None:
+    users = with_offsets(in_transaction)
+    machine = users.frames.broker.context.group_coordination.shard("g").machine
+    allows = AclIdentity.allows
+
+    def only_at_first(self: AclIdentity, operation: Operation, kind: ResourceType, *rest: Any) -> bool:
+        has_begun = len(machine.offsets.positions("g")) < 600
+        return not (has_begun and kind is resource) and allows(self, operation, kind, *rest)
+
+    monkeypatch.setattr(AclIdentity, "allows", only_at_first)
+    alice = users.become("alice").connection
+    assert users.frames.begin(many_to_delete(), 0) is None
+    answer = answered(users, alice, 47, 0)
+    left = len(machine.offsets.positions("g"))
+    assert 0 < left < 600
+    if resource is ResourceType.GROUP:
+        assert answer.error_code == code
+    else:
+        [topic] = answer.topics
+        assert [one.error_code for one in topic.partitions] == [0] * (600 - left) + [code] * left
+
+
 def with_offsets(users: Users) -> Users:
     """The group has some of 2,000 partitions."""
     grow(users, 2_000)

@@ -44,8 +44,10 @@ def test_a_batch_whose_records_were_made_in_turns_is_the_same(
 def test_records_are_cut_into_batches_that_are_small_enough_and_as_few_as_may_be(
     pairs: list[tuple[bytes, bytes | None]], most: int
 ) -> None:
-    batches = list(cut(pairs, lambda pair: pair, most))
+    made = list(cut(pairs, lambda pair: pair, most))
+    batches = [batch for batch, _ in made]
     sizes = [len(build(batch, 5, 0, -1)[0]) for batch in batches]
+    assert all(build_around(body, len(batch), 5, 0, -1) == build(batch, 5, 0, -1) for batch, body in made)
     assert [pair for batch in batches for pair in batch] == pairs
     assert all(size <= most or len(batch) == 1 for batch, size in zip(batches, sizes, strict=True))
     with_next = [[*batch, following[0]] for batch, following in pairwise(batches)]
@@ -56,7 +58,7 @@ def test_records_are_cut_into_batches_that_are_small_enough_and_as_few_as_may_be
 def test_what_cannot_be_compressed_does_not_become_twice_as_long(codec: int) -> None:
     random = Random(1)
     pairs: list[tuple[bytes, bytes | None]] = [(random.randbytes(100), None) for _ in range(1_000)]
-    for batch in cut(pairs, lambda pair: pair, 500):
+    for batch, _ in cut(pairs, lambda pair: pair, 500):
         assert len(build(batch, 5, codec, -1)[0]) <= 1_000
 
 

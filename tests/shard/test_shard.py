@@ -116,6 +116,16 @@ def test_what_is_too_much_for_one_batch_is_written_as_several_and_ended_once(tmp
     made.log.close()
 
 
+def test_each_of_many_records_is_encoded_once(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    made.lead()
+    encoded: list[Pair] = []
+    encode = Pairs.encode
+    monkeypatch.setattr(Pairs, "encode", lambda machine, pair: encoded.append(pair) or encode(machine, pair))
+    pairs = [Pair(f"{number}", None) for number in range(10)]
+    made.write_all("all", *pairs)
+    assert made.machine.applied == encoded == pairs
+
+
 def test_a_record_that_no_batch_can_have_is_told_and_keeps_no_other_back(tmp_path: Path) -> None:
     made = Made(tmp_path, max_message_bytes=1_000)
     made.lead()
