@@ -7,12 +7,12 @@ value that cannot be read is kept as Damaged: its id cannot be used until somebo
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from kafkad.names import TopicPartition
-from kafkad.txn.transaction import EMPTY, NO_PARTITIONS, NONE, State, Transaction
+from kafkad.txn.transaction import EMPTY, NO_PARTITIONS, NONE, ONGOING, State, Transaction
 from kafkad.wire.primitives import (
     MAX_TAGS,
     EncodeError,
@@ -56,6 +56,8 @@ _READERS = (
 """By the version of a value: how many topics, a topic, its partitions."""
 _FEW_PARTITIONS, _MOST_KEPT = 32, 512
 """The encoded partitions of transactions that have few are kept: so many at most of so many transactions."""
+_MANY_PARTITIONS, _MOST_LARGE = 1_000, 8
+"""Of open transactions that have many, what is encoded of each topic is kept: of so many transactions."""
 
 
 class Forgotten(NamedTuple):
@@ -125,40 +127,82 @@ def _value(said: Transaction, version: int) -> bytes:
     if state is EMPTY:  # which alone has null
         packed = _NULL_COMPACT_ARRAY if version else _NULL_ARRAY
     else:
-        packed = (_kept if len(partitions) <= _FEW_PARTITIONS else _packed)(partitions, version)
+        count = len(partitions)
+        if count > _MANY_PARTITIONS:
+            packed = _packed_large(said, version)
+        else:
+            packed = (_kept if count <= _FEW_PARTITIONS else _packed)(partitions, version)
     times = _TIMES.pack(said.updated_ms, said.started_ms)
     return start + packed + times + _tags(said) if version else start + packed + times
 
 
 def _packed(partitions: frozenset[TopicPartition], version: int) -> bytes:
-    out = bytearray()
-    if version:
-        _put_compact_partitions(out, partitions)
-    else:
-        _put_partitions(out, partitions)
-    return bytes(out)
+    return _array([_topic(topic, indexes, version) for topic, indexes in _by_topic(partitions)], version)
 
 
 _kept = lru_cache(_MOST_KEPT)(_packed)
 
 
-def _put_partitions(out: bytearray, partitions: Iterable[TopicPartition]) -> None:
-    topics = _by_topic(partitions)
-    out += _INT32.pack(len(topics))
-    for topic, indexes in topics:
-        put_string(out, topic)
-        out += _INT32.pack(len(indexes))
-        out += struct.pack(f">{len(indexes)}i", *indexes)
+class _Large:
+    """What the last record of an open transaction with many partitions had of them, topic by topic."""
+
+    __slots__ = ("_encoded", "_topics", "partitions", "version")
+
+    def __init__(self, version: int) -> None:
+        self.version = version
+        self.partitions = NO_PARTITIONS
+        self._topics: dict[str, list[int]] = {}
+        self._encoded: dict[str, bytes] = {}
+
+    def packed_with(self, added: frozenset[TopicPartition]) -> bytes:
+        for topic, indexes in _by_topic(added):
+            of_topic = self._topics[topic] = sorted(self._topics.get(topic, []) + indexes)
+            self._encoded[topic] = _topic(topic, of_topic, self.version)
+        return _array(self._encoded.values(), self.version)
 
 
-def _put_compact_partitions(out: bytearray, partitions: Iterable[TopicPartition]) -> None:
-    topics = _by_topic(partitions)
-    put_uvarint(out, len(topics) + 1)
-    for topic, indexes in topics:
-        put_compact_string(out, topic)
+_large: dict[str, _Large] = {}
+"""By transactional id; that of the latest record is the last."""
+
+
+def _packed_large(said: Transaction, version: int) -> bytes:
+    """There can be 260,000 partitions in a record of 1 MB: for one that is added, only its topic is encoded anew."""
+    partitions = said.partitions
+    large = _large.pop(said.id, None) or _Large(version)
+    added = partitions - large.partitions
+    if version != large.version or len(large.partitions) + len(added) != len(partitions):
+        large, added = _Large(version), partitions
+    packed = large.packed_with(added)
+    if said.state is ONGOING:
+        large.partitions = partitions
+        _large[said.id] = large
+        if len(_large) > _MOST_LARGE:
+            del _large[next(iter(_large))]
+    return packed
+
+
+def _array(topics: Collection[bytes], version: int) -> bytes:
+    out = bytearray()
+    if version:
+        put_uvarint(out, len(topics) + 1)
+    else:
+        out += _INT32.pack(len(topics))
+    return bytes(out) + b"".join(topics)
+
+
+def _topic(name: str, indexes: Sequence[int], version: int) -> bytes:
+    out = bytearray()
+    packed = struct.pack(f">{len(indexes)}i", *indexes)
+    if version:
+        put_compact_string(out, name)
         put_uvarint(out, len(indexes) + 1)
-        out += struct.pack(f">{len(indexes)}i", *indexes)
+        out += packed
         out.append(0)
+    else:
+        put_string(out, name)
+        out += _INT32.pack(len(indexes))
+        out += packed
+    return bytes(out)
 
 
 def _tags(said: Transaction) -> bytes:
@@ -175,9 +219,14 @@ def _tags(said: Transaction) -> bytes:
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
     topics: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions):
-        topics.setdefault(topic, []).append(partition)
-    return list(topics.items())
+    for topic, partition in partitions:
+        if topic in topics:
+            topics[topic].append(partition)
+        else:
+            topics[topic] = [partition]
+    for indexes in topics.values():
+        indexes.sort()
+    return sorted(topics.items())
 
 
 def _transaction(name: str, value: bytes) -> Transaction:

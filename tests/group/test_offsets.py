@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from types import FrameType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkad.group.offsets import Committed, Offsets, kept
 from kafkad.group.records import OffsetCommitted, OffsetForgotten
+from tests.fakes import lines
 
 PRODUCERS = (7, 8, 9)
 GROUPS = ("a", "b")
@@ -147,24 +146,6 @@ def test_what_is_sent_in_a_transaction_is_pending_since_then_unless_something_be
         assert not offsets.is_pending_since(group, ("t", partition), sent_ms - 1)
     assert offsets.is_pending_since("g", ("t", 0), sent_ms - 1)
     assert not offsets.is_pending_since("g", ("t", 0), sent_ms)
-
-
-def lines(action: Callable[..., None], *args: Any) -> int:
-    """How many lines of Python it takes."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, arg: Any) -> Any:
-        nonlocal count
-        count += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        action(*args)
-    finally:
-        sys.settrace(before)
-    return count
 
 
 def test_what_other_producers_have_pending_costs_nothing() -> None:
