@@ -237,8 +237,9 @@ def _offsets(message: Any, response: Any) -> Iterator[str]:
 
 
 def _members_removed(message: Any, response: Any) -> Lines:
-    removed = [_shown(r.group_instance_id or r.member_id) for r in response.members if not r.error_code]
-    return (f"members of group {_shown(message.group_id)} removed: {_some(removed)}",) if removed else ()
+    removed = [r.group_instance_id or r.member_id for r in response.members if not r.error_code]
+    some = _some(list(map(_shown, removed[:_NAMED])), len(removed))
+    return (f"members of group {_shown(message.group_id)} removed: {some}",) if removed else ()
 
 
 def _leaves_by_itself(request: Request, message: Any) -> bool:

@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from kafkad.api.context import Context, Request
+from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.events import Leaving
-from kafkad.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from kafkad.security.authorizer import Operation, ResourceType
+from kafkad.turns import Pieces, at_once, each
+from kafkad.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity, MemberResponse
 
 _FIRST_WITH_MANY = 3
 
 
-def handle(context: Context, request: Request, message: LeaveGroupRequest) -> LeaveGroupResponse:
+def handle(
+    context: Context, request: Request, message: LeaveGroupRequest
+) -> LeaveGroupResponse | Pieces[LeaveGroupResponse]:
     """A member that leaves need not wait until the group has been written without it."""
     if request.version < _FIRST_WITH_MANY:
         [error] = context.groups.leave(message.group_id, [Leaving(message.member_id)])
         return LeaveGroupResponse(error_code=error)
-    leaving = [Leaving(one.member_id, one.group_instance_id, one.reason) for one in message.members]
-    errors = context.groups.leave(message.group_id, leaving)
-    return LeaveGroupResponse(
-        members=[
-            MemberResponse(member_id=one.member_id, group_instance_id=one.instance_id, error_code=error)
-            for one, error in zip(leaving, errors, strict=True)
-        ]
-    )
+    left = _left(context, request, message)
+    return left if len(message.members) > 1 else at_once(left)
+
+
+def _left(context: Context, request: Request, message: LeaveGroupRequest) -> Pieces[LeaveGroupResponse]:
+    context.groups.leave(message.group_id, [])  # whether the group can be asked at all
+    leave = partial(_leave, context, request, message.group_id)
+    return LeaveGroupResponse(members=(yield from each(leave, message.members)))
+
+
+def _leave(context: Context, request: Request, group: str, one: MemberIdentity) -> MemberResponse:
+    """The right is asked for again: others are served between the members of a long request."""
+    try:
+        if not request.allows(Operation.READ, ResourceType.GROUP, group):
+            raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        [error] = context.groups.leave(group, [Leaving(one.member_id, one.group_instance_id, one.reason)])
+    except KafkaError as refusal:
+        error = refusal.code
+    return MemberResponse(member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=error)

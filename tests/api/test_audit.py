@@ -282,6 +282,13 @@ def test_elections(trail: Trail) -> None:
     ]
 
 
+def test_of_many_members_that_somebody_removes_some_are_named(trail: Trail) -> None:
+    names = [f"m{number}" for number in range(30)]
+    asked = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id=name) for name in names])
+    answer = LeaveGroupResponse(members=[MemberResponse(member_id=name) for name in names])
+    assert noted(trail, 13, asked, answer) == [f"members of group g removed: {', '.join(names[:20])} and 10 more"]
+
+
 def test_members_that_somebody_else_removes(trail: Trail) -> None:
     by_itself = LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="test-1", reason="closed")])
     assert noted(trail, 13, by_itself, LeaveGroupResponse(members=[MemberResponse(member_id="test-1")])) == []

@@ -320,6 +320,17 @@ def test_many_groups_are_listed_in_pieces(broker: OneBroker) -> None:
     assert broker.stops(ListGroupsRequest(), 4) >= 30
 
 
+def test_many_members_leave_in_pieces(broker: OneBroker) -> None:
+    member = stable(broker, "exodus")
+    members = [MemberIdentity(member_id=f"m{number}") for number in range(50)]
+    assert (
+        broker.stops(LeaveGroupRequest(group_id="exodus", members=[*members, MemberIdentity(member_id=member)]), 5)
+        >= 50
+    )
+    [found] = broker.ask(DescribeGroupsRequest(groups=["exodus"]), 5).groups
+    assert found.group_state == "Empty"
+
+
 def test_many_members_are_described_in_pieces(broker: OneBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     members = tuple(DescribedMember(f"m{number}", None, "c", "/127.0.0.1", b"", b"") for number in range(50))
     monkeypatch.setattr(broker.context.groups, "describe", lambda group: Description(State.STABLE, members=members))

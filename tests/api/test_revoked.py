@@ -41,7 +41,7 @@ from kafkad.wire.messages.delete_records import DeleteRecordsPartition, DeleteRe
 from kafkad.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkad.wire.messages.heartbeat import HeartbeatRequest
-from kafkad.wire.messages.leave_group import LeaveGroupRequest
+from kafkad.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkad.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -237,6 +237,22 @@ def test_a_member_that_waits_for_others_may_do_no_more_once_the_right_is_gone(us
         join("g", 2, joined.member_id),
     ):
         assert users.frames.ask(asked, 2).error_code == 30
+
+
+def test_the_rest_of_many_members_stays_once_the_right_is_gone(users: Users, monkeypatch: pytest.MonkeyPatch) -> None:
+    users.grant("alice")
+    alice = users.become("alice")
+    asked, allows = 0, AclIdentity.allows
+
+    def only_at_first(self: AclIdentity, operation: Operation, kind: ResourceType, *rest: Any) -> bool:
+        nonlocal asked
+        asked += kind is ResourceType.GROUP  # once for the request, then for each member
+        return asked <= 21 and allows(self, operation, kind, *rest)
+
+    monkeypatch.setattr(AclIdentity, "allows", only_at_first)
+    members = [MemberIdentity(member_id=f"m{number}") for number in range(50)]
+    left = alice.ask(LeaveGroupRequest(group_id="g", members=members), 5).members
+    assert [member.error_code for member in left] == [25] * 20 + [30] * 30
 
 
 def test_a_session_is_only_there_for_who_opened_it(users: Users) -> None:
