@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -23,6 +22,9 @@ OnEnd = Callable[[KafkaError | None], None]
 NO_SEQUENCE = -1
 _ROOM_FOR_COMPRESSION = 2
 """What cannot be compressed becomes longer by it, but never so many times."""
+_MOST_COMPRESSION = 4
+"""Records may be so many times what the topic takes before they are compressed, which takes 10 to 40 ms for each MB:
+everybody waits for that."""
 
 
 class Machine(Protocol[R]):
@@ -105,9 +107,14 @@ class Shard(Generic[M]):
 
     @property
     def most_bytes(self) -> int:
-        """No batch of more bytes is taken. What is going to be compressed may be of any size before."""
+        """No batch of more bytes is taken: those of its records before they are compressed."""
         config = self.partition.log.config
-        return sys.maxsize if self._parts.codec else min(config.max_message_bytes, config.segment_bytes)
+        return min(config.max_message_bytes, config.segment_bytes) * self._compression
+
+    @property
+    def _compression(self) -> int:
+        """How many times the size of a batch its records may have."""
+        return _MOST_COMPRESSION if self._parts.codec else 1
 
     def write(
         self,
@@ -222,12 +229,15 @@ class Shard(Generic[M]):
         if not partition.commits_at_once:
             partition.check_acks_all()
         machine, parts = self.machine, self._parts
-        if not parts.codec:
-            _check_size(partition, sum(map(machine.least_size, records)) if prepared is None else len(prepared.body))
+        size = sum(map(machine.least_size, records)) if prepared is None else len(prepared.body)
+        _check_size(partition, size, self._compression)
         now_ms = parts.clock.now_ms()
         if prepared is None:
             encode = machine.encode
             encoded = [encode(record) for record in records]
+            if parts.codec:
+                size = sum(len(key) + len(value or b"") for key, value in encoded)
+                _check_size(partition, size, self._compression)
             batch, header = build(encoded, now_ms, parts.codec, base_sequence, producer)
         else:
             batch, header = build_around(prepared.body, len(records), now_ms, parts.codec, base_sequence, producer)
@@ -271,18 +281,17 @@ class _Write:
         self.error: KafkaError | None = None
 
 
-def _check_size(partition: Partition, size: int) -> None:
+def _check_size(partition: Partition, size: int, compression: int = 1) -> None:
+    """`compression`: the size is that of records which may become so many times smaller."""
     config = partition.log.config
-    if size > config.max_message_bytes:
-        raise KafkaError(
-            ErrorCode.MESSAGE_TOO_LARGE,
-            f"{size} bytes of records in one batch, max.message.bytes of {partition.tp} is {config.max_message_bytes}",
-        )
-    if size > config.segment_bytes:
-        raise KafkaError(
-            ErrorCode.RECORD_LIST_TOO_LARGE,
-            f"{size} bytes of records in one batch, segment.bytes of {partition.tp} is {config.segment_bytes}",
-        )
+    if size > config.max_message_bytes * compression:
+        code, limit, allowed = ErrorCode.MESSAGE_TOO_LARGE, "max.message.bytes", config.max_message_bytes
+    elif size > config.segment_bytes * compression:
+        code, limit, allowed = ErrorCode.RECORD_LIST_TOO_LARGE, "segment.bytes", config.segment_bytes
+    else:
+        return
+    times = f", and before compression they may be {compression} times that" if compression > 1 else ""
+    raise KafkaError(code, f"{size} bytes of records in one batch, {limit} of {partition.tp} is {allowed}{times}")
 
 
 _AS_COORDINATOR = {

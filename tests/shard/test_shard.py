@@ -21,9 +21,11 @@ from kafkad.replica.durable import Durable
 from kafkad.replica.markers import Marker
 from kafkad.replica.partition import Partition, ReplicaParts, Role
 from kafkad.replica.waits import Waits
-from kafkad.shard import Shard, TransactionalProducer
+from kafkad.shard import Prepared, Shard, TransactionalProducer, batch, body_of
 from kafkad.shard.shard import CoordinatorParts
 from kafkad.timers import Timers
+from kafkad.turns import at_once
+from kafkad.wire import compression
 from kafkad.wire.compression import Codec
 from kafkad.wire.records import iter_batches, iter_records
 from tests.fakes import FakeClock, FaultyFiles, HeldDisk
@@ -257,8 +259,34 @@ def test_what_can_be_seen_to_be_too_large_is_refused_before_any_of_it_is_encoded
 def test_what_compression_makes_small_enough_is_written(tmp_path: Path) -> None:
     made = Made(tmp_path, codec=Codec.GZIP, max_message_bytes=200)
     made.lead()
-    made.write("fits", Pair("k", "v" * 1000))
+    made.write("fits", Pair("k", "v" * 700))
     assert made.ends == [("fits", None)]
+    made.log.close()
+
+
+@pytest.mark.parametrize("limit", ["max_message_bytes", "segment_bytes"])
+def test_what_is_many_times_too_large_is_not_compressed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    made = Made(tmp_path, codec=Codec.GZIP, **{limit: 1_000})
+    made.lead()
+    assert made.shard.most_bytes == 4_000
+    compressed: list[int] = []
+    compress = compression.compress
+
+    def counted(codec: int, data: bytes) -> bytes:
+        compressed.append(len(data))
+        return compress(codec, data)
+
+    monkeypatch.setattr(batch, "compress", counted)
+    made.write("fits", Pair("k", "v" * 3_900))
+    made.write("does not fit", Pair("k", "v" * 4_000))
+    pairs = [Pair(str(number), "v" * 40) for number in range(100)]
+    body = at_once(body_of(pairs, made.machine.encode))
+    made.shard.write(pairs, partial(made._end, "prepared"), prepared=Prepared(body, lambda: None))
+    code = ErrorCode.MESSAGE_TOO_LARGE if limit == "max_message_bytes" else ErrorCode.RECORD_LIST_TOO_LARGE
+    assert made.ends == [("fits", None), ("does not fit", code), ("prepared", code)]
+    assert len(compressed) == 1
     made.log.close()
 
 
