@@ -200,7 +200,9 @@ class Cleaner:
 
     def _assessed(self, partition: Partition) -> LogToCompact | None:
         found = partition.log
-        if not found.config.compacted or found.compacting or partition.failure is not None:
+        if self._logs.get(partition.tp) is not found:  # deleted, or lost with its disk, while others were looked at
+            return None
+        if not found.config.compacted or found.compacting:
             return None
         if partition.tp in self._marks or self._moves.future(partition.tp) is not None:
             return None

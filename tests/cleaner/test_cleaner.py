@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -204,6 +205,27 @@ def test_what_is_too_old_goes_at_each_look(scene: Scene) -> None:
     scene.until(lambda: scene.log().start_offset == scene.log().end_offset == 60)
     assert len(scene.log().segments) == 1
     scene.look()
+
+
+@pytest.mark.parametrize("is_made_anew", [False, True])
+def test_a_topic_that_is_deleted_during_a_look_is_left_alone(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, is_made_anew: bool
+) -> None:
+    """Its log knows the names of files that are gone, or another's by now."""
+    scene.broker.run(scene.cleaner.stop())
+    scene.dirty("a", cleanup_policy="compact,delete", retention_ms="1")
+    replicas, old = scene.broker.replicas, scene.log()
+
+    class Turns:
+        async def give_way(self) -> None:
+            replicas._stop(A0, replicas.leader(*A0).leader_epoch, delete=True)
+            if is_made_anew:
+                replicas.logs.create(A0, b"another topic id", old.config, directory=os.path.dirname(old.directory))
+
+    monkeypatch.setattr("kafkad.cleaner.cleaner.Turns", Turns)
+    assert scene.broker.run(scene.cleaner._choose()) is None
+    assert all(directory.failure is None for directory in replicas.logs.directories)
+    assert os.path.exists(f"{old.directory}/00000000000000000000.log") is is_made_anew
 
 
 @pytest.mark.parametrize("what", ["truncated", "deleted", "not compacted", "moved", "offline"])
