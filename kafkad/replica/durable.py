@@ -28,6 +28,8 @@ class Durable:
 
         It goes on to its end if its caller gives up.
         """
+        if log.retired:  # with its topic; or it moved, and its copy is on the disk
+            return
         flush = log.start_flush()
 
         def end(error: StorageError | None) -> None:

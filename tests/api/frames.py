@@ -143,8 +143,10 @@ class Frames:
         client_id: str | None = "test",
         left_over: bytes = b"",
         damage: tuple[bytes, bytes] = (b"", b""),
+        then: Callable[[], object] = lambda: None,
     ) -> Reply | None:
-        """Dispatch one request; what it answers at once, None if nothing or not yet. `damage` replaces some bytes."""
+        """Dispatch one request; what it answers at once, None if nothing or not yet. `damage` replaces some bytes;
+        `then` is called in the same turn."""
         key = message.__schema__.key
         frame = encode_request(RequestHeader(key, version, _CORRELATION_ID, client_id), message) + left_over
         if damage[0]:
@@ -152,7 +154,9 @@ class Frames:
         view = memoryview(bytearray(frame))
 
         async def dispatch() -> Any:
-            return self.dispatcher(cast(Connection, self.connection), view, 4, len(view))
+            reply = self.dispatcher(cast(Connection, self.connection), view, 4, len(view))
+            then()
+            return reply
 
         reply = self.broker.run(dispatch())
         view[:] = bytes(len(view))  # the receive buffer is used again at once

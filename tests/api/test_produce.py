@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from kafkad.errors import ErrorCode
+from kafkad.log.move import Moves
 from kafkad.model import BrokerInfo, Endpoint
 from kafkad.names import TopicPartition
 from kafkad.replica.partition import Role
@@ -260,6 +262,35 @@ def test_a_failed_fsync_takes_its_directory_offline_though_its_producer_waits_no
         deadline = time.monotonic() + 20
         frames.broker.run_until(lambda: partition.failure is not None or time.monotonic() > deadline)
     assert produce(frames, batch()).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@pytest.mark.parametrize("is_deleted", [False, True], ids=["moved", "deleted"])
+@pytest.mark.parametrize("settings", [{"kafkad.acks.fsync": "true"}, {"flush.messages": "1"}])
+def test_a_log_that_goes_before_its_fsync_begins_is_not_flushed(
+    frames: Frames, settings: dict[str, str], is_deleted: bool
+) -> None:
+    """Its files have gone, too. What a move leaves in its place is on the disk already."""
+    frames.broker.create("t", configs=settings)
+    replicas, tp = frames.broker.replicas, TopicPartition("t", 0)
+    partition, moves = replicas.leader("t", 0), Moves(replicas.logs)
+    [target] = [path for path in frames.broker.directories if path != os.path.dirname(partition.log.directory)]
+
+    def delete() -> None:
+        replicas._stop(tp, partition.leader_epoch, delete=True)
+
+    def move() -> None:
+        moves.start(tp, target)
+        while (moved := moves.finish(tp)) is None:
+            moves.step(tp)
+        partition.take_log(moved.log)
+        for step in moved.rest:
+            step()
+
+    assert frames.begin(request(frames, 9, {0: batch()}), 9, then=delete if is_deleted else move) is None
+    frames.broker.run_until(lambda: bool(frames.connection.replies))
+    assert [answer.error_code for answer in answers(frames)] == [ErrorCode.NONE]
+    assert all(directory.failure is None for directory in replicas.logs.directories)
+    assert is_deleted or partition.log.flushed_until == 3
 
 
 def with_follower(frames: Frames, epoch: int, **change: object) -> None:
