@@ -8,7 +8,7 @@ from kafkad.log.damage import Damage
 from kafkad.log.files import disk_errors, short_write
 from kafkad.log.indexed import LOG, Hole
 from kafkad.log.log import Log
-from kafkad.log.segment import Segment
+from kafkad.log.segment import NOWHERE, Segment
 from kafkad.wire.records import (
     ATTRIBUTES,
     BASE_OFFSET,
@@ -43,6 +43,7 @@ def verify_batch(log: Log, offset: int) -> None:
         header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1,
     )
     segment.holes = tuple(sorted((*segment.holes, hole)))
+    segment.last_base = NOWHERE  # a read that goes straight to the last batch looks for no damage
     log.segments.become(log.segments.all)
     kept = (hole.end - hole.start, hole.first, hole.next, "a batch that fails its checksum", False)
     log.on_damage(log.topic_partition, Damage(segment.path(LOG), hole.start, *kept))

@@ -301,6 +301,13 @@ class Segment(IndexedFile):
             self.rebuild_indexes()
             return locate(offset)
 
+    def locate_end(self, offset: int) -> int:
+        """The same for who reads up to there: damage that should have held `offset` is not in the way."""
+        for hole in self.holes:
+            if hole.first <= offset < hole.next:
+                return hole.start
+        return self.locate(offset)
+
     def _locate_by_index(self, offset: int) -> int:
         offsets = self.offsets
         number = offsets.at_or_after(offset - self.base)

@@ -70,11 +70,12 @@ class Segments:
         return self.all[self.number_of(offset) :]
 
     def end_before(self, offset: int, segment: Segment) -> int:
-        """The position in `segment` where a reader that may not see `offset` must stop. BadBatch if damaged."""
+        """The position in `segment` where a reader that may not see `offset` must stop. BadBatch if damage is in the
+        way."""
         following = bisect_right(self._bases, segment.base)
         if following < len(self._bases) and self._bases[following] <= offset:
             return segment.size
-        return segment.last_position if segment.last_base == offset else segment.locate(offset)
+        return segment.last_position if segment.last_base == offset else segment.locate_end(offset)
 
     def closed_run(self, bases: tuple[int, ...]) -> slice | None:
         """The place in `all` of neighbours with exactly these bases; None if there are none, or one is active."""

@@ -357,6 +357,28 @@ def test_damage_found_while_a_log_is_open_is_no_torn_end_at_the_next_start(home:
         log.close()
 
 
+@pytest.mark.parametrize("damaged", [4, 19])
+def test_damage_found_while_a_log_is_open_is_refused_and_what_is_before_it_is_served(home: Home, damaged: int) -> None:
+    """Also the last batch, to which a read goes straight, and to who may see no more than what is before it: followers
+    that refuse a batch keep the high watermark there."""
+    log = home.open(segment_bytes=1 << 20)
+    fill(log, 20)
+    flip_a_bit(log, damaged)
+    position = log.segments.active.locate(damaged)
+    verify_batch(log, damaged)
+    with pytest.raises(KafkaError) as refused:
+        log.read(damaged, 1 << 20, log.end_offset)
+    assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+    for upto in (damaged, log.end_offset):
+        found = log.read(damaged - 1, 1 << 20, upto)
+        assert found is not None
+        assert found.position + found.length == position
+    fill(log, 1)
+    assert log.read(20, 1 << 20, log.end_offset) is not None
+    home.expect_problems = True
+    log.close()
+
+
 @pytest.mark.parametrize("transactional", [False, True])
 def test_a_hole_is_filled_with_the_bytes_of_another_replica(home: Home, transactional: bool) -> None:
     log = home.open()
