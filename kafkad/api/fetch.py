@@ -94,7 +94,8 @@ class FetchApi:
         self.max_bytes = 55 << 20
         """fetch.max.bytes"""
         self.reads_nearest = False
-        """True if consumers that say their rack may read from followers, and are sent to one in it."""
+        """True if consumers that say their rack are sent to a follower in it. Followers serve consumers in any case:
+        another broker may have sent them."""
 
     def serve(
         self,
@@ -360,16 +361,16 @@ class FetchApi:
         """The broker that this reader is to read from; raises why it may not read this partition at all."""
         if frame.isolation_level not in _ISOLATION_LEVELS:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"there is no isolation level {frame.isolation_level}")
-        if self._reads_nearest(frame) and (partition.is_leader or partition.following is not None):
+        if frame.replica_id < 0 and frame.rack is not None and (partition.is_leader or partition.following is not None):
             partition.check_epoch(wanted.leader_epoch)
-            return partition.nearest(frame.rack, wanted.offset)
+            return partition.nearest(frame.rack, wanted.offset) if self._reads_nearest(frame) else partition.broker_id
         partition.check_leader(wanted.leader_epoch)
         if frame.replica_id >= 0:
             partition.check_replica(frame.replica_id, wanted.leader_epoch)
         return partition.broker_id
 
     def _reads_nearest(self, frame: FetchFrame) -> bool:
-        return self.reads_nearest and frame.replica_id < 0 and frame.rack != ""
+        return self.reads_nearest and frame.replica_id < 0 and bool(frame.rack)
 
     def _found(self, followed: Followed) -> Partition:
         name = followed.key

@@ -69,8 +69,8 @@ class FetchFrame(NamedTuple):
     repeats: tuple[int, int] | None = None
     """Positions in the frame of the session epoch and the offset, all that changes when a fetch of one partition is
     repeated; None for other fetches, and for versions without sessions."""
-    rack: str = ""
-    """client.rack"""
+    rack: str | None = None
+    """client.rack, empty if the client has none; None in versions before KIP-392."""
     isolation_level: int = 0
 
 
@@ -99,7 +99,7 @@ def read_fetch(frame: memoryview, at: int, version: int) -> FetchFrame:
 def read_fetch_in_pieces(frame: memoryview, at: int, version: int) -> Pieces[FetchFrame]:
     """The same, with stops."""
     flexible = version >= FIRST_FLEXIBLE
-    replica_id, rack = -1, ""
+    replica_id, rack = -1, None
     if version >= 15:
         max_wait, min_bytes, max_bytes, isolation = _WAITS_V15.unpack_from(frame, at)
         at += 13

@@ -255,24 +255,53 @@ def test_a_follower_that_is_none_is_sent_away(frames: Frames) -> None:
 
 
 @pytest.mark.parametrize("version", [15, 16, 18])
-def test_a_reader_is_told_who_leads_instead(frames: Frames, version: int) -> None:
-    """From version 16 on (KIP-951)."""
+@pytest.mark.parametrize("is_consumer", [False, True])
+def test_a_reader_is_told_who_leads_instead(frames: Frames, is_consumer: bool, version: int) -> None:
+    """From version 16 on (KIP-951). A consumer may read here, unless it knows of an earlier leader only."""
     frames.broker.create("t")
     endpoint = Endpoint(listener=frames.connection.peer.listener, host="two", port=9002)
     frames.broker.replicas.metadata.brokers[2] = BrokerInfo(id=2, endpoints=(endpoint,))
-    partition = frames.broker.replicas.get("t", 0)
-
-    async def follow() -> None:
-        partition.become(Role(leader=2, leader_epoch=6, partition_epoch=6, isr=(1, 2), replicas=(1, 2)))
-
-    frames.broker.run(follow())
-    response = frames.ask(request(frames, version, {0: 0}), version)
+    follow(frames)
+    asked = request(frames, version, {0: 0}, current_leader_epoch=5 if is_consumer else 6)
+    asked.replica_state = ReplicaState(replica_id=-1 if is_consumer else 3)
+    response = frames.ask(asked, version)
     [answer] = answers(response)
-    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    refusal = ErrorCode.FENCED_LEADER_EPOCH if is_consumer else ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert answer.error_code == refusal
     leader = answer.current_leader
     assert (leader.leader_id, leader.leader_epoch) == ((2, 6) if version >= 16 else (-1, -1))
     known = [NodeEndpoint(node_id=2, host="two", port=9002)] if version >= 16 else []
     assert response.node_endpoints == known
+
+
+def follow(frames: Frames) -> None:
+    """Have broker 2 lead, in leader epoch 6."""
+    role = Role(leader=2, leader_epoch=6, partition_epoch=6, isr=(1, 2), replicas=(1, 2))
+
+    async def become() -> None:
+        frames.broker.replicas.get("t", 0).become(role)
+
+    frames.broker.run(become())
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_follower_serves_consumers_up_to_its_high_watermark(frames: Frames, version: int) -> None:
+    """From version 11 on (KIP-392), whatever is set here: another broker may have sent them."""
+    frames.broker.create("t")
+    fill(frames, batches=2)
+    follow(frames)
+    partition = frames.broker.replicas.get("t", 0)
+    assert partition.following is not None
+    copied = build_batch([Record(4, 0, None, b"not committed yet")], base_offset=4, leader_epoch=6)
+    partition.following.append(memoryview(copied), 4, 0)
+    for offset, found in ((0, [0, 1, 2, 3]), (2, [2, 3]), (4, []), (5, [])):
+        [answer] = fetch(frames, version, {0: offset})
+        if version < 11:
+            assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        else:
+            assert (answer.error_code, answer.high_watermark, offsets(answer)) == (0, 4, found)
+    [beyond] = fetch(frames, version, {0: 6})
+    assert beyond.error_code == (ErrorCode.OFFSET_OUT_OF_RANGE if version >= 11 else ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
 def test_only_what_is_on_the_disk_is_shown_where_that_is_asked_for(frames: Frames) -> None:

@@ -251,11 +251,18 @@ def test_so_does_a_session_of_one_partition(frames: Frames, version: int, monkey
     assert answered(frames, reader, 18, (session, 5)).responses == [], "the high watermark had been told"
 
 
-def test_a_partition_that_is_led_elsewhere_is_not_read(frames: Frames) -> None:
-    reader = replace(READER, states_epoch=False)
+@pytest.mark.parametrize(
+    ("version", "states_epoch", "refusal"),
+    [(10, False, ErrorCode.NOT_LEADER_OR_FOLLOWER), (12, True, ErrorCode.FENCED_LEADER_EPOCH), (12, False, 0)],
+)
+def test_a_partition_that_is_led_elsewhere_by_now_is_looked_at_anew(
+    frames: Frames, version: int, states_epoch: bool, refusal: int
+) -> None:
+    """A follower serves consumers of versions with KIP-392 that know nothing of earlier leaders."""
+    reader = replace(READER, version=version, states_epoch=states_epoch)
     answered(frames, reader, 0)
     frames.broker.lead("t", 0, leader=2)
-    assert partition_of(answered(frames, reader, 3)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert partition_of(answered(frames, reader, 3)).error_code == refusal
 
 
 def test_the_bytes_of_a_whole_answer_may_be_limited_at_any_time(frames: Frames) -> None:
