@@ -107,6 +107,18 @@ class LeaderEpochs:
         higher = bisect_right(self._epochs, epoch)
         return (self._epochs[higher - 1] if higher else epoch), self._starts[higher]
 
+    def common_end(self, end: int, other: LeaderEpochs, other_end: int) -> int:
+        """The end of what a log with these epochs, up to `end`, has in common with another one, up to `other_end`: what
+        is behind the last epoch that both have is of another history, also where it is an earlier epoch that goes on.
+        """
+        epoch = self.latest
+        while epoch is not None and other.latest is not None:
+            shared, shared_end = other.end_offset_for(min(epoch, other.latest), other_end)
+            epoch, own_end = self.end_offset_for(shared, end)
+            if epoch == shared:
+                return min(own_end, shared_end)
+        return min(end, other_end)
+
     def epoch_at(self, offset: int) -> int | None:
         """The epoch of the batch that holds `offset`."""
         number = bisect_right(self._starts, offset)

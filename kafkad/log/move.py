@@ -131,20 +131,24 @@ class Moves:
             future.append_copied(memoryview(data))
             return Step(len(data), future.end_offset == log.end_offset)
         if future.end_offset < log.end_offset:
-            future.skip_to(log.end_offset)
+            self._skip_to_end(log, future)
         return Step(0, True)
+
+    def _skip_to_end(self, log: Log, future: Log) -> None:
+        """Compaction has removed the rest, perhaps all there was of the last epoch: the copy has to know that one from
+        its replica."""
+        for epoch, start in log.epochs.entries[-1:]:
+            future.assign_epoch(epoch, max(start, future.end_offset))
+        future.skip_to(log.end_offset)
 
     def _align(self, log: Log, future: Log) -> None:
         """The replica may have been cut back, or lost its beginning, since the last step; and what a restart has found
         damaged of the copy is copied again."""
         if future.is_damaged:
             truncate_to(future, min(hole.first for _, hole in future.damage))
-        if future.epochs.latest is not None:
-            _, end = log.epochs.end_offset_for(future.epochs.latest, log.end_offset)
-            if 0 <= end < future.end_offset:
-                truncate_to(future, end)
-        if future.end_offset > log.end_offset:
-            truncate_to(future, log.end_offset)
+        end = future.epochs.common_end(future.end_offset, log.epochs, log.end_offset)
+        if end < future.end_offset:
+            truncate_to(future, end)
         if future.end_offset < log.start_offset:
             future.truncate_fully_at(log.start_offset)
         future.increment_start_offset(log.start_offset)

@@ -308,6 +308,35 @@ def test_a_copy_follows_when_its_replica_is_cut_back_or_emptied(tmp_path: Path) 
     manager.close()
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("later", [[], [6], [6, 7]])
+def test_a_copy_gives_up_an_epoch_that_its_replica_has_lost_to_an_earlier_one(
+    tmp_path: Path, later: list[int], restarted: bool
+) -> None:
+    """It led for a moment, and follows one whose records of the epoch before go on further."""
+    manager = started(tmp_path)
+    log = manager.create(T0, TOPIC_ID, CONFIG, directory=str(tmp_path / "a"))
+    for epoch in (3, 4, 5):
+        for n in range(10):
+            append(log, batch(b"%d in %d" % (n, epoch)), epoch=epoch)
+    moves = copied(manager, tmp_path)
+    truncate_to(log, 20)
+    for epoch in (4, *later):
+        for n in range(20):
+            append(log, batch(b"%d more in %d" % (n, epoch)), epoch=epoch)
+    if restarted:
+        manager.close()
+        manager = started(tmp_path)
+        log, moves = manager.logs[T0], Moves(manager)
+    before = records(log)
+    copy_all(moves)
+    moved = finished(moves)
+    assert moved is not None
+    assert records(moved) == before
+    assert moved.epochs.entries == log.epochs.entries
+    manager.close()
+
+
 def test_a_replica_that_begins_in_the_middle_of_a_batch_moves(tmp_path: Path) -> None:
     manager = started(tmp_path)
     log = manager.create(T0, TOPIC_ID, CONFIG, directory=str(tmp_path / "a"))
@@ -325,20 +354,23 @@ def test_a_replica_that_begins_in_the_middle_of_a_batch_moves(tmp_path: Path) ->
     again.close()
 
 
-def test_a_log_of_which_the_end_was_compacted_away_moves_whole(tmp_path: Path) -> None:
-    """Kafka's cleaner, before it kept the last batch of each round, left such a gap before an empty segment."""
+@pytest.mark.parametrize("count", [10, 12])
+def test_a_log_of_which_the_end_was_compacted_away_moves_whole(tmp_path: Path, count: int) -> None:
+    """Kafka's cleaner, before it kept the last batch of each round, left such a gap before an empty segment: also in
+    place of all records of an epoch."""
     manager = started(tmp_path)
-    log = filled(manager, tmp_path, 10)
+    log = filled(manager, tmp_path, count)
     log.roll()
     manager.close()
     closed = Path(log.segments[-2].path(".log"))
-    os.truncate(closed, closed.stat().st_size // 2)
+    os.truncate(closed, closed.stat().st_size // count * 5)
     for suffix in (".index", ".timeindex"):
         closed.with_suffix(suffix).unlink()
     manager = started(tmp_path)
     log = manager.logs[T0]
-    assert 0 < len(records(log)) < log.end_offset == 10
+    assert (len(records(log)), log.end_offset) == (5, count)
     moves = copied(manager, tmp_path)
+    assert moves.step(T0).caught_up
     append(log, batch(b"late"), epoch=2)
     before = records(log)
     copy_all(moves)
@@ -346,7 +378,7 @@ def test_a_log_of_which_the_end_was_compacted_away_moves_whole(tmp_path: Path) -
     assert moved is not None
     manager.close()
     found = started(tmp_path).logs[T0]
-    assert (found.start_offset, found.end_offset) == (0, 11)
+    assert (found.start_offset, found.end_offset) == (0, count + 1)
     assert records(found) == before
 
 
