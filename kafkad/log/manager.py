@@ -151,6 +151,9 @@ class LogManager:
                 self.adopt(topic_partition, log, directory)
             for log in directory.futures.values():
                 self.watch_future(log)
+        for topic_partition, log in list(self.logs.items()):
+            with self.guarded():
+                self._give_up_copies(topic_partition, self._directory_of[topic_partition], log.topic_id)
         self._need_one()
 
     def _remove_later(self, path: str, config_for: ConfigFor) -> None:
@@ -310,6 +313,7 @@ class LogManager:
         return self._make(last, topic_partition, topic_id, config)
 
     def _make(self, place: LogDirectory, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig) -> Log:
+        self._give_up_copies(topic_partition, place, topic_id)
         path = os.path.join(place.path, current_name(topic_partition))
         with place.making(path, topic_partition, topic_id):
             log = open_log(
@@ -331,10 +335,23 @@ class LogManager:
         log = open_log(
             place, path, topic_partition, known, config, self.files, self.clock, self._producer_expiration_ms
         )
+        self._give_up_copies(topic_partition, place, topic_id)
         del place.broken[topic_partition]
         self.adopt(topic_partition, log, place)
         self._agree_on_id(log, topic_id)
         return log
+
+    def _give_up_copies(self, topic_partition: TopicPartition, place: LogDirectory, topic_id: bytes) -> None:
+        """Put away what a move has left that the replica in `place` can do nothing with: a copy in that directory, and
+        one of an earlier topic of its name. StorageError."""
+        for directory in self.live:
+            future = directory.futures.get(topic_partition)
+            if future is None:
+                continue
+            of_another = NO_TOPIC_ID not in (future.topic_id, topic_id) and future.topic_id != topic_id
+            if directory is place or of_another:
+                self.put_away(directory, future)
+                del directory.futures[topic_partition]
 
     def forget_predecessors(self, partitions: Iterable[TopicPartition]) -> list[CheckpointWrite]:
         """Drops checkpoints of many partitions before they are created: `create` would write once for each."""

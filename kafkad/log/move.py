@@ -46,9 +46,10 @@ class Moves:
         self._manager = manager
 
     def under_way(self) -> Iterator[TopicPartition]:
-        """Those with a replica here; a copy without one waits for its directory to come back."""
+        """Those with a replica in another directory here; a copy without one waits for its directory to come back."""
         for directory in self._manager.live:
-            yield from [tp for tp in directory.futures if self._manager.get(tp) is not None]
+            places = [(tp, self._manager.directory_of(tp)) for tp in directory.futures]
+            yield from [tp for tp, place in places if place not in (None, directory)]
 
     def future(self, topic_partition: TopicPartition) -> Log | None:
         return self._manager.future(topic_partition)

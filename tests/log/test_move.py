@@ -33,8 +33,8 @@ CONFIG = LogConfig(segment_bytes=4096, index_interval_bytes=300)
 T0 = TopicPartition("t", 0)
 
 
-def started(tmp_path: Path) -> LogManager:
-    manager = LogManager([str(tmp_path / "a"), str(tmp_path / "b")], Files(), FakeClock())
+def started(tmp_path: Path, names: str = "ab") -> LogManager:
+    manager = LogManager([str(tmp_path / name) for name in names], Files(), FakeClock())
     manager.lock()
     manager.claim("cluster", 1)
     manager.load(lambda topic: CONFIG)
@@ -417,6 +417,66 @@ def test_a_move_back_or_elsewhere_gives_up_the_one_under_way(tmp_path: Path) -> 
     moves.start(T0, str(tmp_path / "b"))
     manager.delete(T0)
     assert [name.endswith("-delete") for name in partition_names(tmp_path / "b")] == [True, True]
+    manager.close()
+
+
+def test_a_replica_that_is_made_where_its_copy_was_growing_gives_that_up(tmp_path: Path) -> None:
+    """The disk that it was moved away from has died and is named in `log.dirs` no more."""
+    manager = started(tmp_path)
+    filled(manager, tmp_path)
+    copied(manager, tmp_path)
+    manager.close()
+    manager = started(tmp_path, "b")
+    append(manager.create(T0, TOPIC_ID, CONFIG, is_new=False), batch(b"anew"), epoch=9)
+    moves = Moves(manager)
+    assert moves.future(T0) is None
+    assert not moves.start(T0, str(tmp_path / "b"))
+    assert sorted(name.endswith("-delete") for name in partition_names(tmp_path / "b")) == [False, True]
+    manager.close()
+
+
+def test_a_copy_beside_its_replica_is_put_away_at_the_start(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    before = records(filled(manager, tmp_path))
+    copied(manager, tmp_path)
+    manager.close()
+    shutil.move(tmp_path / "a" / "t-0", tmp_path / "b" / "t-0")
+    manager = started(tmp_path)
+    assert Moves(manager).future(T0) is None
+    assert manager.live == manager.directories
+    assert records(manager.logs[T0]) == before
+    assert sorted(name.endswith("-delete") for name in partition_names(tmp_path / "b")) == [False, True]
+    manager.close()
+
+
+def test_a_copy_beside_its_replica_that_cannot_be_put_away_is_no_move(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = started(tmp_path)
+    filled(manager, tmp_path)
+    copied(manager, tmp_path)
+    manager.close()
+    shutil.move(tmp_path / "a" / "t-0", tmp_path / "b" / "t-0")
+    BadDisk(tmp_path / "b", "rename", errno.ENOSPC, monkeypatch)
+    manager = started(tmp_path)
+    assert Moves(manager).future(T0) is not None
+    assert list(Moves(manager).under_way()) == []
+    assert manager.live == manager.directories
+
+
+def test_a_copy_of_an_earlier_topic_of_that_name_is_put_away(tmp_path: Path) -> None:
+    """The topic was deleted while the directory of the copy was away."""
+    manager = started(tmp_path)
+    filled(manager, tmp_path)
+    copied(manager, tmp_path)
+    manager.close()
+    manager = started(tmp_path, "a")
+    manager.delete(T0)
+    manager.create(T0, bytes(16 * [7]), CONFIG)
+    manager.close()
+    manager = started(tmp_path)
+    assert list(Moves(manager).under_way()) == []
+    assert [name.endswith("-delete") for name in partition_names(tmp_path / "b")] == [True]
     manager.close()
 
 
