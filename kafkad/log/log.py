@@ -35,7 +35,7 @@ from kafkad.log.files import (
     storage_error,
 )
 from kafkad.log.flush import Flush
-from kafkad.log.indexed import LOG, Hole
+from kafkad.log.indexed import LARGEST_RELATIVE_OFFSET, LOG, Hole
 from kafkad.log.producers import DEFAULT_EXPIRATION_MS, Origin, read_marker
 from kafkad.log.recovery import Loaded
 from kafkad.log.removal import DoomedFiles
@@ -277,7 +277,7 @@ class Log:
         if position + length > segment.limit or max_timestamp > segment.roll_after or last > segment.last_possible:
             if length > self.config.segment_bytes:
                 raise self._larger_than_a_segment(length)
-            segment = self._make_room(length, max_timestamp, base, last)
+            segment = self._make_room(length, max_timestamp, last)
             position = segment.size
         if leader_epoch != self.last_epoch:
             self.assign_epoch(leader_epoch, base)
@@ -329,8 +329,7 @@ class Log:
                 ):
                     self._write_copied(view, pending)
                     pending, waiting = [], 0
-                    base = header[BASE_OFFSET] if header[MAGIC] >= 2 else self.end_offset
-                    self._make_room(batch.size, header[MAX_TIMESTAMP], base, last)
+                    self._make_room(batch.size, header[MAX_TIMESTAMP], last)
                 pending.append(batch)
                 waiting += batch.size
         except ValueError as error:
@@ -390,8 +389,12 @@ class Log:
             self.epochs.truncate_from_end(self.end_offset)
         self.last_epoch = self.epochs.latest
 
-    def _make_room(self, length: int, max_timestamp: int, base: int, last: int) -> Segment:
-        """Prepare the active segment for an append: open files, roll, reserve blocks."""
+    def _make_room(self, length: int, max_timestamp: int, last: int) -> Segment:
+        """Prepare the active segment for an append: open files, roll, reserve blocks.
+
+        A new segment begins where the log ends, also for a batch behind offsets that were compacted away: those that
+        are missing between two segments would count as lost, should the topic not be compacted any more.
+        """
         segment = self.segments.active
         with disk_errors(self.directory, "making room"):
             if self._torn:
@@ -404,7 +407,7 @@ class Log:
             if not segment.ready:
                 segment.prepare(self.config)
             if segment.should_roll(self.config, length, max_timestamp, last, self.clock.now_ms()):
-                segment = self._roll(base)
+                segment = self._roll(max(self.end_offset, last - LARGEST_RELATIVE_OFFSET))
                 segment.prepare(self.config)
             if not segment.size:
                 segment.first_timestamp = max_timestamp

@@ -8,7 +8,8 @@ one at the start of a file whose name says something else. It is kept as a hole 
 refused, and reported; nothing is cut away in the middle of a log, because what follows may be the only copy.
 
 What the disk had not taken of a segment may also be gone without a trace, while the next segment is there. Offsets that
-are missing between two segments are a hole, too, unless compaction may have removed them.
+are missing between two segments are a hole, too, unless compaction may have removed them here; a log that was copied
+from a compacted one misses them within its segments.
 """
 
 from __future__ import annotations

@@ -902,7 +902,7 @@ def test_an_empty_segment_where_the_one_before_ends_stays_the_end_of_the_log(hom
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("kept", [0, 100])
-def test_a_follower_that_rolled_for_a_batch_behind_a_gap_goes_on_behind_it(home: Home, kept: int, clean: bool) -> None:
+def test_a_follower_that_rolled_for_a_batch_behind_a_gap_goes_on_before_it(home: Home, kept: int, clean: bool) -> None:
     """Compaction had left nothing before offset 20. The disk refuses the batch, and then the follower leads."""
     home.was_compacted = True
     log = home.open()
@@ -913,10 +913,29 @@ def test_a_follower_that_rolled_for_a_batch_behind_a_gap_goes_on_behind_it(home:
     with pytest.raises(StorageError):
         log.append_copied(memoryview(data))
     home.files.heal()
-    assert log.segments[-1].base == log.end_offset == 20
-    assert append(log, batch(b"new")) == 20
+    assert log.segments[-1].base == log.end_offset == 12
+    assert append(log, batch(b"new")) == 12
     log = home.reopen(clean=clean)
-    assert [record.offset for record in records(log)] == [*range(12), 20]
+    assert [record.offset for record in records(log)] == list(range(13))
+
+
+def test_what_compaction_had_removed_of_a_log_that_was_copied_is_not_taken_for_lost(home: Home) -> None:
+    """The topic was compacted when its leader's log got those gaps. What the disk loses is found all the same."""
+    log = home.open(segment_bytes=1000)
+    offsets = (0, 7, 20, 33, 50, 60, 5 + 2**31)
+    for offset in offsets:
+        data = batch(b"." * 400)
+        data[:8] = offset.to_bytes(8, "big")
+        log.append_copied(memoryview(data))
+    assert [segment.base for segment in log.segments] == [0, 8, 34, 61]
+    log = home.reopen(clean=False)
+    assert log.damage == []
+    assert [record.offset for record in records(log)] == list(offsets)
+    closed = log.segments[1]
+    log.close(clean=False)
+    os.truncate(closed.path(".log"), closed.size // 2)
+    log = home.open(clean=False)
+    assert [(hole.first, hole.next, hole.lost) for _, hole in log.damage] == [(21, 34, True)]
 
 
 @pytest.mark.parametrize("target", [0, 17])
