@@ -71,6 +71,19 @@ def copied_batches(
         at += length
 
 
+def some_at_a_time(view: memoryview, most: int = 1_000) -> Iterator[memoryview]:
+    """The batches in `view`, at most so many together, however small they are: what takes long is their number. A part
+    of one at the end stays with the last ones. Nothing is looked at but lengths."""
+    start = at = count = 0
+    while (length := _whole_length(view, at)) is not None and length > 0:
+        if count == most:
+            yield view[start:at]
+            start, count = at, 0
+        at += length
+        count += 1
+    yield view[start:]
+
+
 def _whole_length(view: memoryview, at: int) -> int | None:
     left = len(view) - at
     if left < SMALLEST_BATCH:

@@ -12,6 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.log.copied import some_at_a_time
 from kafkad.log.directories import LogDirectory
 from kafkad.log.loading import MOVED, unmark
 from kafkad.log.log import Log
@@ -37,7 +38,7 @@ class Moved(NamedTuple):
 
 
 class Moves:
-    """On the loop, as the logs are; a step copies about `max_bytes` and then lets others work.
+    """On the loop, as the logs are; a step copies about `max_bytes`, in few batches, and then lets others work.
 
     Everything here may raise StorageError, of the one or the other directory.
     """
@@ -129,8 +130,9 @@ class Moves:
             assert source is not None  # `log` is in it
             with self._manager.raising(source, f"reading {log.directory}"):
                 data = self._manager.files.pread(part.file.fd, part.length, part.position)
-            future.append_copied(memoryview(data))
-            return Step(len(data), future.end_offset == log.end_offset)
+            some = next(some_at_a_time(memoryview(data)))
+            future.append_copied(some)
+            return Step(len(some), future.end_offset == log.end_offset)
         if future.end_offset < log.end_offset:
             self._skip_to_end(log, future)
         return Step(0, True)

@@ -18,6 +18,7 @@ from functools import partial
 
 from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.log.copied import some_at_a_time
 from kafkad.log.log import Log
 from kafkad.model import BrokerInfo
 from kafkad.names import NO_TOPIC_ID, TopicPartition, java_hash
@@ -42,6 +43,8 @@ log = logging.getLogger(__name__)
 _LATEST, _EARLIEST = -1, -2
 _FIRST_REST_MS = 10
 _TOGETHER_MS = 10
+_FEW_BYTES = 64 << 10
+"""The smallest batches that fit in here are appended in one turn."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,7 +365,7 @@ class Fetcher:
         if not isinstance(asked, FollowerFetch):
             return None
         alone = read_answer(asked, memoryview(answer.frame), answer.body_at)
-        if alone is None:
+        if alone is None or (len(alone.records) > _FEW_BYTES and len(list(some_at_a_time(alone.records))) > 1):
             return None
         self._asked = None
         self.is_waiting = False
@@ -418,7 +421,7 @@ class Fetcher:
             if not followed.is_current:
                 continue
             try:
-                self._take_one(followed, data, lost, later)
+                await self._take_one(followed, data, turns, lost, later)
             except KafkaError as error:
                 self._failed(followed, error, later)
             except Exception:
@@ -436,14 +439,17 @@ class Fetcher:
         followed = None if key is None else self._followed[key]
         if followed is not None and followed.is_current:
             try:
-                self._take_records(followed, *answer)
+                self._take_records(followed, *answer, len(answer.records))
             except KafkaError as error:
                 self._failed(followed, error)
 
-    def _take_one(self, followed: Followed, data: PartitionData, lost: list[Followed], later: list[Followed]) -> None:
+    async def _take_one(
+        self, followed: Followed, data: PartitionData, turns: Turns, lost: list[Followed], later: list[Followed]
+    ) -> None:
         what = meaning(data)
         if what is Meaning.RECORDS:
-            self._take_records(followed, data.high_watermark, data.log_start_offset, memoryview(data.records or b""))
+            records = memoryview(data.records or b"")
+            await self._take_in_turns(followed, data.high_watermark, data.log_start_offset, records, turns)
         elif what is Meaning.DIVERGED:
             before = followed.place
             self._truncate(followed, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
@@ -460,15 +466,29 @@ class Fetcher:
                 )
             later.append(followed)
 
-    def _take_records(self, followed: Followed, high_watermark: int, start_offset: int, records: memoryview) -> None:
-        """HOT."""
+    async def _take_in_turns(
+        self, followed: Followed, high_watermark: int, start_offset: int, records: memoryview, turns: Turns
+    ) -> None:
+        """A megabyte may be thousands of batches. In between the partition may come to another fetcher, or lead."""
+        *first, last = some_at_a_time(records)
+        for some in first:
+            followed.following.append(some, high_watermark, start_offset)
+            await turns.give_way()
+            if not self._is_still_here(followed):
+                return
+        self._take_records(followed, high_watermark, start_offset, last, len(records))
+
+    def _take_records(
+        self, followed: Followed, high_watermark: int, start_offset: int, records: memoryview, taken: int
+    ) -> None:
+        """HOT. These are the last of `taken` bytes."""
         try:
             followed.following.append(records, high_watermark, start_offset)
             followed.told, followed.rests = "", 0
         finally:
             self._session.want(followed.key, followed.place)
         if followed.partition.fetches_throttled:
-            self._throttle(followed, len(records), high_watermark)
+            self._throttle(followed, taken, high_watermark)
 
     def _throttle(self, followed: Followed, taken: int, high_watermark: int) -> None:
         """A replica that has to catch up is not fetched until the follower's quota allows it again."""

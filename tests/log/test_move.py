@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -334,6 +335,26 @@ def test_a_copy_gives_up_an_epoch_that_its_replica_has_lost_to_an_earlier_one(
     assert moved is not None
     assert records(moved) == before
     assert moved.epochs.entries == log.epochs.entries
+    manager.close()
+
+
+def test_of_many_small_batches_a_step_copies_some(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    log = manager.create(T0, TOPIC_ID, CONFIG, directory=str(tmp_path / "a"))
+    for _ in range(1_500):
+        append(log, batch(b"."))
+    log.update_config(LogConfig())
+    for _ in range(1_500):
+        append(log, batch(b"."))
+    moves = Moves(manager)
+    moves.start(T0, str(tmp_path / "b"))
+    future = moves.future(T0)
+    assert future is not None
+    ends = [0]
+    while not moves.step(T0).caught_up:
+        ends.append(future.end_offset)
+    assert all(end - before <= 1_000 for before, end in pairwise([*ends, future.end_offset]))
+    assert records(future) == records(log)
     manager.close()
 
 

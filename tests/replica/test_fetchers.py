@@ -22,7 +22,7 @@ from kafkad.replica.fetching import FetchLimits
 from kafkad.replica.following import Following
 from kafkad.replica.partition import Partition
 from kafkad.timers import Timers
-from kafkad.wire.follower_fetch import FollowerFetch
+from kafkad.wire.follower_fetch import FollowerFetch, OnePartition
 from kafkad.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from kafkad.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -30,7 +30,7 @@ from kafkad.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from kafkad.wire.records import Record
+from kafkad.wire.records import Record, build_batch
 from tests.fakes import FakeClock
 from tests.full_disk import FullDisk
 from tests.one_broker import OneBroker
@@ -351,3 +351,86 @@ def test_what_was_handed_over_while_the_leader_said_where_its_log_begins_is_left
     follower.work()
     assert second.log.end_offset == 5
     assert usual.asked == [[(0, 5)], [(1, 5)]]
+
+
+def many(first: int, count: int) -> bytes:
+    """Batches of one small record, as the leader sends them."""
+    return b"".join(
+        build_batch([Record(offset, 100, None, b"v")], base_offset=offset) for offset in range(first, first + count)
+    )
+
+
+def fetched(partition: Partition, records: bytes) -> FetchResponse:
+    data = PartitionData(partition_index=partition.tp.partition, high_watermark=10_000, records=records)
+    topic = FetchableTopicResponse(topic_id=partition.log.topic_id, partitions=[data])
+    return FetchResponse(session_id=7, responses=[topic])
+
+
+@pytest.fixture
+def ends(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many batches were appended at once, each time."""
+    appended: list[int] = []
+
+    def append_copied(log: Log, view: memoryview, epoch: int | None = None) -> None:
+        before = log.end_offset
+        append(log, view, epoch)
+        appended.append(log.end_offset - before)
+
+    append = Log.append_copied
+    monkeypatch.setattr(Log, "append_copied", append_copied)
+    monkeypatch.setattr("kafkad.turns.TURN_S", 0)
+    monkeypatch.setattr("kafkad.turns.LEAST_S", 0)
+    return appended
+
+
+def test_many_small_batches_are_appended_in_several_turns(follower: Follower, ends: list[int]) -> None:
+    usual, _ = two_leaders(follower)
+    usual.opened.set()
+    first = follower.partitions[0]
+    follower.follow(first)
+    usual.answer(fetched(first, many(5, 2_500) + b"part of another"))
+    follower.work()
+    assert ends == [1_000, 1_000, 500]
+    assert (first.log.end_offset, first.high_watermark) == (2_505, 2_505)
+    assert usual.asked == [[(0, 5)], [(0, 2_505)]]
+
+
+class AtOnce(SlowLeader):
+    """What it answers is to be taken in the turn in which it arrives."""
+
+    async def exchange(self, request: FetchRequest | FollowerFetch, **how: Any) -> FetchResponse:
+        answer = await super().exchange(request)
+        how["go_on"](SimpleNamespace(frame=b"", body_at=0))
+        return answer
+
+
+def test_many_small_batches_of_a_partition_alone_are_not_taken_in_the_turn_in_which_they_arrive(
+    follower: Follower, ends: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader = AtOnce()
+    follower.connect = lambda: leader
+    leader.opened.set()
+    first = follower.partitions[0]
+    records = many(10, 2_500)
+    alone = OnePartition(10_000, 0, memoryview(records))
+    monkeypatch.setattr("kafkad.replica.fetchers.read_answer", lambda *answer: alone)
+    follower.follow(first)
+    leader.answer(fetched(first, many(5, 5)))
+    follower.work()
+    leader.answer(fetched(first, records))
+    follower.work()
+    assert ends == [5, 1_000, 1_000, 500]
+    assert leader.asked == [[(0, 5)], [(0, 10)], [(0, 2_510)]]
+
+
+def test_the_rest_of_many_small_batches_is_left_to_who_has_their_partition_by_then(
+    follower: Follower, ends: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual, _ = two_leaders(follower)
+    usual.opened.set()
+    first = follower.partitions[0]
+    follower.follow(first)
+    monkeypatch.setattr(Followed, "is_current", property(lambda followed: not ends))
+    usual.answer(fetched(first, many(5, 2_500)))
+    follower.work()
+    assert ends == [1_000]
