@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.compaction import LastOfProducer
-from kafkad.log.snapshots import ProducerEntry, Snapshots
+from kafkad.log.snapshots import Fields, ProducerEntry, Snapshots
 from kafkad.log.txnindex import AbortedTransaction
 from kafkad.wire.control import ControlRecord, marker_at, read_control
 from kafkad.wire.records import (
@@ -130,6 +130,19 @@ class Producer:
 
     def last_batch(self) -> KeptBatch | None:
         return next(self.kept_batches(), None)
+
+    @property
+    def last_offset(self) -> int:
+        """Of the last batch, without an object for it: compaction asks all producers. NONE if there is none."""
+        return self.fields(NONE)[3]
+
+    def fields(self, producer_id: int) -> Fields:
+        """Its entry in a snapshot."""
+        sequence, offset, delta = NONE, NONE, 0
+        if self._count:
+            sequence, offset, delta, _ = _BATCH.unpack_from(self._ring, (self._at or _RING_SIZE) - _BATCH.size)
+        times = self.timestamp, self.coordinator_epoch, self.txn_start
+        return (producer_id, self.epoch, sequence, offset, delta, *times)
 
 
 class Verification:
@@ -487,14 +500,13 @@ class ProducerStates:
     def take_snapshot(self, offset: int) -> None:
         """Write the state as of `offset`, the end of the log, unless there is one already. StorageError on failure."""
         if offset > self.snapshots.newest:
-            self.snapshots.write(offset, [_entry(producer_id, p) for producer_id, p in self._producers.items()])
+            self.snapshots.write(offset, (p.fields(producer_id) for producer_id, p in self._producers.items()))
 
     def last_of_each(self) -> dict[int, LastOfProducer]:
         """The batches that compaction must keep, so that a restart from the log alone still knows these producers."""
-        lasts = ((producer_id, p, p.last_batch()) for producer_id, p in self._producers.items())
         return {
-            producer_id: LastOfProducer(NONE if last is None else last.last_offset, producer.epoch)
-            for producer_id, producer, last in lasts
+            producer_id: LastOfProducer(producer.last_offset, producer.epoch)
+            for producer_id, producer in self._producers.items()
         }
 
     def expire(self, now_ms: int) -> int:
@@ -563,20 +575,6 @@ def _raise_if_duplicate(producer: Producer, header: Header) -> None:
     for batch in producer.kept_batches():
         if batch.last_sequence == last and batch.first_sequence == first >= 0:
             raise DuplicateBatch(batch.last_offset - batch.offset_delta, batch.timestamp)
-
-
-def _entry(producer_id: int, producer: Producer) -> ProducerEntry:
-    last = producer.last_batch() or KeptBatch(NONE, NONE, 0, NONE)
-    return ProducerEntry(
-        producer_id,
-        producer.epoch,
-        last.last_sequence,
-        last.last_offset,
-        last.offset_delta,
-        producer.timestamp,
-        producer.coordinator_epoch,
-        producer.txn_start,
-    )
 
 
 def _description(producer_id: int, producer: Producer) -> ProducerDescription:
