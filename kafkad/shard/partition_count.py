@@ -9,7 +9,7 @@ from kafkad.cluster.metadata import MetadataCache
 from kafkad.meta.readable import required
 from kafkad.meta.store import MetaError, MetaStore, NoNode
 from kafkad.meta.znodes import Topic
-from kafkad.names import TopicId
+from kafkad.names import NO_TOPIC_ID, TopicId
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ class PartitionCount:
     others.
 
     By the topic's assignment in the metadata store, as in Kafka. The controller tells nobody of a partition whose state
-    it cannot read, and what it tells may come in parts.
+    it cannot read, and what it tells may come in parts. Controllers below Kafka 2.8 tell no ids.
     """
 
     def __init__(self, topic: str, metadata: MetadataCache, store: MetaStore) -> None:
@@ -35,9 +35,10 @@ class PartitionCount:
     def known(self) -> int | None:
         """None while the topic is not in the metadata, or has not been counted."""
         topic = self._metadata.topics.get(self._topic)
-        if topic is None or self._counted is None or self._counted[0] != topic.id:
+        if topic is None or self._counted is None:
             return None
-        return self._counted[1]
+        topic_id, count = self._counted
+        return count if topic_id == topic.id or NO_TOPIC_ID in (topic_id, topic.id) else None
 
     def read(self) -> asyncio.Future[None]:
         """However many ask at the same time. Done when the number is known, or cannot be known now."""
@@ -51,6 +52,7 @@ class PartitionCount:
 
     def _told(self, topic: str) -> None:
         if topic == self._topic:
+            self._counted = None
             self.read()
 
     async def _read(self) -> None:

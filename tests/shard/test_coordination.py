@@ -16,7 +16,7 @@ from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.log import Log
 from kafkad.log.move import Moves
 from kafkad.log.scan import Damage, scan
-from kafkad.names import TopicPartition, home_partition
+from kafkad.names import NO_TOPIC_ID, TopicPartition, home_partition
 from kafkad.shard import Coordination, Shard, loading
 from kafkad.shard.partition_count import PartitionCount
 from kafkad.shard.shard import CoordinatorParts
@@ -243,6 +243,15 @@ def test_a_partition_that_the_controller_does_not_tell_of_is_counted_as_well(
     told[PARTITIONS - 1] = untold
     assert [coordinator.coordination.partition_for(key) for key in keys] == homes
     assert coordinator.who(lost) == 1
+
+
+def test_partitions_are_counted_although_the_controller_tells_no_topic_ids(
+    broker: OneBroker, coordinator: Coordinator
+) -> None:
+    coordinator.create_and_load()
+    assert broker.replicas.metadata.topics[TOPIC].id != NO_TOPIC_ID
+    broker.replicas.metadata.topics[TOPIC].id = NO_TOPIC_ID
+    assert coordinator.coordination.partition_for("a") == home_partition("a", PARTITIONS)
 
 
 def test_nothing_is_found_in_a_topic_whose_assignment_cannot_be_read(
