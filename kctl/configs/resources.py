@@ -29,6 +29,7 @@ _SOURCES = {
 _DEFAULT = 5
 _LIST = 7
 """Kafka's ConfigDef.Type.LIST."""
+_OF_SECRETS = ("password", "secret", "jaas", "keystore.key", "credential")
 
 
 class Resource(NamedTuple):
@@ -165,9 +166,12 @@ def altered(
 
 
 def is_secret(name: str, known: Mapping[str, Entry]) -> bool:
-    """Whether its value must not be shown; a listener's own password is described only once it is set."""
+    """Whether its value must not be shown. A listener's own password is described only once it is set, and those of
+    brokers in a file are described by no topic."""
     if name in known:
         return known[name].sensitive
+    if any(word in name.lower() for word in _OF_SECRETS):
+        return True
     return any(entry.sensitive and name.endswith(f".{entry.name}") for entry in known.values())
 
 
