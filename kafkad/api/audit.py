@@ -146,10 +146,19 @@ def _topics_deleted(message: Any, response: Any) -> Lines:
 
 
 def _records_deleted(message: Any, response: Any) -> Lines:
-    for topic in response.topics:
-        cut = [f"{p.partition_index} before {p.low_watermark}" for p in topic.partitions if not p.error_code]
+    for topic, asked in zip(response.topics, message.topics, strict=True):
+        answers = zip(topic.partitions, asked.partitions, strict=True)
+        done = [(one.partition_index, _cut_at(one, wanted)) for one, wanted in answers if one.error_code in _DONE]
+        cut = [f"{index} before {offset}" for index, offset in done]
         if cut:
             yield f"records of topic {topic.name} deleted, of partition {_some(cut)}"
+
+
+def _cut_at(done: Any, asked: Any) -> object:
+    """The low watermark of an answer that came too early is the one of before."""
+    if not done.error_code:
+        return done.low_watermark
+    return asked.offset if asked.offset >= 0 else "its end"
 
 
 def _partitions_added(message: Any, response: Any) -> Lines:

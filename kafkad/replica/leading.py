@@ -77,6 +77,12 @@ class Leading:
         ]
         return rules.high_watermark(now_at, end_offset, self.maximal, followers, joining)
 
+    def low_watermark(self, start_offset: int, alive: Container[int]) -> int:
+        """The least start of all logs of the partition, of which the leader's begins there. A follower that has not
+        said where its own begins may have everything."""
+        starts = (follower.start_offset for broker, follower in self.followers.items() if broker in alive)
+        return min([start_offset, *starts])
+
     def joined_by(self, high_watermark: int, alive: Container[int]) -> tuple[int, ...] | None:
         """The ISR with the followers that have caught up; None when there are none, or a change is under way."""
         if self.proposed is not None or self._is_whole:

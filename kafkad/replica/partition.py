@@ -33,6 +33,7 @@ from kafkad.wire.control import ControlRecord
 from kafkad.wire.records import RECORD_COUNT, Header
 
 OnCommitted = Callable[[KafkaError | None], None]
+OnDeleted = Callable[[KafkaError | None], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +83,7 @@ class Partition:
         "broker_id",
         "commit_waits",
         "commits_at_once",
+        "deletion_waits",
         "end_watchers",
         "enough_in_sync",
         "failure",
@@ -122,6 +124,7 @@ class Partition:
         self.end_watchers: dict[Watcher, None] = {}
         """Followers', told, once, when the log grows."""
         self.commit_waits: deque[tuple[int, OnCommitted]] = deque()
+        self.deletion_waits: dict[OnDeleted, int] = {}
         self.failure: KafkaError | None = None
         """The reason why this replica is offline (its log directory failed); None while it is online."""
         self.probe = probe
@@ -145,7 +148,8 @@ class Partition:
         self._advance()
         if not self.is_leader:
             self.log.producers.forget_verifications()
-            self._refuse_commit_waits()
+            self._refuse_waits()
+        self._end_deletion_waits()
         self._tell_all()
 
     def _take_part(self, role: Role) -> None:
@@ -182,7 +186,7 @@ class Partition:
         self.failure = error
         self.leading = self.following = None
         self._settle()
-        self._refuse_commit_waits()
+        self._refuse_waits()
         self._tell_all()
 
     def retire(self) -> None:
@@ -192,7 +196,7 @@ class Partition:
         self.leading = self.following = None
         self._settle()
         self.log.forget_listeners()
-        self._refuse_commit_waits()
+        self._refuse_waits()
         self._tell_all()
 
     def _settle(self) -> None:
@@ -331,11 +335,12 @@ class Partition:
     def not_leading(self) -> KafkaError:
         return self.failure or KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this broker no longer leads {self.tp}")
 
-    def _refuse_commit_waits(self) -> None:
+    def _refuse_waits(self) -> None:
         error = self.not_leading()
-        waiting, self.commit_waits = self.commit_waits, deque()
-        for _, on_committed in waiting:
-            on_committed(error)
+        waiting = *(on_committed for _, on_committed in self.commit_waits), *self.deletion_waits
+        self.commit_waits, self.deletion_waits = deque(), {}
+        for on_end in waiting:
+            on_end(error)
 
     # -- watchers --------------------------------------------------------------------------------------------------
 
@@ -392,7 +397,7 @@ class Partition:
         assert leading is not None
         if not self.log.start_offset <= offset <= self.log.end_offset:
             return  # it will be told so
-        before, _, _, _, leader_end = leading.followers[broker]
+        before, start_before, _, _, leader_end = leading.followers[broker]
         if offset == before and offset < leader_end and offset != self._verified:
             self._verified = offset
             verify_batch(self.log, offset)  # there was something to take: was it refused?
@@ -400,6 +405,8 @@ class Partition:
         self._propose(leading.joined_by(self.high_watermark, self._parts.metadata.brokers))
         if offset != before:
             self._advance()
+        if start_offset != start_before:
+            self._end_deletion_waits()
 
     def was_at_end(self, broker: int, offset: int, now_ms: float) -> None:
         """The follower fetched from `offset` on at that time, and there was nothing: for it there still is not."""
@@ -420,6 +427,7 @@ class Partition:
         if leading is not None and leading.followers:
             leading.refused = frozenset()
             self._advance()
+            self._end_deletion_waits()
 
     def _propose(self, isr: tuple[int, ...] | None) -> None:
         leading = self.leading
@@ -525,8 +533,10 @@ class Partition:
         brokers = self._parts.metadata.brokers
         return nearest(rack, offset, self.broker_id, leading.followers, self.role.isr, brokers)
 
+    # -- deletion of records ---------------------------------------------------------------------------------------
+
     def delete_records(self, offset: int) -> int:
-        """Move the start of the log up to `offset` (-1: the high watermark); returns the new start."""
+        """Move the start of the log up to `offset` (-1: the high watermark); returns that offset."""
         wanted = self.high_watermark if offset == -1 else offset
         if wanted > self.high_watermark or wanted < -1:
             raise KafkaError(
@@ -534,4 +544,35 @@ class Partition:
             )
         if wanted > self.log.start_offset:
             self.log.increment_start_offset(wanted)
-        return self.log.start_offset
+        return wanted
+
+    @property
+    def low_watermark(self) -> int:
+        """The offset before which no live replica has records; of a replica that does not lead, the start of its log.
+
+        A copy that is being made in another log directory takes this log's start before it takes its place."""
+        start, leading = self.log.start_offset, self.leading
+        return start if leading is None else leading.low_watermark(start, self._parts.metadata.brokers)
+
+    def when_deleted(self, offset: int, on_deleted: OnDeleted) -> None:
+        """Call back, once, when the low watermark is at `offset`: until then what is before it could come back with
+        another leader. With an error when this replica stops being the leader before, or its disk fails. What is so by
+        now is called back before this returns."""
+        if not self.is_leader or self.failure is not None:
+            on_deleted(self.not_leading())
+        elif self.low_watermark >= offset:
+            on_deleted(None)
+        else:
+            self.deletion_waits[on_deleted] = offset
+
+    def forget_deletion(self, on_deleted: OnDeleted) -> None:
+        """It need not be called any more, if it has not been."""
+        self.deletion_waits.pop(on_deleted, None)
+
+    def _end_deletion_waits(self) -> None:
+        """Of those that the followers, or who is left of them, have come up to."""
+        if self.deletion_waits:
+            low = self.low_watermark
+            for on_deleted in [each for each, offset in self.deletion_waits.items() if offset <= low]:
+                del self.deletion_waits[on_deleted]
+                on_deleted(None)

@@ -14,6 +14,7 @@ from kafkad.api.context import Request
 from kafkad.api.peer import Peer
 from kafkad.api.prepared import Grounds
 from kafkad.api.routes import ROUTES
+from kafkad.model import BrokerInfo
 from kafkad.net.connection import Connection
 from kafkad.security.authorizer import ALLOW_ALL, Principal
 from kafkad.wire.frames import RequestHeader
@@ -162,6 +163,13 @@ def test_life_of_a_topic(broker: OneBroker, trail: Trail) -> None:
     cuts = [DeleteRecordsPartition(partition_index=1, offset=3), DeleteRecordsPartition(partition_index=7, offset=3)]
     broker.ask(DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="orders", partitions=cuts)], timeout_ms=5000), 2)
     assert trail.lines() == ["records of topic orders deleted, of partition 1 before 3"]
+    broker.replicas.metadata.brokers[2] = BrokerInfo(id=2, endpoints=())
+    broker.lead("orders", 1, leader=1, isr=[1, 2])
+    cuts[0].offset = 4
+    late = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="orders", partitions=cuts)], timeout_ms=0)
+    broker.ask_together((late, 2))
+    assert trail.lines() == ["records of topic orders deleted, of partition 1 before 4"], "though not on broker 2 yet"
+    del broker.replicas.metadata.brokers[2]
     broker.ask(DeleteTopicsRequest(topic_names=["orders", "missing"], timeout_ms=5000), 5)
     assert trail.lines() == ["topic orders deleted"]
 

@@ -17,6 +17,7 @@ from kafkad.names import TopicPartition
 from kafkad.replica import fetchers
 from kafkad.replica.partition import Partition
 from kafkad.turns import Turns
+from kafkad.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkad.wire.messages.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
@@ -183,6 +184,56 @@ def test_where_a_log_begins_is_carried_over(three: Brokers) -> None:
     three.until(lambda: isr_of(three) == {1, 2, 3}, advance_ms=10)
     assert [b.partition(A0).log.start_offset for b in three.running.values()] == [7, 7, 7]
     three.until(lambda: ends(three) == [(8, 8)] * 3, advance_ms=10)
+
+
+def begins(brokers: Brokers) -> set[int]:
+    return {broker.partition(A0).log.start_offset for broker in brokers.running.values()}
+
+
+def deleted(brokers: Brokers, broker: int, offset: int, timeout_ms: int = 10_000) -> tuple[int, int]:
+    """The answer to a DeleteRecords: error and low watermark."""
+    partition = DeleteRecordsPartition(partition_index=0, offset=offset)
+    topics = [DeleteRecordsTopic(name="a", partitions=[partition])]
+    answer = brokers.ended(brokers[broker].ask(DeleteRecordsRequest(topics=topics, timeout_ms=timeout_ms)))
+    [result] = answer.topics[0].partitions
+    return result.error_code, result.low_watermark
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_records_are_deleted_when_no_live_replica_has_them_any_more(in_memory: Brokers, is_away: bool) -> None:
+    """Whoever leads next, they do not come back."""
+    three = in_memory
+    three.create("a", (2, 1, 3))
+    for _ in range(3):
+        produced(three, 2, b"one", b"two")
+    if is_away:
+        three.leave(3)
+        three.until(lambda: 3 not in three[2].parts.replicas.metadata.brokers, advance_ms=10)
+    assert deleted(three, 2, 5) == (0, 5)
+    assert begins(three) == {5}
+    assert deleted(three, 2, 3) == (0, 5)
+    assert deleted(three, 2, -1) == (0, 6)
+    three.leave(2)
+    three.until(
+        lambda: three[1].partition(A0).is_leader or (not is_away and three[3].partition(A0).is_leader), advance_ms=10
+    )
+    assert begins(three) == {6}
+
+
+def test_a_deletion_that_a_follower_has_not_heard_of_is_not_over(in_memory: Brokers) -> None:
+    three = in_memory
+    three.create("a", (2, 1, 3))
+    produced(three, 2, b"one", b"two")
+    three.until(lambda: ends(three) == [(2, 2)] * 3, advance_ms=10)
+    three.work_for(1_000)
+    three.cut_ways |= {(3, 2), (2, 3)}
+    began_ms = three.clock.monotonic_ms()
+    assert deleted(three, 2, 1, timeout_ms=2_000) == (ErrorCode.REQUEST_TIMED_OUT, 0)
+    assert 2_000 <= three.clock.monotonic_ms() - began_ms < 3_000
+    assert not three[2].partition(A0).deletion_waits
+    three.cut_ways.clear()
+    assert deleted(three, 2, 1) == (0, 1)
+    assert begins(three) == {1}
 
 
 def test_a_new_replica_of_a_log_that_begins_in_the_middle_of_a_batch_comes_into_the_isr(in_memory: Brokers) -> None:

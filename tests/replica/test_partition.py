@@ -6,6 +6,7 @@ import gc
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -151,10 +152,47 @@ def test_delete_records_moves_the_start_up_to_the_high_watermark(made: Made) -> 
     partition.become(LEADER)
     made.append(10)
     assert partition.delete_records(4) == 4
-    assert partition.delete_records(2) == 4
+    assert partition.delete_records(2) == 2
+    assert partition.low_watermark == partition.log.start_offset == 4
     for offset in (11, -2):
         assert refusal(lambda offset=offset: partition.delete_records(offset)) == ErrorCode.OFFSET_OUT_OF_RANGE
     assert partition.delete_records(-1) == 10
+
+
+def test_a_deletion_is_over_when_no_live_follower_has_the_records_any_more(made: Made) -> None:
+    partition, ended = made.partition, dict[int, KafkaError | None]()
+
+    def wait(*offsets: int) -> None:
+        for offset in offsets:
+            partition.when_deleted(offset, partial(ended.__setitem__, offset))
+
+    partition.become(replace(LEADER, isr=(1, 2, 3), replicas=(1, 2, 3)))
+    brokers = made.parts.metadata.brokers
+    brokers.update({broker: BrokerInfo(id=broker, endpoints=()) for broker in (2, 3)})
+    made.append(10)
+    for broker in (2, 3):
+        partition.fetched_by(broker, 10, 0)
+    partition.delete_records(6)
+    wait(4, 5, 6)
+    partition.fetched_by(2, 10, 6)
+    assert (partition.low_watermark, ended) == (0, {})
+    partition.fetched_by(3, 10, 5)
+    assert (partition.low_watermark, ended) == (5, {4: None, 5: None})
+    del brokers[3]
+    partition.brokers_changed()
+    assert (partition.low_watermark, ended) == (6, {4: None, 5: None, 6: None})
+    wait(3)
+    assert ended.pop(3) is None, "at once"
+    brokers[3] = BrokerInfo(id=3, endpoints=())
+    wait(7, 8)
+    partition.forget_deletion(next(iter(partition.deletion_waits)))
+    partition.become(replace(LEADER, leader=2, leader_epoch=LEADER.leader_epoch + 1))
+    wait(9)
+    assert 7 not in ended
+    for offset in (8, 9):
+        error = ended[offset]
+        assert error is not None
+        assert error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def test_only_a_plain_leader_appends_batches_as_they_are(made: Made) -> None:
