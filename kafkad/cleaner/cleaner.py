@@ -259,7 +259,8 @@ class Cleaner:
         except NoWorkerError as error:
             log.warning("%s is compacted later: %s", chosen.tp, error)
         except UncleanableError as error:
-            self._mark(chosen, str(error))
+            if self._stands(chosen):  # else what it found wrong may be the files of a later log
+                self._mark(chosen, str(error))
         except StorageError as error:
             self._replicas.directory_failed(error)
         except OSError as error:

@@ -253,6 +253,18 @@ def test_the_product_of_a_log_that_changed_meanwhile_is_dropped(scene: Scene, wh
     assert not scene.checkpoint()
 
 
+def test_what_a_worker_finds_among_the_files_of_a_later_log_is_not_reported(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene.dirty("a")
+    scene.until_job()
+    log = scene.log()
+    scene.broker.replicas.logs.delete(A0)
+    scene.worker.fail(UncleanableError(log.directory, 17, "it ends too early"))
+    scene.until(lambda: not log.compacting)
+    assert "it ends too early" not in caplog.text
+
+
 def test_what_is_finished_takes_its_place_while_the_rest_is_made(scene: Scene) -> None:
     """A disk need not hold a log twice; what came before damage stays."""
     scene.dirty("a")
