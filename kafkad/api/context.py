@@ -101,9 +101,8 @@ class Request:
 
     @property
     def asker(self) -> str:
-        """The sender for log lines: principal, address and client id."""
-        client, principal = self.header.client_id or "(unnamed)", str(self.peer.principal)
-        return f"{escaped(principal[:200])} from {self.connection.address}, client {escaped(client[:200])}"
+        """The sender for log lines."""
+        return asker_of(self.connection, self.header.client_id)
 
     @property
     def listener(self) -> str:
@@ -137,3 +136,9 @@ class Request:
     def allows(self, operation: Operation, resource: ResourceType, name: str) -> bool:
         """The same without a log line: where a refusal only leaves something out, or another right will do."""
         return self.peer.identity.allows(operation, resource, name)
+
+
+def asker_of(connection: Connection, client_id: str | None) -> str:
+    """The sender of a request for log lines: principal, address and client id."""
+    client, principal = client_id or "(unnamed)", str(connection.peer.principal)
+    return f"{escaped(principal[:200])} from {connection.address}, client {escaped(client[:200])}"

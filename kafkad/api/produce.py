@@ -20,12 +20,13 @@ from typing import Any, Final
 
 from kafkad.api.answering import close_for_internal_error, close_for_malformed
 from kafkad.api.commits import Commit, Commits
+from kafkad.api.context import asker_of
 from kafkad.api.peer import Peer
 from kafkad.api.produce_repeat import LONGEST_KNOWN, RepeatedProduce
 from kafkad.api.produce_work import Outcome, Work, after, within
 from kafkad.api.routes import PRODUCE
 from kafkad.api.throttling import Throttle, timed
-from kafkad.api.transaction import Admission, RepeatedTransaction, Transaction, is_transactional
+from kafkad.api.transaction import Admission, Transaction, is_transactional
 from kafkad.api.verifier import Verdict, Verifier
 from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError, StorageError
@@ -127,7 +128,7 @@ class ProduceApi:
     ) -> None:
         self.verifies = True
         """`transaction.partition.verification.enable`"""
-        self._verifier = verifier
+        self.verifier = verifier
         self._replicas = replicas
         self._clock = clock
         self._slow_path = slow_path
@@ -178,11 +179,6 @@ class ProduceApi:
         except (DuplicateBatch, KafkaError):
             return -1
 
-    def repeated_transaction(self, request: ProduceFrame, version: int) -> RepeatedTransaction | None:
-        """That of requests that are like this one."""
-        name = request.transactional_id
-        return None if name is None else RepeatedTransaction(name, version, self._verifier)
-
     def serve(
         self, connection: Connection, frame: memoryview, version: int, throttle: Throttle | None = None
     ) -> Reply | DeferredReply | Pending | None:
@@ -194,7 +190,7 @@ class ProduceApi:
         work = at_once(_work(connection, header, request, frame, throttle))
         if work.transaction is not None:
             at_once(self._meet(work, work.transaction, frame))
-            asked = None if work.transaction.let_in(self._verifier) else self._verify(work.transaction)
+            asked = None if work.transaction.let_in(self.verifier) else self._verify(work.transaction)
             if asked is not None:
                 self._begin(self._when_verified(connection, work, connection.own(frame), asked), throttle)
                 return PENDING
@@ -260,7 +256,7 @@ class ProduceApi:
             if answered is not None:
                 answered.set_result(None)
 
-        self._verifier.ask(claim, told)
+        self.verifier.ask(claim, told)
         if not transaction.answered:
             answered = asyncio.get_running_loop().create_future()
         return answered
@@ -557,7 +553,7 @@ class ProduceApi:
             repeated = peer.prepared.get(PRODUCE)
             if not isinstance(repeated, RepeatedProduce) or repeated.version != version:
                 repeated = RepeatedProduce(self, connection, version)
-            if repeated.remember(frame, request, partition):
+            if repeated.remember(frame, request, partition, work.transaction):
                 peer.prepare(PRODUCE, repeated, name)
 
 
@@ -591,7 +587,8 @@ def _work(
         if work.is_transactional and not is_for_one:  # else it is refused where it is appended
             work.error = _without_id()
     elif work.error is None:
-        work.transaction = Transaction(request.transactional_id, version)
+        asker = partial(asker_of, connection, header.client_id)
+        work.transaction = Transaction(request.transactional_id, version, asker)
     return work
 
 

@@ -21,7 +21,7 @@ from kafkad.wire.produce import FIRST_FLEXIBLE, ProduceFrame, Template
 
 if TYPE_CHECKING:
     from kafkad.api.produce import ProduceApi
-    from kafkad.api.transaction import Admission
+    from kafkad.api.transaction import Admission, Transaction
 
 _START = Struct(">2xhi")
 """Api key, version, correlation id."""
@@ -66,7 +66,9 @@ class RepeatedProduce:
         self._prefix = 0
         self._targets: dict[bytes, Target] = {}
 
-    def remember(self, frame: memoryview, request: ProduceFrame, partition: Partition) -> bool:
+    def remember(
+        self, frame: memoryview, request: ProduceFrame, partition: Partition, transaction: Transaction | None
+    ) -> bool:
         """`frame` was appended to `partition`, without anything else to say about it. Whether that is new."""
         self._prefix = request.repeats
         repeats = bytes(frame[_REPEATS_FROM : request.repeats])
@@ -76,8 +78,8 @@ class RepeatedProduce:
             self._targets.clear()
         template = Template(request, self.version)
         fill = template.fill if self.version >= _FIRST_WITH_START_OFFSET else template.fill_v2
-        transaction = self._api.repeated_transaction(request, self.version)
-        self._targets[repeats] = Target(partition, request, fill, transaction)
+        repeated = None if transaction is None else transaction.repeated(self._api.verifier)
+        self._targets[repeats] = Target(partition, request, fill, repeated)
         return True
 
     def answer(self, view: memoryview, at: int, end: int) -> Reply | DeferredReply | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from kafkad.api.verifier import Claim, Verdict, Verifier
@@ -49,10 +50,11 @@ class Admission(Protocol):
 class RepeatedTransaction:
     """The transaction of a request for one partition that a producer repeats, in one transaction after the other."""
 
-    __slots__ = ("_adds", "_id", "_verifier")
+    __slots__ = ("_adds", "_asker", "_id", "_verifier")
 
-    def __init__(self, transactional_id: str, version: int, verifier: Verifier) -> None:
+    def __init__(self, transactional_id: str, version: int, verifier: Verifier, asker: str) -> None:
         self._id = transactional_id
+        self._asker = asker
         self._adds = version >= FIRST_ADDING
         self._verifier = verifier
 
@@ -66,7 +68,7 @@ class RepeatedTransaction:
         producers.check_epoch(producer_id, epoch)
         if self._adds and header[BASE_SEQUENCE] > 0 and not producers.knows(producer_id):
             return False
-        return self._verifier.lets_in(self._id, producer_id, epoch, (partition.tp,), adds=self._adds)
+        return self._verifier.lets_in(self._id, producer_id, epoch, (partition.tp,), adds=self._adds, asker=self._asker)
 
 
 class Transaction:
@@ -75,6 +77,7 @@ class Transaction:
 
     __slots__ = (
         "_asked",
+        "_asker",
         "_begins",
         "_conflict",
         "_epoch",
@@ -87,9 +90,10 @@ class Transaction:
         "answered",
     )
 
-    def __init__(self, transactional_id: str, version: int) -> None:
+    def __init__(self, transactional_id: str, version: int, asker: Callable[[], str]) -> None:
         self._id = transactional_id
         self._version = version
+        self._asker = asker
         self._producer_id = self._epoch = -1
         self._begins: list[tuple[Partition, Header]] = []
         """The batches whose partitions do not have it open yet."""
@@ -103,6 +107,10 @@ class Transaction:
     @property
     def adds(self) -> bool:
         return self._version >= FIRST_ADDING
+
+    def repeated(self, verifier: Verifier) -> RepeatedTransaction:
+        """That of requests that are like this one."""
+        return RepeatedTransaction(self._id, self._version, verifier, self._asker())
 
     def meets(self, partition: Partition | None, header: Header) -> None:
         """HOT. A batch, and where it is to go, if that can be written to."""
@@ -139,7 +147,9 @@ class Transaction:
         if not self._begins or self._refused or self._conflict is not None:
             return False
         partitions = [partition.tp for partition, _ in self._begins]
-        self._let_in = verifier.lets_in(self._id, self._producer_id, self._epoch, partitions, adds=self.adds)
+        self._let_in = verifier.lets_in(
+            *(self._id, self._producer_id, self._epoch, partitions), adds=self.adds, asker=self._asker()
+        )
         return self._let_in
 
     def keep(self, now_ms: int) -> None:
@@ -160,6 +170,7 @@ class Transaction:
             list(self._asked),
             adds=self.adds,
             knows_abortable=self._version >= FIRST_ABORTABLE,
+            asker=self._asker(),
         )
 
     def told(self, verdict: Verdict) -> None:

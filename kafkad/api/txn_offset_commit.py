@@ -142,6 +142,7 @@ class _Commit:
             [home.tp],
             adds=self._adds,
             knows_abortable=self._version >= _FIRST_ABORTABLE,
+            asker=self._request.asker,
         )
 
     async def when_verified(self, code: asyncio.Future[ErrorCode]) -> Pieces[Response]:

@@ -43,6 +43,7 @@ class Coordinator(Protocol):
         verify_only: bool,
         version: int,
         done: OnVerdict,
+        asker: str,
     ) -> None:
         """On this broker. `done` is called at once, if nothing has to be waited for."""
 
@@ -54,12 +55,14 @@ class Coordinator(Protocol):
         partitions: Sequence[TopicPartition],
         *,
         adds: bool,
+        asker: str,
     ) -> bool:
         """True if the transaction has the partitions, or was given them, here and now; if not, nothing was done."""
 
 
 class Claim(NamedTuple):
-    """What a client says by writing to these partitions. `knows_abortable`: it knows TRANSACTION_ABORTABLE."""
+    """What a client says by writing to these partitions. `knows_abortable`: it knows TRANSACTION_ABORTABLE. `asker` is
+    who it is, for log lines."""
 
     transactional_id: str
     producer_id: int
@@ -67,6 +70,7 @@ class Claim(NamedTuple):
     partitions: Sequence[TopicPartition]
     adds: bool
     knows_abortable: bool
+    asker: str
 
 
 class Verifier:
@@ -96,9 +100,10 @@ class Verifier:
         partitions: Sequence[TopicPartition],
         *,
         adds: bool,
+        asker: str,
     ) -> bool:
         """HOT. True if the coordinator is here and lets these partitions be written to at once; if not, `ask`."""
-        if not self._coordinator().lets_in(transactional_id, producer_id, epoch, partitions, adds=adds):
+        if not self._coordinator().lets_in(transactional_id, producer_id, epoch, partitions, adds=adds, asker=asker):
             return False
         self._asked += 1
         return True
@@ -127,6 +132,7 @@ class Verifier:
                 verify_only=not claim.adds,
                 version=ADDING if claim.adds else 0,
                 done=told,
+                asker=claim.asker,
             )
             return
         task = asyncio.get_running_loop().create_task(self._ask(broker, claim, told))

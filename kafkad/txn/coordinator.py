@@ -170,6 +170,7 @@ class TransactionCoordinator:
         partitions: Sequence[TopicPartition],
         *,
         adds: bool,
+        asker: str = "",
     ) -> bool:
         """HOT. True if the transaction of this producer has the partitions, or can be given them at once with `adds`.
         Otherwise nothing is done, and `add_partitions` says why."""
@@ -179,9 +180,10 @@ class TransactionCoordinator:
             return False
         if not all(map(self._queues.knows, partitions)):
             return False
-        return machine.has(transactional_id, producer_id, epoch, partitions) or (
-            adds and machine.adds_at_once(transactional_id, AddPartitions(producer_id, epoch, partitions, BUMPS_EPOCH))
-        )
+        if machine.has(transactional_id, producer_id, epoch, partitions):
+            return True
+        asked = AddPartitions(producer_id, epoch, partitions, BUMPS_EPOCH)
+        return adds and machine.adds_at_once(transactional_id, asked, asker)
 
     def adds_at_once(self, transactional_id: str, asked: AddPartitions, asker: str) -> bool:
         """HOT. True if these partitions have been added. Otherwise nothing is done, and `add_partitions` says why."""

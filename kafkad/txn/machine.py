@@ -374,7 +374,8 @@ class TransactionMachine:
             self._ended(request, record, answer, cause)
         else:
             if record.state is ONGOING:
-                self._askers[name] = request.asker
+                if request.asker:
+                    self._askers[name] = request.asker
                 self._set_alarm(record)
             self._answer(request, answer)
         self._advance(name)

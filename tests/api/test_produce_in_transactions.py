@@ -138,6 +138,19 @@ def test_the_next_transaction_begins_the_quick_way_where_its_coordinator_answers
     assert frames.broker.replicas.leader("t", 0).last_stable_offset == 3
 
 
+@pytest.mark.parametrize("at_once", [False, True])
+def test_the_coordinator_hears_who_adds_partitions(frames: Frames, at_once: bool) -> None:
+    """Also from requests that repeat."""
+    transactions, connection = frames.transactions, frames.connection
+    transactions.answers_at_once = at_once
+    for number in range(3):
+        transactions.begin(TXN, PID, EPOCH)
+        assert produce(frames, 12, batch(number))[0] == 0
+        assert transactions.askers == {f"User:ANONYMOUS from {connection.address}, client test"}
+        transactions.askers.clear()
+        end(frames)
+
+
 @pytest.mark.parametrize("version", [9, 12])
 def test_several_partitions_are_let_in_together_where_their_coordinator_answers_at_once(
     frames: Frames, version: int

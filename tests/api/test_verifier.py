@@ -71,7 +71,7 @@ def test_a_code_that_is_not_known_here_is_an_unknown_error() -> None:
     async def ask() -> list[Verdict]:
         verifier = Verifier(Elsewhere, 1, lambda broker: Answers(999), FakeClock(), lambda: 60_000)  # type: ignore[arg-type]
         told: list[Verdict] = []
-        verifier.ask(Claim("a", 7, 0, [T0], adds=True, knows_abortable=True), told.append)
+        verifier.ask(Claim("a", 7, 0, [T0], adds=True, knows_abortable=True, asker=""), told.append)
         for _ in range(3):
             await asyncio.sleep(0)
         return told
@@ -83,7 +83,7 @@ def test_nobody_waits_for_a_coordinator_that_is_gone() -> None:
     async def ask() -> list[Verdict]:
         verifier = Verifier(Elsewhere, 1, lambda broker: Unanswered(), FakeClock(), lambda: 60_000)  # type: ignore[arg-type]
         told: list[Verdict] = []
-        verifier.ask(Claim("a", 7, 0, [T0], adds=True, knows_abortable=True), told.append)
+        verifier.ask(Claim("a", 7, 0, [T0], adds=True, knows_abortable=True, asker=""), told.append)
         await asyncio.sleep(0)
         verifier.brokers_changed({2: OTHER})
         await asyncio.sleep(0)

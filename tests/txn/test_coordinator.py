@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any, cast
+
+import pytest
 
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.metrics import PAUSE
@@ -85,6 +89,22 @@ async def test_nothing_is_let_in_on_the_spot_that_has_no_marker_to_expect() -> N
     del life.metadata.topics["t"]
     assert not coordinator.lets_in("a", *producer, [T0], adds=False)
     assert add(coordinator, producer, T0, verify_only=True) == {T0: ErrorCode.NONE}
+
+
+def test_the_log_names_who_used_a_transaction_last_that_has_timed_out(caplog: pytest.LogCaptureFixture) -> None:
+    """Who is not named takes nobody's place."""
+    caplog.set_level(logging.INFO)
+
+    async def time_out() -> None:
+        life = Life()
+        coordinator = coordinator_of(life)
+        producer = await life.new(timeout_ms=1_000)
+        assert coordinator.lets_in("a", *producer, [T0], adds=True, asker="somebody")
+        add(coordinator, producer, TopicPartition("t", 1))
+        life.advance(1_001)
+
+    asyncio.run(time_out())
+    assert "the last request for it came from somebody" in caplog.text
 
 
 @scenario
