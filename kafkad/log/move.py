@@ -18,8 +18,9 @@ from kafkad.log.loading import MOVED, unmark
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
 from kafkad.log.names import LONGEST_NAME, current_name, future_name
-from kafkad.log.truncation import truncate_to
+from kafkad.log.truncation import Ahead, read_ahead, truncate_to
 from kafkad.names import TopicPartition
+from kafkad.turns import Pieces
 
 STEP_BYTES = 1 << 20
 
@@ -117,11 +118,16 @@ class Moves:
         with self._manager.raising(source, f"removing {MOVED} from {log.directory}"):
             unmark(log.directory, self._manager.files)
 
-    def step(self, topic_partition: TopicPartition, max_bytes: int = STEP_BYTES) -> Step:
+    def read_ahead(self, topic_partition: TopicPartition) -> Pieces[Ahead | None]:
+        """What a step has to know where it cuts the copy back, which may take long to read."""
+        log, future = self._both(topic_partition)
+        return read_ahead(future, _common_end(log, future))
+
+    def step(self, topic_partition: TopicPartition, max_bytes: int = STEP_BYTES, *, ahead: Ahead | None = None) -> Step:
         """Copy some more. KafkaError when the replica is damaged where it is to be read: such a move cannot end."""
         log, future = self._both(topic_partition)
         cuts = future.truncations
-        self._align(log, future)
+        self._align(log, future, ahead)
         if future.truncations != cuts:
             return Step(0, False)  # the next step finds it noted
         part = log.read(future.end_offset, max_bytes, log.end_offset)
@@ -144,14 +150,12 @@ class Moves:
             future.assign_epoch(epoch, max(start, future.end_offset))
         future.skip_to(log.end_offset)
 
-    def _align(self, log: Log, future: Log) -> None:
+    def _align(self, log: Log, future: Log, ahead: Ahead | None = None) -> None:
         """The replica may have been cut back, or lost its beginning, since the last step; and what a restart has found
         damaged of the copy is copied again."""
-        if future.is_damaged:
-            truncate_to(future, min(hole.first for _, hole in future.damage))
-        end = future.epochs.common_end(future.end_offset, log.epochs, log.end_offset)
+        end = _common_end(log, future)
         if end < future.end_offset:
-            truncate_to(future, end)
+            truncate_to(future, end, ahead)
         if future.end_offset < log.start_offset:
             future.truncate_fully_at(log.start_offset)
         future.increment_start_offset(log.start_offset)
@@ -200,3 +204,9 @@ class Moves:
         if log is None or future is None:
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{topic_partition} is not being moved")
         return log, future
+
+
+def _common_end(log: Log, future: Log) -> int:
+    """The end of what a copy has as its replica has it, and whole."""
+    end = future.epochs.common_end(future.end_offset, log.epochs, log.end_offset)
+    return min([end, *(hole.first for _, hole in future.damage)])

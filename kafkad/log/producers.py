@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from enum import Enum
 from itertools import islice, starmap
 from operator import itemgetter
@@ -19,6 +19,7 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.compaction import LastOfProducer
 from kafkad.log.snapshots import Fields, ProducerEntry, Snapshots
 from kafkad.log.txnindex import AbortedTransaction
+from kafkad.turns import Pieces, at_once
 from kafkad.wire.control import ControlRecord, marker_at, read_control
 from kafkad.wire.records import (
     ATTRIBUTES,
@@ -39,6 +40,7 @@ NONE = -1
 BATCHES_KEPT = 5
 """As many as a producer may have in flight: a retry of any of them is recognised (KIP-98)."""
 DEFAULT_EXPIRATION_MS = 86_400_000
+_ENTRIES_A_PIECE = 1_000
 _HELD_BEHIND = 100
 _MOST_AWAITED = 1_000
 _EPOCHS_PER_TRANSACTION = 2
@@ -457,6 +459,9 @@ class ProducerStates:
         Returns the offset from which the log must be fed to `update`; call it on open and after a truncation.
         Snapshots outside the log are deleted, as are broken ones: the log can rebuild them.
         """
+        return at_once(self.reloading(start_offset, end_offset, now_ms))
+
+    def reloading(self, start_offset: int, end_offset: int, now_ms: int) -> Pieces[int]:
         self._clear()
         self.snapshots.keep_within(start_offset, end_offset)
         loaded = self.snapshots.load_newest()
@@ -464,7 +469,12 @@ class ProducerStates:
             self._knows_all = start_offset == 0
             return start_offset
         offset, entries = loaded
-        self._load(entry for entry in entries if not self._expired(entry.txn_start, entry.timestamp, now_ms))
+        for count, entry in enumerate(entries, start=1):
+            if not self._expired(entry.txn_start, entry.timestamp, now_ms):
+                self._load(entry)
+            if count % _ENTRIES_A_PIECE == 0:
+                yield
+        self._ongoing = dict(sorted(self._ongoing.items()))
         self._knows_all = False
         return max(offset, start_offset)
 
@@ -537,19 +547,16 @@ class ProducerStates:
         self._verifications = {}
         self._awaited = {}
 
-    def _load(self, entries: Iterable[ProducerEntry]) -> None:
-        for entry in entries:
-            producer = self._producers[entry.producer_id] = Producer(entry.epoch)
-            producer.coordinator_epoch = entry.coordinator_epoch
-            producer.timestamp = entry.timestamp
-            producer.txn_start = entry.txn_start
-            if entry.last_offset >= 0:
-                producer.keep(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp)
-                producer.next_sequence = (entry.last_sequence + 1) & MAX_SEQUENCE
-            if entry.txn_start >= 0:
-                self._ongoing[entry.txn_start] = entry.producer_id
-        if len(self._ongoing) > 1:
-            self._ongoing = dict(sorted(self._ongoing.items()))
+    def _load(self, entry: ProducerEntry) -> None:
+        producer = self._producers[entry.producer_id] = Producer(entry.epoch)
+        producer.coordinator_epoch = entry.coordinator_epoch
+        producer.timestamp = entry.timestamp
+        producer.txn_start = entry.txn_start
+        if entry.last_offset >= 0:
+            producer.keep(entry.last_sequence, entry.last_offset, entry.offset_delta, entry.timestamp)
+            producer.next_sequence = (entry.last_sequence + 1) & MAX_SEQUENCE
+        if entry.txn_start >= 0:
+            self._ongoing[entry.txn_start] = entry.producer_id
 
 
 def _old_epoch(producer_id: int, epoch: int, producer: Producer) -> KafkaError:

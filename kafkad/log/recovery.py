@@ -25,7 +25,7 @@ from kafkad.log import leftovers
 from kafkad.log.batches import BadBatch, read_whole, walk
 from kafkad.log.damage import Damage
 from kafkad.log.epochs import LeaderEpochs
-from kafkad.log.files import Files, as_far_as_there_is_room
+from kafkad.log.files import Files, LogFile, as_far_as_there_is_room
 from kafkad.log.indexed import INDEX, LOG, TIME_INDEX, Hole
 from kafkad.log.names import LARGEST_BASE, base_of
 from kafkad.log.producers import DEFAULT_EXPIRATION_MS, ProducerStates, read_marker
@@ -34,6 +34,7 @@ from kafkad.log.snapshots import SUFFIX as SNAPSHOT
 from kafkad.log.snapshots import Snapshots
 from kafkad.log.txnindex import SUFFIX as TXN_INDEX
 from kafkad.log.txnindex import AbortedTransaction
+from kafkad.turns import Pieces, at_once
 from kafkad.wire.control import ControlRecord
 from kafkad.wire.records import (
     ATTRIBUTES,
@@ -55,6 +56,7 @@ _base = attrgetter("base")
 _INDEXES = (INDEX, TIME_INDEX, TXN_INDEX)
 _NO_LIMIT = 2**63 - 1
 _REPORT_EVERY = 64 << 20
+_BATCHES_A_PIECE = 1_000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -429,34 +431,43 @@ def reload_producers(
     producers: ProducerStates, segments: Sequence[Segment], start_offset: int, end_offset: int, now_ms: int
 ) -> None:
     """The producers as of `end_offset`: the newest snapshot, and the headers of the batches after it."""
-    offset = producers.reload(start_offset, end_offset, now_ms)
+    at_once(reloading_producers(producers, segments, start_offset, end_offset, now_ms))
+
+
+def reloading_producers(
+    producers: ProducerStates, segments: Sequence[Segment], start_offset: int, end_offset: int, now_ms: int
+) -> Pieces[None]:
+    offset = yield from producers.reloading(start_offset, end_offset, now_ms)
     for segment in segments:
         if segment.size and offset < end_offset:
-            offset = _feed(producers, segment, offset, end_offset)
+            offset = yield from _feed(producers, segment, offset, end_offset)
     if offset < end_offset:
         producers.forget_past()
 
 
-def _feed(producers: ProducerStates, segment: Segment, offset: int, end_offset: int) -> int:
+def _feed(producers: ProducerStates, segment: Segment, offset: int, end_offset: int) -> Pieces[int]:
     try:
         start = segment.locate(offset)
-        for position, header in walk(segment.files.pread, segment.file.fd, start, segment.size):
+        file = segment.file  # which may be deleted, or closed, between two pieces
+        for count, (position, header) in enumerate(walk(segment.files.pread, file.fd, start, segment.size), start=1):
             if header[BASE_OFFSET] >= end_offset:
                 break
             if header[BASE_OFFSET] > offset:
                 producers.forget_past()  # what was here was compacted away, and may have named producers
             if header[PRODUCER_ID] >= 0 and header[BASE_OFFSET] >= offset:
-                producers.update(header, header[BASE_OFFSET], _stored_marker(segment, position, header))
+                producers.update(header, header[BASE_OFFSET], _stored_marker(segment.files, file, position, header))
             offset = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1
+            if count % _BATCHES_A_PIECE == 0:
+                yield
     except BadBatch:
         producers.forget_past()  # what is damaged here may have named producers
     return offset
 
 
-def _stored_marker(segment: Segment, position: int, header: Header) -> ControlRecord | None:
+def _stored_marker(files: Files, file: LogFile, position: int, header: Header) -> ControlRecord | None:
     if not header[ATTRIBUTES] & CONTROL:
         return None
-    data = segment.files.pread(segment.file.fd, header[LENGTH] + PREFIX_SIZE, position)
+    data = files.pread(file.fd, header[LENGTH] + PREFIX_SIZE, position)
     return _marker(memoryview(data), 0, header, position)
 
 
@@ -486,7 +497,7 @@ def rebuild_transactions(snapshots: Snapshots, segments: Sequence[Segment], now_
                 raise BadBatch(position, f"offset {header[BASE_OFFSET]} where {next_offset} is next")
             next_offset = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1
             if header[PRODUCER_ID] >= 0:
-                marker = _stored_marker(segment, position, header)
+                marker = _stored_marker(segment.files, segment.file, position, header)
                 found.append(producers.update(header, header[BASE_OFFSET], marker))
     segment.transactions.replace(aborted for aborted in found if aborted is not None)
 

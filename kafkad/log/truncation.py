@@ -2,17 +2,55 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from kafkad.log import recovery
 from kafkad.log.batches import BadBatch
 from kafkad.log.files import disk_errors, final_disk_errors
 from kafkad.log.log import Log
 from kafkad.log.producers import ProducerStates
-from kafkad.log.segment import Segment
+from kafkad.log.snapshots import Snapshots
 from kafkad.log.transactions import index_of
+from kafkad.turns import Pieces, at_once
 
 
-def truncate_to(log: Log, offset: int) -> None:
-    """Cut off the batch that holds `offset` and everything after it.
+class Ahead(NamedTuple):
+    """What was read for a cut before it is made."""
+
+    truncations: int
+    end: int
+    producers: ProducerStates
+
+
+def read_ahead(log: Log, offset: int) -> Pieces[Ahead | None]:
+    """Read, in pieces, what a cut at `offset` has to know of what will be left: as of a long segment who its producers
+    are. None if that is nothing, or the log has become another meanwhile; the cut reads it itself then.
+    """
+    if log.producers.is_empty or not max(log.segments.first_base, log.start_offset + 1) <= offset < log.end_offset:
+        return None
+    truncations = log.truncations
+    with disk_errors(log.directory, "looking for producers"):
+        segment = log.segments.starting_at(offset)[0]
+        try:
+            _, end = segment.place_of_cut(offset)
+        except BadBatch:
+            return None
+        if end <= log.start_offset:
+            return None
+        reading = _reading_producers(log, end)
+        segments = log.segments.all
+        while True:
+            if log.retired or log.truncations != truncations or log.segments.all is not segments:
+                return None
+            try:
+                next(reading)
+            except StopIteration as read:
+                return Ahead(truncations, end, read.value)
+            yield
+
+
+def truncate_to(log: Log, offset: int, ahead: Ahead | None = None) -> None:
+    """Cut off the batch that holds `offset` and everything after it. `ahead` is what was read for that.
 
     An epoch without a record goes in any case: a leader that was deposed before it could append anything noted one,
     and would be told for ever that its history ends in an epoch which the next leader does not know.
@@ -33,7 +71,7 @@ def truncate_to(log: Log, offset: int) -> None:
             raise log.unreadable(error, segment) from None
         if end > log.start_offset:
             left = log.segments[: len(log.segments) - len(after)]
-            producers = None if log.producers.is_empty else _producers_as_of(log, end, left)
+            producers = None if log.producers.is_empty else _producers_as_of(log, end, ahead)
             transactions = index_of(log, segment) if segment.has_transactions else None
     if end <= log.start_offset:
         log.truncate_fully_at(end)  # only records that had been deleted are left
@@ -49,9 +87,19 @@ def truncate_to(log: Log, offset: int) -> None:
             log.producers.stay_empty(log.start_offset, end)
         else:
             log.producers.become(producers)
+            log.producers.snapshots.keep_within(log.start_offset, end)
 
 
-def _producers_as_of(log: Log, end: int, segments: list[Segment]) -> ProducerStates:
-    producers = ProducerStates(log.producers.snapshots, expiration_ms=log.producers.expiration_ms)
-    recovery.reload_producers(producers, segments, log.start_offset, end, log.clock.now_ms())
+def _producers_as_of(log: Log, end: int, ahead: Ahead | None) -> ProducerStates:
+    if ahead is not None and (ahead.truncations, ahead.end) == (log.truncations, end):
+        return ahead.producers
+    return at_once(_reading_producers(log, end))
+
+
+def _reading_producers(log: Log, end: int) -> Pieces[ProducerStates]:
+    """From its snapshots, which stay as they are until it is cut, and the batches after them."""
+    before = [offset for offset in log.producers.snapshots.offsets if log.start_offset < offset <= end]
+    producers = ProducerStates(Snapshots(log.directory, log.files, before), expiration_ms=log.producers.expiration_ms)
+    segments = log.segments[: log.segments.number_of(end) + 1]
+    yield from recovery.reloading_producers(producers, segments, log.start_offset, end, log.clock.now_ms())
     return producers

@@ -28,7 +28,7 @@ from kafkad.replica.following import Following
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
 from kafkad.timers import Timers
-from kafkad.turns import Turns
+from kafkad.turns import Turns, in_turns
 from kafkad.wire.follower_fetch import FollowerFetch, OnePartition, read_answer
 from kafkad.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData
 from kafkad.wire.messages.list_offsets import (
@@ -452,7 +452,7 @@ class Fetcher:
             await self._take_in_turns(followed, data.high_watermark, data.log_start_offset, records, turns)
         elif what is Meaning.DIVERGED:
             before = followed.place
-            self._truncate(followed, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
+            await self._truncate(followed, data.diverging_epoch.epoch, data.diverging_epoch.end_offset)
             if followed.place == before:
                 later.append(followed)  # the same question would get the same answer
         elif what is Meaning.OUT_OF_RANGE:
@@ -499,9 +499,10 @@ class Fetcher:
             self._session.forget(followed.key)
             self._all.timers.at(now_ms + wait_ms, partial(self._take_again, followed))
 
-    def _truncate(self, followed: Followed, epoch: int, end_offset: int) -> None:
+    async def _truncate(self, followed: Followed, epoch: int, end_offset: int) -> None:
         before = followed.place.offset
-        followed.following.truncate(epoch, end_offset)
+        if not await self._cut(followed, followed.following.parting(epoch, end_offset)):
+            return
         place = followed.place
         if place.offset < before:  # otherwise only an epoch in which the leader wrote nothing is forgotten
             log.info(
@@ -509,6 +510,14 @@ class Fetcher:
                 *(followed.partition.tp, before, place.offset, self._leader, epoch, end_offset),
             )
         self._session.want(followed.key, place)
+
+    async def _cut(self, followed: Followed, offset: int) -> bool:
+        """False if it is not fetched here any more, once it is known what to cut off."""
+        ahead = await in_turns(followed.following.read_ahead(offset))
+        if not self._is_still_here(followed):
+            return False
+        followed.following.truncate_to(offset, ahead)
+        return True
 
     async def _find_range(self, link: Link, lost: list[Followed]) -> None:
         """The leader's log does not have the offset they go on from: where does it end, and where does it begin?"""
@@ -523,7 +532,7 @@ class Fetcher:
                 continue
             try:
                 before = followed.place
-                self._move_into(followed, ends.get(followed), starts.get(followed))
+                await self._move_into(followed, ends.get(followed), starts.get(followed))
             except KafkaError as error:
                 self._failed(followed, error, unknown)
             else:
@@ -531,14 +540,15 @@ class Fetcher:
                     unknown.append(followed)
         self._postpone(unknown)
 
-    def _move_into(self, followed: Followed, end: int | None, start: int | None) -> None:
+    async def _move_into(self, followed: Followed, end: int | None, start: int | None) -> None:
         place = followed.place
         if end is not None and end < place.offset:
             log.warning(
                 "truncating %s from offset %d to %d: the log of its leader, broker %d, ends there",
                 *(followed.partition.tp, place.offset, end, self._leader),
             )
-            followed.following.truncate_to_end_of(end)
+            if not await self._cut(followed, end):
+                return
         elif start is not None and start > place.offset:
             log.warning(
                 "emptying %s, which ends at offset %d: the log of its leader, broker %d, begins at %d",

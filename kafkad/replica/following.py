@@ -9,7 +9,8 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkad.log.epochs import LeaderEpochs
-from kafkad.log.truncation import truncate_to
+from kafkad.log.truncation import Ahead, read_ahead, truncate_to
+from kafkad.turns import Pieces
 
 if TYPE_CHECKING:
     from kafkad.replica.partition import Partition
@@ -42,7 +43,7 @@ class Following:
         return Position(log.end_offset, -1 if latest is None else latest, log.start_offset)
 
     def begin(self) -> None:
-        """A leader epoch begins. Where a log has epochs, the leader says what has to be cut off (`truncate`); without
+        """A leader epoch begins. Where a log has epochs, the leader says what has to be cut off (`parting`); without
         them nothing is known of what is behind the high watermark. What a lost end of a file has left behind it is
         fetched again, with what was lost."""
         partition = self._partition
@@ -52,9 +53,9 @@ class Following:
                 "%s is cut off at offset %d of %d, where the disk lost the end of a file; its leader has the rest",
                 *(partition.tp, whole, end),
             )
-            self._cut(whole)
+            self.truncate_to(whole)
         if partition.log.epochs.latest is None and partition.high_watermark < partition.log.end_offset:
-            self._cut(partition.high_watermark)
+            self.truncate_to(partition.high_watermark)
 
     def append(self, records: memoryview, high_watermark: int, start_offset: int) -> None:
         """Append what the leader sent, and go by its high watermark and the start of its log.
@@ -72,23 +73,25 @@ class Following:
         if log.start_offset < start_offset <= partition.high_watermark:
             log.increment_start_offset(start_offset)
 
-    def truncate(self, epoch: int, end_offset: int) -> None:
-        """The leader's history parts from ours: of `epoch`, the largest it knows that we asked for, it has records up
-        to `end_offset`. Several rounds may be needed, each one epoch further back (KIP-279)."""
+    def parting(self, epoch: int, end_offset: int) -> int:
+        """The offset to `truncate_to` where the leader's history parts from ours: of `epoch`, the largest it knows that
+        we asked for, it has records up to `end_offset`. Several rounds may be needed, each one epoch further back
+        (KIP-279)."""
         log = self._partition.log
-        self._cut(cut_offset(log.epochs, log.end_offset, epoch, end_offset))
+        return cut_offset(log.epochs, log.end_offset, epoch, end_offset)
 
-    def truncate_to_end_of(self, leader_end: int) -> None:
-        """The leader's log ends before ours: it answered OFFSET_OUT_OF_RANGE."""
-        self._cut(leader_end)
+    def read_ahead(self, offset: int) -> Pieces[Ahead | None]:
+        """What `truncate_to` has to know of the log, read in pieces. Nothing is to be appended meanwhile."""
+        return read_ahead(self._partition.log, offset)
+
+    def truncate_to(self, offset: int, ahead: Ahead | None = None) -> None:
+        """Where the leader's history parts from ours, or its log ends before ours: it answered OFFSET_OUT_OF_RANGE."""
+        truncate_to(self._partition.log, offset, ahead)
+        self._partition.clip_high_watermark()
 
     def start_again(self, offset: int) -> None:
         """Empties the log and starts it at `offset`: the leader's log starts after the end of ours."""
         self._partition.log.truncate_fully_at(offset)
-        self._partition.clip_high_watermark()
-
-    def _cut(self, offset: int) -> None:
-        truncate_to(self._partition.log, offset)
         self._partition.clip_high_watermark()
 
 

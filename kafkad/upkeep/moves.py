@@ -15,6 +15,7 @@ from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
 from kafkad.replica.manager import ReplicaManager
 from kafkad.timers import Timers
+from kafkad.turns import in_turns
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +119,10 @@ class ReplicaMoves:
     async def _advance(self, tp: TopicPartition, future: Log) -> None:
         """The copy takes the replica's place in a turn in which it has caught up, when little of it is left to flush:
         nothing comes in between."""
-        if not self._moves.step(tp).caught_up:
+        ahead = await in_turns(self._moves.read_ahead(tp))
+        if self._moves.future(tp) is not future or self._replicas.logs.get(tp) is None:
+            return
+        if not self._moves.step(tp, ahead=ahead).caught_up:
             return
         if future in self._flushed and future.durability.unflushed_bytes <= _LITTLE:
             self._finish(tp)

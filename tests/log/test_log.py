@@ -12,7 +12,8 @@ from kafkad.log.check import check
 from kafkad.log.deletion import delete_old_segments
 from kafkad.log.log import Log
 from kafkad.log.time_search import max_timestamp, offset_for_timestamp
-from kafkad.log.truncation import truncate_to
+from kafkad.log.truncation import Ahead, read_ahead, truncate_to
+from kafkad.turns import Pieces
 from kafkad.wire.records import iter_batches
 from tests.log.conftest import Home, append, batch, fetch, records, searched
 
@@ -244,6 +245,49 @@ def test_truncation_reads_nothing_again_that_says_nothing(home: Home) -> None:
     assert searched(max_timestamp(log)) == (6000, 3101, 0)
     truncate_to(log, 3101)
     assert searched(max_timestamp(log)) == (5000, 0, 0)
+
+
+def of_producers(log: Log, count: int) -> None:
+    """A batch of each of seven producers, one after the other."""
+    for n in range(log.end_offset, log.end_offset + count):
+        append(log, batch(b".", producer_id=n % 7, producer_epoch=0, base_sequence=n // 7))
+
+
+def pieces_of(reading: Pieces[Ahead | None]) -> tuple[int, Ahead | None]:
+    count = 0
+    while True:
+        try:
+            next(reading)
+        except StopIteration as end:
+            return count, end.value
+        count += 1
+
+
+def test_what_a_cut_has_to_know_of_many_batches_is_read_ahead_in_pieces(home: Home) -> None:
+    log = home.open(segment_bytes=1 << 20)
+    of_producers(log, 3_500)
+    count, ahead = pieces_of(read_ahead(log, 3_200))
+    assert count == 3
+    with pytest.MonkeyPatch.context() as patched:
+        patched.delattr("kafkad.log.recovery.reloading_producers")
+        truncate_to(log, 3_200, ahead)
+    known = list(log.producers.describe())
+    assert [last.last_sequence for last in sorted(known)] == [457, *[456] * 6]
+    log = home.reopen(clean=False)
+    assert sorted(log.producers.describe()) == sorted(known)
+
+
+@pytest.mark.parametrize("end", [3_100, 3_300])
+def test_what_was_read_ahead_for_another_cut_is_of_no_use(home: Home, end: int) -> None:
+    log = home.open(segment_bytes=1 << 20)
+    of_producers(log, 3_500)
+    _, ahead = pieces_of(read_ahead(log, 3_200))
+    reading = read_ahead(log, 3_200)
+    next(reading)
+    truncate_to(log, end, ahead)
+    known = sorted(log.producers.describe())
+    assert pieces_of(reading) == (0, None)
+    assert sorted(home.reopen(clean=False).producers.describe()) == known
 
 
 def test_truncation_at_the_end_forgets_an_epoch_without_records(home: Home) -> None:

@@ -15,15 +15,22 @@ import pytest
 from kafkad.errors import ErrorCode, StorageError
 from kafkad.log.log import Log
 from kafkad.log.move import Moves
-from kafkad.log.truncation import truncate_to
+from kafkad.log.truncation import Ahead, truncate_to
 from kafkad.model import BrokerInfo
 from kafkad.replica.fetchers import Fetchers, FetcherSettings, Followed
 from kafkad.replica.fetching import FetchLimits
 from kafkad.replica.following import Following
 from kafkad.replica.partition import Partition
 from kafkad.timers import Timers
+from kafkad.turns import Pieces
 from kafkad.wire.follower_fetch import FollowerFetch, OnePartition
-from kafkad.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from kafkad.wire.messages.fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from kafkad.wire.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -163,7 +170,7 @@ def test_a_full_disk_that_cannot_note_a_cut_holds_up_only_what_was_cut(
     """Nothing is appended before the checkpoint says that it was cut."""
     for partition in follower.partitions:
         assert partition.following is not None
-        partition.following.truncate_to_end_of(2)
+        partition.following.truncate_to(2)
     disk = FullDisk(os.path.dirname(follower.partitions[0].log.directory), monkeypatch)
     follower.follow()
     follower.work(after_ms=10)
@@ -186,7 +193,7 @@ def test_nothing_is_written_over_what_was_cut_off_before_the_disk_has_forgotten_
     """Else a power failure may leave the older records between newer ones, with true checksums and epochs in order."""
     partition = follower.partitions[0]
     assert partition.following is not None
-    partition.following.truncate_to_end_of(2)
+    partition.following.truncate_to(2)
     path = partition.log.segments[-1].path(".log")
     synced: list[int] = []
 
@@ -208,7 +215,7 @@ def test_a_leader_does_not_write_over_what_was_cut_off_either(follower: Follower
     """It was cut a moment ago, and leads before it has fetched again."""
     log = follower.partitions[0].log
     assert follower.partitions[0].following is not None
-    follower.partitions[0].following.truncate_to_end_of(2)
+    follower.partitions[0].following.truncate_to(2)
     assert log.cut_may_return
     follower.lead(0)
     follower.work()
@@ -229,7 +236,7 @@ def test_a_copy_that_cannot_note_a_cut_does_not_hold_up_its_replica(
     copy.flush()
     follower.write_recovery_points()
     assert moving.following is not None
-    moving.following.truncate_to_end_of(2)
+    moving.following.truncate_to(2)
     moves.step(moving.tp)
     FullDisk(os.path.dirname(other.log.directory), monkeypatch)
     follower.follow()
@@ -242,7 +249,7 @@ def test_nothing_is_fetched_any_more_once_fetching_has_stopped(follower: Followe
     """Logs are being closed then."""
     partition = follower.partitions[0]
     assert partition.following is not None
-    partition.following.truncate_to_end_of(2)
+    partition.following.truncate_to(2)
     follower.follow(partition)
     follower.stop_fetching()
     asked = list(follower.asked)
@@ -262,11 +269,11 @@ def test_a_partition_whose_first_cut_fails_is_not_fetched_before_it_was_made(
     )
     refusals = [errno.EMFILE, errno.EMFILE]
 
-    def truncate(log: Log, offset: int) -> None:
+    def truncate(log: Log, offset: int, ahead: Ahead | None) -> None:
         if refusals:
             error = OSError(refusals.pop(), "too many")
             raise StorageError(os.path.dirname(log.directory), "truncating failed") from error
-        truncate_to(log, offset)
+        truncate_to(log, offset, ahead)
 
     monkeypatch.setattr("kafkad.replica.following.truncate_to", truncate)
     follower.follow()
@@ -434,3 +441,26 @@ def test_the_rest_of_many_small_batches_is_left_to_who_has_their_partition_by_th
     usual.answer(fetched(first, many(5, 2_500)))
     follower.work()
     assert ends == [1_000]
+
+
+def test_what_is_not_followed_here_any_more_once_a_cut_has_been_read_for_is_not_cut(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual, _ = two_leaders(follower)
+    usual.opened.set()
+    first = follower.partitions[0]
+    has_read: list[int] = []
+
+    def read_ahead(following: Following, offset: int) -> Pieces[None]:
+        has_read.append(offset)
+        yield
+
+    monkeypatch.setattr(Following, "read_ahead", read_ahead)
+    monkeypatch.setattr(Followed, "is_current", property(lambda followed: not has_read))
+    follower.follow(first)
+    response = fetched(first, b"")
+    response.responses[0].partitions[0].diverging_epoch = EpochEndOffset(epoch=0, end_offset=3)
+    usual.answer(response)
+    follower.work()
+    assert has_read == [3]
+    assert first.log.end_offset == 5

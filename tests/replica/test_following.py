@@ -156,9 +156,9 @@ def test_what_the_leader_never_had_is_cut_off(partition: Partition) -> None:
     follower = following(partition)
     for base, epoch in ((0, 1), (3, 2), (6, 4)):
         follower.append(sent(base, 3, epoch), base, 0)
-    follower.truncate(3, 5)
+    follower.truncate_to(follower.parting(3, 5))
     assert follower.position == Position(6, 2, 0), "first to the end of the largest epoch that both may know"
-    follower.truncate(2, 3)
+    follower.truncate_to(follower.parting(2, 3))
     assert follower.position == Position(3, 1, 0)
     assert partition.high_watermark == 3
 
@@ -167,7 +167,7 @@ def test_a_leader_whose_log_is_shorter_or_begins_later(partition: Partition) -> 
     follower = following(partition)
     follower.append(sent(0, 3, 4), 3, 0)
     follower.append(sent(3, 3, 4), 4, 0)
-    follower.truncate_to_end_of(3)
+    follower.truncate_to(3)
     assert (follower.position.offset, partition.high_watermark) == (3, 3)
     follower.start_again(100)
     assert (follower.position.offset, partition.log.start_offset) == (100, 100)

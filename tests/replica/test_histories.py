@@ -157,7 +157,7 @@ class Cluster:
         if following is None or answer.epoch != replica.partition.leader_epoch:
             return
         if answer.diverging is not None:
-            following.truncate(*answer.diverging)
+            following.truncate_to(following.parting(*answer.diverging))
         elif not answer.records or _base(answer.records) >= replica.log.end_offset:
             following.append(memoryview(answer.records), answer.high_watermark, 0)
 

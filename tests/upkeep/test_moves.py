@@ -164,7 +164,7 @@ def test_a_move_that_a_disk_does_not_let_be_given_up_is_given_up_later(
 ) -> None:
     cancel, refused = Moves.cancel, []
 
-    def damaged(moves: Moves, tp: TopicPartition) -> None:
+    def damaged(moves: Moves, tp: TopicPartition, **how: object) -> None:
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "it is damaged")
 
     def refuse(moves: Moves, tp: TopicPartition) -> bool:
