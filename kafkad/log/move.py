@@ -14,6 +14,8 @@ from typing import NamedTuple
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.copied import some_at_a_time
 from kafkad.log.directories import LogDirectory
+from kafkad.log.files import disk_errors
+from kafkad.log.flush import sync_records
 from kafkad.log.loading import MOVED, unmark
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
@@ -34,8 +36,11 @@ class Moved(NamedTuple):
     """A copy that has taken its replica's place."""
 
     log: Log
-    rest: tuple[Callable[[], None], ...]
-    """What is left to do on the disks, each after the other: StorageError where one refuses."""
+    put_away: Callable[[], None]
+    """The end of the replica that was replaced, in the same turn: StorageError if a disk refuses, and then it is to be
+    tried again later."""
+    checkpoints: tuple[Callable[[], None], ...]
+    """To be written in a thread, each after the other: StorageError where a disk refuses."""
 
 
 class Moves:
@@ -163,8 +168,8 @@ class Moves:
     def finish(self, topic_partition: TopicPartition) -> Moved | None:
         """Put the copy in the replica's place if it has caught up; else None: more steps are needed.
 
-        Waits for the disk (flush the future in a thread before, and little is left). A crash leaves the old or the
-        new replica, or both, of which the old one says that it was replaced: it takes no more records then.
+        Waits for the disk: for a few fsyncs, if the future was flushed in a thread before. A crash leaves the old or
+        the new replica, or both, of which the old one says that it was replaced: it takes no more records then.
         """
         log, future = self._both(topic_partition)
         self._align(log, future)
@@ -174,10 +179,11 @@ class Moves:
         target, source = manager.target_of(topic_partition), manager.directory_of(topic_partition)
         assert target is not None
         assert source is not None
-        future.flush()
+        _flush_records(future)
         try:
             with manager.raising(source, f"writing into {log.directory}"):
-                manager.files.write_file(os.path.join(log.directory, MOVED), b"")
+                manager.files.write_file(os.path.join(log.directory, MOVED), b"", durable=False)
+                manager.files.sync_directory(log.directory)  # it is all name
             future.rename(os.path.join(target.path, current_name(topic_partition)))
         except StorageError:
             self._unmark(log)
@@ -189,7 +195,7 @@ class Moves:
         manager.adopt(topic_partition, future, target)
         writes = (*manager.collect_start_offsets(), *manager.collect_cleaned_offsets())
         put_away = partial(self._put_away, log, source, future, target)
-        return Moved(future, (*(write.write for write in writes), put_away))
+        return Moved(future, put_away, tuple(write.write for write in writes))
 
     def _put_away(self, replaced: Log, source: LogDirectory, future: Log, target: LogDirectory) -> None:
         """It stays where the disk of the one in its place fails, or does not have its name yet: the next start finds
@@ -204,6 +210,17 @@ class Moves:
         if log is None or future is None:
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{topic_partition} is not being moved")
         return log, future
+
+
+def _flush_records(future: Log) -> None:
+    """Those that have come since its last flush, with their indexes only if they are in another segment: the recovery
+    point may stay where it is."""
+    if future.durability.new_names:
+        future.flush()
+    elif future.flushed_until < future.end_offset:
+        with disk_errors(future.directory, "flushing"):
+            sync_records(future.files, future.segments.active.file)
+        future.records_flushed(future.end_offset, future.truncations)
 
 
 def _common_end(log: Log, future: Log) -> int:

@@ -128,6 +128,8 @@ class ReplicaMoves:
             self._finish(tp)
         else:
             await self._durable.flush(future)
+            for write in self._replicas.logs.collect_start_offsets():
+                await self._durable.run(write.write)
             self._flushed.add(future)
 
     def _finish(self, tp: TopicPartition) -> None:
@@ -137,8 +139,8 @@ class ReplicaMoves:
         partition = self._replicas.find(*tp)
         if partition is not None:
             partition.take_log(moved.log)
-        for step in moved.rest:
-            self._try(step)
+        self._try(moved.put_away)
+        self._write(moved.checkpoints)
         log.info("moved %s to %s", tp, moved.log.directory)
 
     def _try(self, step: Callable[[], None]) -> None:
@@ -149,3 +151,12 @@ class ReplicaMoves:
             self._replicas.directory_failed(error)
             if may_pass(error):
                 self._timers.at(self._clock.monotonic_ms() + _REST_MS, partial(self._try, step))
+
+    def _write(self, checkpoints: tuple[Callable[[], None], ...]) -> None:
+        """In a thread; each until it is done, or its log directory is lost."""
+        for write in checkpoints:
+            self._durable.in_thread(write, partial(self._written, write))
+
+    def _written(self, write: Callable[[], None], error: StorageError | None) -> None:
+        if error is not None and may_pass(error):
+            self._timers.at(self._clock.monotonic_ms() + _REST_MS, partial(self._write, (write,)))

@@ -88,8 +88,9 @@ def finished(moves: Moves) -> Log | None:
     moved = moves.finish(T0)
     if moved is None:
         return None
-    for step in moved.rest:
-        step()
+    moved.put_away()
+    for write in moved.checkpoints:
+        write()
     return moved.log
 
 
@@ -145,7 +146,7 @@ def test_a_move_has_ended_whatever_the_disks_refuse_afterwards(
     disk = FullDisk(str(tmp_path / name), monkeypatch)
     moved = moves.finish(T0)
     assert moved is not None
-    for step in moved.rest:
+    for step in (moved.put_away, *moved.checkpoints):
         with suppress(StorageError):
             step()
     assert disk.refused
@@ -161,8 +162,7 @@ def test_the_old_replica_stays_where_the_disk_of_the_new_one_fails_at_once(tmp_p
     moved = moves.finish(T0)
     assert moved is not None
     manager.fail(StorageError(str(tmp_path / "b"), "it is gone"))
-    for step in moved.rest:
-        step()
+    moved.put_away()
     manager.close()
     (tmp_path / "b").rename(tmp_path / "broken")
     (tmp_path / "b").mkdir()
@@ -206,18 +206,35 @@ def test_a_copy_is_used_from_its_renaming_on_and_the_other_stays_until_the_disk_
     assert moved is not None
     assert manager.get(T0) is moved.log
     assert log.retired
-    *_, put_away = moved.rest
     with pytest.raises(StorageError):
-        put_away()
+        moved.put_away()
     assert not moved.log.durability.placed
     assert partition_names(tmp_path / "a") == ["t-0"]
     disk.is_bad = False
     append(moved.log, batch(b"late"), epoch=2)
-    put_away()
+    moved.put_away()
     assert moved.log.durability.placed
     assert [name.endswith("-delete") for name in partition_names(tmp_path / "a")] == [True]
     manager.close()
     assert started(tmp_path).logs[T0].end_offset == 31
+
+
+def test_an_exchange_waits_for_three_fsyncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the records that have come since the copy was flushed, of the mark in the old replica, and of the new name."""
+    manager = started(tmp_path)
+    log = filled(manager, tmp_path, 20)
+    moves = copied(manager, tmp_path)
+    flush_copy(moves)
+    append(log, batch(b"late"), epoch=9)
+    copy_all(moves)
+    synced: list[int] = []
+    monkeypatch.setattr(Files, "sync", staticmethod(synced.append))
+    moved = moves.finish(T0)
+    assert moved is not None
+    moved.put_away()
+    assert len(synced) == 3
+    assert moved.log.flushed_until == moved.log.end_offset == 21
+    manager.close()
 
 
 def test_a_replaced_replica_that_is_used_again_is_not_marked_any_more(tmp_path: Path) -> None:

@@ -6,11 +6,14 @@ import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from threading import current_thread
 
 import pytest
 
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.log.checkpoint import CLEANED_OFFSETS
+from kafkad.log.directories import CheckpointWrite
 from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.log.move import Moves
@@ -255,3 +258,28 @@ def test_the_replaced_replica_is_put_away_later_if_a_disk_does_not_let_it(
     is_full = False
     broker.work(after_ms=1_000)
     assert not os.path.exists(os.path.join(broker.first, "t-0"))
+
+
+def test_what_checkpoints_say_of_a_moved_replica_is_written_in_a_thread_and_again_if_a_disk_refuses(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, refused, threads = CheckpointWrite.write, [], set()
+
+    def written(checkpoint: CheckpointWrite) -> None:
+        threads.add(current_thread())
+        if checkpoint.name == CLEANED_OFFSETS and not refused:
+            refused.append(checkpoint.directory.path)
+            raise StorageError(broker.second, "writing failed") from OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write(checkpoint)
+
+    monkeypatch.setattr(CheckpointWrite, "write", written)
+    broker.log(FIRST).cleaned_until = 3
+    broker.log(SECOND).cleaned_until = 4
+    broker.move(FIRST, broker.second)
+    broker.work()
+    broker.work(after_ms=1_000)
+    assert len(refused) == 1
+    first, second = broker.replicas.logs.directories
+    assert first.checkpointed(CLEANED_OFFSETS, FIRST) is None
+    assert [second.checkpointed(CLEANED_OFFSETS, tp) for tp in (FIRST, SECOND)] == [3, 4]
+    assert current_thread() not in threads
