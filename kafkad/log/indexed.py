@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 from collections.abc import Iterator
@@ -20,10 +21,12 @@ from kafkad.log.index import (
     TimeIndex,
     whole_entries,
 )
+from kafkad.turns import Pieces, at_once
 from kafkad.wire.records import BASE_OFFSET, LAST_OFFSET_DELTA, LENGTH, MAX_TIMESTAMP, PREFIX_SIZE, Header
 
 LOG, INDEX, TIME_INDEX = ".log", ".index", ".timeindex"
 LARGEST_RELATIVE_OFFSET = 2**31 - 1
+_BATCHES_A_PIECE = 1_000
 UNKNOWN = -2
 ASK_FIRST = -2
 
@@ -162,21 +165,35 @@ class IndexedFile:
 
     def rebuild_indexes(self) -> None:
         """Rebuild both indexes from the headers of the batches, as Kafka does, and store them."""
-        fd, size = self.file.fd, self.size  # one file too many is refused before anything is forgotten
+        _ = self.file  # one file too many is refused before anything is forgotten
         self._rebuilt = True
-        self.start_indexes()
-        try:
-            for start, end in self.sound_stretches():
-                self.size = start
-                for position, header in walk(self.files.pread, fd, start, end):
-                    if not self.may_hold(header):
-                        raise BadBatch(position, f"a batch with offset {header[BASE_OFFSET]} in segment {self.base}")
-                    self.note(header)
-        except BadBatch:
-            pass  # what follows cannot be indexed; readers will get the error themselves
-        finally:
-            self.size = size
+        self.take_indexes(at_once(self.indexing(self.holes)))
         self.complete_indexes()
+
+    def indexing(self, holes: tuple[Hole, ...]) -> Pieces[IndexedFile]:
+        """Make both indexes anew, for a file with just these holes; what is appended meanwhile is in them."""
+        made = IndexedFile(self.files, self.directory, self.base, 0, self.interval)
+        made.start_indexes()
+        file, done = self.file, 0
+        with contextlib.suppress(BadBatch):  # what follows cannot be indexed; readers will get the error themselves
+            while done < self.size:
+                until = self.size
+                for start, end in _between(holes, done, until):
+                    made.size = start
+                    for count, (position, header) in enumerate(walk(self.files.pread, file.fd, start, end), start=1):
+                        if not self.may_hold(header):
+                            raise BadBatch(position, f"a batch with offset {header[BASE_OFFSET]} in {self.base}")
+                        made.note(header)
+                        if count % _BATCHES_A_PIECE == 0:
+                            yield
+                done = until
+        return made
+
+    def take_indexes(self, made: IndexedFile) -> None:
+        """Those that `indexing` has made; the files do not have them yet."""
+        self._offsets, self._times = made._offsets, made._times
+        self.newest_timestamp, self.newest_timestamp_offset = made.newest_timestamp, made.newest_timestamp_offset
+        self.since_index = made.since_index
 
     def start_indexes(self) -> None:
         """Begin with empty indexes, in memory."""
@@ -288,12 +305,16 @@ class IndexedFile:
 
     def sound_stretches(self, start: int = 0) -> Iterator[tuple[int, int]]:
         """The stretches [from, to) of the file after `start` that are not damaged."""
-        for hole in self.holes:
-            if hole.start > start:
-                yield start, hole.start
-            start = max(start, hole.end)
-        if start < self.size:
-            yield start, self.size
+        return _between(self.holes, start, self.size)
+
+
+def _between(holes: tuple[Hole, ...], start: int, end: int) -> Iterator[tuple[int, int]]:
+    for hole in holes:
+        if hole.start > start:
+            yield start, hole.start
+        start = max(start, hole.end)
+    if start < end:
+        yield start, end
 
 
 def segment_path(directory: str, base: int, suffix: str) -> str:

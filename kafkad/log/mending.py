@@ -9,6 +9,7 @@ from kafkad.log.files import disk_errors, short_write
 from kafkad.log.indexed import LOG, Hole
 from kafkad.log.log import Log
 from kafkad.log.segment import NOWHERE, Segment
+from kafkad.turns import Pieces
 from kafkad.wire.records import (
     ATTRIBUTES,
     BASE_OFFSET,
@@ -18,6 +19,8 @@ from kafkad.wire.records import (
     TRANSACTIONAL,
     crc_matches,
 )
+
+_PIECE = 1 << 20
 
 
 def verify_batch(log: Log, offset: int) -> None:
@@ -49,23 +52,58 @@ def verify_batch(log: Log, offset: int) -> None:
     log.on_damage(log.topic_partition, Damage(segment.path(LOG), hole.start, *kept))
 
 
-def mend(log: Log, segment: Segment, hole: Hole, records: bytes) -> bool:
-    """Write the batches that another replica has for a hole of `Log.damage`, which the caller has checked, and serve
-    them. False if they are served only after the next start, which reads all from there on: ends of transactions
-    among them may say how to read what follows.
+class Mending:
+    """Batches that another replica has for a hole of `Log.damage`, which the caller has checked, on their way into it:
+    `write`, then `sync`, then `serve`.
 
-    Nobody reads the bytes meanwhile, and a crash leaves a hole.
+    Nobody reads the bytes meanwhile, and a crash leaves a hole. Nothing is done any more to a log that was cut back, or
+    has another segment there.
     """
-    assert len(records) == hole.end - hole.start
-    view = memoryview(records)
-    with disk_errors(log.directory, "mending damage"):
-        if segment.files.pwrite(segment.file.fd, view, hole.start) != len(records):
-            raise short_write()
-        segment.files.sync(segment.file.fd)
-        if any(batch.header[ATTRIBUTES] & TRANSACTIONAL for batch in copied_batches(view, hole.first, None)):
-            return False
-        segment.holes = tuple(other for other in segment.holes if other != hole)
-        log.segments.become(log.segments.all)
-        segment.rebuild_indexes()
-        segment.seal()  # its indexes are in their files now: the next append takes them up again
-    return True
+
+    def __init__(self, log: Log, segment: Segment, hole: Hole, records: bytes) -> None:
+        assert len(records) == hole.end - hole.start
+        self._log = log
+        self._segment = segment
+        self._hole = hole
+        self._records = memoryview(records)
+        self._truncations = log.truncations
+        with disk_errors(log.directory, "mending damage"):
+            self._file = segment.file
+
+    @property
+    def _is_void(self) -> bool:
+        log = self._log
+        return log.retired or log.truncations != self._truncations or (self._segment, self._hole) not in log.damage
+
+    def write(self) -> Pieces[None]:
+        for at in range(0, len(self._records), _PIECE):
+            if self._is_void:
+                return
+            some = self._records[at : at + _PIECE]
+            with disk_errors(self._log.directory, "mending damage"):
+                if self._segment.files.pwrite(self._file.fd, some, self._hole.start + at) != len(some):
+                    raise short_write()
+            yield
+
+    def sync(self) -> None:
+        """Wait for the disk. Thread-safe."""
+        with disk_errors(self._log.directory, "mending damage"):
+            self._segment.files.sync(self._file.fd)
+
+    def serve(self) -> Pieces[bool | None]:
+        """Have the batches read. False if they are served only after the next start, which reads all from there on:
+        ends of transactions among them may say how to read what follows. None if nothing came of it."""
+        log, segment = self._log, self._segment
+        for batch in copied_batches(self._records, self._hole.first, None):
+            if batch.header[ATTRIBUTES] & TRANSACTIONAL:
+                return None if self._is_void else False
+            yield
+        with disk_errors(log.directory, "mending damage"):
+            made = yield from segment.indexing(tuple(other for other in segment.holes if other != self._hole))
+            if self._is_void:
+                return None
+            segment.holes = tuple(other for other in segment.holes if other != self._hole)
+            log.segments.become(log.segments.all)
+            segment.take_indexes(made)
+            segment.seal()  # its indexes are in their files now: the next append takes them up again
+        return True

@@ -26,7 +26,8 @@ from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.copied import copied_batches
 from kafkad.log.indexed import Hole
-from kafkad.log.mending import mend
+from kafkad.log.mending import Mending
+from kafkad.log.segment import Segment
 from kafkad.model import BrokerInfo
 from kafkad.names import TopicPartition
 from kafkad.net.client import Link, LinkError
@@ -34,6 +35,7 @@ from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
 from kafkad.timers import Timers, sleep
 from kafkad.together import together
+from kafkad.turns import in_turns
 from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 
 log = logging.getLogger(__name__)
@@ -188,15 +190,26 @@ class Mender:
                 )
                 self._given_up.add(place)
                 continue
-            readable = mend(partition.log, segment, hole, records)
-            self._damaged_on.pop(place, None)
-            self._given_up |= set() if readable else {place}
-            self._replicas.logs.damages.mended(segment.path(".log"), hole.start, hole.end)
-            log.warning(
-                "mended %s: %d bytes, offsets %d to %d, are as on broker %d again%s",
-                *(partition.tp, len(records), hole.first, hole.next - 1, leader.id),
-                "" if readable else "; there are transactions in them: they are served after the next start",
-            )
+            await self._fill(partition, leader, segment, hole, records)
+
+    async def _fill(
+        self, partition: Partition, leader: BrokerInfo, segment: Segment, hole: Hole, records: bytes
+    ) -> None:
+        mending = Mending(partition.log, segment, hole, records)
+        await in_turns(mending.write())
+        await self._replicas.parts.durable.run(mending.sync)
+        readable = await in_turns(mending.serve())
+        if readable is None:
+            return
+        place = segment.path(""), hole
+        self._damaged_on.pop(place, None)
+        self._given_up |= set() if readable else {place}
+        self._replicas.logs.damages.mended(segment.path(".log"), hole.start, hole.end)
+        log.warning(
+            "mended %s: %d bytes, offsets %d to %d, are as on broker %d again%s",
+            *(partition.tp, len(records), hole.first, hole.next - 1, leader.id),
+            "" if readable else "; there are transactions in them: they are served after the next start",
+        )
 
     async def _fetched(self, partition: Partition, leader: BrokerInfo, hole: Hole) -> bytes | None:
         """The bytes for the stretch; None if those of the leader do not fit. Raises LinkError, KafkaError,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,14 @@ from kafkad.log.cleaning import dirt_of
 from kafkad.log.deletion import delete_old_segments, outlives_retention
 from kafkad.log.epochs import FILE_NAME
 from kafkad.log.files import may_pass
+from kafkad.log.indexed import Hole
 from kafkad.log.log import Log
-from kafkad.log.mending import mend, verify_batch
+from kafkad.log.mending import Mending, verify_batch
+from kafkad.log.segment import Segment
 from kafkad.log.time_search import offset_for_timestamp
 from kafkad.log.transactions import aborted_transactions
 from kafkad.log.truncation import truncate_to
+from kafkad.turns import at_once
 from kafkad.wire.control import ControlRecord, build_marker
 from kafkad.wire.records import MAGIC_AT, iter_batches
 from tests.fakes import FaultyFiles
@@ -377,6 +381,59 @@ def test_damage_found_while_a_log_is_open_is_refused_and_what_is_before_it_is_se
     assert log.read(20, 1 << 20, log.end_offset) is not None
     home.expect_problems = True
     log.close()
+
+
+def mend(log: Log, segment: Segment, hole: Hole, records: bytes) -> bool | None:
+    mending = Mending(log, segment, hole, records)
+    at_once(mending.write())
+    mending.sync()
+    return at_once(mending.serve())
+
+
+def damaged_in_its_middle(home: Home, count: int) -> tuple[Log, bytes]:
+    """A log with one segment, a few batches of which are damaged; that file as it was."""
+    log = home.open(segment_bytes=1 << 22, index_interval_bytes=500)
+    fill(log, count)
+    whole = path_of(log, ".log").read_bytes()
+    flip_a_bit(log, 4)
+    verify_batch(log, 4)
+    return log, whole
+
+
+def test_a_hole_is_filled_in_pieces_while_records_come(home: Home) -> None:
+    log, whole = damaged_in_its_middle(home, 2_500)
+    [(segment, hole)] = log.damage
+    mending = Mending(log, segment, hole, whole[hole.start : hole.end])
+    at_once(mending.write())
+    mending.sync()
+    serving = mending.serve()
+    count = 0
+    with suppress(StopIteration):
+        while True:
+            next(serving)
+            count += 1
+            fill(log, 1)
+    assert count >= 3
+    assert not log.is_damaged
+    fill(log, 20)
+    assert [record.offset for record in records(log, 0)] == list(range(2_520 + count))
+    log.close()
+    assert check(str(home.directory)) == []
+
+
+def test_a_hole_of_a_log_that_is_cut_back_meanwhile_is_filled_no_further(home: Home) -> None:
+    log, whole = damaged_in_its_middle(home, 20)
+    [(segment, hole)] = log.damage
+    first, second = (Mending(log, segment, hole, whole[hole.start : hole.end]) for _ in range(2))
+    at_once(first.write())
+    first.sync()
+    truncate_to(log, 4)
+    fill(log, 20)
+    after = path_of(log, ".log").read_bytes()
+    at_once(second.write())
+    assert at_once(first.serve()) is None
+    assert path_of(log, ".log").read_bytes() == after
+    assert [record.offset for record in records(log, 0)] == list(range(24))
 
 
 @pytest.mark.parametrize("transactional", [False, True])

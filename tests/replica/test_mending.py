@@ -16,6 +16,7 @@ from kafkad.model import BrokerInfo
 from kafkad.names import TopicPartition
 from kafkad.replica.mending import LARGEST, LEADERS_AT_ONCE, LOOK_MS, Mender
 from kafkad.timers import Timers
+from kafkad.turns import Pieces
 from kafkad.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from kafkad.wire.records import Record, build_batch
 from tests.fakes import FakeClock
@@ -31,11 +32,16 @@ def followed(leader: int) -> Any:
     return SimpleNamespace(tp=tp, role=role, log=log, following=object(), is_leader=False, leader_epoch=1)
 
 
+async def at_once_instead(of_a_thread: Callable[[], None]) -> None:
+    of_a_thread()
+
+
 class Replicas(list[Any]):
     def __init__(self, leaders: range) -> None:
         super().__init__(followed(leader) for leader in leaders)
         self.on_replicas_changed: Any = None
         self.logs: Any = None
+        self.parts = SimpleNamespace(durable=SimpleNamespace(run=at_once_instead))
         self.giving_way: Any = frozenset()
         self.metadata = SimpleNamespace(brokers={id_: BrokerInfo(id=id_, endpoints=()) for id_ in leaders})
 
@@ -136,14 +142,26 @@ class DamagedLog:
     def damage(self) -> list[tuple[object, Hole]]:
         return list(self.left)
 
-    def mend(self, segment: object, hole: Hole, records: bytes) -> bool:
-        self.written.append(hole.first)
+
+class NotedMending:
+    def __init__(self, log: DamagedLog, segment: object, hole: Hole, records: bytes) -> None:
+        self._log, self._hole = log, hole
+
+    def write(self) -> Pieces[None]:
+        self._log.written.append(self._hole.first)
+        yield
+
+    def sync(self) -> None:
+        pass
+
+    def serve(self) -> Pieces[bool | None]:
+        yield
         return True
 
 
 @pytest.fixture(autouse=True)
 def only_noted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kafkad.replica.mending.mend", DamagedLog.mend)
+    monkeypatch.setattr("kafkad.replica.mending.Mending", NotedMending)
 
 
 class Whole:
