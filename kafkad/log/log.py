@@ -554,7 +554,7 @@ class Log:
             self.doom(segment for segment in reversed(self.segments.all) if segment is not first)
             if same is not None:
                 same.cut(0, at)
-                same.transactions.replace([])
+                same.transactions.replace([], durable=False)
                 same.has_transactions = False
                 same.created_ms = self.clock.now_ms()
             self.was_cut([first], offset, offset, may_return=may_return)

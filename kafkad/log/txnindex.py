@@ -105,17 +105,18 @@ class TransactionIndex:
         with as_far_as_there_is_room():
             self.store()
 
-    def replace(self, entries: Iterable[AbortedTransaction]) -> None:
-        """Have just these entries, whatever the file has; that changes in one step."""
+    def replace(self, entries: Iterable[AbortedTransaction], *, durable: bool = True) -> None:
+        """Have just these entries, whatever the file has; that changes in one step. Not `durable` is for a segment that
+        is read again after a crash, as long as it was not flushed."""
         wanted = list(entries)
         with contextlib.suppress(BrokenTransactionIndexError), as_far_as_there_is_room():
             if self.is_stored and self._stored == wanted:
                 return
         self._known_stored, self._unstored, self._is_stale = [], wanted, True
         with as_far_as_there_is_room():
-            self.store()
+            self.store(durable=durable)
 
-    def store(self) -> None:
+    def store(self, *, durable: bool = True) -> None:
         """Write what the file lacks; StorageError.
 
         A broken file stays as it is: whoever reads it has it made anew from the log, which has all of these entries.
@@ -125,7 +126,7 @@ class TransactionIndex:
         with self._disk_errors("writing"):
             if self._is_stale:
                 self._file = None
-                self._files.write_file(self.path, encode(self._unstored))
+                self._files.write_file(self.path, encode(self._unstored), durable=durable)
                 self._is_stale = False
             else:
                 with contextlib.suppress(BrokenTransactionIndexError):
@@ -166,8 +167,9 @@ class TransactionIndex:
         return blocks
 
     def truncate(self, offset: int) -> None:
-        """Forget transactions whose marker is at or after `offset`."""
-        self.replace(entry for entry in self.entries if entry.last_offset < offset)
+        """Forget transactions whose marker is at or after `offset`, where the segment is cut: its next flush waits for
+        the disk."""
+        self.replace((entry for entry in self.entries if entry.last_offset < offset), durable=False)
 
     def flush(self) -> None:
         """Store all, and wait for the disk."""

@@ -612,6 +612,26 @@ def test_an_aborted_transaction_that_a_full_disk_does_not_note_is_known(
         assert aborted_transactions(log, 0, log.end_offset) == expected
 
 
+@pytest.mark.parametrize("fully", [False, True])
+def test_a_cut_leaves_the_fsync_of_aborted_transactions_to_the_next_flush(home: Home, fully: bool) -> None:
+    log = home.open()
+    aborted(log, 5)
+    aborted(log, 6)
+    log.flush()
+    before = home.files.count["sync"]
+    if fully:
+        log.truncate_fully_at(0)
+    else:
+        truncate_to(log, 5)
+    assert home.files.count["sync"] == before
+    assert aborted_transactions(log, 0, 10) == ([] if fully else [(5, 0)])
+    flush = log.start_flush()
+    assert log.segments.active.path(".txnindex") in flush.paths
+    log.durability.flush_failed(flush)
+    log = home.reopen(clean=False)
+    assert aborted_transactions(log, 0, 10) == ([] if fully else [(5, 0)])
+
+
 def _copy_aborted(log: Log, producer_id: int) -> None:
     kind = {"producer_id": producer_id, "producer_epoch": 0}
     parts = [batch(b"t" * 300, base_sequence=i, transactional=True, **kind) for i in range(3)]
