@@ -122,11 +122,14 @@ def acks_all_is_answered_at_the_append() -> Any:
 
 @mutation
 def what_waits_for_a_deposed_leader_is_called_committed() -> Any:
+    refuse_waits = Partition._refuse_waits
+
     def refuse(self: Any) -> None:
         while self.commit_waits:
             self.commit_waits.popleft()[1](None)
+        refuse_waits(self)
 
-    return patch.object(Partition, "_refuse_commit_waits", refuse)
+    return patch.object(Partition, "_refuse_waits", refuse)
 
 
 @mutation
