@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from kctl.errors import Exit
+from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
 
 
-@pytest.mark.parametrize("command", ["users list", "quotas list"])
-def test_there_are_none(on_broker: Kctl, command: str) -> None:
-    assert on_broker(*command.split(), "--no-headers") == (Exit.DONE, "", "")
+def test_there_are_none(kctl: Kctl, tmp_path: Path) -> None:
+    with KafkadProcess(tmp_path) as fresh:
+        for noun in ("users", "quotas"):
+            assert kctl("-b", fresh.bootstrap, noun, "list", "--no-headers") == (Exit.DONE, "", "")
 
 
 def test_tokens_are_for_those_who_log_in(on_broker: Kctl) -> None:
