@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
+from copy import copy
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -473,7 +474,7 @@ def test_the_rest_of_many_offsets_of_a_transaction_is_refused_once_the_topic_is_
 ) -> None:
     users = in_transaction
     users.frames.transactions.holding = False
-    grow(users, 600)
+    hear_of(users, 600)
     users.become("alice")
     written: list[int] = []
     offsets = users.frames.broker.context.offsets
@@ -502,7 +503,7 @@ def commit_many(users: Users) -> list[int]:
 def test_no_offset_is_committed_or_deleted_once_a_right_is_gone_while_the_request_is_sorted_out(
     users: Users, monkeypatch: pytest.MonkeyPatch, resource: ResourceType, code: int
 ) -> None:
-    grow(users, 600)
+    hear_of(users, 600)
     users.grant("alice")
     users.become("admin")
     assert create(users.frames, creation("g", operation=DELETE, resource_type=GROUP, principal="User:alice")) == [0]
@@ -618,7 +619,7 @@ def test_the_rest_of_many_offsets_stays_once_the_right_is_gone(
 
 def with_offsets(users: Users) -> Users:
     """The group has some of 2,000 partitions."""
-    grow(users, 2_000)
+    hear_of(users, 2_000)
     assert codes_of(users.become("alice").ask(many_to_commit(), 7)) == {0}
     users.become("admin")
     assert create(users.frames, creation("g", operation=DELETE, resource_type=GROUP, principal="User:alice")) == [0]
@@ -648,7 +649,7 @@ def many_to_add() -> AddPartitionsToTxnRequest:
 def test_a_large_request_asks_for_each_right_once(in_transaction: Users, monkeypatch: pytest.MonkeyPatch) -> None:
     users = in_transaction
     users.frames.transactions.holding = False
-    grow(users, 2_000)
+    hear_of(users, 2_000)
     users.become("admin")
     assert create(users.frames, creation("g", operation=DELETE, resource_type=GROUP, principal="User:alice")) == [0]
     alice = users.become("alice")
@@ -685,7 +686,7 @@ def test_no_partition_is_added_once_the_topic_is_gone_while_the_request_is_sorte
     in_transaction: Users, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     users = in_transaction
-    grow(users, 2_000)
+    hear_of(users, 2_000)
     take_after_first_look(monkeypatch, ResourceType.TOPIC)
     [topic] = users.become("alice").ask(many_to_add(), 3).results_by_topic_v3_and_below
     assert {partition.partition_error_code for partition in topic.results_by_partition} == {29}
@@ -695,7 +696,7 @@ def test_no_partition_is_added_once_the_topic_is_gone_while_the_request_waits_fo
     in_transaction: Users, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     users = in_transaction
-    grow(users, 2_000)
+    hear_of(users, 2_000)
     connection = users.become("alice").connection
     header = RequestHeader(ADD_PARTITIONS_TO_TXN, 3, 1, "test")
     large = Request(header, cast(Connection, connection), memoryview(bytes(5_000)))
@@ -718,10 +719,18 @@ def test_nothing_is_committed_once_the_topic_is_gone_while_the_request_is_sorted
 ) -> None:
     users = in_transaction
     users.frames.transactions.holding = False
-    grow(users, 600)
+    hear_of(users, 600)
     users.become("alice")
     take_after_first_look(monkeypatch, ResourceType.TOPIC)
     assert commit_many(users) == [29] * 600
+
+
+def hear_of(users: Users, count: int) -> None:
+    """The topic has so many partitions, of which this broker has the logs of the first ones only."""
+    partitions = users.frames.broker.replicas.metadata.topics["t"].partitions
+    for index in range(len(partitions), count):
+        partitions[index] = copy(partitions[0])
+        partitions[index].partition_index = index
 
 
 def grow(users: Users, count: int) -> None:
