@@ -16,7 +16,7 @@ from typing import Self
 from tests.oracle.kafka import free_port
 
 START_SECONDS = 60
-STOP_SECONDS = 30
+STOP_SECONDS = 60
 
 API_VERSIONS_V0 = struct.pack(">hhih", 18, 0, 7, -1)
 """A request that every broker answers: ApiVersions v0, correlation id 7, no client id."""

@@ -55,7 +55,7 @@ def at_once(port: int, request: bytes, connections: int, rounds: int) -> None:
     """One request over each of many new connections, all in the same moment, and again when all are answered."""
     for _ in range(rounds):
         with contextlib.ExitStack() as stack:
-            clients = [stack.enter_context(RawClient(port)) for _ in range(connections)]
+            clients = [stack.enter_context(RawClient(port, timeout=60)) for _ in range(connections)]
             for client in clients:
                 client.send(request)
             for client in clients:
