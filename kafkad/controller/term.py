@@ -333,7 +333,7 @@ class Term:
             for path, node in zip(paths, nodes, strict=True)
             if node is not None
         ]
-        noted = {tp for listed in lists for tp in listed or ()}
+        noted = dict.fromkeys(tp for listed in lists for tp in listed or ())
         known = [tp for tp in noted if self.state.has(tp) and not self.state.going(tp.topic)]
         await self._read_states(known)
         batch = self.lead.batch()

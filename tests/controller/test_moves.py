@@ -579,3 +579,17 @@ async def test_a_move_whose_new_replica_was_noted_by_an_old_broker_is_completed(
     await cluster.client.create(IsrChange.PREFIX, IsrChange.encode([A0]), sequential=True)
     await cluster.settle()
     assert (await assignment(cluster)) == PartitionAssignment(replicas=(2,))
+
+
+@with_brokers(1, 2)
+async def test_what_old_brokers_have_noted_is_told_in_their_order(cluster: Cluster) -> None:
+    """A run of the simulation is the same each time."""
+    topics = [f"t{number}" for number in range(8)]
+    for topic in topics:
+        await cluster.create(topic, (1, 2))
+    topics.reverse()
+    cluster[2].metadata.clear()
+    noted = [TopicPartition(topic, 0) for topic in topics]
+    await cluster.client.create(IsrChange.PREFIX, IsrChange.encode(noted), sequential=True)
+    await cluster.settle()
+    assert list(cluster[2].metadata) == noted
