@@ -270,16 +270,19 @@ class FetchApi:
         total = 0
         urgent = False
         found: list[Found] = []
-        restricted = identity.restricted
+        restricted, is_follower = identity.restricted, frame.replica_id >= 0
         for followed in wanted:
             if not len(found) & _PIECE:
                 yield
             try:
                 if restricted:
                     self._check_right(frame, followed, identity)
-                answer = self._read(frame, followed, self._found(followed), left, not total, arrives)
+                partition = self._found(followed)
+                answer = self._read(frame, followed, partition, left, not total, arrives)
                 if watch:
                     followed.watch()
+                if is_follower and partition.deletion_waits:
+                    urgent = urgent or answer.log_start_offset != followed.log_start_offset
             except KafkaError as error:
                 answer = self._failed(followed, error)
             if answer.error_code or answer.diverging or answer.preferred_replica >= 0:

@@ -564,6 +564,7 @@ class Partition:
             on_deleted(None)
         else:
             self.deletion_waits[on_deleted] = offset
+            self._tell_end_watchers()
 
     def forget_deletion(self, on_deleted: OnDeleted) -> None:
         """It need not be called any more, if it has not been."""

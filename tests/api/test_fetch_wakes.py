@@ -252,6 +252,30 @@ def test_a_follower_is_told_of_the_high_watermark_with_its_next_answer_and_not_w
     asyncio.run(scenario())
 
 
+def test_a_follower_is_woken_for_records_whose_deletion_somebody_waits_for(tmp_path: Path) -> None:
+    """Otherwise it would hear of it half a second later."""
+
+    async def scenario() -> None:
+        made = await open_session(tmp_path, FOLLOWER, 3)
+        made.parts.metadata.brokers[FOLLOWER] = BrokerInfo(id=FOLLOWER, endpoints=())
+        partition = made.partitions[0]
+        made.append(0)
+        await made.fetch(FOLLOWER, {})
+        assert made.begin(FOLLOWER, {0: 1}) is None
+        heard: list[object] = []
+        assert partition.delete_records(1) == 1
+        partition.when_deleted(1, heard.append)
+        told = await made.until_answered()
+        assert {index: answer.log_start_offset for index, answer in told.items()} == {0: 1}
+        assert heard == []
+        assert made.begin(FOLLOWER, {1: 0}) is None, "it has been told"
+        partition.fetched_by(FOLLOWER, 1, 1)
+        assert heard == [None]
+        made.close()
+
+    asyncio.run(scenario())
+
+
 def test_a_follower_that_is_not_in_sync_is_looked_at_with_every_fetch_until_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
