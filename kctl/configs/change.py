@@ -96,10 +96,8 @@ def change_settings(session: Session, resources: Sequence[Resource], changes: Se
             hint = f"kctl quotas set changes the quotas of {resource.kind}s"
             raise KctlError(f"{resource} has quotas, not settings", exit_code=Exit.USAGE, hints=(hint,))
     found, errors = described(session, resources, synonyms=True)
-    sent = {resource: to_send(resource, entries, changes) for resource, entries in found.items()}
-    planned, wrong = plan_all(found, sent)
-    wanted = {resource: sent[resource] for resource in planned}
-    refused = altered(session, wanted, validate_only=True) if wanted else {}
+    planned, sent, wrong = plan_all(found, changes)
+    refused = altered(session, sent, validate_only=True) if sent else {}
     rows = {resource: planned[resource] for resource in planned if resource not in refused}
     change = Change(session, COLUMNS, chain.from_iterable(rows.values()), [*errors, *wrong, *refused.values()])
     if not any(row["changes"] for own in rows.values() for row in own):
@@ -131,32 +129,42 @@ def to_send(resource: Resource, entries: Sequence[Entry], changes: Sequence[Assi
 
 
 def _to_send(resource: Resource, known: Mapping[str, Entry], change: Assignment) -> Assignment:
-    if change.value is not None and _is_list(change.name, known):
+    if change.value is not None and _takes_brackets(change.name, known):
         change = change._replace(value=without_brackets(change.value))
+    if change.operation not in (APPEND, SUBTRACT):
+        return change
     entry = known.get(change.name)
-    is_inherited = entry is not None and not entry.sensitive and entry.source != _own(resource)
-    if is_inherited and change.operation in (APPEND, SUBTRACT):
-        return Assignment(change.name, SET, result(known[change.name].value, change))
-    return change
+    if entry is None:
+        what = f"{change.name} is not set for {resource}, so what a change of it would add to is not known"
+        raise KctlError(what, exit_code=Exit.USAGE, hints=(f"say all of it: {change.name}=…",))
+    if entry.sensitive or entry.source == _own(resource):
+        return change
+    return Assignment(change.name, SET, result(entry.value, change))
 
 
-def _is_list(name: str, known: Mapping[str, Entry]) -> bool:
-    """A listener's own list is described only once it is set."""
-    return any(entry.is_list and f".{name}".endswith(f".{entry.name}") for entry in known.values())
+def _takes_brackets(name: str, known: Mapping[str, Entry]) -> bool:
+    """Around a list, as Kafka's tool has them. What is not set for all brokers, or for a listener, is not described."""
+    if name in known:
+        return known[name].is_list
+    general = [entry for entry in known.values() if name.endswith(f".{entry.name}")]
+    return any(entry.is_list for entry in general) if general else not is_secret(name, known)
 
 
 def plan_all(
-    found: Mapping[Resource, Sequence[Entry]], changes: Mapping[Resource, Sequence[Assignment]]
-) -> tuple[dict[Resource, list[Row]], list[KctlError]]:
-    """The planned changes of each resource, and the errors of those that cannot change."""
+    found: Mapping[Resource, Sequence[Entry]], changes: Sequence[Assignment]
+) -> tuple[dict[Resource, list[Row]], dict[Resource, list[Assignment]], list[KctlError]]:
+    """The planned changes of each resource, what to send for it, and the errors of those that cannot change."""
     planned: dict[Resource, list[Row]] = {}
+    sent: dict[Resource, list[Assignment]] = {}
     errors = []
     for resource, entries in found.items():
         try:
-            planned[resource] = plan(resource, entries, changes[resource])
+            wanted = to_send(resource, entries, changes)
+            planned[resource] = plan(resource, entries, wanted)
+            sent[resource] = wanted
         except KctlError as error:
             errors.append(error)
-    return planned, errors
+    return planned, sent, errors
 
 
 def plan(resource: Resource, entries: Sequence[Entry], changes: Sequence[Assignment]) -> list[Row]:

@@ -53,7 +53,7 @@ def diff(session: Session, resources: tuple[str, ...], file: str | None) -> int:
         read = read_settings(file)
         given = {name: value for name, value in read.items() if not is_secret(name, known)}
         if secrets := sorted(read.keys() - given.keys()):
-            note(session.settings, f"secrets are not compared: {', '.join(secrets)}")
+            note(session.settings, f"not compared, for they may be secret: {', '.join(secrets)}")
         rows = differences({name: left.get(name) for name in given}, given)
     else:
         rows = differences(*(_shared(asked, _values(found[resource])) for resource in asked))

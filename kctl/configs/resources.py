@@ -29,7 +29,7 @@ _SOURCES = {
 _DEFAULT = 5
 _LIST = 7
 """Kafka's ConfigDef.Type.LIST."""
-_OF_SECRETS = ("password", "secret", "jaas", "keystore.key", "credential")
+_SECRETS = ("password", "secret", "secret.key", "jaas.config", "keystore.key")
 
 
 class Resource(NamedTuple):
@@ -170,7 +170,7 @@ def is_secret(name: str, known: Mapping[str, Entry]) -> bool:
     brokers in a file are described by no topic."""
     if name in known:
         return known[name].sensitive
-    if any(word in name.lower() for word in _OF_SECRETS):
+    if name.endswith(_SECRETS):
         return True
     return any(entry.sensitive and name.endswith(f".{entry.name}") for entry in known.values())
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from kctl.errors import Exit, KctlError, did_you_mean
@@ -113,10 +114,10 @@ def _plain(value: str | None) -> object:
     items = [item.strip() for item in (value or "").split(",")]
     if len(items) > 1:
         return items
-    try:
-        return float(items[0])
-    except ValueError:
-        return items[0].lower() if items[0].lower() in ("true", "false") else items[0]
+    for number in (int, float):
+        with suppress(ValueError):
+            return number(items[0])
+    return items[0].lower() if items[0].lower() in ("true", "false") else items[0]
 
 
 def misspelt(name: str, known: Sequence[str]) -> KctlError | None:

@@ -9,7 +9,7 @@ from kctl.command.choosing import Choice, choosing
 from kctl.command.chosen import chosen_topics
 from kctl.command.cluster_names import topic_names
 from kctl.command.verb import KctlCommand, pass_session
-from kctl.configs.change import ReadingBack, plan_all, to_send, undo_command
+from kctl.configs.change import ReadingBack, plan_all, undo_command
 from kctl.configs.resources import Resource, altered, described
 from kctl.configs.values import DELETE, Assignment, parse_assignments
 from kctl.errors import Exit, KctlError
@@ -52,11 +52,9 @@ def alter(
     counts, wrong = check_growth({name: len(topic.partitions) for name, topic in topics.items()}, partitions)
     errors += wrong
     found, wrong = described(session, [Resource("topic", name) for name in counts] if changes else [], synonyms=True)
-    sent = {resource: to_send(resource, entries, changes) for resource, entries in found.items()}
-    planned, more = plan_all(found, sent)
+    planned, sent, more = plan_all(found, changes)
     errors += [*wrong, *more]
-    wanted = {resource: sent[resource] for resource in planned}
-    refused = altered(session, wanted, validate_only=True) if wanted else {}
+    refused = altered(session, sent, validate_only=True) if sent else {}
     planned = {resource: rows for resource, rows in planned.items() if resource not in refused}
     counts = {name: count for name, count in counts.items() if not changes or Resource("topic", name) in planned}
     growing = {name: partitions for name, count in counts.items() if partitions is not None and count < partitions}

@@ -96,6 +96,8 @@ def test_unset(on_broker: Kctl) -> None:
         ("topic", "l=[b]", Assignment("l", SET, "b")),
         ("topic", "listener.name.x.l=[b]", Assignment("listener.name.x.l", SET, "b")),
         ("topic", "text=[b]", Assignment("text", SET, "[b]")),
+        ("topic", "unknown=[b]", Assignment("unknown", SET, "b")),
+        ("topic", "some.password=[b]", Assignment("some.password", SET, "[b]")),
     ],
 )
 def test_what_brokers_are_told(source: str, text: str, expected: Assignment) -> None:
@@ -105,6 +107,13 @@ def test_what_brokers_are_told(source: str, text: str, expected: Assignment) -> 
         Entry("text", "a", source, False, False, False),
     ]
     assert to_send(Resource("topic", "t"), known, parse_assignments([text])) == [expected]
+
+
+@pytest.mark.parametrize("name", ["log.cleanup.policy", "listener.name.x.ssl.enabled.protocols"])
+def test_nothing_is_added_to_what_is_not_known(on_broker: Kctl, name: str) -> None:
+    """All brokers, and listeners, are described only where they have something of their own."""
+    ran = on_broker("configs", "set", "brokers", f"{name}+=compact", "-y")
+    assert (ran.code, f"say all of it: {name}=" in ran.err) == (Exit.USAGE, True)
 
 
 @pytest.mark.parametrize("command", [["configs", "set", "topic/{}"], ["topics", "alter", "{}", "--config"]])
@@ -211,7 +220,7 @@ def test_diff_with_a_file_shows_no_secret_of_it(on_broker: Kctl, tmp_path: Path)
     for output in ("wide", "json"):
         ran = on_broker("configs", "diff", f"broker/{broker}", "-f", file, "-o", output)
         assert ("log.retention.ms" in ran.out, "hunter2" in ran.out + ran.err) == (True, False)
-        assert f"secrets are not compared: {', '.join(secrets)}" in ran.err
+        assert f"not compared, for they may be secret: {', '.join(secrets)}" in ran.err
     ran = on_broker("configs", "diff", created(on_broker, "diff-secrets"), "-f", file)
     assert ("log.retention.ms" in ran.out, "hunter2" in ran.out + ran.err) == (True, False)
 

@@ -56,6 +56,7 @@ def test_brackets_are_taken_off_as_a_pair(text: str, bare: str) -> None:
         ("a,b", "b,a", False),
         ("A", "a", False),
         ("1", "2", False),
+        ("9223372036854775807", "9223372036854775000", False),
     ],
 )
 def test_values_that_brokers_write_their_own_way(one: str | None, other: str | None, same: bool) -> None:
