@@ -128,9 +128,10 @@ class ReplicaMoves:
             self._finish(tp)
         else:
             await self._durable.flush(future)
-            for write in self._replicas.logs.collect_start_offsets():
-                await self._durable.run(write.write)
-            self._flushed.add(future)
+            target = self._replicas.logs.target_of(tp)
+            if target is not None:
+                await self._durable.run(target.collect_start_offsets().write)
+                self._flushed.add(future)
 
     def _finish(self, tp: TopicPartition) -> None:
         moved = self._moves.finish(tp)

@@ -142,6 +142,18 @@ def test_a_replica_moves_away_from_a_full_disk_that_cannot_note_its_cut(
     assert disk.refused == 1
 
 
+def test_a_replica_moves_away_from_a_full_disk_that_cannot_note_where_a_log_begins(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.log(FIRST).increment_start_offset(2)
+    disk = FullDisk(broker.first, monkeypatch)
+    broker.move(FIRST, broker.second)
+    broker.work()
+    assert (broker.home(FIRST), broker.log(FIRST).start_offset) == (broker.second, 2)
+    disk.is_full = False
+    broker.work(after_ms=1_000)
+
+
 def test_a_copy_that_cannot_note_a_cut_waits_for_that(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     moves = Moves(broker.replicas.logs)
     moves.start(FIRST, broker.second)
