@@ -151,9 +151,11 @@ class LogManager:
                 self.adopt(topic_partition, log, directory)
             for log in directory.futures.values():
                 self.watch_future(log)
-        for topic_partition, log in list(self.logs.items()):
-            with self.guarded():
-                self._give_up_copies(topic_partition, self._directory_of[topic_partition], log.topic_id)
+        for topic_partition in [tp for directory in self.live for tp in directory.futures]:
+            place = self._directory_of.get(topic_partition)
+            if place is not None:
+                with self.guarded():
+                    self._give_up_copies(topic_partition, place, self.logs[topic_partition].topic_id)
         self._need_one()
 
     def _remove_later(self, path: str, config_for: ConfigFor) -> None:

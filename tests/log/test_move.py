@@ -502,6 +502,22 @@ def test_a_copy_beside_its_replica_that_cannot_be_put_away_is_no_move(
     assert manager.live == manager.directories
 
 
+def test_a_disk_that_fails_when_a_copy_beside_its_replica_is_put_away_ends_no_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = started(tmp_path)
+    filled(manager, tmp_path)
+    copied(manager, tmp_path)
+    for topic in "su":
+        manager.create(TopicPartition(topic, 0), bytes(15) + topic.encode(), CONFIG, directory=str(tmp_path / "b"))
+    manager.close()
+    shutil.move(tmp_path / "a" / "t-0", tmp_path / "b" / "t-0")
+    BadDisk(tmp_path / "b", "rename", errno.EIO, monkeypatch)
+    manager = started(tmp_path)
+    assert [directory.path for directory in manager.live] == [str(tmp_path / "a")]
+    assert manager.get(T0) is None
+
+
 def test_a_copy_of_an_earlier_topic_of_that_name_is_put_away(tmp_path: Path) -> None:
     """The topic was deleted while the directory of the copy was away."""
     manager = started(tmp_path)
