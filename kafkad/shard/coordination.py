@@ -186,11 +186,11 @@ class Coordination(Generic[M]):
         topic = metadata.topics.get(self.topic)
         if topic is None:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"there is no topic {self.topic} now")
-        if self._count.known() is None:
-            self._count.read()
-            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, f"the partitions of {self.topic} are being counted")
         shard = self._by_key.get(key)
-        index = self.partition_for(key) if shard is None else shard.index
+        try:
+            index = self.partition_for(key) if shard is None else shard.index
+        except KafkaError as error:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message or "") from None
         state = topic.partitions.get(index)
         broker = metadata.brokers.get(state.leader) if state is not None else None
         if broker is None:

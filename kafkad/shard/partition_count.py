@@ -51,8 +51,11 @@ class PartitionCount:
             self._reading.cancel()
 
     def _told(self, topic: str) -> None:
-        if topic == self._topic:
-            self._counted = None
+        if topic != self._topic:
+            return
+        if self._metadata.topics[topic].id == NO_TOPIC_ID:
+            self._counted = None  # nothing tells it from an earlier one
+        if self.known() is None:
             self.read()
 
     async def _read(self) -> None:

@@ -206,6 +206,15 @@ def test_partitions_that_are_added_take_no_keys_from_the_others(broker: OneBroke
     more = MorePartitions(name=TOPIC, count=PARTITIONS + 3)
     broker.run(broker.controller.create_partitions([more], timeout_ms=5_000))
     assert [coordinator.coordination.partition_for(key) for key in keys] == before
+    metadata = broker.replicas.metadata
+    known = metadata.topics.pop(TOPIC)
+
+    async def be_told_again() -> None:
+        metadata._topic(TOPIC, known.id).partitions |= known.partitions
+        await coordinator.coordination.prepare()
+
+    broker.run(be_told_again())
+    assert [coordinator.coordination.partition_for(key) for key in keys] == before
 
 
 def test_no_key_is_given_to_a_shard_while_the_number_of_partitions_is_not_known(
