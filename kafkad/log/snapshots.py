@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import starmap
 from typing import NamedTuple
 
@@ -42,7 +42,8 @@ class BrokenSnapshotError(ValueError):
     """Not the bytes of a snapshot."""
 
 
-def decode(data: bytes) -> list[ProducerEntry]:
+def decode(data: bytes) -> Iterator[ProducerEntry]:
+    """Checked at once, as a whole; the entries are made one by one, for there may be a hundred thousand."""
     if len(data) < _HEAD.size:
         raise BrokenSnapshotError(f"{len(data)} bytes are too few")
     version, crc, count = _HEAD.unpack_from(data)
@@ -52,7 +53,7 @@ def decode(data: bytes) -> list[ProducerEntry]:
         raise BrokenSnapshotError("its checksum does not fit")
     if count * _ENTRY.size != len(data) - _HEAD.size:
         raise BrokenSnapshotError(f"{count} producers in {len(data)} bytes")
-    return [ProducerEntry._make(fields) for fields in _ENTRY.iter_unpack(memoryview(data)[_HEAD.size :])]
+    return map(ProducerEntry._make, _ENTRY.iter_unpack(memoryview(data)[_HEAD.size :]))
 
 
 Fields = tuple[int, int, int, int, int, int, int, int]
@@ -105,7 +106,7 @@ class Snapshots:
         if self._offsets[at : at + 1] != [offset]:
             self._offsets.insert(at, offset)
 
-    def load_newest(self) -> tuple[int, list[ProducerEntry]] | None:
+    def load_newest(self) -> tuple[int, Iterator[ProducerEntry]] | None:
         """The newest that is whole; broken ones are deleted on the way."""
         while self._offsets:
             offset = self._offsets[-1]
