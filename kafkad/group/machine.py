@@ -26,6 +26,7 @@ from kafkad.group.records import (
     OffsetForgotten,
 )
 from kafkad.timers import Timer, Timers
+from kafkad.turns import Pieces
 
 log = logging.getLogger(__name__)
 
@@ -109,8 +110,9 @@ class GroupMachine:
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         self.offsets.end_transaction(producer_id, committed)
 
-    def missed(self, where: str) -> None:
+    def missed(self, where: str) -> Pieces[None]:
         """An older commit counts then, and a group without its last generation rejoins: at least once."""
+        yield from ()
 
     def loaded(self) -> None:
         self._live = True

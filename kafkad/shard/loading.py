@@ -162,7 +162,8 @@ class Loader:
     async def _tell_of_missed(self, damage: Damage) -> None:
         """Between what was before it and what is behind."""
         await self._apply_latest()
-        self._machine.missed(str(damage))
+        for _ in self._machine.missed(str(damage)):
+            await self._pause()
         self._missed = None
 
     async def _report_corrupt(self) -> None:

@@ -14,6 +14,7 @@ from kafkad.replica.markers import Marker, MarkerBatch
 from kafkad.replica.partition import Partition
 from kafkad.shard.batch import NO_PRODUCER, Prepared, Repeating, TransactionalProducer, build, build_around, cut
 from kafkad.timers import Timers
+from kafkad.turns import Pieces
 from kafkad.wire.records import LENGTH, PREFIX_SIZE
 
 R = TypeVar("R")
@@ -44,7 +45,7 @@ class Machine(Protocol[R]):
 
     def end_transaction(self, producer_id: int, committed: bool) -> None: ...
 
-    def missed(self, where: str) -> None:
+    def missed(self, where: str) -> Pieces[None]:
         """While it is loaded: a damaged place of the log may have had records of any key, after those applied before
         and ahead of those that follow."""
 

@@ -17,6 +17,7 @@ from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.names import TopicPartition
 from kafkad.timers import Timer, Timers
+from kafkad.turns import Pieces
 from kafkad.txn import records, transaction
 from kafkad.txn.markers import Ending, MarkerQueues
 from kafkad.txn.records import Damaged, Forgotten, Record
@@ -146,6 +147,7 @@ class TransactionMachine:
         self._write_timeout_ms = write_timeout_ms
         self._probe = probe
         self._live = False
+        self._large = records.LargePartitions()
         self._doubtful: dict[str, str] = {}
         """Ids at rest, or about to be, that may have had other producers and transactions since, and where that cannot
         be read."""
@@ -164,7 +166,7 @@ class TransactionMachine:
     # The log
 
     def encode(self, record: Record) -> tuple[bytes, bytes | None]:
-        return records.encode(record, 1 if self._level() else 0)
+        return records.encode(record, 1 if self._level() else 0, self._large)
 
     def least_size(self, record: Record) -> int:
         return records.least_size(record)
@@ -189,16 +191,18 @@ class TransactionMachine:
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         """Nothing here is written in a transaction."""
 
-    def missed(self, where: str) -> None:
+    def missed(self, where: str) -> Pieces[None]:
         """A transaction that was open may have been ended there, and its client told so. One whose end was decided ends
         so in any case. What is at rest may have been given to another producer, or have had another transaction."""
-        for known in list(self.transactions.values()):
+        for count, known in enumerate(list(self.transactions.values()), start=1):
             if known.state is ONGOING:
                 self.apply(Damaged(known.id, f"its transaction was open ahead of {where}"))
-                continue
-            if known.state not in PREPARED:
-                self.transactions[known.id] = fenced(known)
-            self._doubtful[known.id] = where
+            elif known.id not in self._doubtful:
+                if known.state not in PREPARED:
+                    self.transactions[known.id] = fenced(known)
+                self._doubtful[known.id] = where
+            if count % _LOOKED_AT_A_TURN == 0:
+                yield
 
     def loaded(self) -> None:
         self._live = True
@@ -231,7 +235,7 @@ class TransactionMachine:
         for name in list(self._due):
             self._answer_end(name)
         held = [request for waiting in self._held.values() for request in waiting]
-        known = self.transactions, self.damaged, self._doubtful
+        known = self.transactions, self.damaged, self._doubtful, self._large
         for table in (*known, self._endings, self._alarms, self._held, self._askers):
             table.clear()
         self._busy.clear()

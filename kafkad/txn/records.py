@@ -76,10 +76,11 @@ class Damaged(NamedTuple):
 Record = Transaction | Forgotten | Damaged
 
 
-def encode(record: Record, value_version: int) -> tuple[bytes, bytes | None]:
-    """Key and value; no value for what is forgotten. EncodeError when Kafka's format cannot hold it."""
+def encode(record: Record, value_version: int, large: LargePartitions | None = None) -> tuple[bytes, bytes | None]:
+    """Key and value; no value for what is forgotten. EncodeError when Kafka's format cannot hold it. `large` knows what
+    its caller's earlier records had."""
     if isinstance(record, Transaction):
-        return _key(record.id), _value(record, value_version)
+        return _key(record.id), _value(record, value_version, large)
     if isinstance(record, Forgotten):
         return _key(record.id), None
     raise EncodeError(f"what was recorded of {record.id!r} is not known: {record.why}")
@@ -120,7 +121,7 @@ def _key(name: str) -> bytes:
         raise EncodeError(f"the transactional id {name[:40]!r}: {error}") from None
 
 
-def _value(said: Transaction, version: int) -> bytes:
+def _value(said: Transaction, version: int, large: LargePartitions | None) -> bytes:
     """HOT: three times for each transaction."""
     state, partitions = said.state, said.partitions
     start = _VALUE_START.pack(version, said.producer_id, said.epoch, said.timeout_ms, state)
@@ -128,8 +129,8 @@ def _value(said: Transaction, version: int) -> bytes:
         packed = _NULL_COMPACT_ARRAY if version else _NULL_ARRAY
     else:
         count = len(partitions)
-        if count > _MANY_PARTITIONS:
-            packed = _packed_large(said, version)
+        if count > _MANY_PARTITIONS and large is not None:
+            packed = large.packed(said, version)
         else:
             packed = (_kept if count <= _FEW_PARTITIONS else _packed)(partitions, version)
     times = _TIMES.pack(said.updated_ms, said.started_ms)
@@ -144,7 +145,7 @@ _kept = lru_cache(_MOST_KEPT)(_packed)
 
 
 class _Large:
-    """What the last record of an open transaction with many partitions had of them, topic by topic."""
+    """One of LargePartitions."""
 
     __slots__ = ("_encoded", "_topics", "partitions", "version")
 
@@ -161,24 +162,35 @@ class _Large:
         return _array(self._encoded.values(), self.version)
 
 
-_large: dict[str, _Large] = {}
-"""By transactional id; that of the latest record is the last."""
+class LargePartitions:
+    """What is encoded of open transactions with many partitions, topic by topic, as their last records had it.
 
+    There can be 260,000 in a record of 1 MB: for one that is added, only its topic is encoded anew.
+    """
 
-def _packed_large(said: Transaction, version: int) -> bytes:
-    """There can be 260,000 partitions in a record of 1 MB: for one that is added, only its topic is encoded anew."""
-    partitions = said.partitions
-    large = _large.pop(said.id, None) or _Large(version)
-    added = partitions - large.partitions
-    if version != large.version or len(large.partitions) + len(added) != len(partitions):
-        large, added = _Large(version), partitions
-    packed = large.packed_with(added)
-    if said.state is ONGOING:
-        large.partitions = partitions
-        _large[said.id] = large
-        if len(_large) > _MOST_LARGE:
-            del _large[next(iter(_large))]
-    return packed
+    def __init__(self) -> None:
+        self._known: dict[str, _Large] = {}
+        """By transactional id; that of the latest record is the last."""
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def clear(self) -> None:
+        self._known.clear()
+
+    def packed(self, said: Transaction, version: int) -> bytes:
+        partitions = said.partitions
+        large = self._known.pop(said.id, None) or _Large(version)
+        added = partitions - large.partitions
+        if version != large.version or len(large.partitions) + len(added) != len(partitions):
+            large, added = _Large(version), partitions
+        packed = large.packed_with(added)
+        if said.state is ONGOING:
+            large.partitions = partitions
+            self._known[said.id] = large
+            if len(self._known) > _MOST_LARGE:
+                del self._known[next(iter(self._known))]
+        return packed
 
 
 def _array(topics: Collection[bytes], version: int) -> bytes:

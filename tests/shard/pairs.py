@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from kafkad.shard import Shard
+from kafkad.turns import Pieces
 from kafkad.wire.primitives import MalformedError
 
 
@@ -53,8 +54,9 @@ class Pairs:
             for record in records:
                 self.apply(record)
 
-    def missed(self, where: str) -> None:
+    def missed(self, where: str) -> Pieces[None]:
         self.missing.append((where, dict(self.pairs)))
+        yield
 
     def loaded(self) -> None:
         self.state = "loaded"

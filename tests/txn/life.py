@@ -13,6 +13,7 @@ from kafkad.names import TopicPartition
 from kafkad.net.client import Link
 from kafkad.replica.markers import Codes, Marker
 from kafkad.timers import Timers
+from kafkad.turns import at_once
 from kafkad.txn.machine import OnEnd, TransactionMachine, TransactionProbe
 from kafkad.txn.markers import MarkerQueues
 from kafkad.txn.records import Record, decode
@@ -36,7 +37,7 @@ class Disk:
     def load(self, life: Life) -> None:
         self._apply(life, self.records[: self.damaged_at])
         if self.damaged_at is not None:
-            life.machine.missed("a damaged batch")
+            at_once(life.machine.missed("a damaged batch"))
             self._apply(life, self.records[self.damaged_at :])
         life.machine.loaded()
 

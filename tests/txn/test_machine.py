@@ -595,6 +595,19 @@ async def test_what_was_open_ahead_of_damage_is_not_known_unless_a_later_record_
 
 
 @scenario
+async def test_very_many_ids_ahead_of_damage_are_gone_through_in_pieces_and_not_anew_for_each_damage() -> None:
+    life = Life()
+    await life.new("a")
+    known = life.known("a")
+    life.machine.transactions.update({f"id {n}": known._replace(id=f"id {n}") for n in range(2_000)})
+    assert len(list(life.machine.missed("one"))) == 4
+    first = dict(life.machine.transactions)
+    assert len(list(life.machine.missed("another"))) == 4
+    assert all(life.machine.transactions[name] is one for name, one in first.items())
+    life.machine.unloaded()
+
+
+@scenario
 async def test_whoever_had_an_id_that_was_at_rest_ahead_of_damage_is_fenced() -> None:
     """It may have begun a transaction there, or another producer may have taken over."""
     life = Life()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafkad.names import TopicPartition
 from kafkad.txn import records
-from kafkad.txn.records import Damaged, Forgotten, decode, encode, least_size
+from kafkad.txn.records import Damaged, Forgotten, LargePartitions, decode, encode, least_size
 from kafkad.txn.transaction import NO_PARTITIONS, State, Transaction
 from kafkad.wire import schema
 from kafkad.wire.log_records.transaction_state import PartitionsSchema, TransactionLogValue
@@ -114,7 +114,7 @@ def test_what_is_kept_of_large_transactions_changes_no_record(
     changes: list[tuple[Transaction, str, bool, int]],
 ) -> None:
     """Whichever ids take turns, whether a transaction goes on or another begins."""
-    before = dict.fromkeys("abc", NO_PARTITIONS)
+    before, large = dict.fromkeys("abc", NO_PARTITIONS), LargePartitions()
     with pytest.MonkeyPatch.context() as patch:
         for name, few in (("_FEW_PARTITIONS", 0), ("_MANY_PARTITIONS", 0), ("_MOST_LARGE", 2)):
             patch.setattr(records, name, few)
@@ -122,21 +122,21 @@ def test_what_is_kept_of_large_transactions_changes_no_record(
             partitions = other.partitions | before[name] if goes_on else other.partitions
             known = other._replace(id=name, state=State.ONGOING, partitions=partitions)
             known = known._replace(previous_producer_id=-1, next_producer_id=-1, version=0)
-            assert decode(*encode(known, version)) == known
+            assert decode(*encode(known, version, large)) == known
             before[name] = partitions
-        assert len(vars(records)["_large"]) <= 2
-    vars(records)["_large"].clear()
+        assert len(large) <= 2
 
 
 def test_a_partition_that_is_added_to_very_many_does_not_have_them_encoded_anew() -> None:
     some = [TopicPartition(f"t{number % 100}", number // 100) for number in range(5_000)]
     begun = Transaction("large", 1, 0, 60_000, State.ONGOING, frozenset(some), 0)
     more = begun._replace(partitions=begun.partitions | {TopicPartition("t7", 1_000)})
-    assert lines(encode, begun, 1) > lines(encode, more, 1) * 20
+    large = LargePartitions()
+    assert lines(encode, begun, 1, large) > lines(encode, more, 1, large) * 20
     ended = more._replace(state=State.PREPARE_COMMIT)
-    assert lines(encode, begun, 1) > lines(encode, ended, 1) * 20
-    assert decode(*encode(ended, 1)) == ended
-    assert not vars(records)["_large"], "what is kept goes with the transaction"
+    assert lines(encode, begun, 1, large) > lines(encode, ended, 1, large) * 20
+    assert decode(*encode(ended, 1, large)) == ended
+    assert not large, "what is kept goes with the transaction"
 
 
 def test_only_a_tombstone_forgets() -> None:
