@@ -38,7 +38,7 @@ def handle(context: Context, request: Request, message: DeleteRecordsRequest) ->
         partitions = yield from each(delete, topic.partitions)
         topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
     response = DeleteRecordsResponse(topics=topics)
-    return _response_after(begun, context, message.timeout_ms, response) if begun else response
+    return _response_after(begun, context, request, message.timeout_ms, response) if begun else response
 
 
 class _Deletion(NamedTuple):
@@ -88,9 +88,9 @@ def _cuttable(replicas: ReplicaManager, topic: str, index: int) -> Partition:
 
 
 async def _response_after(
-    begun: Sequence[_Deletion], context: Context, timeout_ms: int, response: DeleteRecordsResponse
+    begun: Sequence[_Deletion], context: Context, request: Request, timeout_ms: int, response: DeleteRecordsResponse
 ) -> DeleteRecordsResponse:
-    """When all of these have ended, or the time is up."""
+    """When all of these have ended, the time is up, or the client has gone."""
     over = asyncio.Event()
     waiting: dict[OnDeleted, Partition] = {}
     left = len(begun)
@@ -104,6 +104,7 @@ async def _response_after(
             over.set()
 
     timer = context.timers.at(context.clock.monotonic_ms() + timeout_ms, over.set)
+    request.peer.on_close = over.set
     turns = Turns()
     try:
         for deletion in begun:
@@ -114,6 +115,7 @@ async def _response_after(
         await over.wait()
     finally:
         timer.cancel()
+        request.peer.on_close = None
         for on_deleted, partition in waiting.items():
             partition.forget_deletion(on_deleted)
     return response

@@ -38,6 +38,7 @@ from kafkad.wire.messages.leader_and_isr import (
 )
 from tests.broker_parts.several import MEMORY, NETWORK, Brokers, FrameConnection
 from tests.fakes import FaultyFiles
+from tests.one_broker import FakeConnection, handled
 
 A0, B0 = TopicPartition("a", 0), TopicPartition("b", 0)
 LAG_MS = 10_000
@@ -234,6 +235,24 @@ def test_a_deletion_that_a_follower_has_not_heard_of_is_not_over(in_memory: Brok
     three.cut_ways.clear()
     assert deleted(three, 2, 1) == (0, 1)
     assert begins(three) == {1}
+
+
+def test_nobody_waits_for_a_deletion_for_a_client_that_has_gone(in_memory: Brokers) -> None:
+    three = in_memory
+    three.create("a", (2, 1, 3))
+    produced(three, 2, b"one", b"two")
+    three.until(lambda: ends(three) == [(2, 2)] * 3, advance_ms=10)
+    three.cut_ways |= {(3, 2), (2, 3)}
+    partition, connection = three[2].partition(A0), FakeConnection()
+    asked = DeleteRecordsPartition(partition_index=0, offset=1)
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="a", partitions=[asked])], timeout_ms=2**31 - 1)
+    begun = three.begun(handled(three[2].parts.context, request, 2, connection))
+    three.until(lambda: bool(partition.deletion_waits))
+    connection.peer.closed()
+    three.until(begun.done)
+    assert not partition.deletion_waits
+    assert connection.peer.on_close is None
+    three.cut_ways.clear()
 
 
 def test_a_new_replica_of_a_log_that_begins_in_the_middle_of_a_batch_comes_into_the_isr(in_memory: Brokers) -> None:
