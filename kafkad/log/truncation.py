@@ -86,7 +86,10 @@ def truncate_to(log: Log, offset: int, ahead: Ahead | None = None) -> None:
         if producers is None:
             log.producers.stay_empty(log.start_offset, end)
         else:
+            broken = set(_snapshots_within(log, end)).difference(producers.snapshots.offsets)
             log.producers.become(producers)
+            for offset in broken:
+                log.producers.snapshots.delete(offset)
             log.producers.snapshots.keep_within(log.start_offset, end)
 
 
@@ -97,9 +100,13 @@ def _producers_as_of(log: Log, end: int, ahead: Ahead | None) -> ProducerStates:
 
 
 def _reading_producers(log: Log, end: int) -> Pieces[ProducerStates]:
-    """From its snapshots, which stay as they are until it is cut, and the batches after them."""
-    before = [offset for offset in log.producers.snapshots.offsets if log.start_offset < offset <= end]
-    producers = ProducerStates(Snapshots(log.directory, log.files, before), expiration_ms=log.producers.expiration_ms)
+    """From its snapshots, of which broken ones are deleted on the way, and the batches after them."""
+    snapshots = Snapshots(log.directory, log.files, _snapshots_within(log, end))
+    producers = ProducerStates(snapshots, expiration_ms=log.producers.expiration_ms)
     segments = log.segments[: log.segments.number_of(end) + 1]
     yield from recovery.reloading_producers(producers, segments, log.start_offset, end, log.clock.now_ms())
     return producers
+
+
+def _snapshots_within(log: Log, end: int) -> list[int]:
+    return [offset for offset in log.producers.snapshots.offsets if log.start_offset < offset <= end]

@@ -290,6 +290,20 @@ def test_what_was_read_ahead_for_another_cut_is_of_no_use(home: Home, end: int) 
     assert sorted(home.reopen(clean=False).producers.describe()) == known
 
 
+def test_a_broken_snapshot_that_a_cut_has_met_is_known_no_more(home: Home) -> None:
+    """Else none is taken at that offset again."""
+    log = home.open(segment_bytes=1 << 20)
+    of_producers(log, 20)
+    log.producers.take_snapshot(20)
+    of_producers(log, 5)
+    (home.directory / f"{20:020d}.snapshot").write_bytes(b"broken")
+    truncate_to(log, 20)
+    assert 20 not in log.producers.snapshots.offsets
+    log.producers.take_snapshot(20)
+    assert list(log.producers.snapshots.offsets) == [20]
+    log.close()
+
+
 def test_truncation_at_the_end_forgets_an_epoch_without_records(home: Home) -> None:
     log = home.open()
     append(log, batch(b"a"), epoch=3)
