@@ -40,7 +40,7 @@ class Moved(NamedTuple):
     """The end of the replica that was replaced, in the same turn: StorageError if a disk refuses, and then it is to be
     tried again later."""
     checkpoints: tuple[Callable[[], None], ...]
-    """To be written in a thread, each after the other: StorageError where a disk refuses."""
+    """To be written in a thread: StorageError where a disk refuses."""
 
 
 class Moves:

@@ -279,7 +279,7 @@ class Server:
 
 def _end_one_too_many(connection: Connection) -> None:
     listener = connection.listener.name
-    log.info("closed the connection of %s at %s: it is one above max.connections", connection.address, listener)
+    log.info("closed the connection of %s at %s: there is one above max.connections", connection.address, listener)
     connection.close()
 
 
@@ -406,7 +406,10 @@ class Listener:
         if self.known > self._most:
             _end_one_too_many(connection)
         elif not self.apart and server.known > server.limits.max_connections:
-            server.end_quietest_client() if self.protected else _end_one_too_many(connection)
+            if self.protected:
+                server.end_quietest_client()
+            else:
+                _end_one_too_many(connection)
 
     def handshake_failed(self, handshake: Handshake) -> None:
         self.handshakes.discard(handshake)

@@ -365,7 +365,9 @@ class Fetcher:
         if not isinstance(asked, FollowerFetch):
             return None
         alone = read_answer(asked, memoryview(answer.frame), answer.body_at)
-        if alone is None or (len(alone.records) > _FEW_BYTES and len(list(some_at_a_time(alone.records))) > 1):
+        if alone is None or (
+            len(alone.records) > _FEW_BYTES and len(next(some_at_a_time(alone.records))) < len(alone.records)
+        ):
             return None
         self._asked = None
         self.is_waiting = False
