@@ -196,7 +196,7 @@ class OneBroker:
         [result] = self.run(
             self.controller.create_topics(
                 [NewTopic(name=topic, partitions=partitions, replication_factor=1, configs=configs or {})],
-                timeout_ms=5_000,
+                timeout_ms=60_000,
             )
         )
         assert result.error is None

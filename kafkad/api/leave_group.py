@@ -19,14 +19,14 @@ def handle(
 ) -> LeaveGroupResponse | Pieces[LeaveGroupResponse]:
     """A member that leaves need not wait until the group has been written without it."""
     if request.version < _FIRST_WITH_MANY:
-        [error] = context.groups.leave(message.group_id, [Leaving(message.member_id)])
+        error = context.groups.leave(message.group_id, Leaving(message.member_id))
         return LeaveGroupResponse(error_code=error)
     left = _left(context, request, message)
     return left if len(message.members) > 1 else at_once(left)
 
 
 def _left(context: Context, request: Request, message: LeaveGroupRequest) -> Pieces[LeaveGroupResponse]:
-    context.groups.leave(message.group_id, [])  # whether the group can be asked at all
+    context.groups.check_served(message.group_id)
     leave = partial(_leave, context, request, message.group_id)
     return LeaveGroupResponse(members=(yield from each(leave, message.members)))
 
@@ -36,7 +36,7 @@ def _leave(context: Context, request: Request, group: str, one: MemberIdentity) 
     try:
         if not request.allows(Operation.READ, ResourceType.GROUP, group):
             raise KafkaError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        [error] = context.groups.leave(group, [Leaving(one.member_id, one.group_instance_id, one.reason)])
+        error = context.groups.leave(group, Leaving(one.member_id, one.group_instance_id, one.reason))
     except KafkaError as refusal:
         error = refusal.code
     return MemberResponse(member_id=one.member_id, group_instance_id=one.group_instance_id, error_code=error)

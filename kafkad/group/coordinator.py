@@ -6,7 +6,7 @@ Who joins or syncs is answered by its `asker`; a refusal to serve the group at a
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from kafkad.config import Config
@@ -62,8 +62,14 @@ class GroupCoordinator:
             return ErrorCode.NONE if error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else error.code
         return machine.heartbeat(group, member_id, instance_id, generation)
 
-    def leave(self, group: str, leaving: Sequence[Leaving]) -> list[ErrorCode]:
+    def leave(self, group: str, leaving: Leaving) -> ErrorCode:
         return self._named(group).leave(group, leaving)
+
+    def check_served(self, group: str) -> None:
+        """KafkaError where this broker can do nothing for that group now."""
+        found = self._named(group).groups.get(group)
+        if found is not None and found.state is State.DEAD:
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def describe(self, group: str) -> Description | None:
         """None for a group that does not exist."""

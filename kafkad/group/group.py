@@ -236,11 +236,10 @@ class Group:
             self._assign(sync.assignments)
         return self._decided()
 
-    def leave(self, leaving: Sequence[Leaving], now: Moment) -> tuple[list[ErrorCode], list[Effect]]:
-        """Returns a code for each."""
+    def leave(self, leaving: Leaving, now: Moment) -> tuple[ErrorCode, list[Effect]]:
         if self.state is State.DEAD:
             raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        return [self._leave(one, now) for one in leaving], self._decided()
+        return self._leave(leaving, now), self._decided()
 
     def expire(self, now: Moment) -> list[Effect]:
         """Handle the deadlines that have passed."""

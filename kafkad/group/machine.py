@@ -207,13 +207,13 @@ class GroupMachine:
             return ErrorCode.UNKNOWN_MEMBER_ID
         return group.heartbeat(member_id, instance_id, generation, self._clock.monotonic_ms())
 
-    def leave(self, name: str, leaving: Sequence[Leaving]) -> list[ErrorCode]:
+    def leave(self, name: str, leaving: Leaving) -> ErrorCode:
         group = self.groups.get(name)
         if group is None:
-            return [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving)
-        errors, effects = group.leave(leaving, self._now())
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        error, effects = group.leave(leaving, self._now())
         self._perform(group, effects)
-        return errors
+        return error
 
     def delete(self, name: str, on_end: OnEnd) -> None:
         """Delete the group and all its offsets if it has no members. No member can join while that is being written."""

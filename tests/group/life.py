@@ -193,7 +193,7 @@ class Life:
         return self.machine.heartbeat(group, member_id, instance_id, generation)
 
     def leave(self, *member_ids: str, group: str = G) -> list[ErrorCode]:
-        errors = self.machine.leave(group, [Leaving(member_id) for member_id in member_ids])
+        errors = [self.machine.leave(group, Leaving(member_id)) for member_id in member_ids]
         self.turn()
         return errors
 

@@ -156,7 +156,7 @@ class Model:
     def leave(self, number: int) -> None:
         client = self.client(number)
         try:
-            [error] = self.life.machine.leave(G, [Leaving(client.member_id, client.instance_id)])
+            error = self.life.machine.leave(G, Leaving(client.member_id, client.instance_id))
         except KafkaError:
             return
         self.life.turn()

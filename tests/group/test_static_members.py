@@ -151,7 +151,7 @@ def test_static_members_without_patience_are_waited_for_in_peace(life: Life) -> 
         ring(group)
 
     life.machine._ring = count  # type: ignore[method-assign]
-    life.machine.leave(G, [Leaving("", "a")])
+    life.machine.leave(G, Leaving("", "a"))
     life.advance(20_000)
     assert life.state() is State.EMPTY
     assert rung < 20
@@ -162,9 +162,9 @@ def test_a_static_member_is_put_out_by_its_name(life: Life) -> None:
     life.advance(3000)
     leave = life.machine.leave
     unknown = ErrorCode.UNKNOWN_MEMBER_ID
-    assert leave(G, [Leaving("", "b"), Leaving(""), Leaving("x", "b")]) == [unknown] * 3
-    assert leave(G, [Leaving("other", "a")]) == [ErrorCode.FENCED_INSTANCE_ID]
-    assert leave(G, [Leaving("", "a", "it is old")]) == [OK]
+    assert [leave(G, one) for one in (Leaving("", "b"), Leaving(""), Leaving("x", "b"))] == [unknown] * 3
+    assert leave(G, Leaving("other", "a")) == ErrorCode.FENCED_INSTANCE_ID
+    assert leave(G, Leaving("", "a", "it is old")) == OK
     assert life.heartbeat(asked.answer.member_id, 1) == unknown
 
 
