@@ -199,7 +199,7 @@ def _meant(error: click.UsageError) -> tuple[str, ...]:
 
 
 def _print_envelope(error: KctlError, settings: Settings) -> None:
-    whole = envelope(Document(settings.command), [], [error])
+    whole = envelope(settings, Document(settings.command), [], [error])
     if settings.output == "json":
         import json
 

@@ -30,10 +30,12 @@ class Exit(IntEnum):
 class KctlError(Exception):
     """An error in one line, with its place; `code` is the broker's name for it; `hints` say what to do next.
 
-    `in_doubt`: what was asked for may have been done, by a request whose answer was lost.
+    `in_doubt`: what was asked for may have been done, by a request whose answer was lost. `spelled`: the commands in
+    its hints say already which cluster they are for.
     """
 
     in_doubt = False
+    spelled = False
 
     def __init__(
         self, what: str, *, exit_code: IntEnum = Exit.FAILED, code: str = "", hints: Sequence[str] = ()
@@ -46,7 +48,9 @@ class KctlError(Exception):
 
     def with_hint(self, hint: str) -> KctlError:
         """The same, which says one thing more."""
-        return KctlError(self.what, exit_code=self.exit_code, code=self.code, hints=(*self.hints, hint))
+        more = KctlError(self.what, exit_code=self.exit_code, code=self.code, hints=(*self.hints, hint))
+        more.spelled = self.spelled
+        return more
 
 
 def did_you_mean(word: str, known: Sequence[str]) -> tuple[str, ...]:

@@ -24,7 +24,9 @@ from kctl.groups.partition_lag import NO_COMMIT, PartitionLag, total
 from kctl.groups.record_times import Place, times_of
 from kctl.reach.offsets import MAX_TIMESTAMP, OffsetAt, offsets_at
 from kctl.reach.session import Session
+from kctl.settings import Settings
 from kctl.texts.output import Column, Document, Row, Writer, duration_text, note
+from kctl.texts.spelling import spelled
 
 _AT_ONCE = 1000
 """Records whose times are asked for together: more may take longer than an answer may."""
@@ -204,7 +206,7 @@ def _text(session: Session, shown: list[_Shown], *, members: bool) -> Iterator[s
     for at, one in enumerate(shown):
         if at:
             yield ""
-        yield from _head(one)
+        yield from _head(settings, one)
         rows = one.members if members else one.offsets
         hidden = {"group"} if any(row.get("note") for row in rows) else {"group", "note"}
         columns = [column for column in (MEMBER_COLUMNS if members else OFFSETS) if column.name not in hidden]
@@ -212,7 +214,7 @@ def _text(session: Session, shown: list[_Shown], *, members: bool) -> Iterator[s
             yield from Writer(settings, columns, Document(settings.command)).table(rows)
 
 
-def _head(one: _Shown) -> Iterator[str]:
+def _head(settings: Settings, one: _Shown) -> Iterator[str]:
     group, sums = one.group_lag.group, total(one.group_lag.lags)
     words = [group.name, group.state]
     if group.protocol:
@@ -230,10 +232,10 @@ def _head(one: _Shown) -> Iterator[str]:
         words.append(f"{sums.uncommitted} with {NO_COMMIT}")
     yield "   ".join(words)
     if group.state in REBALANCING:
-        yield _culprits(group, one.history)
+        yield _culprits(settings, group, one.history)
 
 
-def _culprits(group: Group, history: History) -> str:
+def _culprits(settings: Settings, group: Group, history: History) -> str:
     """One line: who has joined and who perhaps not, with how long nothing was heard of it."""
     judged = judge(group, history)
     names = labels(found.member for found in judged)
@@ -244,4 +246,4 @@ def _culprits(group: Group, history: History) -> str:
         since = "" if quiet is None else f" (last commit {duration_text(max(now_ms - quiet, 0))} ago)"
         said.setdefault(found.status, []).append(f"{names[found.member.id]}{since}")
     who = "; ".join(f"{status}: {', '.join(members)}" for status, members in said.items())
-    return f"rebalancing: {who}. More: kctl groups rebalance {quote(group.name)} --explain"
+    return f"rebalancing: {who}. More: {spelled(settings, f'groups rebalance {quote(group.name)} --explain')}"

@@ -25,6 +25,7 @@ from kctl.records.interrupts import Interrupts
 from kctl.records.offset_ranges import parse_range, partitions_to_read, spans
 from kctl.records.searching import Chunk, Search
 from kctl.texts.output import note
+from kctl.texts.spelling import hints_for, spelled_for
 
 
 @click.command("copy", cls=KctlCommand, columns=COLUMNS, may_be_empty=("key", "value"))
@@ -97,41 +98,45 @@ def copy(session: Session, /, source: str, target: str, **options: Any) -> int:
             asked_to_stop=lambda: interrupts.asked,
             follow=limits.follow,
         )
-        found, search.failed = spans(session, partitions, limits)
-        unreached = Unreached(lambda left: spans(session, left, limits), search.failed, search.tell)
-        if limits.follow and found:
-            unreached.look_for(search.failed)
-        follows = limits.follow and not options["partitions"]
-        added = Additions(session, Growth(session, chosen, topics), limits, partitions) if follows else dict
-        errors = _copy(delivery, search.forward(found, lambda: {**added(), **unreached()}), flush=limits.follow)
+        with hints_for(settings):
+            found, search.failed = spans(session, partitions, limits)
+            unreached = Unreached(lambda left: spans(session, left, limits), search.failed, search.tell)
+            if limits.follow and found:
+                unreached.look_for(search.failed)
+            follows = limits.follow and not options["partitions"]
+            added = Additions(session, Growth(session, chosen, topics), limits, partitions) if follows else dict
+            chunks = search.forward(found, lambda: {**added(), **unreached()})
+            errors = _copy(there, delivery, chunks, flush=limits.follow)
         if test is not None:
             note(settings, search.told())
-        if search.errors:
+        errors += search.errors
+        if errors:
             delivery.finish(commit=False)  # of a transaction, not a part either
-            errors += [error.with_hint(delivery.told()) for error in search.errors]
-        return delivery.report(errors)
+        return delivery.report([spelled_for(settings, error.with_hint(delivery.told())) for error in errors])
 
 
-def _copy(delivery: Delivery, chunks: Iterable[Chunk], *, flush: bool) -> list[KctlError]:
-    """Copies until there are no more records, or they cannot be sent; an error also says what was sent before it."""
+def _copy(there: Session, delivery: Delivery, chunks: Iterable[Chunk], *, flush: bool) -> list[KctlError]:
+    """Copies until there are no more records, or they cannot be sent."""
     try:
         for chunk in chunks:
-            _send(delivery, chunk)
-            if flush:
-                delivery.flush()
+            with hints_for(there.settings):
+                _send(delivery, chunk)
+                if flush:
+                    delivery.flush()
             if delivery.over:
                 break
     except KctlError as error:
-        delivery.finish(commit=False)
-        return [error.with_hint(delivery.told())]
+        return [error]
     return []
 
 
 def _target(session: Session, context: str | None, stack: ExitStack) -> Session:
+    """The session of the target, for whose cluster hints are until the stack ends."""
     if context is None:
         return session
     settings = copying.copy(session.settings)
     settings.context, settings.bootstrap, settings.command_config, settings.extra = context, "", "", {}
+    stack.enter_context(hints_for(settings))
     there = open_session(settings)
     stack.callback(there.close)
     return there

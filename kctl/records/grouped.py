@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
+from shlex import quote
 from typing import NamedTuple
 
 from kafkad.names import TopicPartition
@@ -19,6 +20,7 @@ from kctl.records.membership import Evicted, Member
 from kctl.records.offset_ranges import Range, spans
 from kctl.records.searching import Chunk, Search
 from kctl.texts.output import note
+from kctl.texts.spelling import spelled
 
 _COMMIT_SECONDS = 5.0
 _POLL_SECONDS = 0.5
@@ -141,7 +143,8 @@ class _Share:
             for where, span in found.items():
                 if commits.get(where, 0) > span.end:
                     what = f"{where}: the group has committed {commits[where]}, beyond the end {span.end}"
-                    self._search.tell(f"{what}; kctl groups reset-offsets moves it")
+                    move = spelled(self._session.settings, f"groups reset-offsets {quote(self._member.group)}")
+                    self._search.tell(f"{what}; {move} moves it")
         starts = {
             where: max(commits.get(where, span.start), self._printed.get(where, 0)) for where, span in found.items()
         }

@@ -285,7 +285,7 @@ class Writer:
             encode = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would make one for every row
             print_lines(without_c1(encode(item)) for item in self._items(rows))
         else:
-            whole = envelope(self.document, list(self._items(rows)), errors)
+            whole = envelope(self.settings, self.document, list(self._items(rows)), errors)
             print_lines((without_c1(json.dumps(whole, ensure_ascii=False, indent=2)),))
 
     def _yaml(self, rows: Iterable[Row], errors: Sequence[KctlError]) -> None:
@@ -298,7 +298,7 @@ class Writer:
         if self.document.stream:
             print_lines(f"---\n{text(item)}" for item in self._items(rows))
         else:
-            print_lines((text(envelope(self.document, list(self._items(rows)), errors)),))
+            print_lines((text(envelope(self.settings, self.document, list(self._items(rows)), errors)),))
 
     def _csv(self, rows: Iterable[Row]) -> None:
         import csv
@@ -391,9 +391,11 @@ class Writer:
             click.echo_via_pager(f"{line}\n" for line in chain(first, lines))
 
 
-def envelope(document: Document, items: list[dict[str, Any]], errors: Sequence[KctlError]) -> dict[str, Any]:
+def envelope(
+    settings: Settings, document: Document, items: list[dict[str, Any]], errors: Sequence[KctlError]
+) -> dict[str, Any]:
     """The one object that json and yaml print, of a failure too."""
-    told = [{"error": error.what, "code": error.code or None, "hints": list(error.hints)} for error in errors]
+    told = [{"error": error.what, "code": error.code or None, "hints": _hints(settings, error)} for error in errors]
     whole = {"kctl": 1, "command": document.command, "cluster_id": document.cluster_id}
     if document.dry_run:
         whole["dry_run"] = True
@@ -450,13 +452,19 @@ def note(settings: Settings, text: str) -> None:
 
 def render_error(error: KctlError, settings: Settings, stream: TextIO) -> None:
     """`error: what (CODE)`, and below it what to do next."""
-    from kctl.texts.spelling import on_this_cluster
-
     label = click.style("error:", fg="red") if settings.colored(stream) else "error:"
     code = f" ({error.code})" if error.code else ""
     print(f"{label} {tame(error.what)}{code}", file=stream)
-    for hint in error.hints:
-        print(f"       {tame(on_this_cluster(settings, hint))}", file=stream)
+    for hint in _hints(settings, error):
+        print(f"       {tame(hint)}", file=stream)
+
+
+def _hints(settings: Settings, error: KctlError) -> list[str]:
+    if not error.hints:
+        return []
+    from kctl.texts.spelling import hints_of
+
+    return list(hints_of(settings, error))
 
 
 def render_errors(errors: Iterable[KctlError], settings: Settings) -> None:

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from shlex import quote
 
+from kctl.errors import KctlError
 from kctl.settings import Settings
 
 _ADDRESS = "bootstrap.servers"
+_QUOTED = r"""(?<!\w)(?:'[^']*'|"[^"]*")"""
+ON_A_CLUSTER = (
+    "topics", "groups", "partitions", "brokers", "cluster", "configs", "acls", "users", "quotas", "tokens", "txns",
+    "produce", "consume", "copy", "perf", "doctor", "raw", "contexts test",
+)  # fmt: skip
+"""The commands that reach a cluster, and may be told which."""
+_IN_PROSE = re.compile(rf"{_QUOTED}|\bkctl (?P<command>{'|'.join(ON_A_CLUSTER)})\b(?!(?: [a-z-]+)? --help)")
+"""Something in quotes, or such a command of which not just the help is meant."""
 
 
 def spelled(settings: Settings, *commands: str) -> str:
@@ -17,8 +28,32 @@ def spelled(settings: Settings, *commands: str) -> str:
 
 
 def on_this_cluster(settings: Settings, text: str) -> str:
-    """A hint with its commands for the same cluster as this one; --help is the same for all."""
-    return text if "--help" in text else re.sub(r"\bkctl(?= [a-z])", lambda _: _kctl(settings), text)
+    """A hint with its commands for the same cluster as this one; help is the same for all, and what is quoted is a
+    name."""
+    kctl = _kctl(settings)
+    return _IN_PROSE.sub(lambda found: f"{kctl} {found['command']}" if found["command"] else found[0], text)
+
+
+def hints_of(settings: Settings, error: KctlError) -> tuple[str, ...]:
+    """The hints with their commands for the cluster of these settings, unless they say already which one they are
+    for."""
+    return error.hints if error.spelled else tuple(on_this_cluster(settings, hint) for hint in error.hints)
+
+
+def spelled_for(settings: Settings, error: KctlError) -> KctlError:
+    """The error, whose hints are for the cluster of these settings, whoever prints them."""
+    error.hints, error.spelled = hints_of(settings, error), True
+    return error
+
+
+@contextmanager
+def hints_for(settings: Settings) -> Iterator[None]:
+    """Likewise each error that is raised in it."""
+    try:
+        yield
+    except KctlError as error:
+        spelled_for(settings, error)
+        raise
 
 
 def _kctl(settings: Settings) -> str:

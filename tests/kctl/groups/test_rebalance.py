@@ -64,7 +64,8 @@ def test_explains_who_waits_and_who_is_suspected(
         }
         described = on_broker("groups", "describe", "explained")
         assert "rebalancing: " in described.out
-        assert "waiting: newcomer. More: kctl groups rebalance explained --explain" in described.out
+        more = f"kctl -b 127.0.0.1:{port} groups rebalance explained --explain"
+        assert f"waiting: newcomer. More: {more}" in described.out
 
 
 def test_finds_the_one_that_is_stuck(on_broker: Kctl, port: int) -> None:

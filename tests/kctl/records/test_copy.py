@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from kafkad.names import TopicPartition
+from kctl.errors import KctlError
 from tests.bench.figures import create, new_topic
 from tests.broker import KafkadProcess
 from tests.clients.probes import Asker
-from tests.kctl.conftest import Kctl
+from tests.kctl.conftest import Kctl, Ran
 from tests.kctl.records.conftest import Feed, NewTopic
 
 
@@ -91,6 +93,39 @@ def test_what_cannot_be(on_broker: Kctl, source: str, topic: NewTopic, words: li
     ran = on_broker("copy", *[{"SOURCE": source, "SMALL": small}.get(word, word) for word in words])
     assert ran.code == code
     assert text in ran.err
+
+
+@pytest.fixture
+def other(broker: KafkadProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A context of the same broker."""
+    contexts = tmp_path / "contexts.yaml"
+    contexts.write_text(f"contexts:\n  other:\n    bootstrap: {broker.bootstrap}\n")
+    contexts.chmod(0o600)
+    monkeypatch.setenv("KCTL_CONFIG", str(contexts))
+    return "other"
+
+
+def hints(ran: Ran) -> list[str]:
+    """Those for programs, which are those for people too."""
+    found = [hint for error in json.loads(ran.out)["errors"] for hint in error["hints"]]
+    assert found == [line.strip() for line in ran.err.splitlines() if not line.startswith("error: ")]
+    return found
+
+
+def test_a_refusal_at_the_target_names_the_target(on_broker: Kctl, source: str, topic: NewTopic, other: str) -> None:
+    small = topic(1, **{"max.message.bytes": "70"})
+    ran = on_broker("copy", source, small, "--to-context", other, "-o", "json")
+    assert (ran.code, len(json.loads(ran.out)["errors"])) == (1, 1)
+    assert hints(ran)[0].startswith("max.message.bytes of the topic is less: kctl -c other configs set topic/NAME ")
+
+
+def test_what_cannot_be_read_names_the_source(
+    broker: KafkadProcess, on_broker: Kctl, source: str, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = KctlError("it has no leader", hints=("kctl topics describe",))
+    monkeypatch.setattr("kctl.records.copy.spans", lambda *_: ({}, {TopicPartition(source, 0): error}))
+    ran = on_broker("copy", source, source, "--to-context", other, "-o", "json")
+    assert hints(ran) == [f"kctl -b {broker.bootstrap} topics describe", "0 records were delivered"]
 
 
 def test_aborted_records_are_copied_only_if_asked_for(on_broker: Kctl, topic: NewTopic, feed: Feed) -> None:

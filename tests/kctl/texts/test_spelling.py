@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from kctl.cli import COMMANDS
+from kctl.errors import KctlError
 from kctl.settings import Settings
-from kctl.texts.spelling import on_this_cluster, spelled
+from kctl.texts.spelling import ON_A_CLUSTER, hints_for, hints_of, on_this_cluster, spelled
 
 
 @pytest.mark.parametrize(
@@ -27,11 +29,59 @@ def test_a_command_goes_to_the_cluster_of_this_one(given: dict[str, object], whe
     assert spelled(settings) == ""
 
 
-def test_the_commands_of_hints_go_to_the_cluster_of_this_one() -> None:
+@pytest.fixture
+def prod() -> Settings:
     settings = Settings()
     settings.context = "prod"
-    hint = "kctl groups members g; kctl: it; see kctl topics list"
-    assert on_this_cluster(settings, hint) == "kctl -c prod groups members g; kctl: it; see kctl -c prod topics list"
-    assert on_this_cluster(settings, "kctl topics --help lists what is available") == (
-        "kctl topics --help lists what is available"
-    )
+    return settings
+
+
+@pytest.mark.parametrize(
+    ("hint", "told"),
+    [
+        (
+            "kctl groups members g; kctl: it; see kctl topics list",
+            "kctl -c prod groups members g; kctl: it; see kctl -c prod topics list",
+        ),
+        (
+            "kctl configs set of the brokers' topic, kctl raw of a group's",
+            "kctl -c prod configs set of the brokers' topic, kctl -c prod raw of a group's",
+        ),
+        ("kctl topics list, or kctl topics alter --help", "kctl -c prod topics list, or kctl topics alter --help"),
+        ("kctl partitions apply 'my kctl topics/x'", "kctl -c prod partitions apply 'my kctl topics/x'"),
+        ('did you mean "kctl topics"?', 'did you mean "kctl topics"?'),
+        ("test it: kctl contexts test", "test it: kctl -c prod contexts test"),
+    ],
+)
+def test_the_commands_of_hints_go_to_the_cluster_of_this_one(prod: Settings, hint: str, told: str) -> None:
+    assert on_this_cluster(prod, hint) == told
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        "kctl topics --help lists what is available",
+        "kctl contexts use NAME",
+        "kctl dump-segment FILE",
+        "see kctl there",
+    ],
+)
+def test_what_reaches_no_cluster_is_not_told_which(prod: Settings, hint: str) -> None:
+    assert on_this_cluster(prod, hint) == hint
+
+
+def test_the_commands_that_reach_a_cluster_are_commands() -> None:
+    assert {command.split()[0] for command in ON_A_CLUSTER} <= COMMANDS.keys()
+    assert COMMANDS.keys() - set(ON_A_CLUSTER) == {
+        *("etl", "dump-segment", "dump-index", "check-log", "contexts", "completion", "version", "help")
+    }
+
+
+@pytest.mark.parametrize("inner", ["", "staging"])
+def test_hints_are_for_the_cluster_that_an_error_comes_from(prod: Settings, inner: str) -> None:
+    here = Settings()
+    here.context = inner
+    with pytest.raises(KctlError) as raised, hints_for(prod), hints_for(here):
+        raise KctlError("no", hints=("kctl topics list",))
+    assert hints_of(prod, raised.value) == (spelled(here, "topics list"),)
+    assert hints_of(prod, raised.value.with_hint("and more")) == (spelled(here, "topics list"), "and more")
