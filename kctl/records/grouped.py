@@ -5,6 +5,7 @@ The search ends a partition at a damaged batch: to go on would commit past recor
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Generator
 from shlex import quote
@@ -19,7 +20,7 @@ from kctl.records.following import Found, Growth, Unreached
 from kctl.records.membership import Evicted, Member
 from kctl.records.offset_ranges import Range, spans
 from kctl.records.searching import Chunk, Search
-from kctl.texts.output import note
+from kctl.texts.output import note, render_error
 from kctl.texts.spelling import spelled
 
 _COMMIT_SECONDS = 5.0
@@ -44,8 +45,12 @@ def read_as_member(
     share = _Share(session, search, growth, limits, member)
     try:
         yield from share.chunks()
-    finally:
-        share.finish()
+    except BaseException as error:  # Ctrl-C, or a reader that went away, ends it too
+        if (lost := share.finish()) and lost.what != str(error):
+            render_error(lost, session.settings, sys.stderr)
+        raise
+    if lost := share.finish():
+        raise lost
 
 
 class _Share:
@@ -155,14 +160,15 @@ class _Share:
         if self._printed and self._member.commit(self._printed):
             self._printed.clear()
 
-    def finish(self) -> None:
-        lost = KctlError("the group went on without this member: its last offsets are not committed")
+    def finish(self) -> KctlError | None:
+        """Leaves the group; the error, if the last offsets could not be committed before."""
         try:
             self._commit()
-            if self._printed:
-                raise lost
         except Evicted:
-            raise lost from None
+            return KctlError("the group went on without this member: its last offsets are not committed")
+        except KctlError as error:
+            return error
         finally:
             self._member.leave()
             self._search.done_with(self._reader)
+        return KctlError("the group rebalances: its last offsets are not committed") if self._printed else None

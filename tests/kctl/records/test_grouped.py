@@ -19,7 +19,7 @@ from kafkad.wire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from kctl.errors import Exit
+from kctl.errors import Exit, KctlError
 from kctl.records.assignors import ASSIGNORS
 from kctl.records.membership import Member
 from kctl.records.subscriptions import read_assignment, read_subscription, write_assignment, write_subscription
@@ -92,8 +92,11 @@ def refused(monkeypatch: pytest.MonkeyPatch, code: ErrorCode, times: int) -> Non
     ("code", "told"),
     [
         (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "what was printed last cannot be committed"),
-        (ErrorCode.REBALANCE_IN_PROGRESS, "its last offsets are not committed"),
-        (ErrorCode.ILLEGAL_GENERATION, "its last offsets are not committed"),
+        (ErrorCode.REBALANCE_IN_PROGRESS, "the group rebalances: its last offsets are not committed"),
+        (
+            ErrorCode.ILLEGAL_GENERATION,
+            "the group went on without this member: its last offsets are not committed",
+        ),
     ],
 )
 def test_what_cannot_be_committed_is_told(
@@ -108,6 +111,39 @@ def test_what_cannot_be_committed_is_told(
     ran = on_broker("consume", name, "--group", new_name(), "-n", 3)
     assert len(ran.out.split()) == 3
     assert (ran.code in (Exit.FAILED, Exit.UNREACHABLE), told in ran.err) == (True, True), ran
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "told"),
+    [
+        (KeyboardInterrupt(), Exit.INTERRUPTED, "interrupted: "),
+        (KctlError("no", exit_code=Exit.NOT_FOUND), Exit.NOT_FOUND, "error: no\n"),
+        (BrokenPipeError(), Exit.DONE, ""),
+    ],
+)
+@pytest.mark.parametrize(
+    "refusal",
+    [ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS],
+)
+def test_a_refused_commit_does_not_hide_what_ended_it(
+    on_broker: Kctl,
+    name: str,
+    new_name: Callable[[], str],
+    monkeypatch: pytest.MonkeyPatch,
+    refusal: ErrorCode,
+    end: BaseException,
+    code: Exit,
+    told: str,
+) -> None:
+    def printed(*arguments: Any) -> None:
+        chunks = iter(arguments[-1])
+        next(chunks), next(chunks)  # the first is printed when the second is asked for
+        raise end
+
+    monkeypatch.setattr("kctl.records.consume.print_records", printed)
+    refused(monkeypatch, refusal, 9)
+    ran = on_broker("consume", name, "--group", new_name())
+    assert (ran.code, told in ran.err, "committed" in ran.err) == (code, True, True), ran
 
 
 @pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
