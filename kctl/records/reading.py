@@ -224,7 +224,7 @@ class Reader:
     def _progress(self, where: TopicPartition, state: _Partition, part: PartitionData, nothing: bool) -> Fetched | None:
         state.trouble, state.told = None, False
         try:
-            fetched = Fetched(where, part, state.position, state.end)
+            fetched = Fetched(where, part, state.position, state.end, more=state.bytes < _FETCH_BYTES)
         except KctlError as error:
             self.give_up(where, error)
             return None

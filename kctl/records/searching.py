@@ -175,6 +175,10 @@ class Search:
         return read
 
     def _met(self, error: DamagedBatch, reader: Reader, fetched: Fetched) -> None:
+        if error.end == error.start:  # the next Fetch begins with it, and tells where it ends
+            fetched.next = error.start
+            reader.go_on(error.where, Span(error.start, fetched.end))
+            return
         if self._skip_damaged:
             fetched.next = error.end
             self._damaged[error.where, error.start] = error

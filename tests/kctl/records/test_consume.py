@@ -210,6 +210,22 @@ def test_only_a_damaged_batch_is_left_out(on_broker: Kctl, damaged: str, words: 
     assert ran.err.count(f"{damaged}-0 has a damaged batch at offset 2: its checksum does not fit") == 1
 
 
+@pytest.mark.parametrize("batches", [1.5, 2, 3, 4])
+def test_a_damaged_batch_takes_none_of_those_behind_it_along(
+    broker: KafkadProcess, on_broker: Kctl, damaged: str, monkeypatch: pytest.MonkeyPatch, batches: float
+) -> None:
+    """Wherever in a response of so many batches it is: its header says that it goes on for ever."""
+    log = next(broker.log_directory().glob(f"{damaged}-0/*.log"))
+    data = bytearray(log.read_bytes())
+    size = len(data) // 8
+    data[2 * size + 23 : 2 * size + 27] = (2**31 - 1).to_bytes(4, "big")
+    log.write_bytes(data)
+    monkeypatch.setattr("kctl.records.searching._FEW_RECORDS_BYTES", int(batches * size))
+    ran = on_broker("consume", damaged, "-n", "9")
+    assert ran.out.split() == [f"value-{number}" for number in (0, 1, 3, 4, 5, 6, 7)]
+    assert ran.err.count("has a damaged batch at offset 2: its checksum does not fit") == 1
+
+
 def test_following_goes_on_with_what_comes(broker: KafkadProcess, on_broker: Kctl, orders: str) -> None:
     command = [sys.executable, "-m", "kctl", "-b", broker.bootstrap, "consume", orders, "--from", "-1", "--follow"]
     with subprocess.Popen(
