@@ -11,7 +11,7 @@ from kctl.settings import Settings
 
 
 def chosen(settings: Settings, name: str | None) -> tuple[str, dict[str, Any]]:
-    """The named one, or the one that other commands would use."""
+    """The named one, or the one that a command without an address would use."""
     contexts = load()
     name = name or settings.context or os.environ.get("KCTL_CONTEXT") or contexts.current
     if not name:

@@ -15,7 +15,7 @@ from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
 from kctl.errors import Exit, KctlError, did_you_mean
-from kctl.texts.text_files import in_utf8
+from kctl.texts.text_files import in_utf8, text_of
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
@@ -38,7 +38,7 @@ class Secret(NamedTuple):
                 return _printed_by(self.command)
         if self.file:
             return _first_line(self.file)
-        return in_utf8(self.value, "the password")
+        return in_utf8(self.value, "the secret")
 
     def __bool__(self) -> bool:
         return any(tuple(self))
@@ -254,14 +254,12 @@ def _printed_by(command: str) -> str:
     printed = done.stdout.decode("utf-8", "surrogateescape")
     if done.returncode or not printed.strip():
         how = f"ended with {done.returncode}" if done.returncode else "printed nothing"
-        raise KctlError(f"the password command {how}: {command}", exit_code=Exit.UNAUTHORIZED)
-    return in_utf8(printed, "the password").removesuffix("\n").removesuffix("\r")
+        raise KctlError(f"the command for a secret {how}: {command}", exit_code=Exit.UNAUTHORIZED)
+    return in_utf8(printed, "the secret").removesuffix("\n").removesuffix("\r")
 
 
 @lru_cache
 def _first_line(file: str) -> str:
     import os.path
-
-    from kctl.texts.text_files import text_of
 
     return text_of(os.path.expanduser(file)).partition("\n")[0].rstrip("\r")

@@ -105,7 +105,7 @@ def consume(session: Session, /, chosen: Choice, **options: Any) -> int:
     from their start, also as a member of a group.
 
     A damaged batch is skipped, and an error names its offsets. A member of a group stops before it and commits no
-    further: kctl groups reset-offsets moves the group past it.
+    further; the error has the command that moves the group past it.
 
     --filter expressions use key, value, headers.NAME, topic, partition, offset and timestamp (ms, compared with @TIME),
     fields of JSON (value.items[0].price), the operators == != < <= > >= ~ (regular expression), and, or, not and ( ).
@@ -134,7 +134,7 @@ def consume(session: Session, /, chosen: Choice, **options: Any) -> int:
         count=count,
         values_only=plain,
         follow=limits.follow,
-        skip_damaged=not options["group"],
+        group=options["group"],
     )
     try:
         with closing(_chunks(session, search, Growth(session, chosen, topics), limits, options)) as chunks:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
 from heapq import heappush, heappushpop
+from shlex import quote
 from typing import NamedTuple, TypeVar
 
 from kafkad.names import TopicPartition
@@ -45,11 +46,11 @@ class Search:
         asked_to_stop: Callable[[], bool] = lambda: False,
         values_only: bool = False,
         follow: bool = False,
-        skip_damaged: bool = True,
+        group: str | None = None,
     ) -> None:
         """With `values_only`, chunks have no records: their values are all that is `wanted`. With `follow`, partitions
-        that cannot be read for a while are not given up. Without `skip_damaged`, a partition ends at a damaged batch:
-        that is where its last chunk ends too."""
+        that cannot be read for a while are not given up. Damaged batches are skipped; to a member of `group`, its
+        partition ends at one, and so does the last chunk of that."""
         self.searched = 0
         self.matched = 0
         self.failed: dict[TopicPartition, KctlError] = {}
@@ -60,7 +61,7 @@ class Search:
         self._asked_to_stop = asked_to_stop
         self._values_only = values_only
         self._follow = follow
-        self._skip_damaged = skip_damaged
+        self._group = group
         self._damaged: dict[tuple[TopicPartition, int], DamagedBatch] = {}
         self._progress = ProgressLine(session.settings)
         self._total = 0
@@ -179,14 +180,17 @@ class Search:
             fetched.next = error.start
             reader.go_on(error.where, Span(error.start, fetched.end))
             return
-        if self._skip_damaged:
+        if self._group is None:
             fetched.next = error.end
             self._damaged[error.where, error.start] = error
             reader.go_on(error.where, Span(error.end, fetched.end))
         else:
             fetched.next = max(fetched.start, error.start)
-            self.failed[error.where] = error
-            reader.give_up(error.where, error)
+            topic, partition = error.where
+            of = f"{quote(self._group)} --topic {quote(f'{topic}:{partition}')}"
+            past = error.with_hint(f"kctl groups reset-offsets {of} --to {error.end} moves the group past it")
+            self.failed[error.where] = past
+            reader.give_up(error.where, past)
         if self._follow:
             self.tell(error.what)
 

@@ -80,16 +80,6 @@ def test_secret_from_standard_input(kctl: Kctl, file: Path, monkeypatch: pytest.
     assert read(str(file)).contexts["prod"] == {"password": " sesame ", "username": "-"}
 
 
-@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
-@pytest.mark.parametrize("words", [("contexts", "set", "x", "password=-"), ("-y", "users", "set-scram", "alice")])
-def test_a_password_that_is_not_utf_8_is_refused_where_it_is_read(
-    on_broker: Kctl, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], errors: str
-) -> None:
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"p\xe4ss\n"), "utf-8", errors))
-    ran = on_broker(*words)
-    assert (ran.code, ran.out, ran.err) == (Exit.USAGE, "", "error: the password is not UTF-8\n")
-
-
 def test_new_secret_replaces_the_old_way_to_it() -> None:
     before = {"bootstrap": "a", "password_command": "pass", "token": "t"}
     assert changed(before, [("password", "sesame")]) == {"bootstrap": "a", "token": "t", "password": "sesame"}

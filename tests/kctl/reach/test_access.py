@@ -106,7 +106,7 @@ def test_secret_of_a_file_and_of_a_command(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("secret", [Secret("p\udce4ss"), Secret(command=r"printf 'p\344ss'")])
 def test_secret_that_is_not_utf_8(secret: Secret) -> None:
-    with pytest.raises(KctlError, match="the password is not UTF-8") as error:
+    with pytest.raises(KctlError, match="the secret is not UTF-8") as error:
         secret()
     assert error.value.exit_code is Exit.USAGE
 

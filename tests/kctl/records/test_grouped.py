@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -72,6 +73,11 @@ def test_a_group_does_not_go_past_a_damaged_batch(on_broker: Kctl, damaged: str,
         assert "has a damaged batch at offset 2" in ran.err
         described = json.loads(on_broker("groups", "describe", group, "-o", "json").out)
         assert [offset["committed"] for offset in described["items"][0]["offsets"]] == [2]
+    [told] = [line for line in ran.err.splitlines() if line.endswith(" moves the group past it")]
+    moved = on_broker("-y", *shlex.split(told.removesuffix(" moves the group past it"))[1:])
+    assert moved.code == Exit.DONE, moved
+    went_on = on_broker("consume", damaged, "--group", group)
+    assert (went_on.code, went_on.out.split()) == (Exit.DONE, [f"value-{number}" for number in range(3, 8)])
 
 
 def refused(monkeypatch: pytest.MonkeyPatch, code: ErrorCode, times: int) -> None:
