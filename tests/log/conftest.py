@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -55,6 +56,10 @@ class Home:
             **options,
         )
         return self.log
+
+    def names(self) -> set[str]:
+        """Of its files."""
+        return {path.name for path in self.directory.iterdir()}
 
     def reopen(self, *, clean: bool = True) -> Log:
         assert self.log is not None
@@ -126,3 +131,22 @@ def golden(tmp_path: Path) -> Iterator[Path]:
     for path in (copy, *copy.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
     yield copy
+
+
+def fill(log: Log, count: int) -> None:
+    for i in range(count):
+        append(log, batch(b"v%d" % i + b"." * 200, timestamp=1000 + i))
+
+
+def flip_a_bit(log: Log, offset: int) -> None:
+    """In the batch of one record that has this offset."""
+    segment = next(segment for segment in reversed(log.segments) if segment.base <= offset)
+    with Path(segment.path(".log")).open("r+b") as file:
+        file.seek(segment.locate(offset) + 70)
+        byte = file.read(1)
+        file.seek(-1, os.SEEK_CUR)
+        file.write(bytes([byte[0] ^ 1]))
+
+
+def path_of(log: Log, suffix: str, number: int = -1) -> Path:
+    return Path(log.segments[number].path(suffix))

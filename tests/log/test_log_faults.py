@@ -4,48 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.check import check
-from kafkad.log.cleaning import dirt_of
 from kafkad.log.deletion import delete_old_segments, outlives_retention
-from kafkad.log.epochs import FILE_NAME
 from kafkad.log.files import may_pass
-from kafkad.log.indexed import Hole
-from kafkad.log.log import Log
-from kafkad.log.mending import Mending, verify_batch
-from kafkad.log.segment import Segment
+from kafkad.log.mending import verify_batch
 from kafkad.log.time_search import offset_for_timestamp
-from kafkad.log.transactions import aborted_transactions
-from kafkad.log.truncation import truncate_to
-from kafkad.turns import at_once
-from kafkad.wire.control import ControlRecord, build_marker
-from kafkad.wire.records import MAGIC_AT, iter_batches
-from tests.fakes import FaultyFiles
-from tests.log.conftest import Home, append, batch, records, searched
-
-
-def fill(log: Log, count: int) -> None:
-    for i in range(count):
-        append(log, batch(b"v%d" % i + b"." * 200, timestamp=1000 + i))
-
-
-def flip_a_bit(log: Log, offset: int) -> None:
-    """In the batch of one record that has this offset."""
-    segment = next(segment for segment in reversed(log.segments) if segment.base <= offset)
-    with Path(segment.path(".log")).open("r+b") as file:
-        file.seek(segment.locate(offset) + 70)
-        byte = file.read(1)
-        file.seek(-1, os.SEEK_CUR)
-        file.write(bytes([byte[0] ^ 1]))
-
-
-def path_of(log: Log, suffix: str, number: int = -1) -> Path:
-    return Path(log.segments[number].path(suffix))
+from tests.log.conftest import Home, append, batch, fill, flip_a_bit, path_of, records, searched
 
 
 @pytest.mark.parametrize("fault", ["error", "torn", "short"])
@@ -383,100 +352,6 @@ def test_damage_found_while_a_log_is_open_is_refused_and_what_is_before_it_is_se
     log.close()
 
 
-def mend(log: Log, segment: Segment, hole: Hole, records: bytes) -> bool | None:
-    mending = Mending(log, segment, hole, records)
-    at_once(mending.write())
-    mending.sync()
-    return at_once(mending.serve())
-
-
-def damaged_in_its_middle(home: Home, count: int) -> tuple[Log, bytes]:
-    """A log with one segment, a few batches of which are damaged; that file as it was."""
-    log = home.open(segment_bytes=1 << 22, index_interval_bytes=500)
-    fill(log, count)
-    whole = path_of(log, ".log").read_bytes()
-    flip_a_bit(log, 4)
-    verify_batch(log, 4)
-    return log, whole
-
-
-def test_a_hole_is_filled_in_pieces_while_records_come(home: Home) -> None:
-    log, whole = damaged_in_its_middle(home, 2_500)
-    [(segment, hole)] = log.damage
-    mending = Mending(log, segment, hole, whole[hole.start : hole.end])
-    at_once(mending.write())
-    mending.sync()
-    serving = mending.serve()
-    count = 0
-    with suppress(StopIteration):
-        while True:
-            next(serving)
-            count += 1
-            fill(log, 1)
-    assert count >= 3
-    assert not log.is_damaged
-    fill(log, 20)
-    assert [record.offset for record in records(log, 0)] == list(range(2_520 + count))
-    log.close()
-    assert check(str(home.directory)) == []
-
-
-def test_a_hole_of_a_log_that_is_cut_back_meanwhile_is_filled_no_further(home: Home) -> None:
-    log, whole = damaged_in_its_middle(home, 20)
-    [(segment, hole)] = log.damage
-    first, second = (Mending(log, segment, hole, whole[hole.start : hole.end]) for _ in range(2))
-    at_once(first.write())
-    first.sync()
-    truncate_to(log, 4)
-    fill(log, 20)
-    after = path_of(log, ".log").read_bytes()
-    at_once(second.write())
-    assert at_once(first.serve()) is None
-    assert path_of(log, ".log").read_bytes() == after
-    assert [record.offset for record in records(log, 0)] == list(range(24))
-
-
-@pytest.mark.parametrize("transactional", [False, True])
-def test_a_hole_is_filled_with_the_bytes_of_another_replica(home: Home, transactional: bool) -> None:
-    log = home.open()
-    for sequence in range(60):
-        kind = {"producer_id": 7, "producer_epoch": 0, "base_sequence": sequence} if transactional else {}
-        append(log, batch(b"x" * 200, transactional=transactional, **kind))
-    second = log.segments[1]
-    path, position = second.path(".log"), second.locate(second.base + 3)
-    log.close(clean=False)
-    with open(path, "r+b") as file:
-        whole = file.read()
-        file.seek(position + 80)
-        file.write(b"!!")
-    log = home.open(clean=False)
-    [(segment, hole)] = log.damage
-    assert mend(log, segment, hole, whole[hole.start : hole.end]) is not transactional
-    with open(path, "rb") as file:
-        assert file.read() == whole
-    assert log.is_damaged is transactional
-    if transactional:
-        log.close(clean=False)
-        log = home.open(clean=False)
-    assert not log.is_damaged
-    assert [record.offset for record in records(log, 0)] == list(range(60))
-
-
-def test_a_hole_is_filled_in_the_segment_that_is_written_to(home: Home) -> None:
-    log = home.open(segment_bytes=1 << 20, index_interval_bytes=500)
-    fill(log, 20)
-    whole = path_of(log, ".log").read_bytes()
-    with path_of(log, ".log").open("r+b") as file:
-        file.seek(log.segments[0].locate(4) + 100)
-        file.write(b"!!")
-    verify_batch(log, 4)
-    [(segment, hole)] = log.damage
-    assert mend(log, segment, hole, whole[hole.start : hole.end])
-    fill(log, 20)
-    assert [record.offset for record in records(log, 0)] == list(range(40))
-    log.close()
-
-
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("damage", ["missing", "empty", "cut", "noise"])
 def test_indexes_are_no_truth(home: Home, suffix: str, damage: str) -> None:
@@ -525,201 +400,6 @@ def test_leader_epochs_are_found_in_the_batches_again(home: Home) -> None:
     for content in (b"", b"0\n5\n0 0\n", b"\0" * 30):
         Path(log.epochs.path).write_bytes(content)
         assert home.open().epochs.entries == [(epoch, epoch) for epoch in range(5)]
-
-
-def aborted(log: Log, producer_id: int, count: int = 3) -> None:
-    for sequence in range(count):
-        append(
-            log,
-            batch(b"t" * 300, producer_id=producer_id, producer_epoch=0, base_sequence=sequence, transactional=True),
-        )
-    marker = build_marker(ControlRecord(False, 0), producer_id=producer_id, producer_epoch=0, timestamp=1000)
-    append(log, marker)
-
-
-def test_aborted_transactions_are_known_after_every_kind_of_stop(home: Home) -> None:
-    log = home.open(segment_bytes=2000)
-    for producer_id in range(8):
-        aborted(log, producer_id)
-    expected = [(producer_id, producer_id * 4) for producer_id in range(8)]
-    assert aborted_transactions(log, 0, log.end_offset) == expected
-    assert aborted_transactions(log, 9, 14) == expected[2:4]
-    for clean in (True, False):
-        log = home.reopen(clean=clean)
-        assert aborted_transactions(log, 0, log.end_offset) == expected
-    truncate_to(log, 18)
-    assert aborted_transactions(log, 0, log.end_offset) == expected[:4]
-    assert log.first_unstable_offset(log.end_offset) == 16
-
-
-def test_a_broken_transaction_index_is_made_anew(home: Home) -> None:
-    log = home.open(segment_bytes=2000)
-    for producer_id in range(8):
-        aborted(log, producer_id)
-    expected = aborted_transactions(log, 0, log.end_offset)
-    log.close()
-    for path in home.directory.glob("*.txnindex"):
-        path.write_bytes(path.read_bytes()[:-1])
-    for path in list(home.directory.glob("*.snapshot"))[1::2]:
-        path.unlink()
-    assert aborted_transactions(home.open(), 0, 32) == expected
-
-
-class FullForTransactions(FaultyFiles):
-    """A disk that has no block left for an index of transactions: those of the log are reserved ahead."""
-
-    is_full = False
-
-    def open(self, path: str, flags: int, mode: int = 0o777) -> int:  # type: ignore[override]
-        if self.is_full and path.endswith((".txnindex", ".txnindex.tmp")) and flags & (os.O_RDWR | os.O_WRONLY):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return super().open(path, flags, mode)
-
-
-@pytest.fixture
-def full_for_transactions(home: Home) -> FullForTransactions:
-    home.files = files = FullForTransactions()
-    return files
-
-
-@pytest.mark.parametrize("before", [0, 2])
-@pytest.mark.parametrize("copied", [False, True])
-def test_an_aborted_transaction_that_a_full_disk_does_not_note_is_known(
-    home: Home, full_for_transactions: FullForTransactions, before: int, copied: bool
-) -> None:
-    log = home.open(segment_bytes=1 << 20)
-    for producer_id in range(before):
-        aborted(log, producer_id)
-    log = home.reopen()  # what the file has is not in memory any more
-    expected = [(producer_id, producer_id * 4) for producer_id in range(before + 2)]
-    full_for_transactions.is_full = True
-    for producer_id in range(before, before + 2):
-        if copied:
-            _copy_aborted(log, producer_id)
-        else:
-            aborted(log, producer_id)
-    assert aborted_transactions(log, 0, log.end_offset) == expected
-    log.segments[-1].give_up_files()
-    assert aborted_transactions(log, 0, log.end_offset) == expected
-    with pytest.raises(StorageError):
-        log.flush()
-    assert log.durability.recovery_point == before * 4
-    with pytest.raises(StorageError):
-        dirt_of(log, 0, log.end_offset)  # compaction would read the file
-    full_for_transactions.is_full = False
-    for clean in (True, False):
-        log = home.reopen(clean=clean)
-        assert aborted_transactions(log, 0, log.end_offset) == expected
-
-
-@pytest.mark.parametrize("fully", [False, True])
-def test_a_cut_leaves_the_fsync_of_aborted_transactions_to_the_next_flush(home: Home, fully: bool) -> None:
-    log = home.open()
-    aborted(log, 5)
-    aborted(log, 6)
-    log.flush()
-    before = home.files.count["sync"]
-    if fully:
-        log.truncate_fully_at(0)
-    else:
-        truncate_to(log, 5)
-    assert home.files.count["sync"] == before
-    assert aborted_transactions(log, 0, 10) == ([] if fully else [(5, 0)])
-    flush = log.start_flush()
-    assert log.segments.active.path(".txnindex") in flush.paths
-    log.durability.flush_failed(flush)
-    log = home.reopen(clean=False)
-    assert aborted_transactions(log, 0, 10) == ([] if fully else [(5, 0)])
-
-
-def _copy_aborted(log: Log, producer_id: int) -> None:
-    kind = {"producer_id": producer_id, "producer_epoch": 0}
-    parts = [batch(b"t" * 300, base_sequence=i, transactional=True, **kind) for i in range(3)]
-    parts.append(bytearray(build_marker(ControlRecord(False, 0), timestamp=1000, **kind)))
-    for offset, part in enumerate(parts, start=log.end_offset):
-        part[:8] = offset.to_bytes(8, "big")
-    log.append_copied(memoryview(b"".join(parts)))
-
-
-def test_a_segment_that_was_rolled_before_its_transactions_were_noted_has_them_noted_by_the_next_flush(
-    home: Home, full_for_transactions: FullForTransactions
-) -> None:
-    log = home.open()
-    full_for_transactions.is_full = True
-    aborted(log, 5)
-    log.roll()
-    fill(log, 3)
-    full_for_transactions.is_full = False
-    log.flush()
-    assert log.durability.recovery_point == log.end_offset
-    log = home.reopen(clean=False)
-    assert aborted_transactions(log, 0, log.end_offset) == [(5, 0)]
-
-
-def test_a_transaction_that_was_not_noted_is_noted_under_the_new_name_of_the_directory(
-    home: Home, full_for_transactions: FullForTransactions
-) -> None:
-    log = home.open()
-    full_for_transactions.is_full = True
-    aborted(log, 5)
-    home.directory = home.directory.with_name("t-1")
-    log.rename(str(home.directory))
-    full_for_transactions.is_full = False
-    log = home.reopen()
-    assert aborted_transactions(log, 0, log.end_offset) == [(5, 0)]
-
-
-def test_a_transaction_is_aborted_though_the_index_of_those_before_is_broken(home: Home) -> None:
-    log = home.open(segment_bytes=1 << 20)
-    aborted(log, 0)
-    log.close()
-    (path,) = home.directory.glob("*.txnindex")
-    path.write_bytes(path.read_bytes()[:-1])
-    log = home.open()
-    aborted(log, 1)
-    assert log.end_offset == 8
-    for _ in range(2):
-        assert aborted_transactions(log, 0, 8) == [(0, 0), (1, 4)]
-        log = home.reopen()
-
-
-def test_a_full_disk_does_not_leave_half_of_a_transaction_index_that_is_made_anew(
-    home: Home, full_for_transactions: FullForTransactions
-) -> None:
-    log = home.open(segment_bytes=1 << 20)
-    for producer_id in range(4):
-        aborted(log, producer_id)
-    expected = aborted_transactions(log, 0, log.end_offset)
-    log.close()
-    (path,) = home.directory.glob("*.txnindex")
-    broken = path.read_bytes()[:-1]
-    path.write_bytes(broken)
-    log = home.open()
-    full_for_transactions.is_full = True
-    assert aborted_transactions(log, 0, log.end_offset) == expected
-    assert path.read_bytes() == broken
-    full_for_transactions.is_full = False
-    log = home.reopen()
-    assert aborted_transactions(log, 0, log.end_offset) == expected
-    assert path.read_bytes() != broken
-
-
-def test_a_start_on_a_full_disk_knows_the_transactions_whose_index_it_cannot_write(
-    home: Home, full_for_transactions: FullForTransactions
-) -> None:
-    log = home.open(segment_bytes=2000)
-    for producer_id in range(8):
-        aborted(log, producer_id)
-    expected = aborted_transactions(log, 0, log.end_offset)
-    log.close(clean=False)
-    for path in home.directory.glob("*.txnindex"):
-        path.unlink()
-    full_for_transactions.is_full = True
-    log = home.open(clean=False)
-    assert aborted_transactions(log, 0, log.end_offset) == expected
-    full_for_transactions.is_full = False
-    log = home.reopen()
-    assert aborted_transactions(log, 0, log.end_offset) == expected
 
 
 def test_a_log_whose_data_is_gone_goes_on_where_its_start_is(home: Home) -> None:
@@ -794,93 +474,6 @@ def test_log_of_a_full_disk_opens_and_is_read(home: Home) -> None:
     assert [record.offset for record in records(log)] == list(range(25))
 
 
-@pytest.mark.parametrize("left", [0, 100, 5_000])
-def test_a_log_does_not_reach_to_the_names_of_segments_whose_content_a_power_cut_took(home: Home, left: int) -> None:
-    """The file system had written out the names, and little or nothing of what was in the files."""
-    log = home.open()
-    for _ in range(200):
-        append(log, batch())
-    before = [segment.base for segment in log.segments]
-    log.close(clean=False)
-    middle, *behind = [home.directory / f"{base:020d}.log" for base in before[1:]]
-    whole = middle.read_bytes()
-    middle.write_bytes((whole + bytes(10_000))[:left])
-    for path in behind:
-        path.write_bytes(b"")
-    log = home.open(clean=False, recovery_point=0)
-    sound = whole[:left]
-    fitting = [header for at, header in iter_batches(memoryview(whole)) if at + header.size <= len(sound)]
-    assert log.end_offset == (fitting[-1].last_offset + 1 if fitting else before[1])
-    append(log, batch(b"next"))
-    assert [record.offset for record in records(log)] == list(range(log.end_offset))
-
-
-@pytest.mark.parametrize("lost", [1, 2, 5])
-def test_a_file_of_leader_epochs_that_a_power_cut_left_in_part_is_not_believed(home: Home, lost: int) -> None:
-    """With the last digit of the last line missing it would be a whole one of another history."""
-    log = home.open()
-    for epoch, count in ((0, 5), (1, 10), (2, 1)):
-        for _ in range(count):
-            append(log, batch(), epoch)
-    epochs = log.epochs.entries
-    log.close(clean=False)
-    path = home.directory / FILE_NAME
-    path.write_bytes(path.read_bytes()[:-lost])
-    assert home.open(clean=False).epochs.entries == epochs == [(0, 0), (1, 5), (2, 15)]
-
-
-def test_what_was_cut_away_and_came_back_with_a_power_cut_goes_again(home: Home) -> None:
-    """A whole segment begins where the log had been cut, so that nothing is missing in the one before it."""
-    log = home.open()
-    for _ in range(10):
-        append(log, batch(b"old"))
-    path = home.directory / f"{0:020d}.log"
-    old = path.read_bytes()
-    truncate_to(log, 5)
-    log.roll()
-    append(log, batch(b"new"), epoch=1)
-    log.close(clean=False)
-    path.write_bytes(old)
-    log = home.open(clean=False, recovery_point=0)
-    assert [damage for damage in log.found if not damage.was_cut] == []
-    assert [record.value for record in records(log)] == [b"old"] * 5 + [b"new"]
-
-
-def test_the_name_of_a_segment_that_was_cut_away_does_not_begin_one_in_the_middle_of_another(home: Home) -> None:
-    log = home.open()
-    for _ in range(5):
-        append(log, batch(b"old"))
-    log.roll()
-    append(log, batch(b"old"))
-    truncate_to(log, 2)
-    for _ in range(8):
-        append(log, batch(b"new"), epoch=1)
-    log.close(clean=False)
-    for suffix in (".log", ".index", ".timeindex"):
-        (home.directory / f"{5:020d}{suffix}").touch()
-    log = home.open(clean=False, recovery_point=0)
-    assert [segment.base for segment in log.segments] == [0]
-    assert [record.value for record in records(log)] == [b"old"] * 2 + [b"new"] * 8
-
-
-def test_a_flush_after_a_cut_covers_the_cut_and_the_names_of_what_went(home: Home) -> None:
-    log = home.open()
-    for _ in range(5):
-        append(log, batch())
-    log.roll()
-    append(log, batch())
-    log.flush()
-    truncate_to(log, 3)
-    log.roll()
-    assert log.durability.recovery_point == 2
-    append(log, batch(), epoch=1)
-    home.files.synced.clear()
-    log.flush()
-    synced = {os.path.relpath(path, home.directory) for path in home.files.synced}
-    assert {f"{0:020d}.log", f"{3:020d}.log", "."} <= synced
-    assert log.durability.recovery_point == 4
-
-
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("made", [0, 1, 2])
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EMFILE])
@@ -889,12 +482,12 @@ def test_a_roll_that_is_refused_half_way_leaves_nothing(home: Home, code: int, m
     log = home.open()
     fill(log, 12)
     end = log.end_offset
-    names = _names(home)
+    names = home.names()
     home.files.fail("create", code, after=made, once=False)
     with pytest.raises(StorageError):
         append(log, batch(b"." * 2000))
     home.files.heal()
-    assert {name for name in _names(home) if not name.endswith(".snapshot")} == names
+    assert {name for name in home.names() if not name.endswith(".snapshot")} == names
     for i in range(3):
         assert append(log, batch(b"small", timestamp=2000 + i)) == end + i
     log = home.reopen(clean=clean)
@@ -941,10 +534,6 @@ def test_a_segment_that_retention_does_not_get_rid_of_is_readable_or_its_directo
         log = home.open(clean=False, start_offset=0, recovery_point=0)
     assert log.start_offset == log.segments[0].base
     assert [record.offset for record in records(log)] == list(range(log.start_offset, 60))
-
-
-def _names(home: Home) -> set[str]:
-    return {path.name for path in home.directory.iterdir()}
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -1015,93 +604,6 @@ def test_what_compaction_had_removed_of_a_log_that_was_copied_is_not_taken_for_l
     assert [(hole.first, hole.next, hole.lost) for _, hole in log.damage] == [(21, 34, True)]
 
 
-@pytest.mark.parametrize("target", [0, 17])
-@pytest.mark.parametrize(("operation", "code"), [("open", errno.EMFILE), ("create", errno.ENOSPC)])
-@pytest.mark.parametrize("after", [0, 1, 2, 3, 5, 7])
-@pytest.mark.parametrize("fully", [True, False])
-def test_a_truncation_that_lacks_room_or_open_files_is_done_whole_or_not_begun(
-    home: Home, operation: str, code: int, target: int, after: int, fully: bool
-) -> None:
-    log = home.open()
-    for sequence in range(40):
-        append(log, batch(b"." * 250, producer_id=5, producer_epoch=0, base_sequence=sequence))
-    files = _names(home)
-    log.let_go_of_files()
-    home.files.fail(operation, code, after=after, once=False)
-    try:
-        if fully:
-            log.truncate_fully_at(target)
-        else:
-            truncate_to(log, target)
-    except StorageError as error:
-        assert may_pass(error)
-        assert {name for name in _names(home) if not name.endswith(".snapshot")} <= files
-        end, start = 40, 0
-    else:
-        end, start = target, target if fully else 0
-    home.files.heal()
-    assert log.end_offset == end
-    known = end == 40 or (end > 0 and not fully)
-    assert append(log, batch(b"new", producer_id=5, producer_epoch=0, base_sequence=end if known else 0)) == end
-    log = home.reopen(clean=after % 2 == 0)
-    assert [record.offset for record in records(log)] == list(range(start, end + 1))
-
-
-@pytest.mark.parametrize("rotten", [0, 10])
-def test_a_truncation_is_done_whole_although_batches_that_stay_have_become_unreadable(home: Home, rotten: int) -> None:
-    """They are read for the largest timestamp that is left."""
-    home.expect_problems = True
-    log = home.open(index_interval_bytes=200, segment_bytes=1 << 20)
-    for timestamp in (5000, *[1000] * 38, 6000):
-        append(log, batch(b"." * 200, timestamp=timestamp))
-    segment = log.segments[-1]
-    with Path(segment.path(".log")).open("r+b") as file:
-        file.seek(segment.locate(rotten) + MAGIC_AT)
-        file.write(b"\x7f")
-    truncate_to(log, 39)
-    assert (log.end_offset, log.truncations) == (39, 1)
-    assert os.path.getsize(segment.path(".log")) == log.size
-    assert (segment.max_timestamp, segment.newest_timestamp_offset) == (5000, 0)
-    truncate_to(log, 30)
-    assert append(log, batch(b"new")) == 30
-
-
-@pytest.mark.parametrize("renamed", range(6))
-@pytest.mark.parametrize("fully", [True, False])
-def test_a_truncation_that_the_disk_breaks_off_is_final_and_leaves_a_log_without_gaps(
-    home: Home, renamed: int, fully: bool
-) -> None:
-    log = home.open()
-    fill(log, 40)
-    ends = {*(segment.base for segment in log.segments), 40}
-    home.files.fail("rename", errno.ENOSPC, after=renamed)
-    with pytest.raises(StorageError) as refused:
-        if fully:
-            log.truncate_fully_at(100)
-        else:
-            truncate_to(log, 3)
-    assert not may_pass(refused.value)
-    log.close(clean=False)
-    log = home.open(clean=False, recovery_point=0, start_offset=0)
-    assert not log.damage
-    assert [record.offset for record in records(log)] == list(range(log.end_offset))
-    assert log.end_offset in ends
-
-
-@pytest.mark.parametrize("read", [True, False])
-def test_a_read_error_beside_the_index_of_transactions_is_one_of_the_log_directory(home: Home, read: bool) -> None:
-    log = home.open()
-    aborted(log, 5)
-    fill(log, 2)
-    part = log.read(0, 300, log.end_offset)
-    if not read:
-        part = None
-        log = home.reopen()
-    home.files.fail("pread", once=False)
-    with pytest.raises(StorageError):
-        aborted_transactions(log, 0, log.end_offset, part)
-
-
 def test_a_read_error_while_old_records_are_looked_for_is_one_of_the_log_directory(home: Home) -> None:
     log = home.open()
     fill(log, 2)
@@ -1139,18 +641,6 @@ def test_an_index_that_a_full_disk_has_no_room_for_is_that_of_the_segment_being_
     fill(log, 1)
     log.flush()
     assert path.read_bytes()[: len(whole)] == whole
-
-
-def test_a_read_error_behind_a_hole_that_was_filled_is_one_of_the_log_directory(home: Home) -> None:
-    log = home.open(segment_bytes=1 << 20, index_interval_bytes=500)
-    fill(log, 20)
-    whole = path_of(log, ".log").read_bytes()
-    flip_a_bit(log, 4)
-    verify_batch(log, 4)
-    [(segment, hole)] = log.damage
-    home.files.fail("pread")
-    with pytest.raises(StorageError):
-        mend(log, segment, hole, whole[hole.start : hole.end])
 
 
 @pytest.mark.parametrize("stop", ["clean", "after a flush", "before a flush"])
