@@ -4,205 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import struct
-import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from random import Random
 
 import pytest
 
-from kafkad.api.logins import Logins
-from kafkad.api.peer import Peer
-from kafkad.api.prepared import Grounds
-from kafkad.broker.issuers import Issuers
-from kafkad.clock import SystemClock
-from kafkad.config import Config, load
-from kafkad.metrics import Family
-from kafkad.net.connection import Answer, Connection
-from kafkad.net.server import Limits, Server
+from kafkad.config import Config
+from kafkad.net.server import Limits
 from kafkad.security.attempts import Attempts
-from kafkad.security.authorizer import ALLOW_ALL
 from kafkad.security.gssapi import SeenLogins
 from kafkad.security.mechanism import Login
 from kafkad.security.offer import ScramUsers, offer
-from kafkad.security.scram import ScramAccount, ScramClient, ScramCredential
-from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
-from kafkad.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from kafkad.wire.messages.sasl_handshake import SaslHandshakeRequest
-from kafkad.wire.schema import decode
-from tests.net.serving import serving
-from tests.security.tokens import jwk, key_set, rsa_key, signed
-
-JAAS = "listener.name.sasl.plain.sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required"
-BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
-HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
-DELAY_MS = 60
-_HOUR_MS = 3_600_000
-VERSIONS = b"\0\x12\0\0\0\0\0\x01\xff\xff"
-METADATA = b"\0\x03\0\0\0\0\0\x02\xff\xff\0\0\0\0"
-
-
-class Router:
-    """Says the API key of each frame that reaches it, after the correlation id."""
-
-    def __init__(self, logins: Logins) -> None:
-        self.logins = logins
-        self.served: list[int] = []
-        self.connections: list[Connection] = []
-
-    def peer(self, connection: Connection) -> Peer:
-        self.logins.welcome(connection, self)
-        self.connections.append(connection)
-        return Peer("SASL", connection.host, ALLOW_ALL, Grounds(), must_authenticate=True)
-
-    def __call__(self, connection: Connection, view: memoryview, at: int, end: int) -> Answer:
-        key, version = struct.unpack_from(">hh", view, at)
-        self.served.append(key)
-        return sized(bytes(view[at + 4 : at + 8]) + struct.pack(">h", 35 if key == 18 and version > 4 else 0))
-
-
-class Client:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-
-    def send(self, *frames: bytes) -> None:
-        self.writer.write(b"".join(map(sized, frames)))
-
-    async def frame(self) -> bytes:
-        return await self.reader.readexactly(int.from_bytes(await self.reader.readexactly(4)))
-
-    async def ask(self, frame: bytes) -> bytes:
-        self.send(frame)
-        return await self.frame()
-
-    async def closed(self) -> bool:
-        """Once nothing more comes."""
-        return await asyncio.wait_for(self.reader.read(), 10) == b""
-
-    async def log_in(self, user: str = "carol", password: str = "pw") -> SaslAuthenticateResponse:
-        return authenticated((await self._handshaken()).send_token(user, password) or await self.frame())
-
-    async def log_in_by_token(self, token_id: str) -> SaslAuthenticateResponse:
-        await self.ask(handshake("SCRAM-SHA-256"))
-        exchange = ScramClient("SCRAM-SHA-256", token_id, "secret", "abc")
-        exchange._bare += ",tokenauth=true"
-        answer = authenticated(await self.ask(token(exchange.first)))
-        return authenticated(await self.ask(token(exchange.last(answer.auth_bytes))))
-
-    async def _handshaken(self) -> Client:
-        await self.ask(handshake())
-        return self
-
-    def send_token(self, user: str, password: str) -> None:
-        self.send(token(f"\0{user}\0{password}".encode()))
-
-
-def sized(body: bytes) -> bytes:
-    return struct.pack(">i", len(body)) + body
-
-
-def handshake(mechanism: str = "PLAIN", version: int = 1) -> bytes:
-    return bytes(encode_request(RequestHeader(17, version, 7, "c"), SaslHandshakeRequest(mechanism=mechanism)))[4:]
-
-
-def token(data: bytes) -> bytes:
-    return bytes(encode_request(RequestHeader(36, 2, 7, "c"), SaslAuthenticateRequest(auth_bytes=data)))[4:]
-
-
-def authenticated(frame: bytes) -> SaslAuthenticateResponse:
-    _, at = read_response_header(36, 2, frame)
-    return decode(SaslAuthenticateResponse, 2, frame[at:])
-
-
-class JumpingClock(SystemClock):
-    hours_off = 0
-    """Of the wall clock."""
-    passed_ms = 0
-    """More than has."""
-
-    def now_ms(self) -> int:
-        return super().now_ms() + self.hours_off * _HOUR_MS
-
-    def monotonic_ms(self) -> float:
-        return super().monotonic_ms() + self.passed_ms
-
-
-class House:
-    """A listener at which peers log in."""
-
-    def __init__(self, server: Server, *settings: str) -> None:
-        self.settings = settings
-        self.config = config(*settings)
-        self.tokens: dict[str, ScramAccount] = {}
-        """Delegation tokens, by their ids."""
-        self.users = ScramUsers(lambda mechanism, token_id: self.tokens.get(token_id))
-        self.clock = JumpingClock()
-        self.server = server
-        self.issuers = Issuers(ThreadPoolExecutor(1), server.clock, server.timers)
-        self.seen = SeenLogins(self.clock.monotonic_ms)
-        self.logins = Logins(
-            ["SASL"],
-            lambda listener: offer(
-                self.config, listener, b"secret", self.users, self.plain_users, self.issuers.verify_at, self.seen
-            ),
-            self.users,
-            server.connections,
-            self.clock,
-        )
-        self.router = Router(self.logins)
-        self.listener = server.listen("SASL", "127.0.0.1", 0, login=True)
-        self.clients: list[Client] = []
-        server.start(self.router)
-
-    def plain_users(self) -> Mapping[str, str]:
-        return self.logins.offers["SASL"].plain_users
-
-    def keep_token(self, token_id: str, hours: int) -> None:
-        """Of carol's."""
-        credential = ScramCredential.of_password("sha256", "secret", b"salt", 4096)
-        self.tokens[token_id] = ScramAccount(credential, "carol", self.clock.now_ms() + hours * _HOUR_MS)
-
-    async def connect(self) -> Client:
-        client = Client(*await asyncio.open_connection("127.0.0.1", self.listener.port))
-        self.clients.append(client)
-        return client
-
-    def counted(self, name: str) -> float:
-        families = {family.name: family for family in self.logins.collect() if isinstance(family, Family)}
-        return sum(value for _, value in families[f"kafka_server_socketservermetrics_{name}"].samples)
-
-
-def config(*settings: str) -> Config:
-    return load(
-        None,
-        [
-            "listeners=SASL://127.0.0.1:0",
-            "listener.security.protocol.map=SASL:SASL_PLAINTEXT",
-            "inter.broker.listener.name=SASL",
-            "sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256",
-            f"connection.failed.authentication.delay.ms={DELAY_MS}",
-            f'{JAAS} user_carol="pw" user_bob="pw2";',
-            *settings,
-        ],
-        {},
-    )
-
-
-def at_home(scenario: Callable[[House], Awaitable[None]], *settings: str, limits: Limits | None = None) -> None:
-    async def main() -> None:
-        server = serving(limits)
-        house = House(server, *settings)
-        try:
-            await asyncio.wait_for(scenario(house), 30)
-        finally:
-            server.close()
-            for client in house.clients:
-                client.writer.close()
-
-    asyncio.run(main())
+from kafkad.security.scram import ScramClient, ScramCredential
+from tests.api.logging_in import (
+    DELAY_MS,
+    JAAS,
+    METADATA,
+    VERSIONS,
+    Client,
+    House,
+    at_home,
+    authenticated,
+    config,
+    handshake,
+    sized,
+    token,
+)
 
 
 def test_everything_in_one_write() -> None:
@@ -686,148 +513,6 @@ def test_a_large_frame_that_waits_its_turn_is_held_once() -> None:
         assert house.listener.lobby.held == 0
 
     at_home(scenario)
-
-
-@pytest.mark.parametrize("before", ["listener.name.sasl.", "listener.name.sasl.oauthbearer."])
-def test_what_a_listener_asks_of_tokens_may_have_the_mechanism_before_it(before: str, tmp_path: Path) -> None:
-    """As Kafka's documentation writes these settings."""
-    (tmp_path / "keys.json").write_bytes(key_set(jwk(rsa_key(), "k1")))
-    asked = {
-        "jwks.endpoint.url": f"file://{tmp_path}/keys.json",
-        "expected.audience": "kafka",
-        "expected.issuer": "https://issuer",
-        "sub.claim.name": "email",
-        "clock.skew.seconds": "1",
-    }
-    made = config(
-        "sasl.enabled.mechanisms=OAUTHBEARER",
-        *[f"{before}sasl.oauthbearer.{name}={value}" for name, value in asked.items()],
-    )
-    now_s = int(time.time())
-    claims = {"aud": "kafka", "iss": "https://issuer", "email": "alice", "iat": now_s, "exp": now_s + 60}
-
-    def shown(**others: object) -> bytes:
-        return f"n,,\x01auth=Bearer {signed(rsa_key(), **(claims | others))}\x01\x01".encode()
-
-    async def scenario(house: House) -> None:
-        issuers = Issuers(ThreadPoolExecutor(1), house.server.clock, house.server.timers)
-        house.logins.offers = {
-            "SASL": offer(made, "SASL", b"secret", house.users, house.plain_users, issuers.verify_at, house.seen)
-        }
-        issuers.start()
-        await issuers.asked()
-        try:
-            client = await house.connect()
-            await client.ask(handshake("OAUTHBEARER"))
-            assert authenticated(await client.ask(token(shown()))).auth_bytes == b""
-            assert [c.peer.principal.name for c in house.router.connections] == ["alice"]
-            for others in ({"aud": "other"}, {"iss": "https://other"}, {"email": None}, {"exp": now_s - 10}):
-                client = await house.connect()
-                await client.ask(handshake("OAUTHBEARER"))
-                assert b"invalid_token" in authenticated(await client.ask(token(shown(**others)))).auth_bytes
-        finally:
-            await issuers.stop()
-
-    at_home(scenario)
-
-
-def reloaded(before: Config, *settings: str) -> Config:
-    """With OAUTHBEARER and these settings in the file, and carol's password no more."""
-    mechanisms = "sasl.enabled.mechanisms=PLAIN,OAUTHBEARER"
-    bearer = f"listener.name.sasl.oauthbearer.sasl.jaas.config={BEARER} required;"
-    return before.with_file(config(mechanisms, f'{JAAS} user_bob="pw2";', bearer, *settings)).config
-
-
-def test_oauthbearer_may_be_added_and_its_keys_may_not(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Tokens that nobody signed are not taken for that, and all other changes are in force."""
-    address = f"listener.name.sasl.sasl.oauthbearer.jwks.endpoint.url=file://{tmp_path}/keys.json"
-
-    async def scenario(house: House) -> None:
-        carol, bob = await house.connect(), await house.connect()
-        await carol.log_in()
-        await bob.log_in("bob", "pw2")
-        house.config = reloaded(house.config, address)
-        house.logins.settings_changed()
-        assert await carol.closed()
-        assert house.logins.offers["SASL"].mechanisms.keys() == {"PLAIN"}
-        assert await bob.ask(METADATA)
-
-    with caplog.at_level("ERROR"):
-        at_home(scenario)
-    assert "nobody can log in with OAUTHBEARER at listener SASL" in caplog.text
-    assert "needs a restart" in caplog.text
-
-
-def test_oauthbearer_may_be_added_where_its_keys_are_named(tmp_path: Path) -> None:
-    """Whether others are read already or not, they are read then."""
-    address = f"listener.name.sasl.sasl.oauthbearer.jwks.endpoint.url=file://{tmp_path}/keys.json"
-    (tmp_path / "keys.json").write_bytes(key_set(jwk(rsa_key(), "k1")))
-    now_s = int(time.time())
-    shown = f"n,,\x01auth=Bearer {signed(rsa_key(), iat=now_s, exp=now_s + 60)}\x01\x01".encode()
-
-    async def scenario(house: House) -> None:
-        house.issuers.on_asked.append(house.logins.mechanism_ready)
-        house.issuers.start()
-        house.config = reloaded(house.config, address)
-        house.logins.settings_changed()
-        try:
-            client = await house.connect()
-            await client.ask(handshake("OAUTHBEARER"))
-            assert authenticated(await client.ask(token(shown))).auth_bytes == b""
-        finally:
-            await house.issuers.stop()
-
-    at_home(scenario, address)
-
-
-def test_a_login_waits_while_the_keys_of_its_issuer_are_read_for_the_first_time(tmp_path: Path) -> None:
-    """Also one that shows its token at once. Others do not wait, and who goes away is forgotten."""
-    now_s = int(time.time())
-    (tmp_path / "keys.json").write_bytes(key_set(jwk(rsa_key(), "k1")))
-    shown = f"n,,\x01auth=Bearer {signed(rsa_key(), iat=now_s, exp=now_s + 60)}\x01\x01".encode()
-
-    async def scenario(house: House) -> None:
-        clock, threads, read = house.server.clock, ThreadPoolExecutor(1), threading.Event()
-        issuers = Issuers(threads, clock, house.server.timers)
-        oauth = config(
-            "sasl.enabled.mechanisms=PLAIN,OAUTHBEARER",
-            f"listener.name.sasl.sasl.oauthbearer.jwks.endpoint.url=file://{tmp_path}/keys.json",
-            f"listener.name.sasl.oauthbearer.sasl.server.callback.handler.class={HANDLER}",
-            f"listener.name.sasl.oauthbearer.sasl.jaas.config={BEARER} required;",
-        )
-        house.logins.offers = {
-            "SASL": offer(oauth, "SASL", b"secret", house.users, house.plain_users, issuers.verify_at, house.seen)
-        }
-        issuers.on_asked.append(house.logins.mechanism_ready)
-        threads.submit(read.wait)
-        issuers.start()
-        try:
-            one, other, gone = [await house.connect() for _ in range(3)]
-            one.send(handshake("OAUTHBEARER"))
-            other.send(handshake("OAUTHBEARER"), token(shown))
-            gone.send(handshake("OAUTHBEARER"))
-            gone.writer.close()
-            answers = [asyncio.ensure_future(client.frame()) for client in (one, other)]
-            plain = await house.connect()
-            assert (await plain.log_in()).error_code == 0
-            await asyncio.sleep(0.05)
-            assert not any(answer.done() for answer in answers)
-            assert house.listener.lobby.held > len(shown)
-            read.set()
-            await asyncio.gather(*answers)
-            assert authenticated(await one.ask(token(shown))).auth_bytes == b""
-            assert authenticated(await other.frame()).auth_bytes == b""
-            assert [c.peer.principal.name for c in house.router.connections[:2]] == ["alice", "alice"]
-            assert house.listener.lobby.held == 0
-        finally:
-            read.set()
-            await issuers.stop()
-            threads.shutdown()
-
-    at_home(scenario)
-
-
-# -- whoever knows nothing of the protocol -----------------------------------------------------------------------------
 
 
 class Patient(Attempts):
