@@ -3,7 +3,8 @@
 #   docker build -t kafkad .
 #   docker run -p 9092:9092 -p 9404:9404 -v kafkad:/var/lib/kafkad kafkad --set advertised.listeners=PLAINTEXT://HOST:9092
 #
-# Settings are words behind the image's name (--set NAME=VALUE), or a file of yours at /etc/kafkad/kafkad.yaml.
+# Settings are words behind the image's name (--set NAME=VALUE), or a file of yours at /etc/kafkad/kafkad.yaml in the place of
+# the image's own, which listens on PLAINTEXT://:9092. The health check asks http.listener, so yours needs 0.0.0.0:9404 there.
 ARG BASE=python:3.11.13-slim-bookworm
 
 FROM ${BASE} AS build
@@ -28,6 +29,9 @@ RUN useradd --system --uid 909 --home-dir /var/lib/kafkad --shell /usr/sbin/nolo
     && ln -s /opt/kafkad/bin/kafkad /opt/kafkad/bin/kctl /usr/local/bin/
 COPY --from=build /opt/kafkad /opt/kafkad
 COPY etc/kafkad.yaml /etc/kafkad/kafkad.yaml
+RUN sed -i -e 's|^#listeners: .*|listeners: PLAINTEXT://:9092|' -e 's|^http.listener: .*|http.listener: 0.0.0.0:9404|' \
+    /etc/kafkad/kafkad.yaml
+ENV STATE_DIRECTORY=/var/lib/kafkad
 USER 909
 WORKDIR /var/lib/kafkad
 VOLUME /var/lib/kafkad
@@ -35,7 +39,4 @@ EXPOSE 9092 9404
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=10s --timeout=5s --start-period=10s --retries=6 \
     CMD ["python3", "-c", "from urllib.request import urlopen; urlopen('http://127.0.0.1:9404/health', timeout=4)"]
-ENTRYPOINT ["kafkad", "--config", "/etc/kafkad/kafkad.yaml", \
-    "--set", "log.dirs=/var/lib/kafkad", \
-    "--set", "listeners=PLAINTEXT://:9092", \
-    "--set", "http.listener=0.0.0.0:9404"]
+ENTRYPOINT ["kafkad", "--config", "/etc/kafkad/kafkad.yaml"]

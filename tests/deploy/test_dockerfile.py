@@ -33,7 +33,7 @@ mount --bind /dev {at}/tree/dev
 
 RUN = """
 ip link set lo up
-user="chroot --userspec={user} {root} env -i PATH={path} HOME=/nonexistent LC_ALL=C.UTF-8 sh -ec"
+user="chroot --userspec={user} {root} env -i PATH={path} {env} HOME=/nonexistent LC_ALL=C.UTF-8 sh -ec"
 $user 'cd {workdir}; exec {entrypoint}' 2>{root}/tmp/broker.log &
 for each in $(seq 300); do $user {health} 2>/dev/null && break; sleep 0.2; done
 $user {health} && echo "it is healthy"
@@ -126,8 +126,12 @@ def test_the_image_is_small_pinned_and_not_root() -> None:
     assert re.fullmatch(r"BASE=python:3\.\d+\.\d+-slim-\w+", base)
     assert last("USER") not in ("root", "0")
     assert last("STOPSIGNAL") == "SIGTERM"
-    assert last("VOLUME") in last("ENTRYPOINT")
+    assert last("ENV") == f"STATE_DIRECTORY={last('VOLUME')}"
     assert "/health" in last("HEALTHCHECK")
+
+
+def test_nothing_stands_above_a_file_of_the_users() -> None:
+    assert json.loads(last("ENTRYPOINT")) == ["kafkad", "--config", "/etc/kafkad/kafkad.yaml"]
 
 
 @pytest.mark.skipif(not HADOLINT.exists(), reason="no hadolint")
@@ -150,6 +154,7 @@ def test_its_steps_make_a_broker_that_runs(tmp_path: Path) -> None:
     run = RUN.format(
         root=replay.root,
         path=PATH,
+        env=last("ENV"),
         user=f"{last('USER')}:{last('USER')}",
         workdir=replay.workdir,
         entrypoint=" ".join(json.loads(last("ENTRYPOINT"))),
