@@ -30,6 +30,7 @@ mount -t overlay overlay -o lowerdir=/,upperdir={work}/upper,workdir={work}/work
 mount --bind /proc {work}/tree/proc
 mount --bind /dev {work}/tree/dev
 cp {package} {work}/tree/kafkad.deb
+cp {systemctl} {work}/tree/systemctl.sh
 cat > {work}/tree/try.sh
 exec chroot {work}/tree /usr/bin/env -i PATH=/usr/local/sbin:/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 sh -e /try.sh
 """
@@ -53,16 +54,29 @@ kill -TERM $!
 wait $! || true
 cat /broker.log
 echo "# mine" >> /etc/kafkad/kafkad.yaml
+mkdir -p /run/systemd/system
+rm -f /usr/bin/systemctl /usr/sbin/policy-rc.d
+cp /systemctl.sh /usr/bin/systemctl
+chmod 755 /usr/bin/systemctl
 dpkg --no-triggers -i /kafkad.deb
 tail -1 /etc/kafkad/kafkad.yaml
 dpkg --remove kafkad
 echo "left in /usr/lib/kafkad: $(ls -A /usr/lib/kafkad 2>/dev/null)"
+cat /asked
+rm -r /run/systemd/system
 ls -d /etc/kafkad/kafkad.yaml
 dpkg --purge kafkad
 echo "left after purge: $(ls -d /etc/kafkad /var/lib/kafkad 2>/dev/null)"
 dpkg --no-triggers -i /kafkad.deb
 KAFKAD_PURGE_DATA=yes dpkg --purge kafkad
 echo "left after all: $(ls -d /etc/kafkad /var/lib/kafkad 2>/dev/null) $(getent passwd kafkad kctl-etl)"
+"""
+
+SYSTEMCTL = """#!/bin/sh
+echo "systemctl $*" >> /asked
+[ "$1" = list-units ] || exit 0
+echo "kafkad@1.service loaded active running one of two brokers"
+echo "kctl-etl@orders.service loaded active running a job"
 """
 
 
@@ -110,8 +124,10 @@ def test_installed_it_runs_and_leaves_the_data_when_it_goes(package: Path, tmp_p
 
     work = tmp_path / "view"
     work.mkdir()
+    systemctl = tmp_path / "systemctl"
+    systemctl.write_text(SYSTEMCTL)
     done = subprocess.run(
-        ["unshare", "--mount", "sh", "-c", INSTALL.format(work=work, package=package)],
+        ["unshare", "--mount", "sh", "-c", INSTALL.format(work=work, package=package, systemctl=systemctl)],
         input=TRY.format(port=free_port(), http=free_port()),
         capture_output=True,
         text=True,
@@ -125,9 +141,11 @@ def test_installed_it_runs_and_leaves_the_data_when_it_goes(package: Path, tmp_p
         "read: 100\n",
         "stopped cleanly in ",
         "# mine\n",
+        "systemctl try-restart kafkad@1.service\nsystemctl try-restart kctl-etl@orders.service\n",
+        "systemctl stop kctl-etl@*.timer kctl-etl@*.service kafkad.service kafkad@*.service\n",
         "left in /usr/lib/kafkad: \n",
         "/etc/kafkad/kafkad.yaml\n",
         "left after purge: /var/lib/kafkad\n",
         "left after all:  \n",
     ):
-        assert line in said
+        assert line in said, said
