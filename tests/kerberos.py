@@ -45,7 +45,7 @@ _SERVER = """[kdcdefaults]
 def missing() -> str | None:
     """What Kerberos cannot be tried without, and is not here."""
     if find_spec("gssapi") is None:
-        return "the extra kerberos is not installed: pip install 'kafkad[kerberos]', which needs libkrb5-dev"
+        return "the extra kerberos is not installed: pip install '.[kerberos]', which needs libkrb5-dev"
     for program in ("krb5kdc", "kdb5_util", "kadmin.local", "kinit"):
         if shutil.which(program, path=_SBIN) is None:
             return f"there is no {program}: apt-get install krb5-kdc krb5-admin-server krb5-user"

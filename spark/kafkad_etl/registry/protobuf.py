@@ -99,7 +99,7 @@ def _descriptors(text: str, references: tuple[tuple[str, str], ...], beside: str
         command = [sys.executable, "-m", "grpc_tools.protoc", *places, *words]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if "No module named" in done.stderr:
-            raise Unsupported("protoc is not installed: pip install grpcio-tools, which is a part of 'kafkad[spark]'")
+            raise Unsupported("protoc is not installed: pip install grpcio-tools")
         if done.returncode:
             raise Unsupported(_said(done.stderr.replace(f"{directory}/", "")))
         return b64encode(into.read_bytes()).decode()
