@@ -4,6 +4,9 @@ A batch is first written to a staging table, in parallel. Then one transaction m
 `kafkad_etl_offsets`, in the same schema, the job, the batch and its end offsets. A batch that is repeated after a crash
 finds this note, and nothing is written.
 
+Staging may have other rows than Spark wrote: a database that crashes may empty it, and tasks commit one by one, so that
+one that runs twice may leave its rows twice. The batch is moved only if their number is right.
+
 Mode batch notes nothing: its one transaction succeeded or not, and every run is a new one.
 """
 
@@ -104,18 +107,21 @@ class Loads:
             raise JobFailed(self._set_back(newest, ends, batch))
         return Written(int(lines[0][4]))
 
-    def write(self, batch: BatchId, fill: Callable[[], None]) -> Written:
-        """Writes a batch. `fill` writes the rows to `staging`, creating it if it does not exist."""
+    def write(self, batch: BatchId, fill: Callable[[], int]) -> Written:
+        """Writes a batch. `fill` writes the rows to `staging`, creating it if it does not exist, and returns their
+        number."""
         with self._connect() as database:
             self._drop_staging(database)
             if self._sql.create_staging:
                 database.execute(self._sql.create_staging)
-        fill()
+        filled = fill()
         with self._connect() as database:
+            self._need_all(database, filled)
             if self._settings.mode == "upsert" and not self._ordered:
                 self._refuse_doubles(database, batch)
             with database.transaction():
                 rows = database.execute(self._sql.insert)
+                self._need_all(database, filled)  # a task that Spark gave up may still have been writing
                 if self._noted:
                     for line in marks(self._job, batch, rows):
                         database.execute(self._sql.mark_batch, *line)
@@ -156,6 +162,14 @@ class Loads:
     def _drop_staging(self, database: Database) -> None:
         if self._has(database, self.staging):
             database.execute(self._sql.drop_staging)
+
+    def _need_all(self, database: Database, filled: int) -> None:
+        """Fails, to be tried again, unless staging has as many rows as Spark wrote."""
+        there = int(database.query(self._sql.count_staging)[0][0])
+        if there != filled:
+            text = f"the staging table of {self._settings.table} has {there} rows, and Spark wrote {filled}"
+            hints = ["the batch was not written: the database may have restarted, or a task have run twice"]
+            raise JobFailed(Failed(kind="sink", text=text, retriable=True, hints=hints))
 
     def _explain(self, database: Database) -> None:
         try:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from kafkad_etl.driver.counting import counted
 from kafkad_etl.driver.sinks.jdbc.loads import Database, DatabaseError, Loads
 from kafkad_etl.driver.sinks.jdbc.statements import Column, dialect_of, family_of_spark, product
 from kafkad_etl.driver.sinks.newest import last_of_each_key
@@ -49,13 +50,14 @@ class JdbcSink:
         with self._reporting_errors():
             return self._loads.write(batch, lambda: self._fill(rows))
 
-    def _fill(self, rows: DataFrame) -> None:
+    def _fill(self, rows: DataFrame) -> int:
         if self._settings.mode == "upsert":
             rows = last_of_each_key(rows, self._settings.keys)
         rows = rows.select(*(self._column(name, kind) for name, kind in rows.dtypes if name in self._loads.written))
-        write = rows.coalesce(1 if self._dialect.one_writer else WRITERS).write.format("jdbc")
+        filling = counted(rows.coalesce(1 if self._dialect.one_writer else WRITERS))
         options = {"batchsize": self._settings.batch, **self._options, "dbtable": self._loads.staging}
-        write.mode("append").options(**options).save()
+        filling.rows.write.format("jdbc").mode("append").options(**options).save()
+        return filling.total()
 
     def _column(self, name: str, kind: str) -> Any:
         as_text = self._dialect.times_as_text and family_of_spark(kind) == "time"

@@ -175,6 +175,7 @@ class Statements(NamedTuple):
     create_staging: str
     """Empty if Spark creates it."""
     drop_staging: str
+    count_staging: str
     insert: str
     explain: str
     """upsert: checks that the table has the unique index, without writing."""
@@ -200,6 +201,7 @@ def statements(settings: Settings, table: Table, staging: str, offsets: str, wri
     return Statements(
         create_staging=dialect.staging.format(staging=staging, columns=names, table=table.sql),
         drop_staging=f"DROP TABLE {staging}",
+        count_staging=f"SELECT count(*) FROM {staging}",
         insert=insert.format(staging, "1 = 1"),
         explain="EXPLAIN " + insert.format(table.sql, "1 = 0"),
         doubled=f"SELECT {', '.join(keys)}, count(*) FROM {staging} GROUP BY {', '.join(keys)} HAVING count(*) > 1",

@@ -88,12 +88,13 @@ class Bench:
         return loads
 
     def write(self, loads: Loads, number: int, rows: list[tuple[Any, ...]]) -> Written:
-        def fill() -> None:
+        def fill() -> int:
             names = ", ".join(loads.written.values())
             self.sql(f"CREATE TABLE {loads.staging} ({names})")
             for row in rows:
                 self.step()
                 self.sql(f"INSERT INTO {loads.staging} VALUES {row}")
+            return len(rows)
 
         batch = batch_of(number)
         return loads.finished(batch) or loads.write(batch, fill)
@@ -170,12 +171,40 @@ def test_another_writer_of_the_same_batch_is_turned_away(heap: Bench) -> None:
     assert there.finished(batch) is None
     heap.write(here, 0, [(1, 1.0)])
 
-    def fill() -> None:
+    def fill() -> int:
         heap.sql(f"CREATE TABLE {there.staging} AS SELECT 1 AS id, 1.0 AS amount")
+        return 1
 
     with pytest.raises(sqlite3.IntegrityError, match="UNIQUE"):
         there.write(batch, fill)
     assert heap.sql("SELECT count(*) FROM orders") == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("change", "there"),
+    [
+        ("DELETE FROM {}", 0),  # as PostgreSQL leaves it after a crash
+        ("DELETE FROM {} WHERE id = 2", 1),  # what a task had written before the crash
+        ("INSERT INTO {} VALUES (2, 2.0)", 3),  # by a task that ran twice
+    ],
+)
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_a_batch_is_moved_only_if_staging_has_as_many_rows_as_spark_wrote(
+    mode: str, change: str, there: int, bench: Bench
+) -> None:
+    bench = Bench(bench.path, mode=mode, keys=["id"] if mode == "upsert" else [])
+    loads, batch = bench.loads(), batch_of(0)
+
+    def fill() -> int:
+        bench.sql(f"CREATE TABLE {loads.staging} AS SELECT 1 AS id, 1.0 AS amount UNION SELECT 2, 2.0")
+        bench.sql(change.format(loads.staging))
+        return 2
+
+    with pytest.raises(JobFailed, match=f"has {there} rows, and Spark wrote 2") as it:
+        loads.write(batch, fill)
+    assert (it.value.failed.kind, it.value.failed.retriable) == ("sink", True)
+    assert (bench.sql("SELECT * FROM orders"), bench.loads().finished(batch)) == ([], None)
+    assert bench.write(bench.loads(), 0, [(1, 1.0), (2, 2.0)]) == Written(2)
 
 
 def test_a_checkpoint_that_was_set_back_stops_the_job(bench: Bench) -> None:
@@ -237,8 +266,9 @@ def test_names_are_found_as_in_sql_and_quoted_where_they_have_to_be(tmp_path: Pa
     loads = bench.loads(columns=[("Select", "int"), ("two words", "string")])
     assert loads.written == {"Select": "select", "two words": "two words"}
 
-    def fill() -> None:
+    def fill() -> int:
         bench.sql(f'CREATE TABLE {loads.staging} AS SELECT 1 AS "select", \'x\' AS "two words"')
+        return 1
 
     for number in range(2):
         assert loads.write(batch_of(number), fill) == Written(1)
