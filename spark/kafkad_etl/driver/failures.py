@@ -142,7 +142,7 @@ RULES = (
     Rule(
         "spark",
         r"java\.util\.concurrent\.TimeoutException|SocketTimeoutException|ConnectException|Connection refused|"
-        r"Connection reset|SQLTransient|SQLRecoverable|SQLITE_BUSY|"
+        r"Connection reset|SQLTransient|SQLRecoverable|SQLITE_(?:BUSY|LOCKED)|"
         r"PSQLException: (?:This connection has been closed|An I/O error|FATAL: (?:terminating|the database system))|"
         r"ExecutorLostFailure|FetchFailed|Broken pipe",
         retriable=True,

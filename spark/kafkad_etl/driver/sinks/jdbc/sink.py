@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafkad_etl.driver.counting import counted
+from kafkad_etl.driver.failures import failure_of
 from kafkad_etl.driver.sinks.jdbc.loads import Database, DatabaseError, Loads
 from kafkad_etl.driver.sinks.jdbc.statements import Column, dialect_of, family_of_spark, product
 from kafkad_etl.driver.sinks.newest import last_of_each_key
@@ -20,9 +21,16 @@ from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Written
 from kafkad_etl.job import JdbcSink as Settings
 from kafkad_etl.messages import Failed, Plan
 
-PASSING = ("08", "40", "53", "57")
-"""SQLSTATE classes of transient errors: connection, conflict, lack of resources, shutdown."""
+PASSING = ("08", "40", "53", "55P03", "57")
+"""SQLSTATE classes of transient errors: connection, conflict, lack of resources, locks, shutdown."""
 WRITERS = 8
+
+
+class Message(NamedTuple):
+    """What a database says of an error."""
+
+    text: str
+    retriable: bool
 
 
 class JdbcSink:
@@ -75,7 +83,7 @@ class JdbcSink:
         dialect = jvm.org.apache.spark.sql.jdbc.JdbcDialects.get(self._settings.url)
         connection = dialect.createConnectionFactory(jdbc).apply(-1)
         try:
-            yield JdbcDatabase(connection, self._database_message)
+            yield JdbcDatabase(connection, self._message)
         finally:
             connection.close()
 
@@ -88,31 +96,31 @@ class JdbcSink:
             yield
         except (DatabaseError, Py4JJavaError) as error:
             java = error.__cause__ if isinstance(error, DatabaseError) else error
-            text, state = self._database_message(java)
-            if "ClassNotFoundException" in str(java) or "No suitable driver" in text:
+            found = self._message(java)
+            if "ClassNotFoundException" in str(java) or "No suitable driver" in found.text:
                 raise JobFailed(no_driver(self._settings, self._dialect.driver)) from error
             raise JobFailed(
                 Failed(
                     kind="sink",
-                    text=f"table {self._settings.table}: {text}",
-                    retriable=state.startswith(PASSING),
+                    text=f"table {self._settings.table}: {found.text}",
+                    retriable=found.retriable,
                     trace=str(java),
                 )
             ) from error
 
-    def _database_message(self, error: Any) -> tuple[str, str]:
+    def _message(self, error: Any) -> Message:
         from py4j.java_gateway import is_instance_of
 
         gateway = self._spark.sparkContext._gateway
-        return database_message(error, lambda cause: bool(is_instance_of(gateway, cause, "java.sql.SQLException")))
+        return message_of(error, lambda cause: bool(is_instance_of(gateway, cause, "java.sql.SQLException")))
 
 
 class JdbcDatabase:
     """A java.sql.Connection."""
 
-    def __init__(self, connection: Any, database_message: Callable[[Any], tuple[str, str]]) -> None:
+    def __init__(self, connection: Any, message: Callable[[Any], Message]) -> None:
         self._connection = connection
-        self._database_message = database_message
+        self._message = message
 
     def columns(self, table: str) -> tuple[Column, ...]:
         def read(statement: Any) -> tuple[Column, ...]:
@@ -162,7 +170,7 @@ class JdbcDatabase:
             finally:
                 statement.close()
         except Py4JJavaError as error:
-            raise DatabaseError(self._database_message(error)[0]) from error
+            raise DatabaseError(self._message(error).text) from error
 
 
 def connection_options(settings: Settings) -> dict[str, Any]:
@@ -192,14 +200,16 @@ def no_driver(settings: Settings, driver: str) -> Failed:
     )
 
 
-def database_message(error: Any, is_database: Callable[[Any], bool]) -> tuple[str, str]:
-    """The database's own message and SQLSTATE, from anywhere in the chain of causes; otherwise the first line."""
+def message_of(error: Any, is_database: Callable[[Any], bool]) -> Message:
+    """The database's own message, from anywhere in the chain of causes; otherwise the first line."""
     causes: list[Any] = []
     java = error.java_exception
     while java is not None:
         causes.append(java)
         java = java.getCause()
+    retriable = failure_of(error).retriable
     for cause in reversed(causes):
         if is_database(cause):
-            return " ".join(str(cause.getMessage()).split()), str(cause.getSQLState() or "")
-    return str(causes[-1].getMessage()).splitlines()[0], ""
+            state = str(cause.getSQLState() or "")  # SQLite has none
+            return Message(" ".join(str(cause.getMessage()).split()), retriable or state.startswith(PASSING))
+    return Message(str(causes[-1].getMessage()).splitlines()[0], retriable)
