@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -357,6 +358,22 @@ def test_sqlite_takes_the_newest_row_of_each_key_once(bench: Bench, tmp_path: Pa
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     assert tables == {"orders", "kafkad_etl_offsets"}
     connection.close()
+
+
+def test_a_database_that_is_busy_is_not_one_without_the_table(bench: Bench, tmp_path: Path) -> None:
+    """A staging table that a killed run left would not be dropped, and the batch's rows would be added to it."""
+    with closing(sqlite3.connect(tmp_path / "shop.db", isolation_level=None)) as connection:
+        connection.execute("CREATE TABLE orders (id INTEGER)")
+        jdbc = {"url": f"jdbc:sqlite:{tmp_path / 'shop.db'}", "table": "orders", "options": {"busy_timeout": 1}}
+        plan, rows = bench.plan(type="jdbc", jdbc=jdbc), bench.spark.range(3)
+        sink = bench.sink(plan, rows)
+        connection.execute("BEGIN EXCLUSIVE")
+        for act in (lambda: bench.sink(plan, rows), lambda: sink.write(rows, batch_of(0))):
+            with pytest.raises(JobFailed, match=r"table orders: \[SQLITE_BUSY\]") as it:
+                act()
+            assert (it.value.failed.kind, it.value.failed.retriable) == ("sink", True)
+        connection.execute("ROLLBACK")
+        assert bench.write(plan, rows) == Written(3)
 
 
 @pytest.fixture(scope="module")

@@ -41,8 +41,9 @@ class DatabaseError(Exception):
 
 
 class Database(Protocol):
-    """A database connection. Each statement is its own transaction, except within `transaction`. Raises
-    DatabaseError."""
+    """A database connection. Each statement is its own transaction, except within `transaction`. Raises DatabaseError
+    for a wrong statement, such as one with a table that is missing, and another error if the database is not able to
+    answer now."""
 
     def columns(self, table: str) -> tuple[Column, ...]: ...
     def execute(self, sql: str, *values: str | int) -> int:

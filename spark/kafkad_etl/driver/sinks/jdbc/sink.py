@@ -170,7 +170,10 @@ class JdbcDatabase:
             finally:
                 statement.close()
         except Py4JJavaError as error:
-            raise DatabaseError(self._message(error).text) from error
+            found = self._message(error)
+            if found.retriable:
+                raise
+            raise DatabaseError(found.text) from error
 
 
 def connection_options(settings: Settings) -> dict[str, Any]:
