@@ -7,6 +7,7 @@ it was when the checkpoint was created. Decisions are functions of values; only 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -279,12 +280,17 @@ class Checkpoint:
             raise _refused(f"{self.directory / RECORD} is damaged: {error}", []) from None
 
     def write_record(self, record: Record) -> None:
-        text = msgspec.json.format(msgspec.json.encode(record), indent=2)
-        fresh = self.directory / f".{RECORD}.new"
+        """Writes the record so that it survives a power failure; one that is there already is left alone."""
+        text = msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
+        path, fresh = self.directory / RECORD, self.directory / f".{RECORD}.new"
         with written(fresh):
+            if path.exists() and path.read_bytes() == text:
+                return
             self.directory.mkdir(parents=True, exist_ok=True)
-            fresh.write_bytes(text + b"\n")
-            fresh.rename(self.directory / RECORD)
+            fresh.write_bytes(text)
+            _sync(fresh)
+            fresh.rename(path)
+            _sync(self.directory)
 
     def standing(self) -> Standing:
         """The checkpoint's progress; for a remote one, as this machine last saw it."""
@@ -345,3 +351,11 @@ class Checkpoint:
         target = self.directory.with_name(f"{self.directory.name}{ASIDE}{stamp}")
         self.directory.rename(target)
         return target
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -182,6 +182,25 @@ def test_the_record_is_read_as_it_was_written_and_damage_is_told(tmp_path: Path)
         checkpoint.record()
 
 
+def test_a_record_survives_a_power_failure_and_is_not_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[tuple[str, bytes]] = []
+
+    def fsync(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        synced.append((path.name, path.read_bytes() if path.is_file() else b""))
+
+    monkeypatch.setattr("os.fsync", fsync)
+    checkpoint, path = Checkpoint(str(tmp_path / "x"), tmp_path), tmp_path / "x" / "job.json"
+    checkpoint.write_record(record())
+    assert synced == [(".job.json.new", path.read_bytes()), ("x", b"")]
+    checkpoint.write_record(record())
+    assert len(synced) == 2
+    checkpoint.write_record(replace(record(), spark="4.1"))
+    assert checkpoint.record() == replace(record(), spark="4.1") and len(synced) == 4
+
+
 def test_a_record_that_cannot_be_written_is_told_with_what_to_set(tmp_path: Path) -> None:
     (tmp_path / "x").touch()
     with pytest.raises(EtlError, match=r"x: File exists") as refused:
