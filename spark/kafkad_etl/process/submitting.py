@@ -30,6 +30,7 @@ _MOST_SHUFFLE_PARTITIONS = 8
 _DELTA_PARTITIONS = "spark.databricks.delta.snapshotPartitions"
 """Tasks that read the state of a table of Delta, with every batch anew: 50 unless something else is said, each of which
 makes code of its own."""
+_JARS = "spark.jars"
 _FEW_ROWS, _FEW_BATCHES = 200_000, 30
 BRIEF = "-XX:TieredStopAtLevel=1"
 """Java's option for a JVM that exits before optimised compilation pays off, which takes half of a short run's CPU
@@ -65,6 +66,7 @@ class Options(NamedTuple):
     master: str = ""
     conf: Mapping[str, str] = {}
     """Spark settings by name."""
+    jars: str = ""
 
 
 NO_OPTIONS = Options()
@@ -72,7 +74,7 @@ NO_OPTIONS = Options()
 
 def options_of(words: Sequence[str]) -> Options:
     """Parses the options, refusing any that would submit something other than the job or run it elsewhere."""
-    master, mode = "", ""
+    master, mode, jars = "", "", ""
     conf = {}
     for name, value in _pairs(words):
         if name.startswith("spark."):
@@ -81,6 +83,8 @@ def options_of(words: Sequence[str]) -> Options:
             master = value
         elif name in ("--deploy-mode", "spark.submit.deployMode"):
             mode = value
+        elif name == "--jars":
+            jars = value
         elif name in ("--class", "--kill", "--status"):
             raise _misplaced(f"{name} does not apply to jobs")
         elif is_s3_key(name):
@@ -96,7 +100,7 @@ def options_of(words: Sequence[str]) -> Options:
             EtlExit.USAGE,
             hints=("remove it: executors run in the cluster anyway",),
         )
-    return Options(tuple(words), master, conf)
+    return Options(tuple(words), master, conf, jars)
 
 
 def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -171,8 +175,6 @@ def command(
     words = [str(environment.spark_home / "bin" / "spark-submit"), "--master", master, "--deploy-mode", "client"]
     words += ["--name", job.name, "--driver-memory", job.spark.driver_memory]
     words += ["--executor-memory", job.spark.executor_memory]
-    if environment.jars:
-        words += ["--jars", ",".join(jar_url(jar, master) for jar in environment.jars)]
     known = [secret for secret in secrets if secret]
     for name, value in settings(job, master).items():
         if not any(secret in str(value) for secret in known):
@@ -181,7 +183,16 @@ def command(
             raise EtlError(
                 f"spark.conf {name} contains a secret, which would be visible on the command line", EtlExit.USAGE
             )
-    return [*words, *options.words, str(DRIVER), *sockets]
+    words += options.words
+    if jars := _jars(environment, job, master, options):
+        words += ["--jars", jars]  # after any other: the last one counts
+    return [*words, str(DRIVER), *sockets]
+
+
+def _jars(environment: Environment, job: Job, master: str, options: Options) -> str:
+    """Ours, and those that Spark would take without ours: of its option, which counts before its setting."""
+    theirs = options.jars or options.conf.get(_JARS) or str(job.spark.conf.get(_JARS, ""))
+    return joined(",", *(jar_url(jar, master) for jar in environment.jars), theirs)
 
 
 def jar_url(jar: str, master: str) -> str:

@@ -47,12 +47,31 @@ def test_the_command_line() -> None:
     options = options_of(["--queue", "night", "--verbose"])
     words = command(ENVIRONMENT, a_job(), "local[2]", options, ["/private/socket"])
     head = "/spark/bin/spark-submit --master local[2] --deploy-mode client --name try"
-    head += " --driver-memory 2g --executor-memory 1g --jars"
-    assert words[:13] == [*head.split(), "local:/c/a.jar,hdfs://n/b.jar"]
-    assert words[-5:] == ["--queue", "night", "--verbose", str(DRIVER), "/private/socket"]
+    head += " --driver-memory 2g --executor-memory 1g"
+    assert words[:11] == head.split()
+    jars = ["--jars", "local:/c/a.jar,hdfs://n/b.jar"]
+    assert words[-7:] == ["--queue", "night", "--verbose", *jars, str(DRIVER), "/private/socket"]
     assert confs(words)["spark.sql.shuffle.partitions"] == "2"
     assert confs(words)["spark.databricks.delta.snapshotPartitions"] == "2"
     assert confs(words)["spark.sql.session.timeZone"] == "UTC"
+
+
+@pytest.mark.parametrize(
+    ("conf", "options", "theirs"),
+    [
+        ({}, ["--jars", "my.jar"], "my.jar"),
+        ({}, ["--conf", "spark.jars=my.jar"], "my.jar"),
+        ({"spark.jars": "a.jar,b.jar"}, [], "a.jar,b.jar"),
+        ({"spark.jars": "a.jar"}, ["--conf=spark.jars=b.jar"], "b.jar"),
+        ({"spark.jars": "a.jar"}, ["--jars=c.jar", "--conf", "spark.jars=b.jar"], "c.jar"),
+    ],
+)
+def test_jars_are_added_to_ours_by_whichever_of_its_options_spark_takes_them(
+    conf: dict[str, Scalar], options: list[str], theirs: str
+) -> None:
+    words = command(ENVIRONMENT, a_job(conf), "local[2]", options_of(options), ["/s"])
+    last = len(words) - words[::-1].index("--jars")
+    assert words[last:] == [f"local:/c/a.jar,hdfs://n/b.jar,{theirs}", str(DRIVER), "/s"]
 
 
 def test_a_cluster_gets_copies_of_the_jars_and_its_own_number_of_partitions() -> None:
