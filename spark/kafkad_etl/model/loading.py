@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -36,15 +37,11 @@ from kafkad_etl.model.document import (
 )
 from kafkad_etl.model.variables import Unfilled, Variables
 
-_PASSWORDS = (
-    "password",
-    "token",
-    "ssl.keystore.password",
-    "ssl.key.password",
-    "ssl.truststore.password",
-    "sasl.jaas.config",
+_SECRET_KEY = re.compile(
+    r"(?:password|token|credential|secret|secret[.-](?:access-)?key|account[.-]key|sasl\.jaas\.config)$", re.IGNORECASE
 )
-"""Keys whose values are always secret."""
+"""Ends of the keys whose values are always secret, among them options of Spark, Kafka, catalogs and databases."""
+_PASSWORD_IN_URL = re.compile(r"[?&;]\w*password=([^&;]+)", re.IGNORECASE)
 
 
 class JobFile(NamedTuple):
@@ -255,11 +252,12 @@ def _declared(root: MappingNode) -> Iterable[tuple[str, str]]:
 
 def _passwords(node: Node) -> Iterable[str]:
     for name, child in children(node):
-        if isinstance(child, ScalarNode):
-            if name in _PASSWORDS and child.value:
-                yield child.value
-        else:
+        if not isinstance(child, ScalarNode):
             yield from _passwords(child)
+        elif _SECRET_KEY.search(name) and not is_s3_key(name) and child.value:
+            yield child.value
+        elif child.value.startswith("jdbc:"):
+            yield from _PASSWORD_IN_URL.findall(child.value)
 
 
 def _converted(values: Any, has_mistakes: bool) -> Job | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -23,9 +22,18 @@ if TYPE_CHECKING:
 
 def document(job: Job, secrets: Iterable[str]) -> Any:
     """The effective job without default values and secrets."""
+    return _without(msgspec.to_builtins(job, str_keys=True), frozenset(secrets))
+
+
+def _without(value: Any, secrets: frozenset[str]) -> Any:
     from kafkad_etl.model.loading import masked
 
-    return json.loads(masked(json.dumps(msgspec.to_builtins(job, str_keys=True)), secrets))
+    if isinstance(value, dict):
+        return {name: _without(each, secrets) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without(each, secrets) for each in value]
+    shown = masked(str(value), secrets)
+    return value if shown == str(value) else shown
 
 
 def yaml_text(job: Job, secrets: Iterable[str]) -> str:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.model.loading import JobFile, load, masked
+from kafkad_etl.planning.outlook import yaml_text
 from tests.spark.model.jobs import FILE, SMALL, loaded, mistakes
 
 MANY = """\
@@ -215,6 +216,32 @@ def test_secrets_are_shown_in_no_mistake() -> None:
     )
     assert len(told) == 3
     assert not [line for line in told if "hunter2" in line or 'x"y' in line]
+
+
+def a_catalog(settings: str) -> str:
+    catalog = f"{{type: rest, url: 'http://c', {settings}}}"
+    return SMALL.replace("{type: none}", f"{{type: iceberg, iceberg: {{table: a.b, catalog: {catalog}}}}}")
+
+
+def a_database(settings: str) -> str:
+    return SMALL.replace("{type: none}", f"{{type: jdbc, jdbc: {{table: a, {settings}}}}}")
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        (a_catalog("credential: 'id:hush'"), "id:hush"),
+        (a_catalog("options: {s3.secret-access-key: hush}"), "hush"),
+        (a_catalog("options: {s3.session-token: hush}"), "hush"),
+        (a_database("url: 'jdbc:postgresql://h/d?user=u&password=hush&ssl=true'"), "hush"),
+        (a_database("url: 'jdbc:sqlserver://h;trustStorePassword=hush;user=u', driver_jar: /m.jar"), "hush"),
+        (a_database("url: 'jdbc:postgresql://h/d', options: {sslpassword: 12345}"), "12345"),
+    ],
+)
+def test_what_a_job_says_itself_is_shown_nowhere_if_its_key_is_one_of_secrets(text: str, secret: str) -> None:
+    found = loaded(text)
+    assert found.secrets == {secret}
+    assert secret not in yaml_text(found.job, found.secrets)
 
 
 def test_masked() -> None:

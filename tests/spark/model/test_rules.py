@@ -165,7 +165,7 @@ DEAD = "value={format: json, schema: a INT, bad_rows: {action: dead_letter%s}}"
             [REST % "rest, url: 'http://a', user: u, token: abcxyz"],
             "catalog.token: give either user or token, not both",
         ),
-        ([REST % "rest, url: 'http://a', credential: a"], "sink.iceberg.catalog.credential: must be id:secret"),
+        ([REST % "rest, url: 'http://a', credential: abcxyz"], "sink.iceberg.catalog.credential: must be id:secret"),
         ([REST % "rest, url: 'http://a', options: {warehouse: a}"], "has its own key: sink.iceberg.catalog.warehouse"),
         ([REST % "jdbc, url: 'jdbc:sqlite:a'"], "sink: iceberg needs a `path`"),
         ([ICEBERG % "a.b", "sink.mode=upsert"], "sink: upsert needs `keys`; the columns that identify a row"),
