@@ -222,7 +222,7 @@ def mistake(settings: Settings, columns: list[tuple[str, str]]) -> Failed | None
             if name not in types:
                 return Failed(kind="schema", text=f"sink.topic.{option} needs the column {name}; {has}")
             if kinds and types[name] not in kinds:
-                text = f"sink.topic.{option}: the column {name} is {types[name]}but must be {kinds[0]}"
+                text = f"sink.topic.{option}: the column {name} is {types[name]} but must be {kinds[0]}"
                 return Failed(kind="schema", text=text, hints=[f"CAST({name} AS {kinds[0].upper()}) in the SQL"])
     return _value_mistake(settings, columns, has)
 

@@ -21,8 +21,8 @@ def topic_of(**settings: Any) -> TopicSink:
     ("settings", "columns", "text"),
     [
         ({"key": "nme"}, COLUMNS, "sink.topic.key needs the column nme; the result has id bigint, name string"),
-        ({"partition": "p"}, COLUMNS, "sink.topic.partition: the column p is bigintbut must be int"),
-        ({"headers": "tags"}, COLUMNS, f"the column tags is array<string>but must be {HEADERS}"),
+        ({"partition": "p"}, COLUMNS, "sink.topic.partition: the column p is bigint but must be int"),
+        ({"headers": "tags"}, COLUMNS, f"the column tags is array<string> but must be {HEADERS}"),
         ({"source_header": True}, COLUMNS, "sink.topic.source_header needs the column _topic"),
         ({"format": "csv"}, COLUMNS, "csv does not support columns of these types: tags"),
         ({"format": "text"}, COLUMNS, "needs a column `value` of type string"),
