@@ -244,7 +244,8 @@ class Conducting:
         by = self._interruptions.by
         said = "stopping at once" if now else _STOPPING if len(self._going_on) < 2 else _STOPPING_ALL
         speaker = next(iter(self._going_on.values()), self._conductors[0])
-        speaker.say_of_all(said if by == signal.SIGINT else f"{by.name}: {said.replace('Ctrl-C', by.name)}")
+        again = signal.SIGTERM if by == signal.SIGHUP else by
+        speaker.say_of_all(said if by == signal.SIGINT else f"{by.name}: {said.replace('Ctrl-C', again.name)}")
         if now:
             self._launched.kill()
         else:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
 import signal
 import subprocess
 import sys
@@ -17,6 +19,18 @@ from kafkad_etl.process.launching import PREFIX
 from tests.kctl.conftest import Kctl
 from tests.spark.fake_spark import fake_spark
 from tests.spark.tasks.runs import BATCH, HELLO, WORK, Run, is_gone, wait_for
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from kafkad_etl.machine import environment
+from kafkad_etl.machine.environment import Environment
+from kafkad_etl.machine.java import Java
+from kctl.cli import run
+spark = Environment(Java(Path("jdk"), "17", "PATH"), Path("spark").absolute(), "4.0.0", sys.executable, ())
+environment.find = lambda *_: spark
+run(["etl", "run", "job.yaml", *sys.argv[1:]])
+"""
 
 
 def test_who_ends_a_run_from_outside_is_named(run: Run) -> None:
@@ -119,20 +133,7 @@ def test_two_runs_of_one_job_and_a_driver_that_outlives_its_front(
         """
     )
     fake_spark(tmp_path, body)
-    program = textwrap.dedent(
-        """
-        import sys
-        from pathlib import Path
-        from kafkad_etl.machine import environment
-        from kafkad_etl.machine.environment import Environment
-        from kafkad_etl.machine.java import Java
-        from kctl.cli import run
-        spark = Environment(Java(Path("jdk"), "17", "PATH"), Path("spark").absolute(), "4.0.0", sys.executable, ())
-        environment.find = lambda *_: spark
-        run(["etl", "run", "job.yaml", "-o", "json"])
-        """
-    )
-    command = [sys.executable, "-c", program]
+    command = [sys.executable, "-c", PROGRAM, "-o", "json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as front:
         assert front.stdout is not None
         driver = json.loads(front.stdout.readline())["pid"]
@@ -147,6 +148,31 @@ def test_two_runs_of_one_job_and_a_driver_that_outlives_its_front(
     assert is_gone(driver)
     assert run(WORK + 'channel.send(Ended("done")); channel.close()').code == EtlExit.DONE
     assert list(tmp_path.glob(f"{PREFIX}*")) == []  # what the killed front left too
+
+
+def test_a_terminal_that_is_closed_lets_the_batch_finish(run: Run, tmp_path: Path) -> None:
+    """The shell and the kernel both send SIGHUP, and nothing can be written any more."""
+    body = f"""
+channel.send(Query([]))
+open({str(tmp_path / "began")!r}, "w").close()
+while channel.stop is None:
+    time.sleep(0.01)
+time.sleep(1)  # a batch
+topic = channel.plan.job.source.topics[0]; channel.send({BATCH})
+channel.send(Ended("stopped"))
+channel.close()
+open({str(tmp_path / "finished")!r}, "w").close()
+"""
+    fake_spark(tmp_path, HELLO + body)
+    (tmp_path / "program.py").write_text(PROGRAM)
+    terminal, inside = pty.openpty()
+    shell = ["setsid", "--ctty", "bash", "--norc", "-i"]
+    with subprocess.Popen(shell, stdin=inside, stdout=inside, stderr=inside):
+        os.close(inside)
+        os.write(terminal, f"{sys.executable} program.py\n".encode())
+        wait_for(tmp_path / "began")
+        os.close(terminal)
+    wait_for(tmp_path / "finished")
 
 
 def test_the_lock_of_a_run_that_was_killed_is_taken_over_and_said(run: Run, topic: str, tmp_path: Path) -> None:
