@@ -60,13 +60,15 @@ def unmarked(parsed: DataFrame, parser: Parser) -> DataFrame:
 def write(
     plan: Plan, sink: Sink, out: DataFrame, batch: BatchId, phases: Phases, warn: Callable[[str], None]
 ) -> Written:
-    """Writes the batch after its checks have passed."""
+    """Writes the batch after its checks have passed. These may need only a part of the rows, but all have to pass at
+    once: rows that count themselves do so only the first time."""
     checks = plan.job.checks
     if checks:
         out = out.persist()
     try:
         if checks:
             with phases.phase("checks"):
+                out.count()
                 check(out, checks, batch.number, warn)
         with phases.phase("write"):
             return sink.write(out, batch)

@@ -95,6 +95,21 @@ def test_a_query_that_cannot_start_is_not_said_to_run(
     assert front.of(Query) == []
 
 
+def test_all_rows_that_were_read_are_counted_though_a_check_reads_only_some(
+    spark: Any, broker: KafkadProcess, topic: str, tmp_path: Path
+) -> None:
+    blocks = {
+        "value": JSON | {"bad_rows": {"action": "drop"}},
+        "checks": [{"sql": "SELECT id >= 0 FROM out LIMIT 1", "expect": True}],
+    }
+    front, sink = Front(), Kept()
+    plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint")
+    assert run(spark, plan, front, edges_of(spark, plan, sink)) == "done"
+    batches = front.of(Batch)
+    assert [sum(batch.rows_read for batch in batches), sum(batch.bad for batch in batches)] == [ROWS, 3]
+    assert sum(batch.rows_written for batch in batches) == len(sink.rows) == ROWS - 3
+
+
 def test_bad_rows_stop_a_job_before_anything_of_their_batch_is_written(
     spark: Any, broker: KafkadProcess, topic: str, tmp_path: Path
 ) -> None:
