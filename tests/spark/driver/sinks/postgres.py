@@ -57,6 +57,11 @@ class Postgres:
         self._run("pg_ctl", "-D", str(self._directory / "data"), "-m", "immediate", "-w", "stop")
         shutil.rmtree(self._directory)
 
+    def crash(self) -> None:
+        """It starts again and recovers."""
+        log = str(self._directory / "log")
+        self._run("pg_ctl", "-D", str(self._directory / "data"), "-m", "immediate", "-w", "-l", log, "restart")
+
     def _run(self, program: str, *words: str) -> subprocess.CompletedProcess[str]:
         assert self._bin is not None
         return subprocess.run(

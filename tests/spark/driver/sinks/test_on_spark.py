@@ -21,6 +21,7 @@ import pytest
 from kafkad_etl.driver.failures import failure_of
 from kafkad_etl.driver.sinks import sink_of
 from kafkad_etl.driver.sinks.files.sink import tidy
+from kafkad_etl.driver.sinks.jdbc.sink import JdbcSink
 from kafkad_etl.driver.sinks.topic import Records
 from kafkad_etl.driver.tasks.compact import compact
 from kafkad_etl.driver.terms import BatchId, JobFailed, Sink, Written
@@ -424,6 +425,27 @@ def test_postgresql_takes_rows_once_and_says_what_it_does_not_take(bench: Bench,
         assert "\n" not in it.value.failed.text
     assert it.value.failed.kind == "environment"
     assert postgres.sql("SELECT count(*) FROM shop.orders WHERE name LIKE 'x%'") == "0"
+
+
+def test_postgresql_may_crash_between_staging_and_the_table(
+    bench: Bench, postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    postgres.sql("CREATE SCHEMA crash; CREATE TABLE crash.log (id BIGINT)")
+    plan = bench.plan(type="jdbc", jdbc={"url": postgres.url, "user": "postgres", "table": "crash.log"})
+    rows = bench.spark.range(200)
+    fill = JdbcSink._fill
+
+    def crashing(sink: JdbcSink, rows: Any) -> int:
+        filled = fill(sink, rows)
+        postgres.crash()
+        return filled
+
+    with monkeypatch.context() as patch, pytest.raises(JobFailed, match="has 0 rows, and Spark wrote 200") as it:
+        patch.setattr(JdbcSink, "_fill", crashing)
+        bench.write(plan, rows)
+    assert it.value.failed.retriable
+    assert bench.write(plan, rows) == Written(200)
+    assert postgres.sql("SELECT count(*) FROM crash.log") == "200"
 
 
 def test_the_console_gets_the_first_rows_and_none_counts_them(bench: Bench, rows: Any) -> None:
