@@ -31,8 +31,9 @@ class Log:
         self.begin = path.stat().st_size if path.exists() else 0
 
     def open(self) -> BinaryIO:
+        """For what is added; strangers cannot read it, since Spark may write anything there."""
         with written(self.path):
-            return self.path.open("ab")
+            return os.fdopen(os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640), "ab")
 
     def add(self, text: str) -> None:
         with self.open() as file:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.process.logs import log_of
+from kafkad_etl.process.logs import Log, log_of
 from tests.spark.jobs import job
 
 
@@ -18,3 +18,9 @@ def test_a_log_that_cannot_be_written_is_told_with_what_to_set(tmp_path: Path, m
         log_of(job(), {"KAFKAD_ETL_STATE": str(tmp_path / "state")}).open()
     assert refused.value.exit_code == EtlExit.ENVIRONMENT
     assert "KAFKAD_ETL_STATE" in refused.value.hints[0]
+
+
+def test_strangers_cannot_read_it(tmp_path: Path) -> None:
+    log = Log(tmp_path / "try.log")
+    log.add("anything")
+    assert log.path.stat().st_mode & 0o7 == 0
