@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 
 from kafkad.config.several import DIRECTORY
+from kafkad.meta.readable import readable
 from kafkad.meta.store import MetaStore, NoNode
 from kafkad.meta.znodes import TOPICS, Topic
 from kafkad.names import TopicPartition
@@ -48,8 +50,8 @@ async def _held(store: MetaStore, brokers: Collection[int]) -> dict[int, list[st
         return {}
     held: dict[int, list[str]] = {}
     for name, node in zip(names, await store.get_many([Topic.path(name) for name in names]), strict=True):
-        partitions = {} if node is None else Topic.decode(node[0]).partitions
-        for partition, assignment in sorted(partitions.items()):
+        topic = None if node is None else readable(Topic.path(name), partial(Topic.decode, node[0]))
+        for partition, assignment in sorted(topic.partitions.items()) if topic is not None else ():
             for broker in set(assignment.replicas) & set(brokers):
                 held.setdefault(broker, []).append(str(TopicPartition(name, partition)))
     return held

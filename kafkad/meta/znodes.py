@@ -1,7 +1,8 @@
 """The nodes that Kafka 3.9 keeps in ZooKeeper: where they are and what their text looks like, byte for byte.
 
 One class per node (or family of nodes): `path`, `encode`, `decode`. Key orders are those that real Kafka writes. A
-`decode` takes what older versions wrote as well, and raises ValueError when the text is not that node's. Container
+`decode` takes what older versions wrote as well, and raises ValueError when the text is not that node's: also where a
+value has another type than belongs there, or does not fit into the requests that tell brokers of it. Container
 nodes have no text; `PERSISTENT` are those that must exist before anything else. Those of consumers are in
 `consumer_znodes`, ACLs and tokens in `security_znodes`.
 """
@@ -12,6 +13,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from kafkad.config.listeners import PROTOCOLS
 from kafkad.meta.nodetext import json_fields, json_text, sanitize, unsanitize
 from kafkad.model import (
     DEFAULT,
@@ -24,6 +26,7 @@ from kafkad.model import (
     PartitionState,
 )
 from kafkad.names import NO_TOPIC_ID, TopicPartition, id_from_text, id_text
+from kafkad.wire.primitives import MAX_STRING
 
 DEFAULT_ENTITY = "<default>"
 
@@ -45,6 +48,41 @@ PERSISTENT = (
 )
 
 
+def _number(value: object, bits: int = 32) -> int:
+    """`value`, if it is a whole number that fits into so many bits."""
+    if type(value) is not int or not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
+        raise ValueError(f"there is something else where a number of {bits} bits belongs")
+    return value
+
+
+def _id(value: object) -> int:
+    """Of a broker or a partition."""
+    number = _number(value)
+    if number < 0:
+        raise ValueError(f"{number} is no id")
+    return number
+
+
+def _ids(values: object) -> tuple[int, ...]:
+    """Different ones."""
+    if not isinstance(values, list):
+        raise ValueError("there is something else where a list of ids belongs")
+    ids = tuple(map(_id, values))
+    if len(set(ids)) != len(ids):
+        raise ValueError(f"an id is there twice: {list(ids)}")
+    return ids
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or len(value.encode()) > MAX_STRING:
+        raise ValueError(f"there is something else where a text of up to {MAX_STRING} bytes belongs")
+    return value
+
+
+def _topic_partition(value: Mapping[str, object]) -> TopicPartition:
+    return TopicPartition(_text(value["topic"]), _id(value["partition"]))
+
+
 class Controller(NamedTuple):
     """The id of the controller; ephemeral."""
 
@@ -63,7 +101,7 @@ class Controller(NamedTuple):
     @classmethod
     def decode(cls, data: bytes) -> Controller:
         value = json_fields(data)
-        return cls(int(value["brokerid"]), int(value["timestamp"]))
+        return cls(_id(value["brokerid"]), int(value["timestamp"]))
 
 
 class ControllerEpoch:
@@ -75,7 +113,7 @@ class ControllerEpoch:
 
     @staticmethod
     def decode(data: bytes) -> int:
-        return int(data)
+        return _number(int(data))
 
 
 class ClusterId:
@@ -143,19 +181,20 @@ class Broker(NamedTuple):
     @classmethod
     def decode(cls, broker: int, data: bytes, epoch: int) -> Broker:
         value = json_fields(data)
-        protocols = value.get("listener_security_protocol_map", {})
-        info = BrokerInfo(
-            id=broker,
-            endpoints=tuple(_endpoint(text, protocols) for text in value.get("endpoints", ())),
-            rack=value.get("rack"),
-            epoch=epoch,
-        )
+        protocols, rack = value.get("listener_security_protocol_map", {}), value.get("rack")
+        endpoints = tuple(_endpoint(text, protocols) for text in value.get("endpoints", ()))
+        if not endpoints:
+            raise ValueError("it has no endpoints: only Kafka 0.8 registered so")
+        info = BrokerInfo(id=_id(broker), endpoints=endpoints, rack=None if rack is None else _text(rack), epoch=epoch)
         return cls(
             broker=info,
             timestamp_ms=int(value["timestamp"]),
-            features=value.get("features", {}),
-            version=value["version"],
-            jmx_port=value.get("jmx_port", -1),
+            features={
+                name: {end: _number(level, 16) for end, level in levels.items()}
+                for name, levels in value.get("features", {}).items()
+            },
+            version=_number(value["version"]),
+            jmx_port=_number(value.get("jmx_port", -1)),
         )
 
 
@@ -170,9 +209,10 @@ def _host_text(host: str) -> str:
 def _endpoint(text: str, protocols: Mapping[str, str]) -> Endpoint:
     listener, _, address = text.partition("://")
     host, _, port = address.rpartition(":")
-    return Endpoint(
-        listener=listener, host=host.strip("[]"), port=int(port), protocol=protocols.get(listener, listener)
-    )
+    protocol = protocols.get(listener, listener)
+    if protocol not in PROTOCOLS:
+        raise ValueError(f"a listener has another protocol than {', '.join(PROTOCOLS)}")
+    return Endpoint(listener=_text(listener), host=_text(host.strip("[]")), port=_number(int(port)), protocol=protocol)
 
 
 class Topic(NamedTuple):
@@ -207,13 +247,18 @@ class Topic(NamedTuple):
         return cls(
             topic_id=id_from_text(value["topic_id"]) if "topic_id" in value else NO_TOPIC_ID,
             partitions={
-                int(p): PartitionAssignment(
-                    replicas=tuple(replicas), adding=tuple(adding.get(p, ())), removing=tuple(removing.get(p, ()))
-                )
-                for p, replicas in value["partitions"].items()
-                if int(p) not in known
+                partition: _assignment(replicas, adding.get(text, []), removing.get(text, []))
+                for text, replicas in value["partitions"].items()
+                if (partition := _id(int(text))) not in known
             },
         )
+
+
+def _assignment(replicas: object, adding: object, removing: object) -> PartitionAssignment:
+    assignment = PartitionAssignment(replicas=_ids(replicas), adding=_ids(adding), removing=_ids(removing))
+    if set(assignment.replicas) <= set(assignment.removing):
+        raise ValueError("a partition has no replicas, or none that stays")
+    return assignment
 
 
 class Partition:
@@ -242,10 +287,10 @@ class Partition:
         """Most partitions of a cluster are in one of few states, and share it in memory."""
         value = json_fields(data)
         return PartitionState(
-            leader=value["leader"],
-            leader_epoch=value["leader_epoch"],
-            isr=tuple(value["isr"]),
-            controller_epoch=value["controller_epoch"],
+            leader=_number(value["leader"]),
+            leader_epoch=_number(value["leader_epoch"]),
+            isr=_ids(value["isr"]),
+            controller_epoch=_number(value["controller_epoch"]),
             partition_epoch=version,
             recovering=value.get("leader_recovery_state", 0) == 1,
         )
@@ -368,10 +413,7 @@ class Reassignments:
 
     @staticmethod
     def decode(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
-        return {
-            TopicPartition(p["topic"], p["partition"]): tuple(p["replicas"])
-            for p in json_fields(data).get("partitions", ())
-        }
+        return {_topic_partition(p): _ids(p["replicas"]) for p in json_fields(data).get("partitions", ())}
 
 
 class _PartitionList:
@@ -381,7 +423,7 @@ class _PartitionList:
 
     @staticmethod
     def decode(data: bytes) -> list[TopicPartition]:
-        return [TopicPartition(p["topic"], p["partition"]) for p in json_fields(data).get("partitions", ())]
+        return [_topic_partition(p) for p in json_fields(data).get("partitions", ())]
 
 
 class PreferredElections(_PartitionList):
@@ -460,5 +502,5 @@ class Features(NamedTuple):
     @classmethod
     def decode(cls, data: bytes) -> Features:
         value = json_fields(data)
-        levels = {name: int(entry["max_version_level"]) for name, entry in value["features"].items()}
+        levels = {name: _number(entry["max_version_level"], 16) for name, entry in value["features"].items()}
         return cls(levels, int(value["status"]), int(value["version"]))

@@ -14,7 +14,7 @@ from kafkad.controller.topics import new_partition
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.meta.store import Create
 from kafkad.meta.znodes import Broker, IsrChange, Partition, Topic
-from kafkad.model import BrokerInfo, PartitionAssignment, PartitionState
+from kafkad.model import BrokerInfo, Endpoint, PartitionAssignment, PartitionState
 from kafkad.names import TopicPartition
 from kafkad.net.client import LinkError
 from kafkad.timers import Timers
@@ -76,7 +76,8 @@ class Scene:
         state = PartitionState(leader=leader, leader_epoch=4, isr=isr, controller_epoch=1)
         made = [Create(Topic.path("a"), topic.encode()), Create(Topic.partitions_path("a"))]
         await self.session.multi([*made, *new_partition("a", 0, state)])
-        registered = Broker(broker=BrokerInfo(id=2, endpoints=()), timestamp_ms=1)
+        endpoint = Endpoint(listener="PLAINTEXT", host="h", port=1)
+        registered = Broker(broker=BrokerInfo(id=2, endpoints=(endpoint,)), timestamp_ms=1)
         await self.session_of_2.create(Broker.path(2), registered.encode(), ephemeral=True)
 
 

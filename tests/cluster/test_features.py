@@ -8,13 +8,13 @@ from kafkad.cluster.features import REGISTERED, FinalizedFeatures
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.meta.store import ensure_path
 from kafkad.meta.znodes import BROKER_IDS, Broker
-from kafkad.model import BrokerInfo
+from kafkad.model import BrokerInfo, Endpoint
 from kafkad.timers import Timers
 from tests.fakes import FakeClock
 
 
 def registration(broker: int, *, ours: bool) -> bytes:
-    info = BrokerInfo(id=broker, endpoints=(), rack=None)
+    info = BrokerInfo(id=broker, endpoints=(Endpoint(listener="PLAINTEXT", host="h", port=1),), rack=None)
     features = REGISTERED if ours else {}
     return Broker(broker=info, timestamp_ms=0, features=features).encode()
 

@@ -188,9 +188,7 @@ class Cluster:
         )
         member = self.members[broker] = Member(broker, session, controller, fake)
         await prepare(session)
-        endpoint = Endpoint(listener="PLAINTEXT", host=f"host{broker}", port=9092)
-        info = BrokerInfo(id=broker, endpoints=(endpoint,), rack=rack)
-        epoch = await register(session, Broker(broker=info, timestamp_ms=1))
+        epoch = await register(session, registration(broker, rack))
         assert isinstance(epoch, int), epoch
         member.epoch = epoch
         await controller.start()
@@ -228,6 +226,11 @@ class Cluster:
     async def state(self, topic: str, partition: int = 0) -> PartitionState:
         data, stat = await self.client.get(Partition.path(topic, partition))
         return Partition.decode(data, stat.version)
+
+
+def registration(broker: int, rack: str | None = None) -> Broker:
+    endpoint = Endpoint(listener="PLAINTEXT", host=f"host{broker}", port=9092)
+    return Broker(broker=BrokerInfo(id=broker, endpoints=(endpoint,), rack=rack), timestamp_ms=1)
 
 
 def with_brokers(*brokers: int, **topics: Any) -> Callable[[Callable[[Cluster], Awaitable[None]]], Callable[[], None]]:

@@ -13,6 +13,7 @@ from kafkad.clock import SystemClock
 from kafkad.controller.adoption import AdoptedTopic, adopt, has_topics
 from kafkad.controller.channel import LocalChannel
 from kafkad.controller.controller import Controller
+from kafkad.controller.leaders import ElectionKind
 from kafkad.controller.leadership import Answers, ControllerMoved
 from kafkad.controller.registration import Occupied, cluster_id, prepare, register
 from kafkad.controller.state import DeletedTopics, PartitionEntry, TopicEntry
@@ -40,7 +41,7 @@ from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIs
 from kafkad.wire.messages.stop_replica import StopReplicaRequest
 from kafkad.wire.messages.update_metadata import UpdateMetadataRequest
 
-from .cluster import Cluster, FailingOnce, Reopen, on_disk, with_brokers
+from .cluster import Cluster, FailingOnce, Reopen, on_disk, registration, with_brokers
 
 A0 = TopicPartition("a", 0)
 A1 = TopicPartition("a", 1)
@@ -155,6 +156,43 @@ async def test_an_unclean_election_is_only_for_topics_that_want_it(cluster: Clus
     assert cluster[3].replicas[TopicPartition("b", 0)].leader_recovery_state == 1
 
 
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/brokers/topics/a", b'{"partitions":{"0":[]}}'),
+        ("/brokers/topics/a", b'{"partitions":{"0":["1",2]}}'),
+        (
+            "/brokers/topics/a/partitions/0/state",
+            b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":"0","isr":[1,2]}',
+        ),
+        (PreferredElections.PATH, b'{"version":1,"partitions":[{"topic":["a"],"partition":0}]}'),
+        ("/brokers/ids/7", b'{"host":"h","port":9092,"timestamp":"1","version":1,"jmx_port":-1}'),
+        ("/brokers/ids/7", b'{"endpoints":["FOO://h:1"],"timestamp":"1","version":5}'),
+    ],
+)
+def test_a_node_with_a_value_of_another_type_holds_nobody_up(
+    path: str, text: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    @with_brokers(1, 2)
+    async def test(cluster: Cluster) -> None:
+        await cluster.create("a", (1, 2))
+        await cluster.create("b", (1, 2))
+        if await cluster.client.exists(path):
+            await cluster.client.set(path, text)
+        else:
+            await cluster.client.create(path, text)
+        await cluster.settle()
+        await cluster.kill(1)
+        assert (await cluster.state("b")).leader == 2
+        await cluster.controller.elect_leaders(ElectionKind.PREFERRED, None, timeout_ms=1000)
+        await cluster.start(1)
+        assert TopicPartition("b", 0) in cluster[1].replicas
+
+    test()
+    assert f"{path} in the metadata store cannot be read" in caplog.text
+    assert "internal error" not in caplog.text
+
+
 @with_brokers(1, 2, 3)
 async def test_a_topic_that_is_allowed_an_unclean_election_has_it_at_once(cluster: Cluster) -> None:
     for topic in ("a", "b"):
@@ -228,8 +266,7 @@ async def test_a_fast_restart_is_noticed(cluster: Cluster) -> None:
     member = cluster.members[2]
     await member.session.expire()
     await member.session.renew()
-    broker = BrokerInfo(id=2, endpoints=())
-    epoch = await register(member.session, Broker(broker=broker, timestamp_ms=1))
+    epoch = await register(member.session, registration(2))
     assert isinstance(epoch, int)
     assert epoch > member.epoch
     member.fake.replicas.clear()
@@ -249,7 +286,7 @@ async def lose_session(cluster: Cluster, broker: int) -> None:
 async def register_again(cluster: Cluster, broker: int) -> None:
     member = cluster.members[broker]
     await member.session.renew()
-    assert isinstance(await register(member.session, Broker(BrokerInfo(id=broker, endpoints=()), 2)), int)
+    assert isinstance(await register(member.session, registration(broker)), int)
     await member.controller.session_renewed()
     await cluster.settle()
 
@@ -401,8 +438,7 @@ async def test_requests_are_sent_until_they_are_answered(cluster: Cluster) -> No
     member.controller._connect = lambda info: FailingOnce(LocalChannel(fake))
     await member.session.expire()
     await member.session.renew()
-    info = BrokerInfo(id=1, endpoints=())
-    await register(member.session, Broker(broker=info, timestamp_ms=1))
+    await register(member.session, registration(1))
     await member.controller.session_renewed()
     await cluster.settle()
     await cluster.create("a", (1,))
@@ -504,17 +540,16 @@ async def test_controlled_shutdown(cluster: Cluster) -> None:
 async def test_an_id_is_registered_by_one_session(cluster: Cluster) -> None:
     session = cluster.store.session()
     member = cluster.members[1]
-    registration = Broker(broker=BrokerInfo(id=1, endpoints=()), timestamp_ms=1)
-    found = await register(session, registration)
+    found = await register(session, registration(1))
     assert isinstance(found, Occupied)
     assert (found.session, found.registration.broker.epoch) == (member.session.session_id, member.epoch)
     assert not found.gone.is_set()
     await member.session.expire()
     assert found.gone.is_set()
-    epoch = await register(session, registration)
+    epoch = await register(session, registration(1))
     assert isinstance(epoch, int)
     assert epoch > member.epoch
-    assert await register(session, registration) == epoch, "its answer may have been lost"
+    assert await register(session, registration(1)) == epoch, "its answer may have been lost"
 
 
 @with_brokers(1)

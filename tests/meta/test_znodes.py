@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -196,6 +197,91 @@ def test_delegation_token() -> None:
 def test_what_is_no_topic(data: bytes) -> None:
     with pytest.raises(ValueError):
         z.Topic.decode(data)
+
+
+ASSIGNMENT: dict[str, Any] = {"0": [1, 2]}
+STATE: dict[str, Any] = {"controller_epoch": 1, "leader": 1, "version": 1, "leader_epoch": 0, "isr": [1, 2]}
+REGISTRATION: dict[str, Any] = {"endpoints": ["PLAINTEXT://h:1"], "rack": "r", "timestamp": "1", "version": 5}
+NAMED: dict[str, Any] = {"topic": "a", "partition": 0, "replicas": [1]}
+NO_IDS = ([], ["1", 2], [None], [True, 2], [1.5], [1, 1], [-1], [2**31], "12", None)
+
+
+@pytest.mark.parametrize(
+    "partitions", [*({"0": replicas} for replicas in NO_IDS), {"-1": [1]}, {"4294967296": [1]}, {"x": [1]}]
+)
+def test_an_assignment_of_something_else_than_brokers(partitions: object) -> None:
+    text = json.dumps({"partitions": ASSIGNMENT}).encode()
+    assert z.Topic.decode(text).partitions == {0: PartitionAssignment(replicas=(1, 2))}
+    with pytest.raises(ValueError):
+        z.Topic.decode(json.dumps({"partitions": partitions}).encode())
+
+
+@pytest.mark.parametrize("more", [{"adding_replicas": {"0": ["2"]}}, {"removing_replicas": {"0": [1, 2]}}])
+def test_a_move_from_or_to_nowhere(more: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):
+        z.Topic.decode(json.dumps({"partitions": ASSIGNMENT, **more}).encode())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *(
+            {name: value}
+            for name in ("leader", "leader_epoch", "controller_epoch")
+            for value in (None, "0", 0.5, 2**31)
+        ),
+        *({"isr": isr} for isr in NO_IDS if isr != []),
+    ],
+)
+def test_a_state_of_something_else_than_numbers(wrong: dict[str, Any]) -> None:
+    assert z.Partition.decode(json.dumps(STATE).encode(), 3).isr == (1, 2)
+    with pytest.raises(ValueError):
+        z.Partition.decode(json.dumps({**STATE, **wrong}).encode(), 3)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"endpoints": []},
+        {"endpoints": ["FOO://h:1"]},
+        {"endpoints": ["PLAINTEXT://h:9999999999"]},
+        {"endpoints": [f"PLAINTEXT://{'h' * 40_000}:1"]},
+        {"rack": 7},
+        {"version": None},
+        {"features": {"transaction.version": {"max_version": "2"}}},
+    ],
+)
+def test_a_registration_that_nobody_can_be_told_of(wrong: dict[str, Any]) -> None:
+    assert z.Broker.decode(1, json.dumps(REGISTRATION).encode(), 7).broker.rack == "r"
+    with pytest.raises(ValueError):
+        z.Broker.decode(1, json.dumps({**REGISTRATION, **wrong}).encode(), 7)
+
+
+def test_a_registration_of_kafka_0_8_or_of_no_broker() -> None:
+    with pytest.raises(ValueError):
+        z.Broker.decode(1, b'{"host":"h","port":9092,"timestamp":"1","version":1,"jmx_port":-1}', 7)
+    with pytest.raises(ValueError):
+        z.Broker.decode(2**31, json.dumps(REGISTRATION).encode(), 7)
+
+
+@pytest.mark.parametrize("wrong", [{"topic": ["a"]}, {"topic": None}, {"partition": "0"}, {"partition": -1}])
+def test_a_list_of_something_else_than_partitions(wrong: dict[str, Any]) -> None:
+    text = json.dumps({"partitions": [NAMED]}).encode()
+    assert z.PreferredElections.decode(text) == z.IsrChange.decode(text) == [TopicPartition("a", 0)]
+    text = json.dumps({"partitions": [{**NAMED, **wrong}]}).encode()
+    for decode in (z.PreferredElections.decode, z.IsrChange.decode, z.Reassignments.decode):
+        with pytest.raises(ValueError):
+            decode(text)
+
+
+def test_numbers_that_clients_could_not_be_told() -> None:
+    for decode, text in [
+        (z.Controller.decode, b'{"version":2,"brokerid":4294967296,"timestamp":"1"}'),
+        (z.ControllerEpoch.decode, b"4294967296"),
+        (z.Features.decode, b'{"features":{"x":{"max_version_level":65536}},"version":2,"status":1}'),
+    ]:
+        with pytest.raises(ValueError):
+            decode(text)
 
 
 def test_empty_nodes_that_kafka_leaves() -> None:
