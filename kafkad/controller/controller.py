@@ -113,7 +113,10 @@ class Controller:
             await answers.own_answers()
 
     async def stop(self) -> None:
-        """Ends the term, if any, and refuses what still waits. `/controller` disappears with the session."""
+        """Ends the term, if any, and refuses what still waits, and all that is asked later.
+
+        `/controller` disappears with the session.
+        """
         self._stopped = True
         for timer in (self._retry, self._aside):
             if timer is not None:
@@ -274,11 +277,17 @@ class Controller:
             raise storage_refused(e) from e
 
     async def _enqueue(self, run: Callable[[], Awaitable[T]]) -> T:
+        """ControllerMoved once this controller has stopped, also for what was in the queue then."""
+        if self._stopped:
+            raise ControllerMoved
         done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
         async def event() -> None:
             if done.done():
                 return  # nobody waits for it any more
+            if self._stopped:
+                done.set_exception(ControllerMoved())
+                return
             try:
                 result = await run()
             except (Exception, asyncio.CancelledError) as e:

@@ -858,3 +858,12 @@ async def test_a_term_that_could_not_begin_is_begun_again(cluster: Cluster) -> N
     await cluster.settle()
     assert member.controller.active
     await cluster.create("a", (1,))
+
+
+@with_brokers(1)
+async def test_operations_after_the_broker_has_stopped_are_refused(cluster: Cluster) -> None:
+    controller = cluster.controller
+    await controller.stop()
+    with pytest.raises(KafkaError) as refused:
+        await controller.create_topics([NewTopic(name="a")], timeout_ms=1)
+    assert refused.value.code == ErrorCode.NOT_CONTROLLER
