@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -46,6 +45,9 @@ FILE_NAME = "kafkad-metadata.journal"
 COMPACT_AT_LEAST = 8 << 20
 COMPACT_RATIO = 4
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+
+_Watchers = dict[tuple[int, Watch], None]
+"""Who is told of a change, each once: the session and what it calls."""
 
 
 def lost_store(directory: str, used: Collection[str]) -> str | None:
@@ -86,7 +88,7 @@ class EmbeddedStore:
         self._writing = False
         self._compact_at = COMPACT_AT_LEAST
         self._executor = ThreadPoolExecutor(1, "kafkad-metadata") if journal else None
-        self._watches: dict[bool, dict[str, list[_Watcher]]] = {True: defaultdict(list), False: defaultdict(list)}
+        self._watches: dict[bool, dict[str, _Watchers]] = {True: {}, False: {}}
         boot = tree.end_all_sessions(clock.now_ms())
         self._unwritten = boot.entry
         self._refusal: BaseException | None = None
@@ -157,7 +159,9 @@ class EmbeddedStore:
         """Ends a session as its own `close`, or as the loss of it, does."""
         for watches in self._watches.values():
             for path, watchers in list(watches.items()):
-                watches[path] = [w for w in watchers if w.session != number]
+                watches[path] = {(session, watch): None for session, watch in watchers if session != number}
+                if not watches[path]:
+                    del watches[path]
         return self._submit(self._tree.end_session(number, self._clock.now_ms()), ends=number)
 
     def find(self, path: str) -> Node | None:
@@ -179,7 +183,7 @@ class EmbeddedStore:
 
     def watch(self, path: str, session: int, watch: Watch | None, *, of_children: bool = False) -> None:
         if watch is not None:
-            self._watches[of_children][path].append(_Watcher(session, watch))
+            self._watches[of_children].setdefault(path, {})[session, watch] = None
 
     async def write(self, operations: Sequence[Operation], session: int) -> list[Result]:
         journal = self._journal
@@ -298,18 +302,13 @@ class EmbeddedStore:
 
     def _fire(self, events: list[WatchEvent]) -> None:
         for event in events:
-            change, path = event
-            called: set[Watch] = set()
-            if change is not Change.CHILDREN:
-                self._call(self._watches[False].pop(path, ()), event, called)
-            if change in (Change.CHILDREN, Change.DELETED):
-                self._call(self._watches[True].pop(path, ()), event, called)
-
-    def _call(self, watchers: Sequence[_Watcher], event: WatchEvent, called: set[Watch]) -> None:
-        for watcher in watchers:
-            if watcher.watch not in called:
-                called.add(watcher.watch)
-                watcher.watch(event)
+            watchers: _Watchers = {}
+            if event.change is not Change.CHILDREN:
+                watchers |= self._watches[False].pop(event.path, {})
+            if event.change in (Change.CHILDREN, Change.DELETED):
+                watchers |= self._watches[True].pop(event.path, {})
+            for watch in dict.fromkeys(watch for _, watch in watchers):
+                watch(event)
 
 
 class EmbeddedSession(MetaStore):
@@ -440,11 +439,3 @@ class _Write:
         self.ends = ends
         self.readers: list[asyncio.Future[None]] = []
         """Each is done when it is known whether this stays."""
-
-
-class _Watcher:
-    __slots__ = ("session", "watch")
-
-    def __init__(self, session: int, watch: Watch) -> None:
-        self.session = session
-        self.watch = watch

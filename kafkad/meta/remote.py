@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
@@ -54,7 +54,8 @@ class RemoteSession(MetaStore):
         self._closed = False
         self._numbers = count(1)
         self._waiting: dict[int, tuple[str, asyncio.Future[Any]]] = {}
-        self._watches: dict[bool, dict[str, list[Watch]]] = {True: defaultdict(list), False: defaultdict(list)}
+        self._watches: dict[bool, dict[str, Counter[Watch]]] = {True: defaultdict(Counter), False: defaultdict(Counter)}
+        """What is called for an event, and how many reads have set it."""
         self._listeners: list[SessionListener] = []
         self._loop = asyncio.get_running_loop()
         self._chores = [asyncio.create_task(self._receive()), asyncio.create_task(self._stay_alive())]
@@ -92,15 +93,14 @@ class RemoteSession(MetaStore):
         paths = list(paths)
         if watch is None:
             return [node_of(values) for values in await self._ask("get_many", "/", paths, False)]
-        for path in paths:
-            self._watches[False][path].append(watch)
+        watched = [self._watch(path, watch) for path in paths]
         found: list[tuple[bytes, Stat] | None] = [None] * len(paths)
         try:
             found = [node_of(values) for values in await self._ask("get_many", "/", paths, True)]
         finally:
-            for path, node in zip(paths, found, strict=True):
+            for watches, node in zip(watched, found, strict=True):
                 if node is None:
-                    self._unwatch(path, watch)
+                    _take_back(watches, watch)
         return found
 
     async def exists(self, path: str, watch: Watch | None = None) -> Stat | None:
@@ -157,18 +157,18 @@ class RemoteSession(MetaStore):
         """The watch is there before the answer, for the event may follow it closely; a read that failed set none."""
         if watch is None:
             return await self._ask(operation, path, path, False)
-        watches = self._watches[of_children][path]
-        watches.append(watch)
+        watches = self._watch(path, watch, of_children=of_children)
         try:
             return await self._ask(operation, path, path, True)
         except BaseException:
-            with contextlib.suppress(ValueError):
-                watches.remove(watch)
+            _take_back(watches, watch)
             raise
 
-    def _unwatch(self, path: str, watch: Watch) -> None:
-        with contextlib.suppress(ValueError):
-            self._watches[False][path].remove(watch)
+    def _watch(self, path: str, watch: Watch, *, of_children: bool = False) -> Counter[Watch]:
+        """Where `_take_back` finds it, as long as it was not called."""
+        watches = self._watches[of_children][path]
+        watches[watch] += 1
+        return watches
 
     # -- what the server says --------------------------------------------------------------------------------------
 
@@ -196,12 +196,12 @@ class RemoteSession(MetaStore):
                 answer.set_result(result)
 
     def _fire(self, event: WatchEvent) -> None:
-        watches: list[Watch] = []
+        watches: Counter[Watch] = Counter()
         if event.change is not Change.CHILDREN:
-            watches += self._watches[False].pop(event.path, ())
+            watches += self._watches[False].pop(event.path, Counter())
         if event.change in (Change.CHILDREN, Change.DELETED):
-            watches += self._watches[True].pop(event.path, ())
-        for watch in dict.fromkeys(watches):
+            watches += self._watches[True].pop(event.path, Counter())
+        for watch in watches:
             watch(event)
 
     def _expire(self) -> None:
@@ -229,3 +229,10 @@ class RemoteSession(MetaStore):
     def _tell(self, state: SessionState) -> None:
         for listener in self._listeners:
             listener(state)
+
+
+def _take_back(watches: Counter[Watch], watch: Watch) -> None:
+    """What one read has set; another may have set the same."""
+    watches[watch] -= 1
+    if not watches[watch]:
+        del watches[watch]

@@ -265,6 +265,34 @@ class MetaStoreContract:
         assert seen == [WatchEvent(Change.CHANGED, "/a")]
 
     @in_loop
+    async def test_a_watch_that_was_set_twice_fires_once(self) -> None:
+        store, other = await self.connect(), await self.connect()
+        seen: list[WatchEvent] = []
+        hear = seen.append
+        await store.create("/a")
+        for _ in range(2):
+            await store.get("/a", watch=hear)
+            await store.children("/a", watch=hear)
+        await other.set("/a", b"1")
+        await other.set("/a", b"2")
+        await other.create("/a/b")
+        await self.settle()
+        assert seen == [WatchEvent(Change.CHANGED, "/a"), WatchEvent(Change.CHILDREN, "/a")]
+
+    @in_loop
+    async def test_a_read_that_fails_leaves_the_watch_of_another(self) -> None:
+        store, other = await self.connect(), await self.connect()
+        seen: list[WatchEvent] = []
+        hear = seen.append
+        await store.exists("/a", watch=hear)
+        with pytest.raises(NoNode):
+            await store.get("/a", watch=hear)
+        assert await store.get_many(["/a"], watch=hear) == [None]
+        await other.create("/a")
+        await self.settle()
+        assert seen == [WatchEvent(Change.CREATED, "/a")]
+
+    @in_loop
     async def test_exists_watch_sees_creation_and_deletion(self) -> None:
         store, other = await self.connect(), await self.connect()
         seen: list[WatchEvent] = []

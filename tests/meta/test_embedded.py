@@ -22,6 +22,7 @@ from kafkad.meta.consumer_znodes import ConsumerOffset
 from kafkad.meta.embedded import FILE_NAME, EmbeddedSession, EmbeddedStore
 from kafkad.meta.journal import JournalError
 from kafkad.meta.last_room import can_wait
+from kafkad.meta.notes import Notes
 from kafkad.meta.security_znodes import DelegationToken, DelegationTokenChange
 from kafkad.meta.store import (
     Check,
@@ -36,10 +37,10 @@ from kafkad.meta.store import (
     Set,
     ensure_path,
 )
-from kafkad.meta.znodes import Config, Partition, Topic, TopicDeletion
+from kafkad.meta.znodes import Config, ConfigChange, Partition, Topic, TopicDeletion
 from kafkad.model import PartitionAssignment
 
-from .contract import MetaStoreContract
+from .contract import MetaStoreContract, in_loop
 
 
 class TestInMemory(MetaStoreContract):
@@ -60,6 +61,16 @@ class TestInMemory(MetaStoreContract):
 
     async def settle(self) -> None:
         pass
+
+    @in_loop
+    async def test_a_watch_that_is_set_again_is_kept_once(self) -> None:
+        news = asyncio.Event()
+        notes = [Notes(self.store.session(), ConfigChange.PREFIX, SystemClock(), news) for _ in range(2)]
+        await ensure_path(self.store.session(), ConfigChange.PARENT)
+        for _ in range(10):
+            for each in notes:
+                await each.newest()
+        assert len(self.store._watches[True][ConfigChange.PARENT]) == 2, "one for each session"
 
 
 class TestJournalled(TestInMemory):

@@ -116,6 +116,18 @@ class TestServed(MetaStoreContract):
         assert seen == [WatchEvent(Change.DELETED, "/a")]
 
     @in_loop
+    async def test_a_watch_that_is_set_again_is_kept_once_at_both_ends(self) -> None:
+        store = await self.open()
+        seen: list[WatchEvent] = []
+        await store.create("/a")
+        for _ in range(10):
+            await store.get("/a", watch=seen.append)
+            await store.get_many(["/a"], watch=seen.append)
+            await store.children("/a", watch=seen.append)
+        for kept in (self.store._watches, store._watches):
+            assert [len(kept[of_children]["/a"]) for of_children in (False, True)] == [1, 1]
+
+    @in_loop
     async def test_an_invalid_path_is_refused_as_by_the_embedded_store(self) -> None:
         store = await self.connect()
         with pytest.raises(ValueError, match="no-slash"):
