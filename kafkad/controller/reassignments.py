@@ -1,7 +1,9 @@
 """Moving partitions to other brokers.
 
 The assignment in the topic's node holds old and new replicas until the new ones are all in sync; only the last step
-writes the final list, so that a controller that takes over at any point goes on from the same place.
+writes the final list, so that a controller that takes over at any point goes on from the same place. A target that is
+changed or called off is written first; new replicas that are not wanted any more go after that, if need be with the
+next controller, which finds them in an ISR without an assignment.
 """
 
 from __future__ import annotations
@@ -97,11 +99,23 @@ class Reassignments:
 
     async def go_on(self, brokers: Collection[int] | None = None) -> None:
         """Continues reassignments after an election, or because `brokers` came."""
+        await self._drop_left_over()
         for tp in sorted(self._state.reassigning):
             assignment = self._state.entry(tp).assignment
             if brokers is None or not set(brokers).isdisjoint(target(assignment)):
                 with _waiting_if_refused(tp):
                     await self._begin(tp, assignment)
+
+    async def _drop_left_over(self) -> None:
+        """Takes members that are no replicas out of the ISRs, where another one in sync is there to go on."""
+        turns = Turns()
+        for tp, entry in list(self._state.partitions()):
+            await turns.give_way()
+            isr = () if entry.state is None else entry.state.isr
+            left_over = [member for member in isr if member not in entry.assignment.replicas]
+            if left_over and not self._state.going(tp.topic) and self._state.electable(tp, set(isr) - set(left_over)):
+                with _waiting_if_refused(tp):
+                    await self._drop(tp, left_over)
 
     async def in_sync_changed(self, partitions: Iterable[TopicPartition]) -> None:
         """Completes what now has all its new replicas in sync."""

@@ -487,6 +487,36 @@ async def test_a_new_controller_goes_on_with_a_move(cluster: Cluster) -> None:
     assert A0 not in cluster[2].replicas
 
 
+async def dies_amid_a_change(cluster: Cluster) -> None:
+    """The controller, broker 4, when it has written that broker 3 is no replica, with 3 still in the ISR."""
+    left = Topic(await cluster.create("a", (3, 1, 2)), {0: PartitionAssignment(replicas=(1, 2))})
+    await cluster.kill(1)
+    await cluster.start(1)
+    await set_isr(cluster, 3, 2, 1)
+    await cluster.client.set(Topic.path("a"), left.encode())
+
+
+@with_brokers(4, 1, 2, 3)
+async def test_a_new_controller_drops_what_a_move_that_was_called_off_left_in_sync(cluster: Cluster) -> None:
+    await dies_amid_a_change(cluster)
+    await cluster.kill(4)
+    state = await cluster.state("a")
+    assert (state.leader, state.isr) == (1, (2, 1))
+    assert A0 not in cluster[3].replicas
+    assert cluster[1].replicas[A0].leader_epoch == cluster[2].replicas[A0].leader_epoch == state.leader_epoch
+    assert isinstance(await set_isr(cluster, 1), PartitionState), "the leader can shrink the ISR"
+
+
+@with_brokers(4, 1, 2, 3)
+async def test_a_new_controller_drops_nobody_while_no_replica_in_sync_is_there(cluster: Cluster) -> None:
+    await dies_amid_a_change(cluster)
+    for broker in (1, 2, 4):
+        await cluster.kill(broker)
+    state = await cluster.state("a")
+    assert (state.leader, state.isr) == (3, (3,))
+    assert A0 in cluster[3].replicas
+
+
 @with_brokers(1, 2, 3)
 async def test_a_topic_that_moves_is_deleted_afterwards(cluster: Cluster) -> None:
     await cluster.create("a", (2,))
