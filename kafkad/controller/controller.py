@@ -23,7 +23,7 @@ from kafkad.controller.leaders import ElectionKind, Outcomes
 from kafkad.controller.leadership import Answers, ControllerMoved, ControllerParts, InDoubt, Leadership, storage_refused
 from kafkad.controller.reachability import CutOff, is_minority
 from kafkad.controller.reassignments import Target
-from kafkad.controller.term import ControllerSettings, Term
+from kafkad.controller.term import ControllerSettings, Term, Watches
 from kafkad.controller.topics import Admit, CheckConfig, MorePartitions, NewTopic, TopicResult, admit_all
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.readable import readable, required
@@ -92,6 +92,7 @@ class Controller:
         self._queue: asyncio.Queue[Event] = asyncio.Queue()
         self._consumer: asyncio.Task[None] | None = None
         self._term: Term | None = None
+        self._watches = Watches()
         self._retry: Timer | None = None
         self._aside: Timer | None = None
         self._unreached: frozenset[int] = frozenset()
@@ -381,6 +382,7 @@ class Controller:
             self._check_config,
             self._random,
             lambda event: self._during(term, event),
+            self._watches,
             after=self._after,
         )
         self._term = term

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
 from typing import NamedTuple
@@ -64,6 +64,38 @@ class ControllerSettings(NamedTuple):
     deletes_topics: Callable[[], bool] = lambda: True
 
 
+class Watches:
+    """What the metadata store calls for the terms of a controller, one after the other. They are the same calls in each
+    term, so that the store keeps no term that has ended, and no more of them with each new one."""
+
+    def __init__(self) -> None:
+        self.term: Term | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Watch:
+    watches: Watches
+    handler: Callable[[Term], Awaitable[None]]
+
+    def __call__(self, event: WatchEvent) -> None:
+        term = self.watches.term
+        if term is not None:
+            term.enqueue(partial(self.handler, term))
+
+
+@dataclass(frozen=True, slots=True)
+class _WatchOfText:
+    """Hears of the path of a node that was written anew."""
+
+    watches: Watches
+    handler: Callable[[Term, str], Awaitable[None]]
+
+    def __call__(self, event: WatchEvent) -> None:
+        term = self.watches.term
+        if term is not None and event.change is Change.CHANGED:
+            term.enqueue(partial(self.handler, term, event.path))
+
+
 class Term:
     """`begin` once, `end` once."""
 
@@ -74,6 +106,7 @@ class Term:
         check: CheckConfig,
         random: Random,
         enqueue: Enqueue,
+        watches: Watches,
         *,
         after: After,
     ) -> None:
@@ -93,8 +126,10 @@ class Term:
             self._reachability = Reachability(lead, self.brokers, settings.patience_ms, self._answers_again)
         self._watched: set[str] = set()
         """Topics whose nodes are watched."""
-        self._enqueue = enqueue
+        self.enqueue = enqueue
         self._after = after
+        self._watches = watches
+        watches.term = self
 
     async def begin(self) -> Answers:
         """Reads everything, repairs it and tells all brokers; the answers are those of the last and largest requests.
@@ -104,17 +139,17 @@ class Term:
         store, lead = self.lead.store, self.lead
         await prepare(store)
         await self._finalize_features()
-        await self._drop_notes(LogDirEvent.PARENT, self._watch(self._log_dirs_failed))
-        await self._drop_notes(IsrChange.PARENT, self._watch(self._isr_noted))
+        await self._drop_notes(LogDirEvent.PARENT, self._watch(Term._log_dirs_failed))
+        await self._drop_notes(IsrChange.PARENT, self._watch(Term._isr_noted))
         for broker in (await self._read_brokers()).values():
             lead.add_broker(broker)
-        names = await store.children(TOPICS, self._watch(self._topics_changed))
+        names = await store.children(TOPICS, self._watch(Term._topics_changed))
         self._watched = set(names)
-        returned = await load_topics(lead, names, self._topic_written)
+        returned = await load_topics(lead, names, self._watch_topic)
         introduction = lead.batch()
         introduction.metadata([], self.state.brokers)
         await lead.send(introduction)
-        await self.deletions.mark(self._watch(self._deletions_asked))
+        await self.deletions.mark(self._watch(Term._deletions_asked))
         answers = await self._tell_everything(returned)
         await self.reassignments.go_on()
         await self._reassignments_asked()
@@ -127,6 +162,7 @@ class Term:
         return answers
 
     async def end(self) -> None:
+        self._watches.term = None
         for timer in (self._balancing, self._checking):
             if timer is not None:
                 timer.cancel()
@@ -207,23 +243,27 @@ class Term:
 
     # What is heard.
 
-    def _watch(self, handler: Callable[[], Awaitable[None]]) -> Watch:
-        return lambda event: self._enqueue(handler)
+    def _watch(self, handler: Callable[[Term], Awaitable[None]]) -> Watch:
+        return _Watch(self._watches, handler)
+
+    @property
+    def _watch_topic(self) -> Watch:
+        return _WatchOfText(self._watches, Term._topic_written)
 
     def answered(self, broker: int, request: Request, response: Response) -> None:
         if isinstance(request, StopReplicaRequest) and isinstance(response, StopReplicaResponse):
             stop, stopped = request, response
-            self._enqueue(lambda: self.deletions.answered(broker, stop, stopped))
+            self.enqueue(lambda: self.deletions.answered(broker, stop, stopped))
         elif isinstance(request, LeaderAndIsrRequest) and isinstance(response, LeaderAndIsrResponse):
             led = response
-            self._enqueue(lambda: self.brokers.leader_and_isr_answered(broker, led))
+            self.enqueue(lambda: self.brokers.leader_and_isr_answered(broker, led))
 
     async def _read_brokers(self) -> dict[int, BrokerInfo]:
-        return await read_brokers(self.lead, self._watch(self._brokers_changed), self._broker_written)
+        written = _WatchOfText(self._watches, Term._broker_written)
+        return await read_brokers(self.lead, self._watch(Term._brokers_changed), written)
 
-    def _broker_written(self, event: WatchEvent) -> None:
-        if event.change is Change.CHANGED:
-            self._enqueue(self._brokers_changed)
+    async def _broker_written(self, path: str) -> None:
+        await self._brokers_changed()
 
     async def _brokers_changed(self) -> None:
         new = await self.brokers.changed(await self._read_brokers())
@@ -241,18 +281,18 @@ class Term:
             self._check_later(reachability)
             await reachability.check()
 
-        self._checking = self._after(reachability.interval_ms, lambda: self._enqueue(run))
+        self._checking = self._after(reachability.interval_ms, lambda: self.enqueue(run))
 
     def _answers_again(self, broker: int) -> None:
         async def run() -> None:
             if self._reachability is not None and await self._reachability.returned(broker):
                 await self._go_on_with([broker])
 
-        self._enqueue(run)
+        self.enqueue(run)
 
     async def _topics_changed(self) -> None:
         """Topics that this controller makes or removes itself are no news here."""
-        names = await self.lead.store.children(TOPICS, self._watch(self._topics_changed))
+        names = await self.lead.store.children(TOPICS, self._watch(Term._topics_changed))
         gone = self.state.topics.keys() - names
         for name in gone - self.state.deleting.keys():
             self.state.remove_topic(name)
@@ -261,20 +301,18 @@ class Term:
         self._watched = set(names)
         await self._read_topics(unwatched)
 
-    def _topic_written(self, event: WatchEvent) -> None:
-        if event.change is Change.CHANGED:
-            name = event.path.removeprefix(f"{TOPICS}/")
-            self._enqueue(lambda: self._read_topics([name]))
+    async def _topic_written(self, path: str) -> None:
+        await self._read_topics([path.removeprefix(f"{TOPICS}/")])
 
     async def _read_topics(self, names: Sequence[str]) -> None:
         """Takes in topics and partitions that somebody wrote into the store, and watches the nodes of `names`."""
         new = [name for name in names if name not in self.state.topics]
-        await load_topics(self.lead, new, self._topic_written)
+        await load_topics(self.lead, new, self._watch_topic)
         topics = self.state.topics
         found = [TopicPartition(n, number) for n in new if n in topics for number in topics[n].partitions]
         for name in names:
             if name not in new and name in topics:
-                found += await load_more_partitions(self.lead, name, self._topic_written)
+                found += await load_more_partitions(self.lead, name, self._watch_topic)
         if names:
             await self._new_partitions(found)
 
@@ -290,15 +328,15 @@ class Term:
         await self.lead.send(batch)
 
     async def _deletions_asked(self) -> None:
-        await self.deletions.mark(self._watch(self._deletions_asked))
+        await self.deletions.mark(self._watch(Term._deletions_asked))
         await self.deletions.go_on()
 
     async def _reassignments_asked(self) -> None:
-        await self.reassignments.take_over(self._watch(self._reassignments_asked))
+        await self.reassignments.take_over(self._watch(Term._reassignments_asked))
 
     async def _elections_asked(self) -> None:
         """Runs elections requested by a tool from before Kafka 2.4, which waits for the node to disappear."""
-        if await self.lead.store.exists(PreferredElections.PATH, self._watch(self._elections_asked)):
+        if await self.lead.store.exists(PreferredElections.PATH, self._watch(Term._elections_asked)):
             data, _ = await self.lead.store.get(PreferredElections.PATH)
             asked = readable(PreferredElections.PATH, lambda: PreferredElections.decode(data))
             await self.elections.elect(ElectionKind.PREFERRED, asked or [])
@@ -310,7 +348,7 @@ class Term:
             self._balance_after(balance.interval_ms, balance)
             await self.elections.balance(balance.percentage)
 
-        self._balancing = self._after(ms, lambda: self._enqueue(run))
+        self._balancing = self._after(ms, lambda: self.enqueue(run))
 
     async def alter_isr(
         self, broker: int, broker_epoch: int, wanted: Mapping[TopicPartition, WantedIsr]
@@ -321,11 +359,11 @@ class Term:
         return outcomes
 
     async def _log_dirs_failed(self) -> None:
-        await self.brokers.log_dir_events(self._watch(self._log_dirs_failed))
+        await self.brokers.log_dir_events(self._watch(Term._log_dirs_failed))
 
     async def _isr_noted(self) -> None:
         """Brokers below protocol version 2.7 write ISRs themselves: reads those partitions and tells everybody."""
-        names = await self.lead.store.children(IsrChange.PARENT, self._watch(self._isr_noted))
+        names = await self.lead.store.children(IsrChange.PARENT, self._watch(Term._isr_noted))
         paths = [f"{IsrChange.PARENT}/{name}" for name in names]
         nodes = await self.lead.store.get_many(paths)
         lists = [

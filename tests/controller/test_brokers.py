@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
+import weakref
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -35,6 +37,7 @@ from kafkad.meta.znodes import (
     Reassignments,
     Topic,
 )
+from kafkad.meta.znodes import Controller as ControllerNode
 from kafkad.model import BrokerInfo, Endpoint, PartitionAssignment, PartitionState, WantedIsr
 from kafkad.names import NO_TOPIC_ID, TopicPartition
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
@@ -624,6 +627,28 @@ def test_an_adoption_that_is_interrupted_begins_again(tmp_path: Path) -> None:
         await store.close()
 
     asyncio.run(run())
+
+
+@with_brokers(1)
+async def test_a_term_that_has_ended_is_kept_by_nothing(cluster: Cluster) -> None:
+    def watchers() -> int:
+        return sum(len(calls) for of_path in cluster.store._watches.values() for calls in of_path.values())
+
+    await cluster.create("a", (1,), (1,))
+    controller, session = cluster.controller, cluster.members[1].session
+    for _ in range(3):
+        ended, before = weakref.ref(controller._term), watchers()
+        await session.delete(ControllerNode.path())
+        await cluster.settle()
+        assert controller.active
+        gc.collect()
+        assert ended() is None
+        assert watchers() == before
+    await cluster.client.set(
+        Topic.path("a"), Topic(bytes(16), {p: PartitionAssignment(replicas=(1,)) for p in range(3)}).encode()
+    )
+    await cluster.settle()
+    assert TopicPartition("a", 2) in cluster[1].replicas, "the last term hears of it"
 
 
 @with_brokers(1)
