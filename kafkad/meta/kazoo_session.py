@@ -151,6 +151,11 @@ class KazooSession:
     def problem(self) -> str:
         return self._problems.text
 
+    @property
+    def last_zxid(self) -> int:
+        """Of the last transaction that a reply told of."""
+        return int(self.client.last_zxid)
+
     # Requests, at whole paths. Each gives what kazoo completes with the reply.
 
     def create(self, at: str, data: bytes, *, ephemeral: bool, sequential: bool) -> Any:

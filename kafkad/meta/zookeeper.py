@@ -4,8 +4,8 @@ The event loop hands requests to a session, a bounded number at a time. Nothing 
 
 A broken connection does not end the session: requests wait for the next connection, and those whose replies were lost
 are sent again. A write that is refused then, because it was carried out the first time, gives what it gave that time;
-only a sequential node may be made twice. Watches are compared with what has happened meanwhile and set again. A session
-that has expired stays so until `renew`, which begins another one.
+only a sequential node may be made twice, and none is deleted that was made anew meanwhile. Watches are compared with
+what has happened meanwhile and set again. A session that has expired stays so until `renew`, which begins another one.
 """
 
 from __future__ import annotations
@@ -216,24 +216,46 @@ class ZooKeeperStore(MetaStore):
         path = operations[sizes.index(max(sizes))].path if operations else "/"
         _refuse_large(path, sum(sizes))
         placed = [(self._at(operation.path), operation) for operation in operations]
-        request = self._enqueue(_Request(path, lambda session: session.commit(placed)))
-        results = _value(await request.reply)
+        reply, in_doubt = await self._write_until_answered(path, operations, lambda session: session.commit(placed))
+        results = _value(reply)
         for index, (operation, result) in enumerate(zip(operations, results, strict=True)):
             if is_at_fault(result):
-                done = await results_if_carried_out(self, operations) if request.in_doubt else None
+                done = await results_if_carried_out(self, operations) if in_doubt else None
                 if done is None:
                     raise MultiFailed(index, _as_meta_error(translated(operation.path, result)))
                 return done
         return [self._result(result) for result in results]
 
     async def _write(self, operation: Operation, send: Send) -> Any:
-        request = self._enqueue(_Request(operation.path, send))
-        value, error = await request.reply
-        if isinstance(error, (NodeExists, NoNode, BadVersion)) and request.in_doubt:
+        try:
+            (value, error), in_doubt = await self._write_until_answered(operation.path, [operation], send)
+        except MultiFailed as e:
+            raise e.cause from None
+        if isinstance(error, (NodeExists, NoNode, BadVersion)) and in_doubt:
             done = await results_if_carried_out(self, [operation])
             if done is not None:
                 return done[0]
         return _value((value, error))
+
+    async def _write_until_answered(self, path: str, operations: Sequence[Operation], send: Send) -> tuple[Reply, bool]:
+        """The reply, and whether one was lost before it.
+
+        Versions begin again with each node. So what deletes one is only sent again if that is not a node that was made
+        after it had been sent, which nobody meant: MultiFailed then, for others were quicker.
+        """
+        deleted = {each.path: index for index, each in enumerate(operations) if isinstance(each, Delete)}
+        if not deleted:
+            request = self._enqueue(_Request(path, send))
+            return await request.reply, request.in_doubt
+        seen, in_doubt = self._session.last_zxid, False
+        while True:
+            reply = await self._enqueue(_Request(path, send, insists=False)).reply
+            if not isinstance(reply[1], ConnectionLoss) or self._closed:
+                return reply, in_doubt
+            in_doubt = True
+            for node, at in zip(await self.get_many(list(deleted)), deleted, strict=True):
+                if node is not None and node[1].czxid > seen:
+                    raise MultiFailed(deleted[at], BadVersion(at))
 
     def _result(self, result: object) -> Result:
         if isinstance(result, str):

@@ -20,6 +20,7 @@ from kafkad.broker.loop_timers import LoopTimers
 from kafkad.clock import SystemClock
 from kafkad.meta.kazoo_session import ZooKeeperSettings
 from kafkad.meta.store import (
+    BadVersion,
     Change,
     Check,
     ConnectionLoss,
@@ -329,6 +330,25 @@ async def test_a_write_whose_reply_was_lost_has_the_result_of_the_first_time(pai
     assert await lose_the_reply(pair, store.create("/a", b"1", ephemeral=True), there) == "/a"
     assert await lose_the_reply(pair, store.set("/a", b"2", 0), written) == await other.exists("/a")
     await lose_the_reply(pair, store.delete("/a", 1), gone)
+
+
+@on_a_pair
+async def test_a_node_that_was_made_anew_is_not_deleted_when_a_reply_was_lost(pair: Pair) -> None:
+    store, other = pair.store, pair.other
+
+    async def made_anew() -> bool:
+        if await other.exists("/a") is not None:
+            return False
+        await other.create("/a", b"another")
+        return True
+
+    await store.create("/a")
+    with pytest.raises(BadVersion):
+        await lose_the_reply(pair, store.delete("/a", 0), made_anew)
+    with pytest.raises(MultiFailed) as refused:
+        await lose_the_reply(pair, store.multi([Create("/b"), Delete("/a", 0)]), made_anew)
+    assert (refused.value.index, type(refused.value.cause)) == (1, BadVersion)
+    assert (await other.get("/a"))[0] == b"another"
 
 
 @on_a_pair
