@@ -29,6 +29,7 @@ from kafkad.meta.store import (
     BadVersion,
     Create,
     Delete,
+    MetaError,
     MetaStore,
     MultiFailed,
     NoNode,
@@ -46,6 +47,7 @@ log = logging.getLogger(__name__)
 
 _PARENT = "/delegation_token/tokens"
 _NEVER = -1
+_SWEEPING = "remove delegation tokens that have expired"
 _MOST_OF_RENEWERS = 4 << 20
 """Characters of the renewers of all tokens of one owner, as they stand in the store: with their types."""
 
@@ -262,7 +264,12 @@ class DelegationTokens:
     async def _sweep_now_and_then(self) -> None:
         while True:
             await sleep(self._settings.sweep_ms, self._clock, self._timers)
-            await until_answered(self.sweep, "remove delegation tokens that have expired", self._clock, self._timers)
+            try:
+                await until_answered(self.sweep, _SWEEPING, self._clock, self._timers)
+            except MetaError as error:
+                log.error("cannot %s, and try again later: %s", _SWEEPING, error)
+            except Exception:
+                log.exception("internal error: cannot %s, and try again later", _SWEEPING)
 
     async def sweep(self) -> None:
         """Removes what has expired, as every broker does; others may ask for changes meanwhile."""

@@ -17,7 +17,7 @@ from kafkad.meta.embedded import EmbeddedStore
 from kafkad.meta.notes import KEPT_MS
 from kafkad.meta.retrying import RETRY_MS
 from kafkad.meta.security_znodes import DelegationToken, DelegationTokenChange
-from kafkad.meta.store import ConnectionLoss, NoRoom, Result
+from kafkad.meta.store import ConnectionLoss, MultiFailed, NoRoom, Refused, Result
 from kafkad.security.scram import ScramCredential
 from kafkad.timers import Timers
 from tests.fakes import FakeClock
@@ -278,6 +278,34 @@ async def test_a_sweep_goes_on_once_the_store_is_back(place: Place) -> None:
     await turns()
     assert await place.store.children("/delegation_token/tokens") == [long.token_id]
     assert short not in place.one.all
+
+
+@pytest.mark.parametrize(
+    "error", [MultiFailed(0, Refused("/delegation_token/tokens/a", "NoAuth")), RuntimeError("bug")]
+)
+def test_a_sweep_that_fails_is_not_the_last(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    @at_a_place
+    async def test(place: Place) -> None:
+        await place.create(lifetime_ms=10)
+        await turns()
+
+        async def refused(operations: object) -> list[Result]:
+            raise error
+
+        for tokens in (place.one, place.other):
+            tokens._store.multi = refused  # type: ignore[assignment, method-assign]
+        place.clock.advance(HOUR)
+        place.timers.expire(place.clock.monotonic_ms())
+        await turns()
+        assert caplog.text.count("cannot remove delegation tokens that have expired, and try again later") == 2
+        for tokens in (place.one, place.other):
+            del tokens._store.multi
+        place.clock.advance(HOUR)
+        place.timers.expire(place.clock.monotonic_ms())
+        await turns()
+        assert await place.store.children("/delegation_token/tokens") == []
+
+    test()
 
 
 @at_a_place
