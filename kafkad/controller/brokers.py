@@ -71,10 +71,13 @@ class Brokers:
         return new
 
     async def died(self, brokers: Iterable[int]) -> None:
-        """Others lead first. Then topics that the store had refused to remove may go, with their partitions."""
         brokers = list(brokers)
         for broker in brokers:
             await self._lead.remove_broker(broker)
+        await self.removed(brokers)
+
+    async def removed(self, brokers: Collection[int]) -> None:
+        """Others lead first. Then topics that the store had refused to remove may go, with their partitions."""
         await self.repair(self._state.replicas_on(brokers))
         for broker in brokers:
             await self._deletions.broker_lost(broker)

@@ -110,11 +110,12 @@ class Reachability:
                 broker,
                 self._patience_ms,
             )
-        known = [self._state.brokers[broker] for broker in silent]
-        self._state.unreachable.update({info.id: info for info in known})
-        await self._brokers.died(silent)
-        for info in known:
+        for broker in silent:
+            info = self._state.brokers[broker]
+            await self._lead.remove_broker(broker)
             await self._lead.probe(info, self._on_return)
+            self._state.unreachable[broker] = info
+        await self._brokers.removed(silent)
 
     async def returned(self, broker: int) -> bool:
         """False if it was registered anew meanwhile, or is gone."""

@@ -17,6 +17,7 @@ from kafkad.controller.channel import LocalChannel
 from kafkad.controller.controller import Controller
 from kafkad.controller.leaders import ElectionKind
 from kafkad.controller.leadership import Answers, ControllerMoved
+from kafkad.controller.reachability import Reachability
 from kafkad.controller.registration import Occupied, cluster_id, prepare, register
 from kafkad.controller.state import DeletedTopics, PartitionEntry, TopicEntry
 from kafkad.controller.term import Term
@@ -304,6 +305,31 @@ async def answer_again(cluster: Cluster, broker: int) -> None:
     info = BrokerInfo(id=broker, endpoints=(), epoch=cluster.members[broker].epoch)
     await cluster.controller._operate(lambda term: term.brokers.came([info]))
     await cluster.settle()
+
+
+@with_brokers(1, 2, 3)
+async def test_a_broker_that_was_given_up_may_return_though_nobody_could_be_elected(cluster: Cluster) -> None:
+    await cluster.create("a", (2, 3))
+    term = cluster.controller._term
+    assert term is not None
+    returned: list[int] = []
+    reachability = Reachability(term.lead, term.brokers, 60_000, returned.append)
+    cluster[2].reachable.clear()
+
+    async def refused(partitions: Iterable[TopicPartition]) -> None:
+        raise Refused("/brokers/topics/a", "for a test")
+
+    term.brokers.repair = refused  # type: ignore[method-assign]
+    with pytest.raises(Refused):
+        await reachability._give_up([2])
+    del term.brokers.repair  # type: ignore[method-assign]
+    await reachability.check()
+    cluster[2].reachable.set()
+    await cluster.settle()
+    assert returned == [2]
+    assert await reachability.returned(2)
+    assert cluster.controller._term is term
+    assert sorted(term.state.brokers) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
