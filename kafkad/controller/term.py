@@ -297,9 +297,9 @@ class Term:
         for name in gone - self.state.deleting.keys():
             self.state.remove_topic(name)
         self.state.unreadable.intersection_update(names)
-        unwatched = [name for name in names if name not in self._watched]
-        self._watched = set(names)
-        await self._read_topics(unwatched)
+        self._watched.intersection_update(names)
+        await self._read_topics([name for name in names if name not in self._watched])
+        self._watched.update(names)
 
     async def _topic_written(self, path: str) -> None:
         await self._read_topics([path.removeprefix(f"{TOPICS}/")])

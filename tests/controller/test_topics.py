@@ -12,7 +12,7 @@ import pytest
 from kafkad.controller.topics import MorePartitions, NewTopic, new_partition
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.embedded import EmbeddedSession
-from kafkad.meta.store import ConnectionLoss, MetaError, Operation, Refused, Result, TooLarge
+from kafkad.meta.store import ConnectionLoss, Create, MetaError, MultiFailed, Operation, Refused, Result, TooLarge
 from kafkad.meta.znodes import Config, LogDirEvent, Topic, TopicDeletion
 from kafkad.model import PartitionAssignment, PartitionState
 from kafkad.names import NO_TOPIC_ID, TopicPartition, id_text
@@ -497,6 +497,26 @@ async def test_a_topic_written_by_a_tool(cluster: Cluster) -> None:
     assert len(cluster[1].replicas) == 2
     assert Topic.decode((await cluster.client.get("/brokers/topics/old"))[0]).topic_id == cluster[1].topic_ids["old"]
     assert (await cluster.state("old", 1)).leader == 1
+
+
+@with_brokers(1)
+async def test_topics_written_with_one_that_failed_are_read_with_the_next(cluster: Cluster) -> None:
+    session = cluster.members[1].session
+    write = session.multi
+
+    async def refuse(operations: Sequence[Operation]) -> list[Result]:
+        if any(each.path == "/brokers/topics/a" for each in operations):
+            raise MultiFailed(1, Refused("/brokers/topics/a", "for a test"))
+        return await write(operations)
+
+    session.multi = refuse  # type: ignore[method-assign]
+    text = json.dumps({"version": 1, "partitions": {"0": [1]}}).encode()
+    await cluster.client.multi([Create(f"/brokers/topics/{name}", text) for name in ("a", "b")])
+    await cluster.settle()
+    session.multi = write  # type: ignore[method-assign]
+    await cluster.client.create("/brokers/topics/c", text)
+    await cluster.settle()
+    assert sorted(tp.topic for tp in cluster[1].replicas) == ["a", "b", "c"]
 
 
 @with_brokers(1)
