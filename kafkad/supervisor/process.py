@@ -39,7 +39,8 @@ class BrokerProcess:
         self.broker_id = broker_id
         self.ready = False
         self.reloading = False
-        """True from a SIGHUP until the broker says that it is ready again."""
+        """True from a SIGHUP until the broker has taken it in, and is ready. One that comes amid a start has its effect
+        when that is over."""
         self.doing = "starting"
         self.restarts = 0
         self.bad_configuration = False
@@ -104,7 +105,8 @@ class BrokerProcess:
             self.signal(signal.SIGHUP)
         self._heard = True
         if "READY" in notice:
-            self.ready, self.reloading = True, False
+            self.reloading = self.reloading and not self.ready
+            self.ready = True
         elif "STOPPING" in notice:
             self.ready = False
         self.doing = notice.get("STATUS", self.doing)

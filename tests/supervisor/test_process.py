@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -65,11 +67,32 @@ def test_a_program_that_is_not_there_is_tried_again() -> None:
     assert broker.doing == "cannot be started: No such file or directory; it is started again in 1 s"
 
 
-def test_one_that_stops_is_not_killed_for_its_silence() -> None:
-    """Its loop may stand still while logs are closed."""
+def signalled() -> tuple[BrokerProcess, list[int]]:
+    """A process that only seems to run, and the signals that it gets."""
     broker = BrokerProcess(1, [], {}, EmbeddedStore.in_memory(SystemClock()), lambda: None, with_http=False)
     sent: list[int] = []
     broker.signal = sent.append  # type: ignore[method-assign]
+    broker._process = SimpleNamespace(pid=1)  # type: ignore[assignment]
+    return broker, sent
+
+
+@pytest.mark.parametrize("first", [{}, {"STATUS": "loading logs"}])
+def test_a_reload_that_is_asked_for_amid_a_start_is_over_when_it_was_done(first: dict[str, str]) -> None:
+    broker, sent = signalled()
+    broker.reload()
+    assert sent == []
+    if first:
+        broker.take(first)
+    broker.take({"READY": "1", "STATUS": "listening"})
+    assert (broker.ready, broker.reloading, sent) == (True, True, [signal.SIGHUP])
+    broker.take({"RELOADING": "1"})
+    broker.take({"READY": "1", "STATUS": "configuration reloaded"})
+    assert (broker.ready, broker.reloading, sent) == (True, False, [signal.SIGHUP])
+
+
+def test_one_that_stops_is_not_killed_for_its_silence() -> None:
+    """Its loop may stand still while logs are closed."""
+    broker, sent = signalled()
     broker.take({"READY": "1", "STATUS": "listening"})
     broker.take({"STOPPING": "1", "STATUS": "handing leaderships over"})
     for _ in range(10):
