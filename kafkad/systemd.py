@@ -12,11 +12,15 @@ from contextlib import suppress
 STOP_ALL = signal.SIGINT
 """What a supervisor sends to its brokers when all of them are to stop; to stop one of several, send SIGTERM to it."""
 
+_STATES = {"READY", "RELOADING", "MONOTONIC_USEC", "STOPPING"}
+"""Only the last of them holds."""
+
 
 class Notifier:
     """Sends datagrams to the socket systemd named; without one every call does nothing.
 
-    A message that cannot be sent is dropped: the service manager is never a reason to stop serving.
+    What cannot be sent goes with the next message, if it still holds then: the service manager is never a reason to
+    stop serving, but it may not have read for a moment, and it hears only once that the service is ready.
     """
 
     def __init__(self, address: str | None, *, watchdog_us: int = 0) -> None:
@@ -25,6 +29,7 @@ class Notifier:
         if self._socket is not None:
             self._socket.setblocking(False)
         self._watchdog_us = watchdog_us
+        self._unsent: dict[str, str] = {}
 
     @classmethod
     def from_environment(cls, environ: MutableMapping[str, str]) -> Notifier:
@@ -42,35 +47,39 @@ class Notifier:
 
     def ready(self, status: str) -> None:
         """Listeners accept and logs are recovered; also the end of a reload."""
-        self._send("READY=1", f"STATUS={status}")
+        self._send(READY="1", STATUS=status)
 
     def reloading(self) -> None:
-        self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
+        self._send(RELOADING="1", MONOTONIC_USEC=str(time.monotonic_ns() // 1000))
 
     def stopping(self, status: str) -> None:
-        self._send("STOPPING=1", f"STATUS={status}")
+        self._send(STOPPING="1", STATUS=status)
 
     def status(self, text: str) -> None:
-        self._send(f"STATUS={text}")
+        self._send(STATUS=text)
 
     def watchdog(self) -> None:
-        self._send("WATCHDOG=1")
+        self._send(WATCHDOG="1")
 
     def extend_timeout(self, seconds: float) -> None:
         """Start or stop may take this much longer from now on: recovery says so while it makes progress."""
-        self._send(f"EXTEND_TIMEOUT_USEC={int(seconds * 1_000_000)}")
+        self._send(EXTEND_TIMEOUT_USEC=str(int(seconds * 1_000_000)))
 
     def close(self) -> None:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
-    def _send(self, *assignments: str) -> None:
+    def _send(self, **assignments: str) -> None:
         if self._socket is None or self._address is None:
             return
-        message = "\n".join(line.replace("\n", " ") for line in assignments).encode()
+        if _STATES & assignments.keys():
+            self._unsent = {name: value for name, value in self._unsent.items() if name not in _STATES}
+        self._unsent |= assignments
+        message = "\n".join(f"{name}={value}".replace("\n", " ") for name, value in self._unsent.items()).encode()
         with suppress(OSError):
             self._socket.sendto(message, self._address)
+            self._unsent = {}
 
 
 def _socket_address(announced: str) -> str:

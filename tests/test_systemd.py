@@ -62,6 +62,22 @@ def test_a_status_stays_one_line(manager: tuple[socket.socket, str], notifier: N
     assert received(manager) == ["STATUS=two READY=1"]
 
 
+def test_what_found_no_room_goes_with_the_next_message(manager: tuple[socket.socket, str], notifier: Notifier) -> None:
+    sent = -1
+    while not notifier._unsent:
+        notifier.watchdog()
+        sent += 1
+    notifier.status("recovering logs, 3 of 7")
+    notifier.reloading()
+    notifier.ready("serving 7 topics")
+    for _ in range(sent):
+        assert received(manager) == ["WATCHDOG=1"]
+    notifier.watchdog()
+    assert sorted(received(manager)) == ["READY=1", "STATUS=serving 7 topics", "WATCHDOG=1"]
+    notifier.watchdog()
+    assert received(manager) == ["WATCHDOG=1"]
+
+
 def test_the_variables_are_not_left_to_workers(manager: tuple[socket.socket, str]) -> None:
     environ = {"NOTIFY_SOCKET": manager[1], "WATCHDOG_USEC": "30000000", "HOME": "/"}
     notifier = Notifier.from_environment(environ)
