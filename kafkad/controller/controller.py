@@ -177,12 +177,12 @@ class Controller:
     ) -> list[DeletedTopic]:
         """Deletes topics by name or id. Without error, the topic is gone, except on brokers that are down."""
         results, waiting = await self._operate(lambda term: self._delete(term, topics, admit))
-        done = await _within(_all_set(waiting), timeout_ms)
+        done = await _within(_all_done(waiting), timeout_ms) and not any(settled.cancelled() for settled in waiting)
         return results if done else [_late_deletion(result) for result in results]
 
     async def _delete(
         self, term: Term, topics: Sequence[str | TopicId], admit: Admit
-    ) -> tuple[list[DeletedTopic], list[asyncio.Event]]:
+    ) -> tuple[list[DeletedTopic], list[asyncio.Future[None]]]:
         turns = Turns()
         found = []
         for topic in topics:
@@ -526,9 +526,9 @@ def _late_deletion(result: DeletedTopic) -> DeletedTopic:
     return DeletedTopic(name=result.name, topic_id=result.topic_id, error=error)
 
 
-async def _all_set(events: Sequence[asyncio.Event]) -> None:
-    for event in events:
-        await event.wait()
+async def _all_done(waiting: Sequence[asyncio.Future[None]]) -> None:
+    if waiting:
+        await asyncio.wait(waiting)
 
 
 async def _within(waiting: Awaitable[object], timeout_ms: int) -> bool:

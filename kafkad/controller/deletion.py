@@ -48,12 +48,21 @@ class Deletions:
         self._lead = lead
         self._allowed = allowed
         self._state = lead.state
-        self._settled: dict[str, asyncio.Event] = {}
+        self._settled: dict[str, asyncio.Future[None]] = {}
 
-    def settled(self, topic: str) -> asyncio.Event:
-        """Set when the topic, which is being deleted, is gone, or hidden from clients with nothing left to do but wait
-        for brokers."""
-        return self._settled.setdefault(topic, asyncio.Event())
+    def settled(self, topic: str) -> asyncio.Future[None]:
+        """Done when the topic, which is being deleted, is gone, or hidden from clients with nothing left to do but wait
+        for brokers; cancelled when the term ends before that."""
+        return self._settled.setdefault(topic, asyncio.get_running_loop().create_future())
+
+    def _mark_settled(self, topic: str) -> None:
+        settled = self.settled(topic)
+        if not settled.done():
+            settled.set_result(None)
+
+    def end(self) -> None:
+        for settled in self._settled.values():
+            settled.cancel()
 
     async def ask(self, topics: Sequence[str]) -> dict[str, KafkaError]:
         """Writes the wish to delete `topics`, which exist, and begins. Returns those that the store refused."""
@@ -153,16 +162,17 @@ class Deletions:
         """A topic that the store does not let go stays hidden; that is tried again with the next deletion."""
         deletion = self._state.deleting[topic]
         if deletion.stuck:
-            self.settled(topic).set()
+            self._mark_settled(topic)
             return
         try:
             await self._remove(topic)
         except Refused as e:
             log.error("the metadata store does not remove the topic %s, which is deleted: %s", topic, e)
-            self.settled(topic).set()
+            self._mark_settled(topic)
         else:
             self._state.remove_topic(topic)
-            self._settled.pop(topic, asyncio.Event()).set()
+            self._mark_settled(topic)
+            del self._settled[topic]
 
     async def _remove(self, topic: str) -> None:
         """All nodes of the topic; but for huge topics in one transaction, and the wish always last."""

@@ -163,6 +163,7 @@ class Term:
 
     async def end(self) -> None:
         self._watches.term = None
+        self.deletions.end()
         for timer in (self._balancing, self._checking):
             if timer is not None:
                 timer.cancel()

@@ -918,3 +918,18 @@ async def test_operations_after_the_broker_has_stopped_are_refused(cluster: Clus
     with pytest.raises(KafkaError) as refused:
         await controller.create_topics([NewTopic(name="a")], timeout_ms=1)
     assert refused.value.code == ErrorCode.NOT_CONTROLLER
+
+
+@with_brokers(1, 2)
+async def test_a_deletion_that_a_broker_does_not_confirm_is_answered_when_the_controller_stops(
+    cluster: Cluster,
+) -> None:
+    await cluster.create("a", (2,))
+    cluster[2].reachable.clear()
+    deletion = asyncio.create_task(cluster.controller.delete_topics(["a"], timeout_ms=100_000_000))
+    await cluster.settle()
+    assert not deletion.done()
+    await cluster.controller.stop()
+    [result] = await deletion
+    assert result.error is not None
+    assert result.error.code == ErrorCode.REQUEST_TIMED_OUT
