@@ -16,7 +16,7 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.committing import Codes, Committer, OffsetToCommit, PreparedCommit
 from kafkad.group.offsets import Position
 from kafkad.security.authorizer import Operation, ResourceType
-from kafkad.turns import Pieces, at_once
+from kafkad.turns import Pieces, Turns, at_once
 from kafkad.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -94,7 +94,7 @@ def _commit(
     if not asked:
         return response
     if version == 0:
-        return _to_store(context, message.group_id, response, asked, answers)
+        return _to_store(context, request, message.group_id, found)
     if prepared is None:
         codes = context.offsets.commit(_committer(message), asked, message.retention_time_ms)
     elif isinstance(prepared, PreparedCommit):
@@ -205,7 +205,20 @@ async def _later(codes: Awaitable[Codes], response: OffsetCommitResponse, answer
     return _answered(response, answers, await codes)
 
 
-async def _to_store(
-    context: Context, group: str, response: OffsetCommitResponse, asked: list[OffsetToCommit], answers: Answers
-) -> OffsetCommitResponse:
-    return _answered(response, answers, [await context.stored_offsets.commit(group, one) for one in asked])
+async def _to_store(context: Context, request: Request, group: str, found: SortedOut) -> OffsetCommitResponse:
+    """One after the other. Others are served in between: the rights are asked for again before each."""
+    turns = Turns()
+    codes: Codes = []
+    for one in found.asked:
+        await turns.give_way()
+        codes.append(_refusal(request, group, one.topic) or await context.stored_offsets.commit(group, one))
+    return _answered(found.response, found.answers, codes)
+
+
+def _refusal(request: Request, group: str, topic: str) -> ErrorCode:
+    """NONE for who may commit."""
+    if not request.allows(Operation.READ, ResourceType.GROUP, group):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    if not request.allows(Operation.READ, ResourceType.TOPIC, topic):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return ErrorCode.NONE

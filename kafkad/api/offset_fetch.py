@@ -55,7 +55,7 @@ def handle(
     yield
     may = _may_see(request, positions)
     if version == 0 and request.allowed(Operation.DESCRIBE, ResourceType.GROUP, message.group_id):
-        return _from_store(context, message.group_id, positions or (), may)
+        return _from_store(context, request, message.group_id, positions or (), may)
     try:
         found = yield from _fetched(context, request, message.group_id, positions, message.require_stable, may)
     except KafkaError as error:
@@ -139,16 +139,22 @@ def _of_one_group(found: Iterable[Fetched]) -> Pieces[OffsetFetchResponse]:
     return OffsetFetchResponse(topics=list(topics.values()))
 
 
-async def _from_store(context: Context, group: str, positions: Sequence[Position], may: Sees) -> OffsetFetchResponse:
-    """Offsets in the store (version 0), which has an error for partitions without a commit, or that do not exist."""
+async def _from_store(
+    context: Context, request: Request, group: str, positions: Sequence[Position], may: Sees
+) -> OffsetFetchResponse:
+    """Offsets in the store (version 0), which has an error for partitions without a commit, or that do not exist.
+
+    They are read one after the other, and others are served in between: the rights are asked for again before each."""
     known = context.replicas.metadata.topics
     turns = Turns()
     found = []
     for position in positions:
         await turns.give_way()
         topic, partition = position
-        if not may(topic):
+        if not may(topic) or not request.allows(Operation.DESCRIBE, ResourceType.TOPIC, topic):
             found.append(_hidden(position))
+        elif not request.allows(Operation.DESCRIBE, ResourceType.GROUP, group):
+            found.append(Fetched(position, error=ErrorCode.GROUP_AUTHORIZATION_FAILED))
         elif topic in known and partition in known[topic].partitions:
             found.append(await context.stored_offsets.fetch(group, position))
         else:

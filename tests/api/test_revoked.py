@@ -20,11 +20,12 @@ from kafkad.api.routes import ADD_PARTITIONS_TO_TXN, FETCH, OFFSET_COMMIT, PRODU
 from kafkad.api.verifier import Verifier
 from kafkad.controller.controller import Controller
 from kafkad.controller.topics import MorePartitions, Topics
+from kafkad.group.stored import StoredOffsets
 from kafkad.group.subscriptions import Subscriptions
 from kafkad.names import GROUPS_TOPIC, TopicPartition
 from kafkad.net.connection import Connection
-from kafkad.security.acl import AclIdentity
-from kafkad.security.authorizer import Operation, Principal, ResourceType
+from kafkad.security.acl import Acl, AclIdentity, Pattern
+from kafkad.security.authorizer import Operation, PermissionType, Principal, ResourceType
 from kafkad.turns import LONG, Pieces, at_once
 from kafkad.wire.fetch import read_fetch
 from kafkad.wire.frames import RequestHeader
@@ -54,6 +55,7 @@ from kafkad.wire.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
+from kafkad.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from kafkad.wire.messages.sync_group import SyncGroupRequest
 from kafkad.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -615,6 +617,40 @@ def test_the_rest_of_many_offsets_stays_once_the_right_is_gone(
     else:
         [topic] = answer.topics
         assert [one.error_code for one in topic.partitions] == [0] * (600 - left) + [code] * left
+
+
+@pytest.mark.parametrize(("name", "resource_type", "code"), [("t", TOPIC, 29), ("g", GROUP, 30)])
+@pytest.mark.parametrize("method", ["commit", "fetch"])
+def test_the_rest_of_many_offsets_in_the_store_is_left_alone_once_the_right_is_gone(
+    users: Users, monkeypatch: pytest.MonkeyPatch, method: str, name: str, resource_type: int, code: int
+) -> None:
+    """They are written and read one by one, and others are served between them."""
+    hear_of(users, 50)
+    users.grant("alice")
+    alice = users.become("alice")
+    done, of_store, rights = 0, getattr(StoredOffsets, method), users.frames.broker.parts.identity.rights
+    assert rights is not None
+    taken = [Acl("User:alice", "*", each, PermissionType.ALLOW) for each in (Operation.READ, Operation.WRITE)]
+
+    async def counted(*arguments: Any) -> Any:
+        nonlocal done
+        done += 1
+        if done == 20:
+            await rights.acls.remove(Pattern(ResourceType(resource_type), name), taken)
+        return await of_store(*arguments)
+
+    asked: Any = OffsetFetchRequest(
+        group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=list(range(50)))]
+    )
+    if method == "commit":
+        partitions = [OffsetCommitRequestPartition(partition_index=n, committed_offset=5) for n in range(50)]
+        asked = OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(name="t", partitions=partitions)])
+        assert codes_of(alice.ask(asked, 0)) == {0}
+    monkeypatch.setattr(StoredOffsets, method, counted)
+    [topic] = alice.ask(asked, 0).topics
+    served = 0 if method == "commit" else 3  # nothing was committed
+    assert [one.error_code for one in topic.partitions] == [served] * 20 + [code] * 30
+    assert done == 20
 
 
 def with_offsets(users: Users) -> Users:
