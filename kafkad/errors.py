@@ -5,6 +5,7 @@ Below `api/` a refusal is raised as `KafkaError(code, message)`; `api/` turns it
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
 from typing import Final, Self
 
@@ -215,6 +216,14 @@ class KafkaError(Exception):
         super().__init__(message or code.name)
         self.code = code
         self.message = message or None
+
+
+Guard = Callable[[], None]
+"""Asked right before something is done that had to wait; raises KafkaError if it may not be done any more."""
+
+
+def unguarded() -> None:
+    """Refuses nothing."""
 
 
 class StorageError(KafkaError):

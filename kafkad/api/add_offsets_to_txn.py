@@ -9,6 +9,7 @@ from functools import partial
 
 from kafkad.api.context import Context, Request
 from kafkad.api.end_txn import as_known
+from kafkad.security.authorizer import Operation, ResourceType
 from kafkad.txn.transaction import Answer
 from kafkad.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
@@ -25,8 +26,11 @@ def handle(
 async def _when_there_is_a_topic(
     context: Context, request: Request, message: AddOffsetsToTxnRequest
 ) -> AddOffsetsToTxnResponse:
-    """Clients look for the group's coordinator, which makes the topic as well, only behind this."""
+    """Clients look for the group's coordinator, which makes the topic as well, only behind this. The rights may have
+    been taken away while the topic was made."""
     await context.group_coordination.prepare()
+    request.check(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, message.transactional_id)
+    request.check(Operation.READ, ResourceType.GROUP, message.group_id)
     return await _add(context, request, message)
 
 

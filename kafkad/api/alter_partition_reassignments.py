@@ -8,6 +8,7 @@ from kafkad.api.context import Context, Request
 from kafkad.controller.reassignments import Target, origin
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.names import TopicPartition
+from kafkad.security.authorizer import Operation
 from kafkad.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -30,7 +31,7 @@ async def handle(
     if not message.allow_replication_factor_change:
         outcomes |= await _other_sizes(context, targets)
     wanted = {tp: target for tp, target in targets.items() if outcomes[tp] is None}
-    outcomes |= await context.controller.alter_partition_reassignments(wanted)
+    outcomes |= await context.controller.alter_partition_reassignments(wanted, request.on_cluster(Operation.ALTER))
     return _response(message, outcomes)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kafkad.api.routes import API_NAMES
 from kafkad.clock import Clock
-from kafkad.errors import KafkaError
+from kafkad.errors import Guard, KafkaError
 from kafkad.loggers import escaped
-from kafkad.security.authorizer import REFUSALS, Operation, ResourceType
+from kafkad.security.authorizer import CLUSTER_NAME, REFUSALS, Operation, ResourceType
 from kafkad.wire.frames import RequestHeader
 
 if TYPE_CHECKING:
@@ -132,6 +133,11 @@ class Request:
         """Raises the refusal in the words of Kafka's clients."""
         if not self.allowed(operation, resource, name):
             raise KafkaError(*REFUSALS[resource])
+
+    def on_cluster(self, operation: Operation) -> Guard:
+        """For what waits, such as in the controller's queue: the right that the whole request needs may be taken away
+        meanwhile."""
+        return partial(self.check, operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def allows(self, operation: Operation, resource: ResourceType, name: str) -> bool:
         """The same without a log line: where a refusal only leaves something out, or another right will do."""

@@ -50,10 +50,9 @@ async def _create(acls: Acls, request: Request, message: CreateAclsRequest) -> C
 
 
 async def _add(acls: Acls, request: Request, pattern: Pattern, added: list[tuple[Acl, AclCreationResult]]) -> None:
-    """The right to do so may have gone since the last one."""
+    """The right to do so may have gone since the last one, or go while this waits for another change."""
     try:
-        request.check(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
-        await acls.add(pattern, [acl for acl, _ in added])
+        await acls.add(pattern, [acl for acl, _ in added], request.on_cluster(Operation.ALTER))
     except KafkaError as error:
         for _, result in added:
             result.error_code, result.error_message = error.code, error.message

@@ -10,7 +10,7 @@ from kafkad.cluster.acls import Acls
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.security.acl import Acl, Pattern
 from kafkad.security.acl_filter import AclFilter
-from kafkad.security.authorizer import CLUSTER_NAME, Operation, ResourceType
+from kafkad.security.authorizer import Operation
 from kafkad.turns import Turns
 from kafkad.wire.messages.delete_acls import (
     DeleteAclsFilterResult,
@@ -46,10 +46,9 @@ async def _delete(acls: Acls, request: Request, filters: Sequence[AclFilter]) ->
 
 
 async def _remove(acls: Acls, request: Request, pattern: Pattern, answers: dict[Acl, DeleteAclsMatchingAcl]) -> None:
-    """The right to do so may have gone since the last one."""
+    """The right to do so may have gone since the last one, or go while this waits for another change."""
     try:
-        request.check(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
-        await acls.remove(pattern, answers.keys())
+        await acls.remove(pattern, answers.keys(), request.on_cluster(Operation.ALTER))
     except KafkaError as error:
         for answer in answers.values():
             answer.error_code, answer.error_message = error.code, error.message

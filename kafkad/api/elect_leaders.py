@@ -8,6 +8,7 @@ from kafkad.api.context import Context, Request
 from kafkad.controller.leaders import ElectionKind
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.names import TopicPartition
+from kafkad.security.authorizer import Operation
 from kafkad.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,
@@ -21,7 +22,10 @@ _FIRST_WITH_ONE_ERROR = 1
 async def handle(context: Context, request: Request, message: ElectLeadersRequest) -> ElectLeadersResponse:
     """Without a list all partitions are meant; those that need no election are then left out of the answer."""
     kind = _kind(message.election_type)
-    return _response(await context.controller.elect_leaders(kind, _asked(message), timeout_ms=message.timeout_ms))
+    outcomes = await context.controller.elect_leaders(
+        kind, _asked(message), timeout_ms=message.timeout_ms, guard=request.on_cluster(Operation.ALTER)
+    )
+    return _response(outcomes)
 
 
 def refused(request: Request, message: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:

@@ -10,6 +10,7 @@ from kafkad.api.context import Context, Request
 from kafkad.api.in_order import in_order
 from kafkad.model import PartitionAssignment
 from kafkad.names import TopicPartition
+from kafkad.security.authorizer import Operation
 from kafkad.turns import Pieces, each
 from kafkad.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -26,7 +27,8 @@ async def handle(
     asked = None
     if message.topics is not None:
         asked = [TopicPartition(topic.name, index) for topic in message.topics for index in topic.partition_indexes]
-    return _answer(await context.controller.list_partition_reassignments(asked))
+    guard = request.on_cluster(Operation.DESCRIBE)
+    return _answer(await context.controller.list_partition_reassignments(asked, guard))
 
 
 def _answer(under_way: Mapping[TopicPartition, PartitionAssignment]) -> Pieces[ListPartitionReassignmentsResponse]:

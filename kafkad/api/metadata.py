@@ -195,8 +195,14 @@ async def _create(
         internal_topic(name, context.config, brokers) if name in INTERNAL_TOPICS else NewTopic(name=name)
         for name in creatable
     ]
+
+    def admit(topic: str, partitions: int) -> None:
+        """The right may have been taken away while the request waited for the controller."""
+        if not may_create_topic(answer.request, topic):
+            raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
     try:
-        results = await context.controller_link.create_topics(wanted, timeout_ms=_CREATION_TIMEOUT_MS)
+        results = await context.controller_link.create_topics(wanted, timeout_ms=_CREATION_TIMEOUT_MS, admit=admit)
     except KafkaError as error:
         results = [TopicResult(name=topic.name, error=error) for topic in wanted]
     context.audit.created_on_demand(answer.request, [result.name for result in results if result.error is None])

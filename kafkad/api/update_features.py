@@ -5,6 +5,7 @@ from __future__ import annotations
 from kafkad.api.context import Context, Request
 from kafkad.controller.features import FeatureUpdate, UpgradeType
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.security.authorizer import Operation
 from kafkad.wire.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
@@ -18,7 +19,9 @@ _LAST_WITH_RESULTS = 1
 
 async def handle(context: Context, request: Request, message: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
     updates = [_update(update, request.version) for update in message.feature_updates]
-    outcomes = await context.controller.update_features(updates, validate_only=message.validate_only)
+    outcomes = await context.controller.update_features(
+        updates, validate_only=message.validate_only, guard=request.on_cluster(Operation.ALTER)
+    )
     if request.version > _LAST_WITH_RESULTS:
         return _summed_up(outcomes)
     results = []

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from kafkad.clock import Clock
 from kafkad.cluster.listeners import tell
-from kafkad.errors import ErrorCode, KafkaError
+from kafkad.errors import ErrorCode, Guard, KafkaError, unguarded
 from kafkad.meta.notes import Note, Notes, follow
 from kafkad.meta.readable import UNREADABLE
 from kafkad.meta.security_znodes import ACL_CHANGE_PREFIXES, AclChange, AclEntry
@@ -124,18 +124,19 @@ class Acls:
             for prefixed, notes in enumerate(self._notes):
                 await notes.take(partial(self._read_again, prefixed=bool(prefixed)))
 
-    async def add(self, pattern: Pattern, acls: Iterable[Acl]) -> None:
+    async def add(self, pattern: Pattern, acls: Iterable[Acl], guard: Guard = unguarded) -> None:
         """Raises KafkaError if the store cannot be reached or others change the same node all the time."""
-        await self._change(pattern, lambda entries: tuple(dict.fromkeys((*entries, *acls))))
+        await self._change(pattern, lambda entries: tuple(dict.fromkeys((*entries, *acls))), guard)
 
-    async def remove(self, pattern: Pattern, acls: Collection[Acl]) -> None:
-        await self._change(pattern, lambda entries: tuple(acl for acl in entries if acl not in acls))
+    async def remove(self, pattern: Pattern, acls: Collection[Acl], guard: Guard = unguarded) -> None:
+        await self._change(pattern, lambda entries: tuple(acl for acl in entries if acl not in acls), guard)
 
-    async def _change(self, pattern: Pattern, change: Change) -> None:
+    async def _change(self, pattern: Pattern, change: Change, guard: Guard) -> None:
         """When this returns, this broker decides by the change."""
         try:
             async with self._reading:  # what is being read now would be older than what is written
                 for _ in range(_TRIES):
+                    guard()
                     if await self._written(pattern, change):
                         return
         except OutOfReach as error:

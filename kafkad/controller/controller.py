@@ -25,7 +25,7 @@ from kafkad.controller.reachability import CutOff, is_minority
 from kafkad.controller.reassignments import Target
 from kafkad.controller.term import ControllerSettings, Term, Watches
 from kafkad.controller.topics import Admit, CheckConfig, MorePartitions, NewTopic, TopicResult, admit_all
-from kafkad.errors import ErrorCode, KafkaError
+from kafkad.errors import ErrorCode, Guard, KafkaError, unguarded
 from kafkad.meta.readable import readable, required
 from kafkad.meta.store import (
     BadVersion,
@@ -203,31 +203,41 @@ class Controller:
         return [r if r.error else TopicResult(name=r.name, topic_id=r.topic_id, error=late) for r in results]
 
     async def elect_leaders(
-        self, kind: ElectionKind, partitions: Sequence[TopicPartition] | None, *, timeout_ms: int
+        self,
+        kind: ElectionKind,
+        partitions: Sequence[TopicPartition] | None,
+        *,
+        timeout_ms: int,
+        guard: Guard = unguarded,
     ) -> Outcomes:
         """None for all partitions; then those that need no election are left out."""
-        outcomes, answers = await self._operate(lambda term: term.elections.elect(kind, partitions))
+        outcomes, answers = await self._operate(lambda term: term.elections.elect(kind, partitions, guard))
         await _within(answers.own_answers(), timeout_ms)
         return outcomes
 
-    async def alter_partition_reassignments(self, targets: Mapping[TopicPartition, Target]) -> Outcomes:
+    async def alter_partition_reassignments(
+        self, targets: Mapping[TopicPartition, Target], guard: Guard = unguarded
+    ) -> Outcomes:
         """Without error, a move has begun (or was called off); it may take long."""
-        return await self._operate(lambda term: term.reassignments.alter(targets))
+        return await self._operate(lambda term: term.reassignments.alter(targets, guard))
 
     async def list_partition_reassignments(
-        self, partitions: Sequence[TopicPartition] | None
+        self, partitions: Sequence[TopicPartition] | None, guard: Guard = unguarded
     ) -> dict[TopicPartition, PartitionAssignment]:
         """Those under way, of `partitions` or of all."""
 
         async def under_way(term: Term) -> dict[TopicPartition, PartitionAssignment]:
+            guard()
             return term.reassignments.under_way(partitions)
 
         return await self._operate(under_way)
 
     async def update_features(
-        self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False
+        self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False, guard: Guard = unguarded
     ) -> dict[str, KafkaError | None]:
-        return await self._operate(lambda term: features.update(term.lead, updates, validate_only=validate_only))
+        return await self._operate(
+            lambda term: features.update(term.lead, updates, validate_only=validate_only, guard=guard)
+        )
 
     async def finalized_features(self) -> Features:
         """As the store has them; any broker may ask."""

@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from kafkad.controller.leadership import Leadership
-from kafkad.errors import ErrorCode, KafkaError
+from kafkad.errors import ErrorCode, Guard, KafkaError, unguarded
 from kafkad.meta.readable import required
 from kafkad.meta.store import Set
 from kafkad.meta.znodes import Features
@@ -31,10 +31,11 @@ class FeatureUpdate(NamedTuple):
 
 
 async def update(
-    lead: Leadership, updates: Sequence[FeatureUpdate], *, validate_only: bool
+    lead: Leadership, updates: Sequence[FeatureUpdate], *, validate_only: bool, guard: Guard = unguarded
 ) -> dict[str, KafkaError | None]:
     """The result of each update. Those without error were written together, unless this was only a validation."""
     data, stat = await lead.store.get(Features.path())
+    guard()
     finalized = required(Features.path(), lambda: Features.decode(data))
     levels = dict(finalized.levels)
     outcomes: dict[str, KafkaError | None] = {}

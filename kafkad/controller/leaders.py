@@ -9,7 +9,7 @@ from enum import IntEnum
 from kafkad.controller.election import after_failure, preferred
 from kafkad.controller.leadership import Answers, Leadership
 from kafkad.controller.state import PartitionEntry
-from kafkad.errors import ErrorCode, KafkaError
+from kafkad.errors import ErrorCode, Guard, KafkaError, unguarded
 from kafkad.model import NO_LEADER, PartitionState
 from kafkad.names import TopicPartition
 from kafkad.turns import Turns
@@ -31,7 +31,9 @@ class Elections:
         self._lead = lead
         self._state = lead.state
 
-    async def elect(self, kind: ElectionKind, partitions: Sequence[TopicPartition] | None) -> tuple[Outcomes, Answers]:
+    async def elect(
+        self, kind: ElectionKind, partitions: Sequence[TopicPartition] | None, guard: Guard = unguarded
+    ) -> tuple[Outcomes, Answers]:
         """None for all partitions: then those that need no election are not in the outcome, as in Kafka."""
         asked = [tp for tp, _ in self._state.partitions()] if partitions is None else partitions
         outcomes: Outcomes = {}
@@ -41,6 +43,7 @@ class Elections:
             outcomes[tp] = self._objection(kind, tp)
         wanted = [tp for tp, error in outcomes.items() if error is None]
         decide = self._preferred if kind is ElectionKind.PREFERRED else self._any
+        guard()
         changed = await self._lead.change(wanted, decide)
         for tp, state in changed.items():
             if state is None:

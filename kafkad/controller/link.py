@@ -11,7 +11,7 @@ from typing import Protocol
 
 from kafkad.controller.controller import Controller
 from kafkad.controller.isr import IsrResult
-from kafkad.controller.topics import NewTopic, TopicResult
+from kafkad.controller.topics import Admit, NewTopic, TopicResult, admit_all
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.znodes import ProducerIdBlock
 from kafkad.model import BrokerInfo, WantedIsr
@@ -21,8 +21,11 @@ from kafkad.names import TopicPartition
 class ControllerLink(Protocol):
     """Every method raises KafkaError: what the controller answers, or NOT_CONTROLLER when none can be asked."""
 
-    async def create_topics(self, topics: Sequence[NewTopic], *, timeout_ms: int) -> list[TopicResult]:
-        """Results in the order of `topics`. This broker may hear of a topic a moment later."""
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, timeout_ms: int, admit: Admit = admit_all
+    ) -> list[TopicResult]:
+        """Results in the order of `topics`. This broker may hear of a topic a moment later. Only a controller in this
+        process asks `admit`: another one creates them for this broker."""
 
     async def allocate_producer_ids(self) -> ProducerIdBlock:
         """A block of ids that no other broker ever gets."""
@@ -46,8 +49,10 @@ class LocalController:
         self._broker = broker
         self._epoch = epoch
 
-    async def create_topics(self, topics: Sequence[NewTopic], *, timeout_ms: int) -> list[TopicResult]:
-        return await self._controller.create_topics(topics, timeout_ms=timeout_ms)
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, timeout_ms: int, admit: Admit = admit_all
+    ) -> list[TopicResult]:
+        return await self._controller.create_topics(topics, timeout_ms=timeout_ms, admit=admit)
 
     async def allocate_producer_ids(self) -> ProducerIdBlock:
         return await self._controller.allocate_producer_ids(self._broker, self._epoch())
@@ -77,8 +82,10 @@ class CurrentController:
         self._remote: ClosableLink | None = None
         self._remote_broker: BrokerInfo | None = None
 
-    async def create_topics(self, topics: Sequence[NewTopic], *, timeout_ms: int) -> list[TopicResult]:
-        return await self._now().create_topics(topics, timeout_ms=timeout_ms)
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, timeout_ms: int, admit: Admit = admit_all
+    ) -> list[TopicResult]:
+        return await self._now().create_topics(topics, timeout_ms=timeout_ms, admit=admit)
 
     async def allocate_producer_ids(self) -> ProducerIdBlock:
         return await self._now().allocate_producer_ids()

@@ -18,7 +18,7 @@ from kafkad.controller.election import reassigned
 from kafkad.controller.leaders import Outcomes
 from kafkad.controller.leadership import InDoubt, Leadership, storage_refused
 from kafkad.controller.state import PartitionEntry
-from kafkad.errors import ErrorCode, KafkaError
+from kafkad.errors import ErrorCode, Guard, KafkaError, unguarded
 from kafkad.meta.readable import readable
 from kafkad.meta.store import ConnectionLoss, Delete, MetaError, NoNode, Refused, Set, Watch
 from kafkad.meta.znodes import Partition, Topic
@@ -43,18 +43,19 @@ class Reassignments:
         self._asked_by_node: dict[TopicPartition, tuple[int, ...]] = {}
         """The content of `/admin/reassign_partitions`."""
 
-    async def alter(self, targets: Mapping[TopicPartition, Target]) -> Outcomes:
-        outcomes = await self._alter(targets)
+    async def alter(self, targets: Mapping[TopicPartition, Target], guard: Guard = unguarded) -> Outcomes:
+        outcomes = await self._alter(targets, guard)
         replaced = [tp for tp, error in outcomes.items() if error is None and tp in self._asked_by_node]
         await self._forget_asked(replaced)
         return outcomes
 
-    async def _alter(self, targets: Mapping[TopicPartition, Target]) -> Outcomes:
+    async def _alter(self, targets: Mapping[TopicPartition, Target], guard: Guard = unguarded) -> Outcomes:
         outcomes: Outcomes = {}
         turns = Turns()
         for tp, target in targets.items():
             await turns.give_way()
             try:
+                guard()
                 await self._begin(tp, self._planned(tp, target))
                 outcomes[tp] = None
             except KafkaError as e:

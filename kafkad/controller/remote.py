@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from kafkad.controller.isr import IsrResult
 from kafkad.controller.link import ClosableLink
-from kafkad.controller.topics import NewTopic, TopicResult
+from kafkad.controller.topics import Admit, NewTopic, TopicResult, admit_all
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.znodes import ProducerIdBlock
 from kafkad.model import NO_EPOCH, PartitionState, WantedIsr
@@ -52,7 +52,9 @@ class RemoteController(ClosableLink):
         self._topics = topics
         self._timeout_ms = timeout_ms
 
-    async def create_topics(self, topics: Sequence[NewTopic], *, timeout_ms: int) -> list[TopicResult]:
+    async def create_topics(
+        self, topics: Sequence[NewTopic], *, timeout_ms: int, admit: Admit = admit_all
+    ) -> list[TopicResult]:
         request = CreateTopicsRequest(topics=[_creatable(topic) for topic in topics], timeout_ms=timeout_ms)
         response: CreateTopicsResponse = await self._call(request, timeout_ms)
         results = {result.name: _topic_result(result) for result in response.topics}

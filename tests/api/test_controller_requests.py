@@ -8,10 +8,12 @@ import pytest
 
 from kafkad.api import list_partition_reassignments
 from kafkad.api.context import Request
-from kafkad.errors import ErrorCode
+from kafkad.errors import ErrorCode, Guard
 from kafkad.meta.znodes import Features
 from kafkad.model import PartitionAssignment
 from kafkad.names import TopicPartition
+from kafkad.net.connection import Connection
+from kafkad.wire.frames import RequestHeader
 from kafkad.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
@@ -154,10 +156,11 @@ def test_a_feature_that_kafka_left_is_removed(broker: OneBroker, version: int) -
 
 
 def test_many_reassignments_are_listed_in_pieces(with_topic: OneBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def under_way(asked: object) -> dict[TopicPartition, PartitionAssignment]:
+    async def under_way(asked: object, guard: Guard) -> dict[TopicPartition, PartitionAssignment]:
         return {TopicPartition("t", index): PartitionAssignment(replicas=(1, 2), adding=(2,)) for index in range(50)}
 
     monkeypatch.setattr(with_topic.controller, "list_partition_reassignments", under_way)
     message = ListPartitionReassignmentsRequest(topics=None)
-    pieces = with_topic.run(list_partition_reassignments.handle(with_topic.context, cast(Request, None), message))
+    request = Request(RequestHeader(46, 0, 1, None), cast(Connection, None), memoryview(b""))
+    pieces = with_topic.run(list_partition_reassignments.handle(with_topic.context, request, message))
     assert sum(1 for _ in pieces) >= 50

@@ -25,10 +25,11 @@ from kafkad.group.subscriptions import Subscriptions
 from kafkad.names import GROUPS_TOPIC, TopicPartition
 from kafkad.net.connection import Connection
 from kafkad.security.acl import Acl, AclIdentity, Pattern
-from kafkad.security.authorizer import Operation, PermissionType, Principal, ResourceType
+from kafkad.security.authorizer import CLUSTER_NAME, Operation, PermissionType, Principal, ResourceType
 from kafkad.turns import LONG, Pieces, at_once
 from kafkad.wire.fetch import read_fetch
 from kafkad.wire.frames import RequestHeader
+from kafkad.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from kafkad.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from kafkad.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -36,14 +37,22 @@ from kafkad.wire.messages.alter_client_quotas import (
     OpData,
     RequestEntryData,
 )
+from kafkad.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from kafkad.wire.messages.create_acls import CreateAclsRequest
 from kafkad.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from kafkad.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from kafkad.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from kafkad.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from kafkad.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from kafkad.wire.messages.elect_leaders import ElectLeadersRequest
 from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kafkad.wire.messages.heartbeat import HeartbeatRequest
 from kafkad.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from kafkad.wire.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkad.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -62,6 +71,7 @@ from kafkad.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from kafkad.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from kafkad.wire.records import Record
 from kafkad.wire.schema import encode
 from tests.api.frames import FakeConnection, Frames
@@ -71,7 +81,7 @@ from tests.api.test_prepared import ASKED, fetch, produce
 from tests.api.test_produce import batch, request
 from tests.one_broker import OneBroker
 
-READ, WRITE, CREATE, DELETE, ALTER, ALTER_CONFIGS = 3, 4, 5, 6, 7, 11
+READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, ALTER_CONFIGS = 3, 4, 5, 6, 7, 8, 11
 JOIN_GROUP = 11
 FORBIDDEN = {PRODUCE: 29, FETCH: 29, OFFSET_COMMIT: 30}
 SESSION_NOT_FOUND = 70
@@ -324,7 +334,7 @@ def test_a_transactional_id_is_asked_for_with_each_batch_of_a_transaction(users:
     assert send(**in_transaction) != 53
 
 
-GROUP, TRANSACTIONAL_ID = 3, 5
+GROUP, CLUSTER, TRANSACTIONAL_ID = 3, 4, 5
 PRODUCER = {"producer_id": 5, "producer_epoch": 0}
 IN_TRANSACTION = {**PRODUCER, "base_sequence": 0, "transactional": True}
 NAMES = [("t", TOPIC, 29), ("x", TRANSACTIONAL_ID, 53)]
@@ -838,6 +848,126 @@ def test_topics_are_not_changed_once_the_right_is_gone(
     assert [(result.name, result.error_code) for result in results] == [(name, 29)]
     topics = users.frames.broker.replicas.metadata.topics
     assert {name: len(topic.partitions) for name, topic in topics.items() if name in ("t", "new")} == {"t": 1}
+
+
+def electing() -> Any:
+    return ElectLeadersRequest(topic_partitions=None, timeout_ms=5_000)
+
+
+def reassigning() -> Any:
+    moved = ReassignablePartition(partition_index=0, replicas=[1])
+    return AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=[moved])])
+
+
+def updating() -> Any:
+    update = FeatureUpdateKey(feature="kraft.version", max_version_level=0, upgrade_type=2)
+    return UpdateFeaturesRequest(feature_updates=[update])
+
+
+def listing() -> Any:
+    return ListPartitionReassignmentsRequest(topics=None)
+
+
+@pytest.mark.parametrize(
+    ("ask", "operation", "version"),
+    [(electing, ALTER, 2), (reassigning, ALTER, 0), (updating, ALTER, 1), (listing, DESCRIBE, 0)],
+)
+def test_the_cluster_is_not_changed_nor_told_of_once_the_right_is_gone(
+    users: Users, monkeypatch: pytest.MonkeyPatch, ask: Callable[[], Any], operation: int, version: int
+) -> None:
+    """While the request waits for the controller."""
+    users.become("admin")
+    assert create(users.frames, creation(CLUSTER_NAME, **on_cluster(operation))) == [0]
+    operate, held = Controller._operate, asyncio.Event()
+
+    async def operate_later(self: Controller, *operation: Any) -> Any:
+        await held.wait()
+        return await operate(self, *operation)
+
+    monkeypatch.setattr(Controller, "_operate", operate_later)
+    alice = users.become("alice").connection
+    asked = ask()
+    assert users.frames.begin(asked, version) is None
+    take(users, CLUSTER_NAME, CLUSTER)
+    held.set()
+    answer = answered(users, alice, asked.__schema__.key, version)
+    if ask is reassigning:
+        [answer] = answer.responses[0].partitions
+    assert answer.error_code == 31
+
+
+def on_cluster(operation: int) -> dict[str, Any]:
+    return {"resource_type": CLUSTER, "operation": operation, "principal": "User:alice"}
+
+
+def test_no_topic_is_created_on_demand_once_the_right_is_gone(users: Users, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the request waits for the controller."""
+    users.become("admin")
+    assert create(users.frames, creation("new", operation=CREATE, principal="User:alice")) == [0]
+    assert create(users.frames, creation("new", operation=DESCRIBE, principal="User:alice")) == [0]
+    make, taken = Topics.create, False
+    take_when(monkeypatch, lambda operation, _: taken and operation is Operation.CREATE)
+
+    async def make_later(*arguments: Any, **options: Any) -> Any:
+        nonlocal taken
+        taken = True
+        return await make(*arguments, **options)
+
+    monkeypatch.setattr(Topics, "create", make_later)
+    assert metadata(users.become("alice"), "new") == [(5, "new", 0)]
+    assert taken and "new" not in users.frames.broker.replicas.metadata.topics
+    assert metadata(users.become("alice"), "new") == [(29, "new", 0)]
+
+
+@pytest.mark.parametrize(("resource", "code"), [(ResourceType.TRANSACTIONAL_ID, 53), (ResourceType.GROUP, 30)])
+def test_no_offsets_are_added_once_a_right_is_gone_while_their_topic_is_made(
+    in_transaction: Users, monkeypatch: pytest.MonkeyPatch, resource: ResourceType, code: int
+) -> None:
+    users = in_transaction
+    context = users.frames.broker.context
+    made = False
+
+    async def make() -> None:
+        nonlocal made
+        made = True
+
+    monkeypatch.delitem(context.replicas.metadata.topics, GROUPS_TOPIC)
+    monkeypatch.setattr(context.group_coordination, "prepare", make)
+    take_when(monkeypatch, lambda _, kind: made and kind is resource)
+    asked = AddOffsetsToTxnRequest(transactional_id="x", group_id="g", **PRODUCER)
+    assert users.become("alice").ask(asked, 3).error_code == code
+    assert made
+
+
+def granting() -> Any:
+    return CreateAclsRequest(creations=[creation(CLUSTER_NAME, **on_cluster(ALTER))])
+
+
+def taking() -> Any:
+    return DeleteAclsRequest(filters=[DeleteAclsFilter(pattern_type_filter=1, **ANYTHING)])
+
+
+@pytest.mark.parametrize("ask", [granting, taking])
+def test_no_acl_is_changed_once_the_right_is_gone(
+    users: Users, monkeypatch: pytest.MonkeyPatch, ask: Callable[[], Any]
+) -> None:
+    """While the request waits for another change of ACLs: its sender could give himself the right again."""
+    users.become("admin")
+    assert create(users.frames, creation(CLUSTER_NAME, **on_cluster(ALTER))) == [0]
+    rights = users.frames.broker.parts.identity.rights
+    assert rights is not None
+    before, gone = set(rights.acls), False
+    take_when(monkeypatch, lambda operation, _: gone and operation is Operation.ALTER)
+    users.frames.broker.run(rights.acls._reading.acquire())
+    alice, asked = users.become("alice").connection, ask()
+    assert users.frames.begin(asked, 3) is None
+    users.frames.broker.run(asyncio.sleep(0.01))
+    gone = True
+    rights.acls._reading.release()
+    answer = answered(users, alice, asked.__schema__.key, 3)
+    [result] = answer.results if ask is granting else answer.filter_results[0].matching_acls
+    assert result.error_code == 31
+    assert set(rights.acls) == before
 
 
 def test_who_takes_the_right_from_himself_changes_nothing_more(users: Users) -> None:
