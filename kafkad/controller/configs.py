@@ -115,9 +115,11 @@ class ConfigAlterer:
         except NoNode:
             data, version = b"", None
         before = required(path, partial(ConfigNode.decode, data))
-        readable = self._decrypted(before) if kind is ResourceKind.BROKER else before
+        opened = self._decrypted(before) if kind is ResourceKind.BROKER else before
+        readable = {**before, **opened}
         after = change(readable)
-        self._validate(kind, name, after)
+        sealed = {key for key, text in before.items() if key not in opened and after.get(key) == text}
+        self._validate(kind, name, {key: value for key, value in after.items() if key not in sealed})
         if kind is ResourceKind.BROKER:
             unchanged = {key: before[key] for key, value in after.items() if readable.get(key) == value}
             changed = {key: value for key, value in after.items() if key not in unchanged}
@@ -125,11 +127,14 @@ class ConfigAlterer:
         return validate_only or await self._write(path, entity, after, version)
 
     def _decrypted(self, overrides: Overrides) -> Overrides:
-        """What cannot be decrypted stays as it is: it may be somebody's whose configuration is to be mended."""
+        """Without what cannot be decrypted, which does not count, and stays in the store as it is: it may be somebody's
+        whose configuration is to be mended."""
         found = dict(overrides)
         for name in filter(_is_password, overrides):
-            with suppress(ValueError):
+            try:
                 found[name] = decrypted(self._config(), overrides[name])
+            except ValueError:
+                del found[name]
         return found
 
     def _encrypted(self, overrides: Overrides) -> Overrides:

@@ -397,3 +397,35 @@ def test_passwords_of_the_old_secret_are_encrypted_anew() -> None:
         assert await stored(place) == lost
 
     test()
+
+
+def test_a_password_that_cannot_be_decrypted_keeps_no_other_change_back() -> None:
+    """It does not count as what it would be read as, and stays as it is until somebody deletes or replaces it."""
+    jaas = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
+    line = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_a="b";'
+    lost = PasswordEncoder("lost").encode(line)
+    settings = (
+        NEW,
+        "broker.id=1",
+        "listeners=SASL_PLAINTEXT://127.0.0.1:9092",
+        "security.inter.broker.protocol=SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms=PLAIN",
+        f"{jaas}={line}",
+    )
+
+    @at_a_place
+    async def test(place: Place) -> None:
+        altering = alterer(place, *settings)
+        await place.store.create(Config.path("brokers/1"), Config.encode({jaas: lost}))
+        await altering.alter(BROKER, "1", [entry("log.retention.ms", "8")])
+        assert await stored(place) == {jaas: lost, "log.retention.ms": "8"}
+        with pytest.raises(KafkaError):
+            await altering.alter(BROKER, "1", [entry(jaas, "nonsense")])
+        await altering.alter(BROKER, "1", [entry(jaas, line)])
+        anew = await stored(place)
+        assert PasswordEncoder("new").decode(anew[jaas]) == line
+        await place.store.set(Config.path("brokers/1"), Config.encode({**anew, jaas: lost}))
+        await altering.alter(BROKER, "1", [entry(jaas, None, DELETE)])
+        assert await stored(place) == {"log.retention.ms": "8"}
+
+    test()
