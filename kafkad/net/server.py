@@ -158,6 +158,8 @@ class Server:
         """None where connections may come as fast as they like."""
         self.held: set[socket.socket] = set()
         """Sockets of addresses that connect too fast, reset only after a while: else these would try again at once."""
+        self._gone: dict[Connection, int] = {}
+        """Muted connections whose client has gone, with the tick at which that was noticed."""
 
     def listen(
         self,
@@ -265,15 +267,22 @@ class Server:
 
     def close_idle(self, tick: int, oldest_allowed: int) -> int:
         """Called by the broker's clock: `tick` marks what is active from now on. As with Kafka, a request that waits
-        for its answer for so long ends with its connection; one whose client has gone ends at once."""
+        for its answer for so long ends with its connection; one whose client has gone ends at once. One that is muted
+        is not idle; what its client has left behind when it went is done if its turn comes before so long."""
         closed = 0
         for listener in self.listeners:
             listener.tick = tick
+        gone: dict[Connection, int] = {}
         for connection in self.connections():
-            idle = connection.last_active < oldest_allowed and not connection.muted
-            if idle or (connection.last_active < tick - 1 and connection.is_forsaken()):
+            quiet_since = connection.last_active
+            if connection.muted:
+                quiet_since = tick
+                if connection.has_hung_up():
+                    quiet_since = gone[connection] = self._gone.get(connection, tick)
+            if quiet_since < oldest_allowed or (connection.last_active < tick - 1 and connection.is_forsaken()):
                 connection.close()
                 closed += 1
+        self._gone = gone
         return closed
 
 

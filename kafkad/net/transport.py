@@ -13,6 +13,7 @@ The rules that a layer above the socket has to keep, and that Connection relies 
 from __future__ import annotations
 
 import os
+import select
 import socket
 import struct
 from collections.abc import Callable
@@ -163,6 +164,13 @@ def reset(sock: socket.socket) -> None:
     with suppress(OSError):
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGERING)
     sock.close()
+
+
+def has_hung_up(fd: int) -> bool:
+    """True if the peer has closed its side, or both, however much that it sent is unread."""
+    poll = select.poll()
+    poll.register(fd, select.POLLRDHUP)
+    return bool(poll.poll(0))
 
 
 def has_ended(sock: socket.socket) -> bool:

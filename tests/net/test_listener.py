@@ -377,6 +377,33 @@ def test_a_client_that_has_gone_while_it_is_muted_is_noticed() -> None:
     run(dispatch, scenario)
 
 
+def test_what_a_client_that_has_gone_left_to_a_muted_connection_keeps_it_no_longer_than_an_idle_one() -> None:
+    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply:
+        connection.mute(3_600_000)
+        return frame(b"answered")
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        peers = [await connect() for _ in range(3)]
+        for reader, writer in peers:
+            writer.write(frame(b"a request"))
+            assert await read_frame(reader) == b"answered"
+        for _, writer in peers:
+            writer.write(frame(b"and another"))
+        (_, gone), (_, reset), _ = peers
+        gone.close()
+        await gone.wait_closed()
+        reset.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        reset.transport.abort()
+        while sum(connection.has_hung_up() for connection in server.connections()) < 2:
+            await asyncio.sleep(0)
+        assert server.close_idle(tick=100, oldest_allowed=90) == 0
+        assert server.close_idle(tick=110, oldest_allowed=100) == 0
+        assert server.close_idle(tick=111, oldest_allowed=101) == 2
+        assert server.total == 1, "who is there is told when it will be read again"
+
+    run(dispatch, scenario)
+
+
 class Pace:
     """Lets some connections in and then holds the others, or has them wait."""
 

@@ -288,6 +288,28 @@ def test_a_client_that_has_gone_while_it_is_not_read_is_noticed(version: ssl.TLS
     over_tls(dispatch, scenario)
 
 
+def test_what_a_client_that_has_gone_left_to_a_muted_connection_keeps_it_no_longer_than_an_idle_one() -> None:
+    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply | Pending | None:
+        connection.mute(3_600_000)
+        return echo(connection, view, at, end)
+
+    async def scenario(listener: Listener, connect: Connect) -> None:
+        server = listener.server
+        reader, writer = await connect()
+        writer.write(frame(b"mute me."))
+        assert await read_frame(reader) == b"mute me."
+        writer.write(frame(bytes(20_000)))
+        writer.transport.abort()  # without a word, which would be waited for
+        [connection] = server.connections()
+        while not connection.has_hung_up():
+            await asyncio.sleep(0)
+        assert server.close_idle(tick=100, oldest_allowed=90) == 0
+        assert server.close_idle(tick=110, oldest_allowed=100) == 0
+        assert server.close_idle(tick=111, oldest_allowed=101) == 1
+
+    over_tls(dispatch, scenario)
+
+
 async def received(client: TlsTransport) -> int:
     view = memoryview(bytearray(1_000))
     while True:
