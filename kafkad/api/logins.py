@@ -87,8 +87,10 @@ class Logins:
         self._close_unknown()
 
     def user_changed(self, user: str, overrides: Mapping[str, str]) -> None:
-        self.users.changed(user, overrides)
-        self._close_unknown(lambda peer: peer.principal.name == user)
+        """Closes the connections of a user that has lost its credentials: of all changes only that has them looked
+        through."""
+        if self.users.changed(user, overrides):
+            self._close_unknown(lambda peer: peer.principal.name == user)
 
     def token_ended(self, token_id: str) -> None:
         """Closes the connections of a delegation token that is no more."""

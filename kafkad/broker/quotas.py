@@ -49,13 +49,18 @@ class QuotasInForce:
         self._timers = timers
         self._asking = asking
         self.clients: ClientQuotas | None = None
+        self._limited: dict[Entity, Overrides] = {}
+        """Users and clients that have a quota: few beside those that have credentials."""
         self._rates: Rates | None = None
         self._addresses: AddressRates | None = None
 
     def follow(self) -> None:
         self._entities.listen(self._changed)
         for entity, overrides in self._entities.all.items():
-            self._keep_rate(entity, overrides)
+            if entity.ip is None:
+                self._limits(entity, overrides)
+            else:
+                self._keep_rate(entity, overrides)
         self._hold_clients()
         self._pace()
 
@@ -65,15 +70,22 @@ class QuotasInForce:
         self._pace()
 
     def _changed(self, entity: Entity, overrides: Overrides) -> None:
-        if entity.ip is None:
-            self._hold_clients()
-        else:
+        if entity.ip is not None:
             self._keep_rate(entity, overrides)
             self._pace()
+        elif self._limits(entity, overrides):
+            self._hold_clients()
+
+    def _limits(self, entity: Entity, overrides: Overrides) -> bool:
+        """Whether a user or a client has a quota, or had one until now."""
+        from kafkad.security.quotas.keys import OF_USERS_AND_CLIENTS
+
+        had = self._limited.pop(entity, None)
+        if any(quota in overrides for quota in OF_USERS_AND_CLIENTS):
+            self._limited[entity] = overrides
+        return had is not None or entity in self._limited
 
     def _keep_rate(self, entity: Entity, overrides: Overrides) -> None:
-        if entity.ip is None:
-            return
         if self._addresses is None:
             from kafkad.broker.address_quotas import AddressRates
 
@@ -82,11 +94,11 @@ class QuotasInForce:
 
     def _hold_clients(self) -> None:
         if self.clients is None:
-            if not self._entities.all:
+            if not self._limited:
                 return
             from kafkad.security.quotas.clients import ClientQuotas
 
-            self.clients = ClientQuotas(self._entities.all, *self._windows())
+            self.clients = ClientQuotas(self._limited, *self._windows())
         self.clients.changed()
         if self.clients.any:
             self._dispatcher.throttle_by(Throttling(self.clients, self._clock))

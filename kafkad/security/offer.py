@@ -45,20 +45,23 @@ class ScramUsers:
         self._iterations: dict[str, Counter[int]] = {mechanism: Counter() for mechanism in HASHES}
         """How many users have them, by mechanism."""
 
-    def changed(self, user: str, overrides: Mapping[str, str]) -> None:
-        """`overrides` are all that is set for this user from now on."""
+    def changed(self, user: str, overrides: Mapping[str, str]) -> bool:
+        """`overrides` are all that is set for this user from now on. Whether there is a mechanism that it can no longer
+        log in with."""
         found: dict[str, ScramCredential] = {}
         for mechanism in HASHES.keys() & overrides.keys():
             try:
                 found[mechanism] = ScramCredential.parse(overrides[mechanism])
             except ValueError as error:
                 log.error("user %r cannot log in with %s: in /config/users: %s", user, mechanism, error)
-        for mechanism, credential in self._credentials.pop(user, {}).items():
+        before = self._credentials.pop(user, {})
+        for mechanism, credential in before.items():
             self._iterations[mechanism][credential.iterations] -= 1
         for mechanism, credential in found.items():
             self._iterations[mechanism][credential.iterations] += 1
         if found:
             self._credentials[user] = found
+        return not before.keys() <= found.keys()
 
     def find(self, mechanism: str, user: str) -> ScramCredential | None:
         return self._credentials.get(user, {}).get(mechanism)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from kafkad.cluster.entities import Overrides
 from kafkad.errors import ErrorCode
 from kafkad.model import DEFAULT, Entity
 from kafkad.wire.apis import request_class, response_class
@@ -121,6 +122,32 @@ def test_credentials_are_neither_described_nor_lost(broker: OneBroker) -> None:
     assert alter(broker, {"user": "alice"}, OpData(key="producer_byte_rate", remove=True)) == 0
     assert broker.configs.entities.of(alice) == {"SCRAM-SHA-256": "salt=…"}
     assert broker.ask(DescribeClientQuotasRequest(), 1).entries == []
+
+
+def test_credentials_of_users_change_no_quota_in_force(broker: OneBroker) -> None:
+    """Whoever adds thousands of users would have thousands of quotas looked at, and all prepared answers dropped."""
+    quotas, dispatcher = broker.parts.quotas, broker.parts.dispatcher
+
+    def give(user: str, *mechanisms: str) -> None:
+        def changed(before: Overrides) -> Overrides:
+            return {key: value for key, value in before.items() if key.endswith("rate")} | dict.fromkeys(
+                mechanisms, "x"
+            )
+
+        broker.run(broker.context.entity_alterer.change(Entity(user=user), changed))
+        broker.run(broker.context.configs.catch_up_if_possible())
+
+    give("alice", "SCRAM-SHA-256")
+    assert quotas.clients is None
+    assert alter(broker, {"user": "bob"}, OpData(key="producer_byte_rate", value=5)) == 0
+    in_force = dispatcher.throttling
+    assert in_force is not None
+    give("alice", "SCRAM-SHA-512")
+    give("alice")
+    assert dispatcher.throttling is in_force
+    give("bob", "SCRAM-SHA-256")
+    assert alter(broker, {"user": "bob"}, OpData(key="producer_byte_rate", remove=True)) == 0
+    assert dispatcher.throttling is None
 
 
 def test_many_quotas_are_described_in_pieces(broker: OneBroker) -> None:

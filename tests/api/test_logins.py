@@ -209,6 +209,30 @@ def test_scram_and_what_becomes_of_a_user_who_is_deleted() -> None:
     at_home(scenario)
 
 
+def test_connections_are_looked_through_only_for_a_user_who_has_lost_credentials(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def scenario(house: House) -> None:
+        looks = 0
+
+        def connections() -> list[object]:
+            nonlocal looks
+            looks += 1
+            return []
+
+        monkeypatch.setattr(house.logins, "_connections", connections)
+        credential = ScramCredential.of_password("sha256", "secret", b"salt", 4096)
+        for number in range(3):
+            house.logins.user_changed(f"user-{number}", {"SCRAM-SHA-256": credential.text})
+            house.logins.user_changed(f"user-{number}", {"SCRAM-SHA-256": credential.text, "producer_byte_rate": "1"})
+        house.logins.user_changed("somebody else", {"producer_byte_rate": "1"})
+        assert looks == 0
+        house.logins.user_changed("user-1", {"producer_byte_rate": "1"})
+        assert looks == 1
+
+    at_home(scenario)
+
+
 def test_who_has_logged_in_by_a_token_leaves_with_it() -> None:
     """Its owner stays, and whoever has another of its tokens."""
 

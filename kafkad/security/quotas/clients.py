@@ -152,15 +152,15 @@ _UNLIMITED: Final = Budget(None, None, None, None)
 
 
 class ClientQuotas:
-    """`entities` says what each has; `changed` is to be called when it says something else."""
+    """`entities` says what each has; `changed` is to be called when it says something else about quotas."""
 
     def __init__(self, entities: Mapping[Entity, Overrides], windows: Windows, controller_windows: Windows) -> None:
         self._entities = entities
         self._windows = windows
         self._controller_windows = controller_windows
         self._budgets: dict[tuple[str, str], Budget | None] = {}
-        self._named: frozenset[object] = frozenset()
-        """Client ids that have a quota by name."""
+        self._named: frozenset[object] | None = None
+        """Client ids that have a quota by name; None until somebody asks again."""
         self._meters = Remembered[tuple[Quota, Sharers], Meter | Mutations](self._is_made_up)
 
     @property
@@ -176,7 +176,7 @@ class ClientQuotas:
     def changed(self) -> None:
         """What has been taken still counts, for those who still have a quota."""
         self._budgets.clear()
-        self._named = frozenset(entity.client for entity in self._entities)
+        self._named = None
 
     def resize(self, windows: Windows, controller_windows: Windows) -> None:
         """Measuring begins anew if the windows are others."""
@@ -241,6 +241,8 @@ class ClientQuotas:
     def _is_made_up(self, key: tuple[Quota, Sharers]) -> bool:
         """True if anybody may have as many as these: a client id that no quota names."""
         client = key[1].client
+        if self._named is None:
+            self._named = frozenset(entity.client for entity in self._entities)
         return bool(client) and client not in self._named
 
 
