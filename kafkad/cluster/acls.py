@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from kafkad.clock import Clock
 from kafkad.cluster.listeners import tell
-from kafkad.errors import ErrorCode, Guard, KafkaError, unguarded
+from kafkad.errors import METADATA_STORE, ErrorCode, Guard, KafkaError, unguarded
 from kafkad.meta.notes import Note, Notes, follow
 from kafkad.meta.readable import UNREADABLE
 from kafkad.meta.security_znodes import ACL_CHANGE_PREFIXES, AclChange, AclEntry
@@ -27,6 +27,7 @@ from kafkad.meta.store import (
     BadVersion,
     Create,
     Delete,
+    MetaError,
     MetaStore,
     MultiFailed,
     NodeExists,
@@ -34,6 +35,7 @@ from kafkad.meta.store import (
     OutOfReach,
     Set,
     Stat,
+    TooLarge,
     ensure_path,
 )
 from kafkad.security.acl import Acl, AclAuthorizer, Entries, Pattern, Rules
@@ -125,7 +127,7 @@ class Acls:
                 await notes.take(partial(self._read_again, prefixed=bool(prefixed)))
 
     async def add(self, pattern: Pattern, acls: Iterable[Acl], guard: Guard = unguarded) -> None:
-        """Raises KafkaError if the store cannot be reached or others change the same node all the time."""
+        """Raises KafkaError if the store cannot be reached or refuses it, or others keep changing the same node."""
         await self._change(pattern, lambda entries: tuple(dict.fromkeys((*entries, *acls))), guard)
 
     async def remove(self, pattern: Pattern, acls: Collection[Acl], guard: Guard = unguarded) -> None:
@@ -143,6 +145,12 @@ class Acls:
             raise KafkaError(
                 ErrorCode.UNKNOWN_SERVER_ERROR, f"the metadata store is out of reach: {error}; try again"
             ) from error
+        except TooLarge as error:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"{pattern.name} would have more ACLs than the metadata store takes: {error}"
+            ) from error
+        except MetaError as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{METADATA_STORE} cannot be changed: {error}") from error
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"others keep changing {_path(pattern)}; try again")
 
     async def _written(self, pattern: Pattern, change: Change) -> bool:
@@ -168,7 +176,7 @@ class Acls:
         except MultiFailed as error:
             if isinstance(error.cause, BadVersion | NodeExists | NoNode):
                 return False
-            raise
+            raise error.cause from None
         await self._keep({pattern: _Known(text, after) if after else None})
         return True
 

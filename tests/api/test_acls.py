@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kafkad.cluster.acls import Acls
+from kafkad.meta.store import MultiFailed, NoRoom, Refused, TooLarge
 from kafkad.security.authorizer import Operation, Principal, ResourceType
 from kafkad.wire.apis import request_class, response_class
 from kafkad.wire.frames import read_request_header, read_response_header
@@ -174,6 +175,35 @@ def test_what_is_added_and_removed_holds_at_once_and_is_in_the_audit_log(
         f"ACL {what}: allow User:bob from * read on topic ord*; by User:admin from a-test:1, client test"
         for what in ("created", "deleted")
     ]
+
+
+@pytest.mark.parametrize(("error", "code"), [(TooLarge, 42), (NoRoom, 56)])
+@pytest.mark.parametrize("in_transaction", [False, True])
+def test_what_the_store_refuses_is_refused_and_what_else_is_asked_for_is_done(
+    broker: OneBroker,
+    frames: Frames,
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[Refused],
+    code: int,
+    in_transaction: bool,
+) -> None:
+    create(frames, creation("t"), creation("u"))
+    store_type = type(broker.store)
+    multi, node = store_type.multi, "/kafka-acl/Topic/t"
+
+    async def refusing(self: Any, operations: Sequence[Any]) -> Any:
+        if operations[0].path != node:
+            return await multi(self, operations)
+        raise MultiFailed(0, error(node, "it is full")) if in_transaction else error(node, "it is full")
+
+    monkeypatch.setattr(store_type, "multi", refusing)
+    asked = CreateAclsRequest(creations=[creation("t", operation=4), creation("u", operation=4)])
+    refused, done = frames.ask(asked, 3).results
+    assert (refused.error_code, "it is full" in refused.error_message, done.error_code) == (code, True, 0)
+    deletion = DeleteAclsRequest(filters=[DeleteAclsFilter(pattern_type_filter=1, **ANYTHING)])
+    [deleted] = frames.ask(deletion, 3).filter_results
+    codes = {(each.resource_name, each.error_code) for each in deleted.matching_acls}
+    assert codes == {("t", code), ("u", 0)}
 
 
 def test_a_damaged_node_is_named_and_cannot_be_written_over(
