@@ -77,6 +77,7 @@ class _Request(NamedTuple):
     path: str
     keep_alive: bool
     authorization: str = ""
+    """As it came, each byte a character."""
 
 
 class HttpServer:
@@ -289,8 +290,8 @@ class HttpServer:
                 connection.cancel()
 
     def _authorize(self, request: _Request) -> None:
-        token = self._token()
-        if token and not hmac.compare_digest(request.authorization.encode(), f"Bearer {token}".encode()):
+        token, shown = self._token(), request.authorization.encode("latin-1")
+        if token and not hmac.compare_digest(shown, f"Bearer {token}".encode()):
             raise _Refused(401, "metrics are for those who show the token, as in Authorization: Bearer TOKEN")
 
 
@@ -346,7 +347,7 @@ def _header(line: str) -> tuple[str, str]:
     name, colon, value = line.partition(":")
     if not colon or not name or name != name.strip():
         raise _Refused(400, "a header is malformed")
-    return name.lower(), value.strip()
+    return name.lower(), value.strip(" \t")
 
 
 def _head(status: int, kind: str, length: int, *, keep_alive: bool) -> bytes:

@@ -364,3 +364,20 @@ def test_answers_may_come_later_and_the_socket_may_be_bound_already() -> None:
     assert metrics.endswith(b"\r\n\r\na 1\nb 2\n")
     assert ready.startswith(b"HTTP/1.1 503 ")
     assert ready.endswith(b"broker 1: starting\n")
+
+
+@pytest.mark.parametrize("token", ["secret", "geheim-ä", "à", "秘密"])
+def test_a_token_may_have_any_letters(token: str) -> None:
+    """As a client sends them: in UTF-8, whose bytes may be spaces in Latin-1."""
+
+    async def scenario() -> None:
+        broker = Broker()
+        server = HttpServer(Endpoints(broker.metrics, broker.health, broker.ready), token=lambda: token)
+        await server.listen("127.0.0.1", 0)
+        for shown, status in ((token, b"200"), (f"{token}!", b"401")):
+            request = f"GET /metrics HTTP/1.0\r\nAuthorization: Bearer {shown} \r\n\r\n"
+            answer = await exchange(server, request.encode())
+            assert answer.split()[1] == status
+        await server.close()
+
+    asyncio.run(scenario())
