@@ -81,12 +81,12 @@ def test_names_are_looked_up_when_the_setting_changes_and_nobody_waits_for_that(
     monkeypatch.setattr("kafkad.broker.host_addresses.socket.getaddrinfo", names)
 
     async def scenario(broker: Limited) -> None:
-        broker.set(max_connections_per_ip_overrides="one:3,0:0:0:0:0:0:0:2:4")
-        assert broker.overrides == {"::2": 4}
+        broker.set(max_connections_per_ip_overrides="one:3,0:0:0:0:0:0:0:2:4,::ffff:10.0.0.7:5")
+        assert broker.overrides == {"::2": 4, "10.0.0.7": 5}
         names.may_answer.set()
         await broker.limits.hosts_found()
-        assert broker.overrides == {"10.0.0.1": 3, "::2": 4}
-        broker.set(max_connections_per_ip_overrides="one:3,0:0:0:0:0:0:0:2:4", max_connections="50")
+        assert broker.overrides == {"10.0.0.1": 3, "::2": 4, "10.0.0.7": 5}
+        broker.set(max_connections_per_ip_overrides="one:3,0:0:0:0:0:0:0:2:4,::ffff:10.0.0.7:5", max_connections="50")
         assert (broker.server.limits.max_connections, names.asked) == (50, ["one"]), "it was another setting"
         names.may_answer.clear()
         names.known["one"] = "10.0.0.9"

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 from kafkad.clock import Clock
+from kafkad.net.server import unmapped
 from kafkad.timers import Timer, Timers
 
 log = logging.getLogger(__name__)
@@ -101,10 +102,11 @@ class HostAddresses:
 
 
 def _address(host: str) -> str | None:
-    """In its shortest form; None for a name. The module `ipaddress` would take 3 ms of each start."""
+    """In the form in which peers are counted, which is the shortest; None for a name. The module `ipaddress` would take
+    3 ms of each start."""
     for family in (socket.AF_INET, socket.AF_INET6):
         with suppress(OSError, ValueError):
-            return socket.inet_ntop(family, socket.inet_pton(family, host))
+            return unmapped(socket.inet_ntop(family, socket.inet_pton(family, host)))
     return None
 
 

@@ -52,6 +52,11 @@ _UNPACED = b"reno"
 """The congestion control that every Linux has. Others, such as bbr, pace even what never leaves the machine."""
 
 
+def unmapped(address: str) -> str:
+    """One of IPv4 without the prefix that it has among those of IPv6: in the form in which peers are counted."""
+    return address.removeprefix(_MAPPED)
+
+
 class CannotListen(Exception):
     """Others listen on the address of a listener, or the system refuses it. The message names it and says why."""
 
@@ -514,7 +519,7 @@ class Listener:
 
     def _welcome(self, sock: socket.socket, address: Any) -> None:
         server = self.server
-        host = address[0].removeprefix(_MAPPED)
+        host = unmapped(address[0])
         if server.pace is not None and (ms := server.pace.hold_ms(self.name, host, self.clock.monotonic_ms())):
             log.info("%s connects to %s faster than its quota: turned away in %d ms", host, self.name, ms)
             server.hold(sock, ms)
