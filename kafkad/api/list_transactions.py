@@ -41,16 +41,17 @@ def handle(context: Context, request: Request, message: ListTransactionsRequest)
                 yield
             if known is None:
                 continue
+            if not request.allows(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, known.id):
+                continue  # before the pattern is tried, which takes time that tells something of the id
             if pattern is not None and not (yield from pattern.matches_in_pieces(known.id)):
                 continue
-            if request.allows(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, known.id):
-                found.append(
-                    TransactionState(
-                        transactional_id=known.id,
-                        producer_id=known.producer_id,
-                        transaction_state=known.state.label,
-                    )
+            found.append(
+                TransactionState(
+                    transactional_id=known.id,
+                    producer_id=known.producer_id,
+                    transaction_state=known.state.label,
                 )
+            )
     return ListTransactionsResponse(unknown_state_filters=_unknown(asked), transaction_states=found)
 
 

@@ -10,8 +10,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from kafkad.api.context import Request
+from kafkad.api.patterns import Pattern
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.names import GROUPS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
+from kafkad.turns import Pieces
 from kafkad.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest
 from kafkad.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -390,6 +393,22 @@ def test_lists(txns: Transactions) -> None:
     answer = txns.list(state_filters=["ongoing", "Dead", "Nonsense"])
     assert answer.unknown_state_filters == ["ongoing", "Nonsense"]
     assert answer.transaction_states == []
+
+
+def test_a_pattern_is_tried_only_on_ids_that_may_be_seen(txns: Transactions, monkeypatch: pytest.MonkeyPatch) -> None:
+    txns.new("hidden")
+    txns.new("seen")
+    tried: list[str] = []
+    matches = Pattern.matches_in_pieces
+
+    def noted(self: Pattern, text: str) -> Pieces[bool]:
+        tried.append(text)
+        return matches(self, text)
+
+    monkeypatch.setattr(Pattern, "matches_in_pieces", noted)
+    monkeypatch.setattr(Request, "allows", lambda self, operation, resource, name: name == "seen")
+    answer = txns.list(2, transactional_id_pattern=".*")
+    assert [one.transactional_id for one in answer.transaction_states] == tried == ["seen"]
 
 
 def test_many_ids_are_listed_in_pieces(txns: Transactions) -> None:
