@@ -64,9 +64,11 @@ class Service(NamedTuple):
 
 
 def service(config: Config, listener: str) -> Service:
-    """By the settings of a listener that takes GSSAPI."""
+    """By the settings of a listener that takes GSSAPI. ValueError if it has no keys by them: the mechanism may be added
+    while the broker runs, and its keys be taken away."""
     module = config.jaas(listener, GSSAPI)
-    assert module is not None
+    if module is None or not {"principal", "keyTab"} <= module.options.keys():
+        raise ValueError("it has no sasl.jaas.config with a principal and a keyTab")
     rules = config.for_listener(listener, "sasl.kerberos.principal.to.local.rules")
     assert isinstance(rules, tuple)
     principal = module.options["principal"]

@@ -123,7 +123,7 @@ def offer(
                 find = partial(scram.account, mechanism)
                 made_up = MadeUp(secret, partial(scram.usual_iterations, mechanism))
                 mechanisms[mechanism] = partial(ScramServer, mechanism, find, made_up, new_nonce)
-        except ValueError as error:
+        except (ValueError, ImportError) as error:
             log.error("nobody can log in with %s at listener %s: %s", mechanism, listener, error)
     return Offer(
         mechanisms,
