@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from kafkad.controller.leadership import storage_refused
+from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.readable import required
 from kafkad.meta.store import (
     BadVersion,
@@ -31,6 +32,7 @@ from kafkad.model import Entity
 
 Overrides = Mapping[str, str]
 
+_SHOWN = 100
 _OTHERS_WERE_QUICKER = (BadVersion, NodeExists, NoNode, NotEmpty)
 
 
@@ -42,11 +44,14 @@ class EntityAlterer:
 
     async def change(self, entity: Entity, change: Callable[[Overrides], Overrides]) -> None:
         """`change` is given all that the entity has, and says what it is to have. Raises KafkaError."""
+        path = Config.path_of(entity)
         try:
-            while not await self._changed(Config.path_of(entity), change):
+            while not await self._changed(path, change):
                 pass
         except MetaError as e:
             raise storage_refused(e) from e
+        except ValueError as e:  # . and .. are not quoted, and a path may be too long
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"The metadata store cannot have a node {path[:_SHOWN]}") from e
 
     async def _changed(self, entity_path: str, change: Callable[[Overrides], Overrides]) -> bool:
         """False if another change came in between."""

@@ -85,6 +85,14 @@ def test_only_validated_means_not_written(broker: OneBroker) -> None:
     assert not broker.configs.entities.all
 
 
+@pytest.mark.parametrize("name", [".", "..", "x" * 30_000])
+def test_names_that_the_store_has_no_node_for_are_refused(broker: OneBroker, name: str) -> None:
+    for parts in ({"user": name}, {"client-id": name}, {"user": "u", "client-id": name}):
+        named: dict[str, str | None] = {**parts}
+        assert alter(broker, named, OpData(key="request_percentage", value=5)) == INVALID
+    assert not broker.configs.entities.all
+
+
 @pytest.mark.parametrize("address", ["fe80::1", "::1", "10.1.2.3"])
 def test_addresses_of_both_kinds(broker: OneBroker, address: str) -> None:
     """Kafka cannot resolve the colons of IPv6, since it has quoted them before."""

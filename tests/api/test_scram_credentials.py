@@ -80,6 +80,11 @@ def test_what_is_stored_is_what_logs_in_and_quotas_stay(broker: OneBroker) -> No
     assert broker.configs.entities.of(Entity(user="a/b")) == {"producer_byte_rate": "5"}
 
 
+def test_a_name_that_the_store_has_no_node_for_is_refused_and_the_others_are_set(broker: OneBroker) -> None:
+    answer = broker.ask(AlterUserScramCredentialsRequest(upsertions=[upsert("."), upsert("u")]), 0)
+    assert [(result.user, result.error_code) for result in answer.results] == [(".", 42), ("u", 0)]
+
+
 def test_one_bad_change_leaves_all_of_its_user_as_it_was(broker: OneBroker) -> None:
     missing = ScramCredentialDeletion(name="u", mechanism=2)
     answer = broker.ask(AlterUserScramCredentialsRequest(deletions=[missing], upsertions=[upsert("u")]), 0)
