@@ -31,6 +31,11 @@ def name_problem(topic: str) -> str | None:
     return None
 
 
+def is_another_topic(known: TopicId, topic_id: TopicId) -> bool:
+    """True if these are the ids of two topics. What is left from Kafka below 2.8 has none, and may be of any."""
+    return known != topic_id and NO_TOPIC_ID not in (known, topic_id)
+
+
 def id_text(raw: bytes) -> str:
     """A 16-byte id as Kafka writes it in znodes, files and tools: URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()

@@ -24,6 +24,7 @@ from kafkad.log.epochs import LeaderEpochs
 from kafkad.log.files import Slice
 from kafkad.log.transactions import aborted_transactions
 from kafkad.metrics import RequestProbe
+from kafkad.names import is_another_topic
 from kafkad.net.connection import Connection
 from kafkad.net.reply import PENDING, Part, Pending, Reply
 from kafkad.replica.manager import ReplicaManager
@@ -376,14 +377,14 @@ class FetchApi:
         return self.reads_nearest and frame.replica_id < 0 and bool(frame.rack)
 
     def _found(self, followed: Followed) -> Partition:
-        name = followed.key
-        if isinstance(name, bytes):
-            known = self._replicas.metadata.name_of(name)
-            if known is None:
-                raise self._replicas.metadata.unknown(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
-            name = known
+        key = followed.key
+        name = self._replicas.metadata.name_of(key) if isinstance(key, bytes) else key
+        if name is None:
+            raise self._replicas.metadata.unknown(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
         partition = self._replicas.get(name, followed.wanted.partition)
         if followed.partition is not partition:
+            if isinstance(key, bytes) and is_another_topic(key, partition.log.topic_id):
+                raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, "the log here is of an earlier topic of this name")
             followed.unwatch()
             followed.partition = partition
         return partition

@@ -45,7 +45,7 @@ from kafkad.log.validate import (
     unpack_header,
 )
 from kafkad.metrics import RequestProbe
-from kafkad.names import INTERNAL_TOPICS
+from kafkad.names import INTERNAL_TOPICS, is_another_topic
 from kafkad.net.connection import Connection, DeferredReply
 from kafkad.net.reply import PENDING, Pending, Reply
 from kafkad.replica.manager import ReplicaManager
@@ -317,12 +317,13 @@ class ProduceApi:
             return
         version, acks, packed = work.version, work.request.acks, work.packed
         held = self._writable(work, topic)
+        by_id = topic.name is None
         transaction = work.transaction
         pack = _SUCCESS[version].pack
         for data in topic.partitions:
             index, at, end = data
             partition = held.get(index)
-            if partition is None or at >= _QUICK_UNTIL:
+            if partition is None or at >= _QUICK_UNTIL or (by_id and partition.log.topic_id != topic.topic_id):
                 base = -1
             else:
                 base = self.append_ordinary(partition, acks, frame, at, end, version, is_plain_truth, transaction)
@@ -386,7 +387,10 @@ class ProduceApi:
             raise self._replicas.metadata.unknown(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
         if name in INTERNAL_TOPICS and not work.allow_internal:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only the broker itself writes to {name}")
-        return self._replicas.leader(name, index)
+        partition = self._replicas.leader(name, index)
+        if topic.topic_id is not None and is_another_topic(topic.topic_id, partition.log.topic_id):
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "the log here is of an earlier topic of this name")
+        return partition
 
     def _append(
         self, work: Work, partition: Partition, topic: TopicData, index: int, frame: memoryview, at: int, end: int

@@ -33,7 +33,7 @@ from kafkad.log.producers import DEFAULT_EXPIRATION_MS
 from kafkad.log.removal import Removal
 from kafkad.log.retention import MOST_AT_ONCE
 from kafkad.log.settling import Writes
-from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition, id_text
+from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition, id_text, is_another_topic
 
 MOST_DELETED = 10_000
 _FLUSH_THREADS = 4
@@ -350,8 +350,7 @@ class LogManager:
             future = directory.futures.get(topic_partition)
             if future is None:
                 continue
-            of_another = NO_TOPIC_ID not in (future.topic_id, topic_id) and future.topic_id != topic_id
-            if directory is place or of_another:
+            if directory is place or is_another_topic(future.topic_id, topic_id):
                 self.put_away(directory, future)
                 del directory.futures[topic_partition]
 

@@ -16,7 +16,8 @@ from kafkad.log.directories import CheckpointWrite, LogDirectory
 from kafkad.log.files import lacks_room, may_pass
 from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.metrics import TopicProbes
-from kafkad.names import NO_TOPIC_ID, TopicPartition, name_problem
+from kafkad.model import ALL_TOPICS
+from kafkad.names import TopicPartition, is_another_topic, name_problem
 from kafkad.replica.cuts import Cuts
 from kafkad.replica.full_disks import FullDisks
 from kafkad.replica.lost_tails import LostTails
@@ -206,32 +207,48 @@ class ReplicaManager:
                 for told in self.on_topics_deleted:
                     told(deleted)
             await self._leave_to_others(request)
+            if request.type == ALL_TOPICS:
+                await self._leave_what_is_gone()
         return UpdateMetadataResponse(error_code=refused)
 
     async def _leave_to_others(self, request: UpdateMetadataRequest) -> None:
-        """Gives up replicas that only other brokers have in a later leader epoch. A StopReplica says so too, but not to
-        a broker that was cut off when they were moved: it would go on leading. The logs stay, until a StopReplica
-        deletes them."""
+        """Gives up replicas that only other brokers have in a later leader epoch, and those of an earlier topic of the
+        same name. A StopReplica says so too, but not to a broker that was cut off when they were moved: it would go on
+        leading. The logs stay, until a StopReplica deletes them."""
         turns = Turns()
         without_room = {tp.topic for tp in self._without_room}
         for topic in request.topic_states:
             here = self.of_topic(topic.topic_name)
             for state in topic.partition_states if here or topic.topic_name in without_room else ():
                 await turns.give_way()
-                if self.broker_id in state.replicas:
-                    continue
                 tp = TopicPartition(topic.topic_name, state.partition_index)
-                waits_for_room = self._without_room.get(tp)
-                if waits_for_room is not None and waits_for_room[0] == topic.topic_id:
-                    del self._without_room[tp]
                 partition = here.get(state.partition_index)
-                if (
-                    partition is not None
-                    and state.leader_epoch > partition.leader_epoch
-                    and partition.log.topic_id == topic.topic_id
-                ):
+                is_elsewhere = self.broker_id not in state.replicas
+                waits_for_room = self._without_room.get(tp)
+                if waits_for_room is not None and (is_elsewhere or is_another_topic(waits_for_room[0], topic.topic_id)):
+                    del self._without_room[tp]
+                if partition is None:
+                    continue
+                if is_another_topic(partition.log.topic_id, topic.topic_id):
+                    self._give_up_predecessor(partition)
+                elif is_elsewhere and state.leader_epoch > partition.leader_epoch:
                     log.info("%s is given up here: brokers %s have it now", tp, state.replicas)
                     self._give_up(partition)
+
+    async def _leave_what_is_gone(self) -> None:
+        """Gives up the replicas of topics that the cluster has no more. The logs stay here, too."""
+        for tp in [tp for tp in self._without_room if tp.topic not in self.metadata.topics]:
+            del self._without_room[tp]
+        turns = Turns()
+        for topic in self._partitions.keys() - self.metadata.topics.keys():
+            for partition in list(self.of_topic(topic).values()):
+                await turns.give_way()
+                log.info("%s is given up here: there is no such topic any more", partition.tp)
+                self._give_up(partition)
+
+    def _give_up_predecessor(self, partition: Partition) -> None:
+        log.info("%s is given up here: its log is of an earlier topic of this name", partition.tp)
+        self._give_up(partition)
 
     async def _stop_all(self, request: StopReplicaRequest) -> StopReplicaResponse:
         refused = self._refuse(request.controller_epoch, request.broker_epoch)
@@ -272,7 +289,10 @@ class ReplicaManager:
     ) -> ErrorCode:
         tp = TopicPartition(topic.topic_name, state.partition_index)
         known = self.find(*tp)
-        refused = self._refuse_role(tp, topic.topic_id, state, known)
+        if known is not None and known.failure is None and is_another_topic(known.log.topic_id, topic.topic_id):
+            self._give_up_predecessor(known)
+            known = None
+        refused = self._refuse_role(tp, state, known)
         if refused is not None:
             return refused
         try:
@@ -309,7 +329,7 @@ class ReplicaManager:
         return ErrorCode.NONE
 
     def _refuse_role(
-        self, tp: TopicPartition, topic_id: bytes, state: LeaderAndIsrPartitionState, known: Partition | None
+        self, tp: TopicPartition, state: LeaderAndIsrPartitionState, known: Partition | None
     ) -> ErrorCode | None:
         if self._full_disks.refuses(tp):
             return ErrorCode.KAFKA_STORAGE_ERROR
@@ -317,8 +337,6 @@ class ReplicaManager:
             return _refuse_name(tp)
         if known.failure is not None:
             return known.failure.code
-        if known.log.topic_id != topic_id and NO_TOPIC_ID not in (known.log.topic_id, topic_id):
-            return ErrorCode.INCONSISTENT_TOPIC_ID
         if _is_news(state, known):
             return None
         is_asked_about = (tp, known.leader_epoch) in self.giving_way

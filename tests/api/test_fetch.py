@@ -99,6 +99,18 @@ def test_errors_are_answered_per_partition(frames: Frames, version: int) -> None
     assert nowhere.error_code == expected
 
 
+def test_the_log_of_an_earlier_topic_is_not_fetched_by_the_id_of_a_later_one(frames: Frames) -> None:
+    """As long as this broker has not heard that its replica is not of that topic."""
+    frames.broker.create("t")
+    fill(frames)
+    frames.broker.replicas.get("t", 0).log.topic_id = b"o" * 16
+    for _ in range(2):
+        [refused] = fetch(frames, 13, {0: 0})
+        assert (refused.error_code, refused.records) == (ErrorCode.INCONSISTENT_TOPIC_ID, b"")
+    [by_name] = fetch(frames, 12, {0: 0})
+    assert by_name.error_code == ErrorCode.NONE
+
+
 def test_bytes_are_limited_but_progress_is_always_made(frames: Frames) -> None:
     frames.broker.create("t", 2)
     fill(frames, partition=0, size=1000)

@@ -85,6 +85,16 @@ def test_batches_are_appended_and_answered_in_every_version(frames: Frames, vers
     assert frames.connection.peer.prepared
 
 
+def test_nothing_is_appended_to_the_log_of_an_earlier_topic_by_the_id_of_a_later_one(frames: Frames) -> None:
+    """As long as this broker has not heard that its replica is not of that topic."""
+    frames.broker.create("t")
+    frames.broker.replicas.get("t", 0).log.topic_id = b"o" * 16
+    for _ in range(2):
+        assert produce(frames, batch(), 13).error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert stored(frames) == []
+    assert produce(frames, batch(), 12).error_code == ErrorCode.NONE
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_repeated_request_that_is_not_ordinary_gets_its_own_answer(frames: Frames, version: int) -> None:
     frames.broker.create("t")

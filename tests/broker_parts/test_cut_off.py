@@ -146,6 +146,31 @@ def test_a_broker_that_was_cut_off_leads_nothing_that_was_moved_away_meanwhile(t
     assert three[1].partition(A2).log.end_offset == 0
 
 
+def test_a_broker_that_was_cut_off_leads_nothing_of_a_topic_that_was_deleted_meanwhile(three: Brokers) -> None:
+    """Nor of another one that was made under the same name. Its old logs stay, until somebody removes them."""
+    acknowledged(three, 3, A2, b"old")
+    cut(three, 3, 1, 2)
+    three.until(lambda: state(three, A2).leader == 1, advance_ms=STEP_MS)
+    controller = three[1].parts.controller
+    for tp in (A0, A1, A2):
+        assert three.ended(controller.alter_partition_reassignments({tp: (1, 2)})) == {tp: None}
+    (deleted,) = three.ended(controller.delete_topics(["a"], timeout_ms=1000))
+    assert deleted.error is None
+    three.cut.clear()
+    three.until(lambda: known(three, 1) == {1, 2, 3}, advance_ms=STEP_MS)
+    moved(three, LAG_MS)
+    answer = three.ended(three[3].produce(A2, b"lost", acks=1))
+    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    three.create("a", (1, 2), (1, 2), (1, 2))
+    moved(three, LAG_MS)
+    answer = three.ended(three[3].produce(A2, b"lost", acks=1))
+    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert not list(three[3].parts.replicas)
+    old = three[3].parts.platform.logs.get(A2)
+    assert old is not None
+    assert old.end_offset == 1
+
+
 def test_a_controller_whose_others_were_dead_is_it_again_as_soon_as_their_sessions_end(three: Brokers) -> None:
     dead = [three.running.pop(broker) for broker in (2, 3)]
     for broker in dead:
