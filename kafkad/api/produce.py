@@ -462,8 +462,9 @@ class ProduceApi:
         return await written if isinstance(written, Coroutine) else written
 
     async def _finish(self, connection: Connection, work: Work) -> None:
-        """Complete what waits, all of it side by side; one that takes too long gets a time-out error, as in Kafka."""
-        timeout = max(work.request.timeout_ms, 0) / 1000
+        """Complete what waits, all of it side by side. With acks=all, one that takes too long gets a time-out error, as
+        in Kafka; else it may take as long as it does, for who is told so sends again what has been appended."""
+        timeout = max(work.request.timeout_ms, 0) / 1000 if work.request.acks == _ACKS_ALL else None
         places = list(work.waiting)
         partitions = work.partitions()
         waiting: Iterable[Awaitable[Answer]] = work.waiting.values()

@@ -100,6 +100,6 @@ async def after(synced: Coroutine[Any, Any, None], answer: Answer) -> Answer:
     return answer
 
 
-async def within(timeout_s: float, awaited: Awaitable[Answer]) -> Answer:
+async def within(timeout_s: float | None, awaited: Awaitable[Answer]) -> Answer:
     async with asyncio.timeout(timeout_s):
         return await awaited

@@ -223,6 +223,17 @@ def test_a_durable_topic_is_answered_after_an_fsync(frames: Frames, settings: di
     assert produce(frames, batch()).base_offset == 3
 
 
+@pytest.mark.parametrize(("acks", "code"), [(1, ErrorCode.NONE), (-1, ErrorCode.REQUEST_TIMED_OUT)])
+def test_only_a_producer_that_waits_for_followers_gives_up_waiting(frames: Frames, acks: int, code: ErrorCode) -> None:
+    """Others would send again what is in the log already."""
+    frames.broker.create("t", configs={"flush.messages": "1"})
+    hasty = request(frames, 9, {0: batch()}, acks=acks)
+    hasty.timeout_ms = 0
+    assert frames.begin(hasty, 9) is None
+    frames.broker.run_until(lambda: bool(frames.connection.replies))
+    assert [answer.error_code for answer in answers(frames)] == [code]
+
+
 @pytest.mark.parametrize("earlier", [0, 2])
 def test_a_failed_fsync_is_told_whether_the_request_repeats_or_not(
     frames: Frames, monkeypatch: pytest.MonkeyPatch, earlier: int
