@@ -53,12 +53,16 @@ def _response(topics: dict[str, list[AlterReplicaLogDirPartitionResult]]) -> Alt
 
 
 def _move(context: Context, request: Request, tp: TopicPartition, path: str) -> ErrorCode:
-    """All is checked here: replica, directory and the right to do so may have gone since the last one."""
+    """All is checked here: replica, directory and the right to do so may have gone since the last one. A replica that
+    is not here is refused, but made in that directory should it come."""
     try:
         request.check(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
         if not os.path.isabs(path):
             raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not an absolute path")
-        context.replicas.logs.live_directory(path)
+        logs = context.replicas.logs
+        logs.live_directory(path)
+        if context.replicas.find(*tp) is None:
+            logs.prefer(tp, path)
         context.replicas.get(*tp)
         context.moves.start(tp, path)
     except StorageError as error:

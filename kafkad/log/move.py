@@ -64,14 +64,12 @@ class Moves:
     def start(self, topic_partition: TopicPartition, path: str) -> bool:
         """Begin to move a replica to the log directory `path`; False when it is there, or on its way there.
 
-        KafkaError for a directory that this broker has not, and for a partition it has not: that one is remembered,
-        and made there should it come.
+        KafkaError for a directory that this broker has not, and for a partition it has not.
         """
         manager = self._manager
         target = manager.live_directory(path)
         log = manager.get(topic_partition)
         if log is None:
-            manager.prefer(topic_partition, path)
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{topic_partition} is not on this broker")
         place = manager.target_of(topic_partition)
         if place is target:

@@ -152,6 +152,16 @@ def test_moves_that_cannot_be(broker: OneBroker) -> None:
     assert move(broker, known, "missing", 0) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_replica_that_is_not_here_yet_is_made_where_it_is_wanted(broker: OneBroker, at: int) -> None:
+    wanted = broker.directories[at]
+    assert move(broker, broker.directories[1 - at], "later", 0) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert move(broker, wanted, "later", 0) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert move(broker, "/nowhere", "later", 0) == ErrorCode.LOG_DIR_NOT_FOUND
+    broker.create("later")
+    assert placed(broker)[wanted] == [("later", 0, 0, False)]
+
+
 def test_partitions_of_a_failed_directory_have_no_leader_until_it_is_back(broker: OneBroker) -> None:
     for topic in ("one", "two"):
         broker.create(topic)
