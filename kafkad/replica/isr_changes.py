@@ -1,8 +1,8 @@
 """Asks the controller for other in-sync replicas of the partitions led here (AlterPartition, KIP-497).
 
-One request at a time, with every partition that wants a change by then. A partition waits with its change pending
-(`leading.proposed`) until the controller has written it or refuses it for good; it waits on, for the next LeaderAndIsr,
-where the controller is ahead of it.
+One request at a time, with the partitions that want a change by then, hundreds at most. A partition waits with its
+change pending (`leading.proposed`) until the controller has written it or refuses it for good; it waits on, for the
+next LeaderAndIsr, where the controller is ahead of it.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from itertools import islice
 
 from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError
@@ -24,6 +25,8 @@ from kafkad.turns import Turns
 log = logging.getLogger(__name__)
 
 _RETRY_MS = 50
+_MOST_AT_ONCE = 500
+"""Partitions in one request, which is made and read in one turn of the loop."""
 _REFUSED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
 """The partition stays as it is."""
 _OVERTAKEN = frozenset(
@@ -80,12 +83,18 @@ class IsrChanges:
 
     async def _ask(self) -> bool:
         """False if some of it has to be asked for again."""
-        asked, self._wanted = {p.tp: (p, change) for p, change in self._wanted.items() if _is_pending(p, change)}, {}
+        taken = {partition: self._wanted.pop(partition) for partition in list(islice(self._wanted, _MOST_AT_ONCE))}
+        asked = {p.tp: (p, change) for p, change in taken.items() if _is_pending(p, change)}
         if not asked:
             return True
+        again = []
+        turns = Turns()
         try:
             results = await self._alter({tp: self._request(change) for tp, (_, change) in asked.items()})
-            again = [asked[tp] for tp in asked if not self._settled(*asked[tp], results[tp])]
+            for tp, wanted in asked.items():
+                await turns.give_way()
+                if not self._settled(*wanted, results[tp]):
+                    again.append(wanted)
         except Exception as error:
             if str(error) != self._told:
                 self._told = str(error)

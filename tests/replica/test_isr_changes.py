@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -20,6 +21,7 @@ from kafkad.replica.isr_changes import AlterIsr, IsrChanges
 from kafkad.replica.leading import IsrChange
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
+from tests.fakes import give_way_each_time
 
 Results = dict[TopicPartition, PartitionState | KafkaError]
 
@@ -103,6 +105,29 @@ def test_a_change_is_asked_for_again_whatever_goes_wrong(
     lines = [record for record in caplog.records if "cannot change the ISR" in record.message]
     assert len(lines) == 1
     assert bool(lines[0].exc_info) is not isinstance(failure, KafkaError)
+
+
+def test_many_changes_are_asked_for_some_at_a_time_and_settled_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    give_way_each_time(monkeypatch)
+    monkeypatch.setattr(isr_changes, "_MOST_AT_ONCE", 20)
+    partitions = [FakePartition(number) for number in range(50)]
+    asked: list[list[int]] = []
+    settled = [0]
+
+    async def alter(wanted: Mapping[TopicPartition, WantedIsr]) -> Results:
+        asked.append([tp.partition for tp in wanted])
+        return dict.fromkeys(wanted, SHRUNK)
+
+    async def scenario(changes: IsrChanges) -> None:
+        for partition in partitions:
+            assert changes.want(cast(Partition, partition), SHRINK)
+        while settled[-1] < len(partitions):
+            await asyncio.sleep(0)
+            settled.append(sum(partition.leading.proposed is None for partition in partitions))
+
+    run(FakeReplicas(*partitions), alter, scenario)
+    assert asked == [[*range(20)], [*range(20, 40)], [*range(40, 50)]]
+    assert max(after - before for before, after in pairwise(settled)) == 1
 
 
 def test_a_change_counts_also_where_the_controller_tells_of_it_before_it_answers(
