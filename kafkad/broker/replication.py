@@ -16,6 +16,7 @@ from kafkad.replica.fetching import FetchLimits
 from kafkad.replica.isr_changes import AlterIsr, IsrChanges
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.mending import Mender
+from kafkad.replica.partition import Partition
 from kafkad.timers import Timers
 
 
@@ -42,8 +43,7 @@ class Replication:
 
     def _brokers_changed(self) -> None:
         self.fetchers.brokers_changed()
-        for partition in self._replicas:
-            partition.brokers_changed()
+        self._replicas.some_at_a_time(self._replicas, Partition.brokers_changed)
 
     def settings_changed(self, config: Config) -> None:
         self.fetchers.settings_changed(fetcher_settings(config))

@@ -481,20 +481,34 @@ class ReplicaManager:
         self.on_replicas_changed()
 
     def topic_config_changed(self, topic: str) -> None:
-        partitions = self._partitions.get(topic)
-        if partitions:
-            config = self._topic_config(topic)
-            for partition in partitions.values():
-                partition.update_config(config)
-                future = self.logs.future(partition.tp)
-                if future is not None:
-                    future.update_config(config)
-            if config.unclean_leader_election and self.lost_tails.refused & {p.tp for p in partitions.values()}:
-                self.on_replicas_changed()
+        self._configs_changed(self.of_topic(topic).values())
 
     def all_configs_changed(self) -> None:
-        for topic in self._partitions:
-            self.topic_config_changed(topic)
+        self._configs_changed(self)
+
+    def _configs_changed(self, partitions: Iterable[Partition]) -> None:
+        self.some_at_a_time(partitions, self._take_config)
+        refused = self.lost_tails.refused & {partition.tp for partition in partitions}
+        if any(self._topic_config(tp.topic).unclean_leader_election for tp in refused):
+            self.on_replicas_changed()
+
+    def _take_config(self, partition: Partition) -> None:
+        config = self._topic_config(partition.tp.topic)
+        if partition.log.config != config:
+            partition.update_config(config)
+        future = self.logs.future(partition.tp)
+        if future is not None:
+            future.update_config(config)
+
+    def some_at_a_time(self, partitions: Iterable[Partition], do: Callable[[Partition], None]) -> None:
+        """Some now and the others in later turns of the loop, for there may be tens of thousands. One that is given up
+        meanwhile still gets its turn."""
+        waiting = list(partitions)
+        some, others = waiting[:_LOOKED_AT_A_TURN], waiting[_LOOKED_AT_A_TURN:]
+        if others:
+            self.waits.soon(partial(self.some_at_a_time, others, do))
+        for partition in some:
+            do(partition)
 
 
 def _refuse_name(tp: TopicPartition) -> ErrorCode | None:

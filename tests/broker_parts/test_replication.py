@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from kafkad.controller.topics import NewTopic
 from kafkad.errors import ErrorCode
 from kafkad.log.deletion import delete_old_segments
 from kafkad.names import TopicPartition
-from kafkad.replica import fetchers
+from kafkad.replica import fetchers, manager
 from kafkad.replica.partition import Partition
 from kafkad.turns import Turns
 from kafkad.wire.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
@@ -433,6 +433,24 @@ def test_a_leader_that_is_not_known_yet_is_waited_for(in_memory: Brokers) -> Non
     for told in replicas.metadata.on_brokers_changed:
         told()
     assert produced(brokers, 2, b"value").error_code == 0
+
+
+def test_some_of_many_partitions_hear_in_a_turn_of_brokers_that_come_and_go(
+    in_memory: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    in_memory.create("a", *[(1, 2)] * 5)
+    replicas = in_memory[1].parts.replicas
+    told: list[Partition] = []
+    later: list[Callable[[], None]] = []
+    monkeypatch.setattr(manager, "_LOOKED_AT_A_TURN", 2)
+    monkeypatch.setattr(replicas.waits, "soon", later.append)
+    monkeypatch.setattr(Partition, "brokers_changed", told.append)
+    for hears in replicas.metadata.on_brokers_changed:
+        hears()
+    assert len(told) == 2
+    while later:
+        later.pop()()
+    assert told == list(replicas)
 
 
 def test_with_a_limit_of_messages_a_follower_leaves_the_isr_before_its_time(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, StorageError
 from kafkad.log.log import Log
 from kafkad.model import ALL_TOPICS
@@ -177,6 +178,41 @@ def test_of_many_replicas_on_a_full_disk_some_leave_their_isrs_in_a_turn(
     assert left == there
     assert told == [len(left)]
     assert [one.tp for one in replicas if one.role.leader == -1] == there
+
+
+def test_a_setting_of_the_broker_is_taken_by_some_in_a_turn_and_only_where_it_matters(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each would wake all consumers that wait for its records."""
+    replicas = broker.replicas
+    give(broker, ID, *range(450))
+    told: list[Partition] = []
+    later: list[Callable[[], None]] = []
+    monkeypatch.setattr(replicas.waits, "soon", later.append)
+    take = Partition.update_config
+
+    def update_config(partition: Partition, config: LogConfig) -> None:
+        told.append(partition)
+        take(partition, config)
+
+    monkeypatch.setattr(Partition, "update_config", update_config)
+
+    def override(**settings: str) -> None:
+        broker.parts.settings.override(
+            cluster_wide={name.replace("_", "."): settings[name] for name in settings}, per_broker={}
+        )
+        replicas.all_configs_changed()
+
+    override(min_insync_replicas="2")
+    assert len(told) == 200
+    while later:
+        later.pop()()
+    assert told == list(replicas)
+    assert {partition.log.config.min_insync_replicas for partition in replicas} == {2}
+    override(min_insync_replicas="2", log_cleaner_threads="2")
+    while later:
+        later.pop()()
+    assert len(told) == 450
 
 
 def test_an_error_while_a_replica_leaves_its_isr_keeps_no_other_from_leaving(
