@@ -299,6 +299,7 @@ class Fetcher:
             await self._changed.wait()
             self._changed.clear()
             link = self._connected()
+        self._changed.clear()
         settings = self._all.settings
         await link.open(timeout_ms=settings.timeout_ms)
         if self._has_cut():

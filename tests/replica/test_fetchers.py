@@ -17,6 +17,7 @@ from kafkad.log.log import Log
 from kafkad.log.move import Moves
 from kafkad.log.truncation import Ahead, truncate_to
 from kafkad.model import BrokerInfo
+from kafkad.net.client import LinkError
 from kafkad.replica.fetchers import Fetchers, FetcherSettings, Followed
 from kafkad.replica.fetching import FetchLimits
 from kafkad.replica.following import Following
@@ -43,6 +44,7 @@ from tests.full_disk import FullDisk
 from tests.one_broker import OneBroker
 
 LEADER = 2
+BACKOFF_MS = FetcherSettings(limits=FetchLimits()).backoff_ms
 
 
 class SilentLeader:
@@ -60,6 +62,18 @@ class SilentLeader:
 
     def close(self) -> None:
         pass
+
+
+class RefusingLeader(SilentLeader):
+    """Takes no connection."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.opened = 0
+
+    async def open(self, **how: object) -> None:
+        self.opened += 1
+        raise LinkError("connection refused")
 
 
 class SlowLeader:
@@ -290,6 +304,20 @@ def two_leaders(follower: Follower) -> tuple[SlowLeader, SlowLeader]:
     links = SlowLeader(), SlowLeader()
     follower.connect = iter(links).__next__
     return links
+
+
+def test_a_leader_that_takes_no_connection_is_tried_once_in_the_back_off(follower: Follower) -> None:
+    """Or when there is more to ask for."""
+    leader = RefusingLeader()
+    follower.connect = lambda: leader
+    follower.follow(follower.partitions[0])
+    for tries in range(1, 5):
+        assert leader.opened == tries
+        follower.work(after_ms=BACKOFF_MS - 1)
+        assert leader.opened == tries
+        follower.work(after_ms=1)
+    follower.follow(follower.partitions[1])
+    assert leader.opened == 6
 
 
 def test_what_was_handed_over_while_a_connection_was_opened_is_not_asked_for_there(follower: Follower) -> None:
