@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import inf
 
 from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.replica.partition import OnCommitted, Partition
-from kafkad.timers import Timers
+from kafkad.timers import Timer, Timers
 
-_SWEEP_MS = 500
+_APART_MS = 10
+"""The least time between two looks at the deadlines of all that wait: there may be tens of thousands."""
 _NO_FAILURES: dict[int, KafkaError] = {}
 """What all requests share in which nothing has failed."""
 
@@ -73,14 +75,18 @@ class Commit:
 
 
 class Commits:
-    """All requests that wait. One timer looks after all deadlines: one for each would cost more than the request."""
+    """All requests that wait. One timer, for the first deadline, looks after all: one for each would cost more than the
+    request."""
 
     def __init__(self, clock: Clock, timers: Timers) -> None:
         self._clock = clock
         self._timers = timers
         self._parked: dict[Commit, None] = {}
         """In the order in which they came, in which they are also answered when their time is up."""
-        self._sweeping = False
+        self._timer: Timer | None = None
+        self._due_ms = inf
+        """When it is due; nobody who waits has an earlier deadline."""
+        self._looked_ms = -inf
 
     def __len__(self) -> int:
         return len(self._parked)
@@ -99,15 +105,23 @@ class Commits:
         if not commit.waiting:
             return False
         commit.park(on_end)
-        if not self._sweeping:
-            self._sweeping = True
-            self._timers.at(min(commit.deadline_ms, self._clock.monotonic_ms() + _SWEEP_MS), self._sweep)
+        if commit.deadline_ms < self._due_ms:
+            self._look_by(commit.deadline_ms)
         return True
 
-    def _sweep(self) -> None:
-        now_ms = self._clock.monotonic_ms()
-        for commit in [commit for commit in self._parked if commit.deadline_ms <= now_ms]:
-            commit.expire()
-        self._sweeping = bool(self._parked)
-        if self._sweeping:
-            self._timers.at(now_ms + _SWEEP_MS, self._sweep)
+    def _look_by(self, deadline_ms: float) -> None:
+        due_ms = max(deadline_ms, self._looked_ms + _APART_MS)
+        if due_ms < self._due_ms:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._due_ms = due_ms
+            self._timer = self._timers.at(due_ms, self._look)
+
+    def _look(self) -> None:
+        self._looked_ms, self._due_ms = self._clock.monotonic_ms(), inf
+        try:
+            for commit in [commit for commit in self._parked if commit.deadline_ms <= self._looked_ms]:
+                commit.expire()
+        finally:  # an error of ours keeps no other request from being answered
+            if self._parked:
+                self._look_by(min(commit.deadline_ms for commit in self._parked))

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import cast
 
+import pytest
+
 from kafkad.api.commits import Commit, Commits
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.replica.partition import Partition
@@ -119,7 +121,7 @@ def test_what_takes_too_long_is_told_so_and_what_comes_later_is_ignored() -> Non
     assert codes(commit) == {1: ErrorCode.REQUEST_TIMED_OUT}
     assert (made.ends, len(made.commits)) == (1, 1)
     slow.committed(None)
-    made.advance(500)
+    made.advance(60_000)
     assert (made.ends, len(made.commits), len(made.timers)) == (2, 0, 0)
 
 
@@ -130,6 +132,41 @@ def test_a_request_whose_time_is_up_as_it_is_parked_hears_so_later() -> None:
     assert made.ends == 0
     made.advance(0)
     assert made.ends == 1
+
+
+def test_each_hears_in_time_whatever_others_wait_for() -> None:
+    made, ended = Made(), []
+    for timeout_ms in (60_000, 100, 200, 150):
+        assert made.commits.park(made.begin(Waited(), timeout_ms=timeout_ms), partial(ended.append, timeout_ms))
+    for heard in ([], [100], [100, 150], [100, 150, 200]):
+        assert ended == heard
+        made.advance(100 if not ended else 50)
+    assert ended == [100, 150, 200]
+
+
+def test_all_that_wait_are_looked_at_once_in_a_while_however_little_time_they_give() -> None:
+    made = Made()
+    for ends in (1, 1, 1, 4):
+        assert made.commits.park(made.begin(Waited(), timeout_ms=0), made.end)
+        made.advance(0 if made.ends == 0 else 4)
+        assert made.ends == ends
+    assert len(made.timers) == 0
+
+
+def test_an_error_as_one_is_answered_keeps_no_other_from_hearing_of_its_time() -> None:
+    made, ended = Made(), []
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    assert made.commits.park(made.begin(Waited()), fail)
+    assert made.commits.park(made.begin(Waited()), partial(ended.append, 1))
+    with pytest.raises(ZeroDivisionError):
+        made.advance(1_000)
+    assert made.commits.park(made.begin(Waited()), partial(ended.append, 2))
+    made.advance(1_000)
+    assert ended == [1, 2]
+    assert len(made.commits) == 0
 
 
 def test_requests_whose_time_is_up_together_hear_so_in_the_order_in_which_they_came() -> None:
