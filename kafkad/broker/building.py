@@ -81,7 +81,12 @@ def build(platform: Platform, identity: Identity) -> Parts:
         wanted_transaction_version=settings.config.int("kafkad.transaction.version"),
     )
     tokens = _tokens(platform, settings.static)
-    moves = ReplicaMoves(replicas, durable, platform.timers)
+    moves = ReplicaMoves(
+        replicas,
+        durable,
+        platform.timers,
+        lambda: settings.config.long("replica.alter.log.dirs.io.max.bytes.per.second"),
+    )
     producer_ids = ProducerIds(link.allocate_producer_ids)
     coordinators = Coordinators(
         replicas,

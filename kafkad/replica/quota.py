@@ -1,7 +1,7 @@
 """The replication quotas of a broker (KIP-73): bytes a second for the replicas that are being moved.
 
-One on the side of leaders, for what throttled followers that are not in sync are sent, one on the side of followers.
-Pure: times come from outside.
+One on the side of leaders, for what throttled followers that are not in sync are sent, one on the side of followers,
+and one for what moves between log directories of the broker (KIP-113). Pure: times come from outside.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ class ReplicationQuota:
     __slots__ = ("_at_ms", "_owed", "bytes_per_second")
 
     def __init__(self, bytes_per_second: float = LONG_MAX) -> None:
+        """LONG_MAX is no limit."""
         self.bytes_per_second = bytes_per_second
         self._owed = 0.0
         """Bytes; below zero it is what was saved up."""
@@ -34,7 +35,7 @@ class ReplicationQuota:
     def wait_ms(self, now_ms: float) -> float:
         """The time until something may be taken again; 0 if it may be now."""
         self._pay(now_ms)
-        if self._owed <= 0:
+        if self._owed <= 0 or self.bytes_per_second == LONG_MAX:
             return 0.0
         if self.bytes_per_second <= 0:
             return _LONGEST_WAIT_MS

@@ -14,7 +14,8 @@ from kafkad.log.move import Moves
 from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
 from kafkad.replica.manager import ReplicaManager
-from kafkad.timers import Timers
+from kafkad.replica.quota import ReplicationQuota
+from kafkad.timers import Timers, sleep
 from kafkad.turns import in_turns
 
 log = logging.getLogger(__name__)
@@ -28,11 +29,16 @@ _LITTLE = 16 << 20
 class ReplicaMoves:
     """One task, as long as there is something to move."""
 
-    def __init__(self, replicas: ReplicaManager, durable: Durable, timers: Timers) -> None:
+    def __init__(
+        self, replicas: ReplicaManager, durable: Durable, timers: Timers, bytes_per_second: Callable[[], int]
+    ) -> None:
+        """`bytes_per_second`: replica.alter.log.dirs.io.max.bytes.per.second, which all moves share."""
         self._replicas = replicas
         self._durable = durable
         self._clock = replicas.logs.clock
         self._timers = timers
+        self._bytes_per_second = bytes_per_second
+        self._quota = ReplicationQuota()
         self._moves = Moves(replicas.logs)
         self._resting: set[TopicPartition] = set()
         """Those of which a disk has just refused something."""
@@ -119,10 +125,13 @@ class ReplicaMoves:
     async def _advance(self, tp: TopicPartition, future: Log) -> None:
         """The copy takes the replica's place in a turn in which it has caught up, when little of it is left to flush:
         nothing comes in between."""
+        await self._until_allowed(tp, future)
         ahead = await in_turns(self._moves.read_ahead(tp))
         if self._moves.future(tp) is not future or self._replicas.logs.get(tp) is None:
             return
-        if not self._moves.step(tp, ahead=ahead).caught_up:
+        step = self._moves.step(tp, ahead=ahead)
+        self._quota.take(step.copied, self._clock.monotonic_ms())
+        if not step.caught_up:
             return
         if future in self._flushed and future.durability.unflushed_bytes <= _LITTLE:
             self._finish(tp)
@@ -132,6 +141,15 @@ class ReplicaMoves:
             if target is not None:
                 await self._durable.run(target.collect_start_offsets().write)
                 self._flushed.add(future)
+
+    async def _until_allowed(self, tp: TopicPartition, future: Log) -> None:
+        """Keep to the rate, which may be another after each wait, where there is more to copy."""
+        while (replica := self._replicas.logs.get(tp)) is not None and future.end_offset != replica.end_offset:
+            self._quota.bytes_per_second = self._bytes_per_second()
+            wait_ms = self._quota.wait_ms(self._clock.monotonic_ms())
+            if not wait_ms:
+                break
+            await sleep(wait_ms, self._clock, self._timers)
 
     def _finish(self, tp: TopicPartition) -> None:
         moved = self._moves.finish(tp)

@@ -9,7 +9,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from kafkad.api import alter_replica_log_dirs
+from kafkad.config import LONG_MAX
 from kafkad.errors import ErrorCode, StorageError
+from kafkad.names import TopicPartition
 from kafkad.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
@@ -19,6 +21,11 @@ from kafkad.wire.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
     DescribeLogDirsResult,
+)
+from kafkad.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
 )
 from kafkad.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kafkad.wire.records import Record
@@ -100,6 +107,39 @@ def test_a_replica_moves_with_its_records(broker: OneBroker, version: int) -> No
     leader = broker.replicas.leader("t", 0)
     assert leader.log.directory.startswith(target)
     assert (leader.high_watermark, leader.read(0, 1 << 20, 101, at_least_one=True) is not None) == (101, True)
+
+
+def test_moves_keep_to_the_rate_that_is_set(broker: OneBroker) -> None:
+    """With none at all, the first step is the last one."""
+    broker.create("t", partitions=2)
+    for partition in range(2):
+        broker.append("t", partition, Record(0, 100, None, b"value"))
+
+    def set_rate(rate: str) -> None:
+        name = "replica.alter.log.dirs.io.max.bytes.per.second"
+        change = AlterableConfig(name=name, config_operation=0, value=rate)
+        resource = AlterConfigsResource(resource_type=4, resource_name="1", configs=[change])
+        [result] = broker.ask(IncrementalAlterConfigsRequest(resources=[resource]), 1).responses
+        assert result.error_code == ErrorCode.NONE
+        broker.run_until(lambda: broker.parts.settings.config.long(name) == int(rate))
+
+    def at_home() -> list[bool]:
+        return [os.path.dirname(broker.replicas.get("t", index).log.directory) == home[index] for index in range(2)]
+
+    home = [os.path.dirname(broker.replicas.get("t", index).log.directory) for index in range(2)]
+    set_rate("0")
+    dirs = [
+        AlterReplicaLogDir(path=home[1 - index], topics=[AlterReplicaLogDirTopic(name="t", partitions=[index])])
+        for index in range(2)
+    ]
+    broker.ask(AlterReplicaLogDirsRequest(dirs=dirs), 2)
+    copies = [broker.replicas.logs.future(TopicPartition("t", index)) for index in range(2)]
+    broker.run_until(lambda: any(copy is not None and copy.size for copy in copies))
+    for _ in range(3):
+        broker.settle()
+    assert sorted(copy is not None and copy.size > 0 for copy in copies) == [False, True]
+    set_rate(str(LONG_MAX))
+    broker.run_until(lambda: not any(at_home()))
 
 
 def test_a_topic_may_be_deleted_while_it_moves(broker: OneBroker) -> None:

@@ -10,7 +10,7 @@ from threading import current_thread
 
 import pytest
 
-from kafkad.config import LogConfig
+from kafkad.config import LONG_MAX, LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.checkpoint import CLEANED_OFFSETS
 from kafkad.log.directories import CheckpointWrite
@@ -51,7 +51,8 @@ class Broker:
             for _ in range(5):
                 self._broker.append(*tp, Record(0, 100, None, b"value"))
         assert (self.home(FIRST), self.home(SECOND)) == (self.first, self.second)
-        self._moves = ReplicaMoves(self.replicas, self._broker.durable, self._timers)
+        self.bytes_per_second = LONG_MAX
+        self._moves = ReplicaMoves(self.replicas, self._broker.durable, self._timers, lambda: self.bytes_per_second)
 
     def home(self, tp: TopicPartition) -> str:
         return os.path.dirname(self.log(tp).directory)
@@ -63,6 +64,11 @@ class Broker:
         batch = build_batch([Record(0, 100, None, b"value")], base_offset=0)
         view = memoryview(batch)
         self.replicas.leader(*tp).append(view, 0, len(view), BATCH_HEADER.unpack_from(view))
+
+    def copied(self) -> dict[TopicPartition, int]:
+        """The sizes of copies."""
+        futures = [(tp, self.replicas.logs.future(tp)) for tp in (FIRST, SECOND)]
+        return {tp: future.size for tp, future in futures if future is not None}
 
     def write_recovery_points(self, tp: TopicPartition) -> None:
         """Once the replica is on the disk."""
@@ -128,6 +134,35 @@ def test_a_move_to_a_full_disk_is_tried_once_a_second_and_holds_up_no_other(
     is_full = False
     broker.work(after_ms=1_000)
     assert broker.home(FIRST) == broker.second
+
+
+def test_what_moves_takes_no_more_than_the_rate_together(broker: Broker) -> None:
+    """A step goes over it, and is paid off by a rest."""
+    for tp in (FIRST, SECOND):
+        broker.append(tp)
+    size = broker.log(FIRST).size
+    broker.bytes_per_second = size // 2
+    broker.move(FIRST, broker.second)
+    broker.move(SECOND, broker.first)
+    broker.work()
+    assert broker.copied() == {FIRST: size, SECOND: 0}
+    broker.work(after_ms=1_000)
+    broker.work(after_ms=999)
+    assert broker.copied() == {FIRST: size, SECOND: 0}
+    broker.work(after_ms=1)
+    assert (broker.home(FIRST), broker.home(SECOND)) == (broker.second, broker.first)
+
+
+def test_another_rate_holds_within_a_second(broker: Broker) -> None:
+    broker.bytes_per_second = 0
+    broker.move(FIRST, broker.second)
+    broker.move(SECOND, broker.first)
+    for _ in range(3):
+        broker.work(after_ms=1_000)
+    assert (broker.home(FIRST), broker.copied()[SECOND]) == (broker.first, 0)
+    broker.bytes_per_second = LONG_MAX
+    broker.work(after_ms=1_000)
+    assert (broker.home(FIRST), broker.home(SECOND)) == (broker.second, broker.first)
 
 
 def test_a_replica_moves_away_from_a_full_disk_that_cannot_note_its_cut(

@@ -280,7 +280,6 @@ SETTINGS: tuple[Setting, ...] = (
         "The most that is moved between directories per second.",
         dynamic=CLUSTER_WIDE,
         valid=at_least(0),
-        unused=QUOTAS,
         hidden=True,
     ),
 )
