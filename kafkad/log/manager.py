@@ -239,10 +239,6 @@ class LogManager:
         target = self.target_of(topic_partition)
         return None if target is None else target.futures[topic_partition]
 
-    def is_offline(self, path: str) -> bool:
-        """True for what is in a log directory that is offline."""
-        return any(path.startswith(f"{each.path}/") for each in self.directories if each.failure is not None)
-
     def fail(self, error: StorageError) -> None:
         """A disk said no: its directory goes offline unless it `may_pass`. NoLogDirectoryError when it was the last."""
         if may_pass(error):
@@ -492,16 +488,16 @@ class LogManager:
         for log in self.logs.values():
             log.producers.expiration_ms = producer_expiration_ms
 
-    def logs_to_flush(self) -> list[Log]:
+    def logs_to_flush(self, directory: LogDirectory) -> list[Log]:
         """Those that `flush.messages`, `flush.ms` or a rolled segment want on the disk: see `Log.start_flush`."""
         now_ms = self.clock.now_ms()
-        return [log for log in self.logs.values() if log.needs_flush(now_ms)]
+        return [log for log in directory.logs.values() if log.needs_flush(now_ms)]
 
-    def take_due_removals(self) -> list[str]:
+    def take_due_removals(self, directory: LogDirectory) -> list[str]:
         """Files and directories whose time has come; `removal.remove` each, in a thread."""
         now_ms = self.clock.now_ms()
-        paths = self.removal.take_due(now_ms)
-        for log in self.logs.values():
+        paths = self.removal.take_due(now_ms, directory.path)
+        for log in directory.logs.values():
             paths += log.doomed.take_due(now_ms)
         return paths
 

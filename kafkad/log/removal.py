@@ -92,11 +92,13 @@ class Removal:
         """It could not be removed: later, perhaps."""
         self.add(path, now_ms + _AGAIN_MS)
 
-    def take_due(self, now_ms: int) -> list[str]:
-        due = [path for when, path in self._waiting if when <= now_ms]
+    def take_due(self, now_ms: int, directory: str) -> list[str]:
+        """Those in this log directory."""
+        due = [each for each in self._waiting if each[0] <= now_ms and each[1].startswith(f"{directory}/")]
         if due:
-            self._waiting = [(when, path) for when, path in self._waiting if when > now_ms]
-        return due
+            taken = set(due)
+            self._waiting = [each for each in self._waiting if each not in taken]
+        return [path for _, path in due]
 
     def remove(self, path: str) -> bool:
         """Thread-safe; what has gone already is fine. False if something in it is in use; StorageError when the disk

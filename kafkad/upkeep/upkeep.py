@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from kafkad.config import Config
 from kafkad.errors import StorageError
-from kafkad.log.directories import CheckpointWrite
+from kafkad.log.directories import CheckpointWrite, LogDirectory
 from kafkad.log.manager import LogManager
 from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
@@ -35,7 +35,8 @@ Job = Callable[[], Awaitable[None]]
 
 
 class Upkeep:
-    """`start` makes one task per job; a job's interval is read before each of its rounds, so it may change."""
+    """`start` makes one task per job; a job's interval is read before each of its rounds, so it may change. What may
+    take long where a disk is slow has one for each log directory."""
 
     def __init__(
         self,
@@ -56,8 +57,6 @@ class Upkeep:
 
     def start(self) -> None:
         jobs: tuple[tuple[Job, str | int], ...] = (
-            (self.flush, _FLUSH_CHECK_MS),
-            (self.remove, _REMOVAL_CHECK_MS),
             (self.make_what_had_no_room, _ROOM_CHECK_MS),
             (self.retain, "log.retention.check.interval.ms"),
             (self.write_high_watermarks, "replica.high.watermark.checkpoint.interval.ms"),
@@ -65,7 +64,12 @@ class Upkeep:
             (self.write_start_offsets, "log.flush.start.offset.checkpoint.interval.ms"),
             (self.forget_producers, "producer.id.expiration.check.interval.ms"),
         )
+        jobs_of_each = (self.flush, _FLUSH_CHECK_MS), (self.remove, _REMOVAL_CHECK_MS)
         self._tasks = [asyncio.create_task(self._every(job, interval)) for job, interval in jobs]
+        for directory in self._logs.directories:
+            self._tasks += [
+                asyncio.create_task(self._every(job, interval, directory)) for job, interval in jobs_of_each
+            ]
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -73,13 +77,13 @@ class Upkeep:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _every(self, job: Job, interval: str | int) -> None:
+    async def _every(self, job: Callable[..., Awaitable[None]], interval: str | int, *of: LogDirectory) -> None:
         while True:
             interval_ms = self._config().long(interval) if isinstance(interval, str) else interval
             await sleep(interval_ms, self._logs.clock, self._timers)
             try:
                 with self._going_on():
-                    await job()
+                    await job(*of)
             except Exception:
                 log.exception("internal error in %s; it will be retried", job.__name__)
 
@@ -93,8 +97,8 @@ class Upkeep:
 
     # -- jobs ------------------------------------------------------------------------------------------------------
 
-    async def flush(self) -> None:
-        for each in self._logs.logs_to_flush():
+    async def flush(self, directory: LogDirectory) -> None:
+        for each in self._logs.logs_to_flush(directory):
             if self._logs.get(each.topic_partition) is each:
                 with self._going_on():
                     await self._durable.flush(each)
@@ -108,11 +112,12 @@ class Upkeep:
     async def make_what_had_no_room(self) -> None:
         await _a_few_a_turn(self._replicas.make_what_had_no_room())
 
-    async def remove(self) -> None:
-        for path in self._logs.take_due_removals():
+    async def remove(self, directory: LogDirectory) -> None:
+        for path in self._logs.take_due_removals(directory):
             is_gone = False
             with self._going_on():
-                is_gone = self._logs.is_offline(path) or await self._in_thread(partial(self._logs.removal.remove, path))
+                remove = partial(self._logs.removal.remove, path)
+                is_gone = directory.failure is not None or await self._in_thread(remove)
             if not is_gone:
                 self._logs.removal.put_back(path, self._logs.clock.now_ms())
 

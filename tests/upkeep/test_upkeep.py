@@ -7,6 +7,7 @@ import errno
 import os
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from kafkad.config import load as load_config
 from kafkad.errors import StorageError
 from kafkad.log.deletion import delete_old_segments
+from kafkad.log.directories import LogDirectory
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
 from kafkad.names import TopicPartition
@@ -43,7 +45,7 @@ class Jobs:
         for tp in (BAD, GOOD):
             append(self.logs.create(tp, TOPIC_ID, CONFIG, directory=str(directory / tp.topic)), 60)
         self._threads = ThreadPoolExecutor(1)
-        timers = Timers()
+        self.timers = timers = Timers()
         durable = Durable(self.logs.files, self._threads)
         waits = Waits(timers, self.clock, lambda call: None)
 
@@ -70,6 +72,10 @@ class Jobs:
             await job()
 
         asyncio.run(done())
+
+    def do_for_each(self, job: Callable[[LogDirectory], Awaitable[None]]) -> None:
+        for directory in self.logs.directories:
+            self.do(partial(job, directory))
 
     def stop(self) -> None:
         self._threads.shutdown()
@@ -105,12 +111,12 @@ def test_what_cannot_be_removed_keeps_nothing_else_and_is_tried_again(
     assert delete_old_segments(jobs.log(GOOD), jobs.clock.now_ms()) > 0
     jobs.logs.delete(BAD)
     jobs.clock.advance(60_000)
-    jobs.do(jobs.upkeep.remove)
+    jobs.do_for_each(jobs.upkeep.remove)
     assert not names_to_go(jobs.good)
     assert names_to_go(jobs.bad)
     is_bad = False
     jobs.clock.advance(60_000)
-    jobs.do(jobs.upkeep.remove)
+    jobs.do_for_each(jobs.upkeep.remove)
     is_lost = code == errno.EIO
     assert bool(names_to_go(jobs.bad)) is is_lost, "the next start removes what is in a directory that is lost"
     assert len(jobs.logs.removal) == 0
@@ -125,9 +131,49 @@ def test_a_log_that_cannot_be_flushed_keeps_no_other(jobs: Jobs, monkeypatch: py
         return start_flush(log)
 
     monkeypatch.setattr(Log, "start_flush", started_flush)
-    assert jobs.logs.logs_to_flush() == [jobs.log(BAD), jobs.log(GOOD)]
-    jobs.do(jobs.upkeep.flush)
+    assert [jobs.logs.logs_to_flush(each) for each in jobs.logs.directories] == [[jobs.log(BAD)], [jobs.log(GOOD)]]
+    jobs.do_for_each(jobs.upkeep.flush)
     assert (jobs.log(BAD).durability.recovery_point, jobs.log(GOOD).durability.recovery_point) == (0, 60)
+
+
+def test_a_disk_that_hangs_holds_up_neither_flushes_nor_removals_of_another(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[TopicPartition] = []
+    removed: list[str] = []
+
+    async def flush(durable: Durable, log: Log) -> None:
+        flushed.append(log.topic_partition)
+        await hang(log.directory)
+
+    async def remove(upkeep: Upkeep, work: partial[bool]) -> bool:
+        [path] = work.args
+        removed.append(os.path.dirname(path))
+        await hang(path)
+        return False
+
+    async def hang(path: str) -> None:
+        if path.startswith(jobs.bad):
+            await asyncio.get_running_loop().create_future()
+
+    async def scenario() -> None:
+        jobs.upkeep.start()
+        for _ in range(3):
+            await asyncio.sleep(0)
+            for directory in (jobs.bad, jobs.good):
+                jobs.logs.removal.add(f"{directory}/t-0-delete", 0)
+            jobs.clock.advance(5_000)
+            jobs.timers.expire(jobs.clock.monotonic_ms())
+            for _ in range(5):
+                await asyncio.sleep(0)
+        await jobs.upkeep.stop()
+
+    monkeypatch.setattr(Durable, "flush", flush)
+    monkeypatch.setattr(Upkeep, "_in_thread", remove)
+    monkeypatch.setattr(Upkeep, "_write", lambda upkeep, writes: asyncio.sleep(0))
+    asyncio.run(scenario())
+    assert [flushed.count(tp) for tp in (BAD, GOOD)] == [1, 3]
+    assert [removed.count(directory) for directory in (jobs.bad, jobs.good)] == [1, 3]
 
 
 def test_a_checkpoint_that_cannot_be_written_keeps_no_other(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
