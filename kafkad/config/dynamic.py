@@ -24,6 +24,24 @@ _ONLY_PER_LISTENER = frozenset(
         "ssl.truststore.type",
     }
 )
+_CLEANER = (
+    "Log cleaner threads cannot be reduced to less than half the current value {old}",
+    "Log cleaner threads cannot be increased to more than double the current value {old}",
+)
+_FAILED = "Dynamic thread count update validation failed for {name}={new}, value should"
+_POOL = (
+    f"{_FAILED} be at least half the current value {{old}}",
+    f"{_FAILED} not be greater than double the current value {{old}}",
+)
+_THREADS = {
+    "log.cleaner.threads": _CLEANER,
+    "background.threads": _POOL,
+    "num.io.threads": _POOL,
+    "num.network.threads": _POOL,
+    "num.recovery.threads.per.data.dir": _POOL,
+    "num.replica.fetchers": _POOL,
+}
+"""Kafka starts and ends threads only so many at a time: what it says to too few and to too many."""
 
 
 def validate_broker_configs(config: Config, changes: Mapping[str, str | None], *, per_broker: bool) -> Config:
@@ -55,16 +73,16 @@ def validate_broker_configs(config: Config, changes: Mapping[str, str | None], *
     problems = contradictions(result)
     if problems:
         raise _invalid(f"requirement failed: {problems[0]}")
-    _check_step(config.int("log.cleaner.threads"), result.int("log.cleaner.threads"))
+    _check_steps(config, result)
     return result
 
 
-def _check_step(old: int, new: int) -> None:
-    """Kafka starts and ends threads only so many at a time."""
-    if new < old // 2:
-        raise _invalid(f"Log cleaner threads cannot be reduced to less than half the current value {old}")
-    if new > old * 2:
-        raise _invalid(f"Log cleaner threads cannot be increased to more than double the current value {old}")
+def _check_steps(before: Config, after: Config) -> None:
+    for name, (too_few, too_many) in _THREADS.items():
+        old, new = before.int(name), after.int(name)
+        if not old // 2 <= new <= old * 2:
+            sentence = too_few if new < old else too_many
+            raise _invalid(sentence.format(name=name, old=old, new=new))
 
 
 def _accepted(name: str, text: str) -> Value:

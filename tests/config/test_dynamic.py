@@ -66,6 +66,27 @@ CONFIG = load(None, [], {})
             "Log cleaner threads cannot be increased to more than double the current value 1",
         ),
         (
+            {"num.replica.fetchers": "3"},
+            False,
+            (
+                "Dynamic thread count update validation failed for num.replica.fetchers=3, value should not be greater "
+                "than double the current value 1"
+            ),
+        ),
+        (
+            {"num.io.threads": "3"},
+            False,
+            (
+                "Dynamic thread count update validation failed for num.io.threads=3, value should be at least half the "
+                "current value 8"
+            ),
+        ),
+        (
+            {"num.replica.fetchers": "0"},
+            False,
+            "Invalid value 0 for configuration num.replica.fetchers: Value must be at least 1",
+        ),
+        (
             {"log.cleaner.dedupe.buffer.size": "1048576"},
             False,
             "requirement failed: log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",

@@ -122,6 +122,7 @@ SETTINGS: tuple[Setting, ...] = (
         HIGH,
         "Connections a follower keeps to each leader.",
         dynamic=CLUSTER_WIDE,
+        valid=at_least(1),
     ),
     boolean(
         "controlled.shutdown.enable",
