@@ -362,6 +362,19 @@ def dynamic_mode(name: str) -> str:
     return setting.dynamic if setting and name not in _FIXED_HERE else READ_ONLY
 
 
+_WAYS_IN = ("max.connections", "max.connection.creation.rate")
+
+
+def parse_dynamic(setting: Setting, text: str) -> Value:
+    """What `text` means for a setting that changes while kafkad runs. Raises ValueError with Kafka's sentence, also for
+    a limit that lets nobody in: nobody could come to take it back."""
+    value = parse(setting, text)
+    for name in _WAYS_IN:
+        if value == 0 and setting.name.endswith(name):
+            raise ValueError(f"Invalid {name} 0")
+    return value
+
+
 def _usable(static: Config, texts: Mapping[str, str | None], warnings: list[str]) -> dict[str, Value]:
     """`static` has the secret that passwords are decrypted with."""
     values: dict[_Str, Value] = {}
@@ -373,7 +386,7 @@ def _usable(static: Config, texts: Mapping[str, str | None], warnings: list[str]
             warnings.append(f"dynamic setting {name} is ignored: it can only be changed in the file, with a restart")
         elif text is not None:
             try:
-                values[name] = parse(setting, decrypted(static, text) if setting.sensitive else text)
+                values[name] = parse_dynamic(setting, decrypted(static, text) if setting.sensitive else text)
             except ValueError as error:
                 warnings.append(f"dynamic setting {name} is ignored: {error}")
                 continue

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kafkad.config.checks import contradictions
-from kafkad.config.config import Config, Source, dynamic_mode, find_setting
+from kafkad.config.config import Config, Source, dynamic_mode, find_setting, parse_dynamic
 from kafkad.config.setting import CLUSTER_WIDE, READ_ONLY, Value
-from kafkad.config.values import parse
 from kafkad.errors import ErrorCode, KafkaError
 
 _ONLY_PER_LISTENER = frozenset(
@@ -90,7 +89,7 @@ def _accepted(name: str, text: str) -> Value:
     if setting is None:
         raise _invalid(f"Unknown broker config name: {name}")
     try:
-        value = parse(setting, text)
+        value = parse_dynamic(setting, text)
     except ValueError as error:
         raise _invalid(str(error)) from None
     if setting.refused and value != setting.default:

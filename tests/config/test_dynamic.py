@@ -86,6 +86,14 @@ CONFIG = load(None, [], {})
             False,
             "Invalid value 0 for configuration num.replica.fetchers: Value must be at least 1",
         ),
+        ({"max.connections": "0"}, False, "Invalid max.connections 0"),
+        ({"listener.name.plaintext.max.connections": "0"}, True, "Invalid max.connections 0"),
+        ({"max.connection.creation.rate": "0"}, True, "Invalid max.connection.creation.rate 0"),
+        (
+            {"listener.name.plaintext.max.connection.creation.rate": "0"},
+            False,
+            "Invalid max.connection.creation.rate 0",
+        ),
         (
             {"log.cleaner.dedupe.buffer.size": "1048576"},
             False,
@@ -107,3 +115,15 @@ def test_the_configuration_that_would_result() -> None:
     assert result.int("log.segment.bytes") == 1000
     assert result.for_listener("PLAINTEXT", "max.connections") == 5
     assert CONFIG.int("log.segment.bytes") == 1 << 30
+
+
+def test_what_was_taken_once_and_would_stop_everything_is_ignored() -> None:
+    stopping = dict.fromkeys(["max.connections", "num.replica.fetchers", "max.connection.creation.rate"], "0")
+    config = CONFIG.with_overrides(cluster_wide=stopping, per_broker={})
+    assert [config.value(name) for name in stopping] == [CONFIG.value(name) for name in stopping]
+    assert config.warnings[0] == "dynamic setting max.connections is ignored: Invalid max.connections 0"
+    assert len(config.warnings) == 3
+
+
+def test_a_file_may_keep_everybody_out() -> None:
+    assert load(None, ["max.connections=0"], {}).int("max.connections") == 0
