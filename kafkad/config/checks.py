@@ -277,7 +277,16 @@ def _numbers(config: Config) -> list[str]:
             f"offsets.topic.compression.codec must be 0 to {len(_CODECS) - 1}: {', '.join(_CODECS)}",
         ),
     )
-    return [sentence for holds, sentence in rules if not holds] + _retention(config) + _ip_overrides(config)
+    broken = [sentence for holds, sentence in rules if not holds]
+    return broken + _rolling(config) + _retention(config) + _ip_overrides(config)
+
+
+def _rolling(config: Config) -> list[str]:
+    return [
+        f"{name} must be greater than or equal to {least}"
+        for name, least in (("log.roll.ms", 1), ("log.roll.jitter.ms", 0))
+        if config.value(name) is not None and config.long(name) < least
+    ]
 
 
 def _retention(config: Config) -> list[str]:

@@ -466,8 +466,9 @@ class Log:
         now_ms = self.clock.now_ms()
         segment = Segment(self.files, self.directory, base, 0, self.config.index_interval, now_ms)
         segment.create_files()
-        if self.config.segment_jitter_ms > 0:
-            segment.jitter_ms = random.randrange(min(self.config.segment_jitter_ms, self.config.segment_ms) or 1)
+        jitter_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        if jitter_ms > 0:
+            segment.jitter_ms = random.randrange(jitter_ms)
         self.durability.new_names = True
         return segment
 

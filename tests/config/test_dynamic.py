@@ -39,6 +39,12 @@ CONFIG = load(None, [], {})
             True,
             "requirement failed: log.retention.ms must be unlimited (-1) or, greater than or equal to 1",
         ),
+        ({"log.roll.ms": "-1"}, True, "requirement failed: log.roll.ms must be greater than or equal to 1"),
+        (
+            {"log.roll.jitter.ms": "-1"},
+            False,
+            "requirement failed: log.roll.jitter.ms must be greater than or equal to 0",
+        ),
         (
             {"max.connections.per.ip": "0"},
             True,

@@ -188,6 +188,8 @@ def test_all_problems_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
         ("log.dirs: [{a: b}]", "log.dirs takes a value or a list of values"),
         ("broker.id: 1\nnode.id: 2", "kafkad.yaml:2: broker.id and node.id differ"),
         ("log.retention.ms: 0", "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"),
+        ("log.roll.ms: 0", "log.roll.ms must be greater than or equal to 1"),
+        ("log.roll.jitter.ms: -1", "log.roll.jitter.ms must be greater than or equal to 0"),
         ("socket.send.buffer.bytes: -2", "must be at least -1"),
         ("max.connections.per.ip: 0", "max.connections.per.ip can be set to zero only"),
         ("max.connections.per.ip.overrides: localhost", "'localhost' is not host:count"),

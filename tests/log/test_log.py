@@ -410,6 +410,15 @@ def test_the_largest_timestamp_of_records_without_one_is_that_of_no_record(home:
     assert searched(max_timestamp(log)) is None
 
 
+@pytest.mark.parametrize(("segment_ms", "jitter_ms"), [(-1, 5), (0, 5), (1000, -5)])
+def test_times_to_roll_that_were_taken_once_and_mean_nothing_stop_no_log(
+    home: Home, segment_ms: int, jitter_ms: int
+) -> None:
+    log = home.open(segment_ms=segment_ms, segment_jitter_ms=jitter_ms)
+    fill(log, 3)
+    assert log.end_offset == 3
+
+
 def test_a_flush_moves_the_recovery_point_only_over_what_it_synced(home: Home) -> None:
     log = home.open(flush_messages=5)
     fill(log, 4)
