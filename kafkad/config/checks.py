@@ -48,6 +48,7 @@ def contradictions(config: Config) -> list[str]:
     problems = [
         *_listeners(config),
         *_numbers(config),
+        *_waits(config),
         *_http(config),
         *_zookeeper(config),
         *_passwords(config),
@@ -279,6 +280,32 @@ def _numbers(config: Config) -> list[str]:
     )
     broken = [sentence for holds, sentence in rules if not holds]
     return broken + _rolling(config) + _retention(config) + _ip_overrides(config)
+
+
+def _waits(config: Config) -> list[str]:
+    """Whoever waits has to be told before the other side gives up."""
+    fetch_ms, delay_ms = (
+        config.int("replica.fetch.wait.max.ms"),
+        config.int("connection.failed.authentication.delay.ms"),
+    )
+    idle_ms = config.long("connections.max.idle.ms")
+    problems = []
+    if fetch_ms > config.int("replica.socket.timeout.ms"):
+        problems.append(
+            "replica.socket.timeout.ms should always be at least replica.fetch.wait.max.ms to prevent unnecessary "
+            "socket timeouts"
+        )
+    if fetch_ms > config.long("replica.lag.time.max.ms"):
+        problems.append(
+            "replica.fetch.wait.max.ms should always be less than or equal to replica.lag.time.max.ms to prevent "
+            "frequent changes in ISR"
+        )
+    if 0 <= idle_ms <= delay_ms:
+        problems.append(
+            f"connection.failed.authentication.delay.ms={delay_ms} should always be less than "
+            f"connections.max.idle.ms={idle_ms} to prevent failed authentication responses from timing out"
+        )
+    return problems
 
 
 def _rolling(config: Config) -> list[str]:

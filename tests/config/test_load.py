@@ -190,6 +190,9 @@ def test_all_problems_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
         ("log.retention.ms: 0", "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"),
         ("log.roll.ms: 0", "log.roll.ms must be greater than or equal to 1"),
         ("log.roll.jitter.ms: -1", "log.roll.jitter.ms must be greater than or equal to 0"),
+        ("replica.socket.timeout.ms: 499", "replica.socket.timeout.ms should always be at least replica.fetch.wait."),
+        ("replica.lag.time.max.ms: 499", "should always be less than or equal to replica.lag.time.max.ms to prevent"),
+        ("connections.max.idle.ms: 100", "delay.ms=100 should always be less than connections.max.idle.ms=100 to"),
         ("socket.send.buffer.bytes: -2", "must be at least -1"),
         ("max.connections.per.ip: 0", "max.connections.per.ip can be set to zero only"),
         ("max.connections.per.ip.overrides: localhost", "'localhost' is not host:count"),
@@ -202,6 +205,15 @@ def test_all_problems_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
 def test_what_cannot_be_honoured_is_refused(tmp_path: Path, text: str, problem: str) -> None:
     (found,) = problems(write(tmp_path, "kafkad.yaml", text))
     assert problem in found
+
+
+def test_what_is_at_the_limit_of_another_setting_is_taken() -> None:
+    for settings in (
+        ["replica.fetch.wait.max.ms=900", "replica.socket.timeout.ms=900", "replica.lag.time.max.ms=900"],
+        ["connections.max.idle.ms=101"],
+        ["connections.max.idle.ms=-1", "connection.failed.authentication.delay.ms=9000"],
+    ):
+        load(None, settings, {})
 
 
 def test_a_default_of_something_refused_is_harmless(tmp_path: Path) -> None:
