@@ -266,7 +266,7 @@ def _controller(platform: Platform, identity: Identity, replicas: ReplicaManager
             fewest_leaders=lambda: settings.config.str("kafkad.leader.election") == "fewest-leaders",
         ),
         connect=partial(_channel, platform, identity, replicas),
-        check_config=validate_topic_configs,
+        check_config=lambda configs: validate_topic_configs(configs, settings.config),
         clock=platform.clock,
         timers=platform.timers,
         random=platform.random,

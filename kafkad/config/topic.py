@@ -177,8 +177,10 @@ def broker_value(name: str, config: Config) -> Value:
     return TOPIC_SETTINGS[name].default
 
 
-def validate_topic_configs(configs: Mapping[str, str], *, topic: str | None = None) -> None:
-    """Raises KafkaError(INVALID_CONFIG) with Kafka's sentence; `topic` is named in it where AlterConfigs names it."""
+def validate_topic_configs(configs: Mapping[str, str], config: Config, *, topic: str | None = None) -> None:
+    """Check a topic's own settings; `config` has those that it leaves to its broker.
+
+    Raises KafkaError(INVALID_CONFIG) with Kafka's sentence; `topic` is named in it where AlterConfigs names it."""
     unknown = [name for name in configs if name not in TOPIC_SETTINGS]
     if unknown:
         raise _invalid(f"Unknown topic config name: {unknown[0]}")
@@ -192,12 +194,13 @@ def validate_topic_configs(configs: Mapping[str, str], *, topic: str | None = No
             raise _invalid(f"{prefix}{error}") from None
         if setting.refused and values[name] != setting.default:
             raise _invalid(f"{prefix}{name} cannot be set: {setting.refused}")
-    _check_lags(values)
+    _check_lags(values, config)
 
 
-def _check_lags(values: dict[str, Any]) -> None:
-    shortest = values.get("min.compaction.lag.ms", 0)
-    longest = values.get("max.compaction.lag.ms", LONG_MAX)
+def _check_lags(values: dict[str, Any], config: Config) -> None:
+    lags = "min.compaction.lag.ms", "max.compaction.lag.ms"
+    in_force = {name: broker_value(name, config) for name in lags} | values
+    shortest, longest = (in_force[name] for name in lags)
     if shortest > longest:
         raise _invalid(
             f"conflict topic config setting min.compaction.lag.ms ({shortest}) > max.compaction.lag.ms ({longest})"

@@ -182,7 +182,7 @@ class ConfigAlterer:
 
     def _validate(self, kind: ResourceKind, name: str, overrides: Overrides) -> None:
         if kind is ResourceKind.TOPIC:
-            validate_topic_configs(overrides, topic=name)
+            validate_topic_configs(overrides, self._config(), topic=name)
         else:
             result = validate_broker_configs(self._config(), overrides, per_broker=bool(name))
             if self._check_broker is not None:

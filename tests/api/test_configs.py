@@ -17,6 +17,7 @@ from kafkad.meta.store import ConnectionLoss, Create, Set
 from kafkad.meta.znodes import Config, ConfigChange
 from kafkad.wire.messages import alter_configs as whole
 from kafkad.wire.messages import incremental_alter_configs as single
+from kafkad.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kafkad.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -301,6 +302,16 @@ def test_single_settings_that_cannot_change(
 ) -> None:
     assert change(with_topic, kind, name, *entries) == code
     assert setting(with_topic, TOPIC, "t", "retention.ms").value == "7200000"
+
+
+def test_a_topic_may_not_contradict_its_broker(with_topic: OneBroker) -> None:
+    assert change(with_topic, BROKER, "", ("log.cleaner.min.compaction.lag.ms", SET, "10000")) == 0
+    assert change(with_topic, TOPIC, "t", ("max.compaction.lag.ms", SET, "5000")) == INVALID_CONFIG
+    new = CreatableTopic(name="new", num_partitions=1, replication_factor=1)
+    new.configs = [CreatableTopicConfig(name="max.compaction.lag.ms", value="5000")]
+    [answer] = with_topic.ask(CreateTopicsRequest(topics=[new], timeout_ms=5000), 7).topics
+    assert answer.error_code == INVALID_CONFIG
+    assert change(with_topic, TOPIC, "t", ("max.compaction.lag.ms", SET, "10000")) == 0
 
 
 def test_a_resource_is_altered_once_in_a_request(with_topic: OneBroker) -> None:

@@ -1,5 +1,7 @@
 """The settings that a topic's logs obey, and the overrides that a topic may have."""
 
+import re
+
 import pytest
 
 from kafkad.config import LONG_MAX, LogConfig, load, validate_topic_configs
@@ -84,7 +86,7 @@ FOR_TOPIC = "Invalid config value for resource ConfigResource(type=TOPIC, name='
 )
 def test_what_a_topic_may_not_have(name: str, value: str, message: str) -> None:
     with pytest.raises(KafkaError) as caught:
-        validate_topic_configs({"min.compaction.lag.ms": "9", name: value}, topic="t")
+        validate_topic_configs({"min.compaction.lag.ms": "9", name: value}, load(None, [], {}), topic="t")
     assert caught.value.code is ErrorCode.INVALID_CONFIG
     assert caught.value.message == message
 
@@ -97,5 +99,21 @@ def test_what_a_topic_may_have() -> None:
             "segment.jitter.ms": "99999999999",
             "remote.storage.enable": "false",
             "kafkad.acks.fsync": "true",
-        }
+        },
+        load(None, [], {}),
     )
+
+
+@pytest.mark.parametrize(
+    ("broker", "topic"),
+    [
+        ("log.cleaner.min.compaction.lag.ms=10", {"max.compaction.lag.ms": "5"}),
+        ("log.cleaner.max.compaction.lag.ms=5", {"min.compaction.lag.ms": "10"}),
+    ],
+)
+def test_a_lag_of_a_topic_has_to_fit_the_other_of_its_broker(broker: str, topic: dict[str, str]) -> None:
+    sentence = re.escape("min.compaction.lag.ms (10) > max.compaction.lag.ms (5)")
+    with pytest.raises(KafkaError, match=sentence):
+        validate_topic_configs(topic, load(None, [broker], {}))
+    both = {"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5"}
+    validate_topic_configs(both, load(None, [broker], {}))

@@ -11,7 +11,7 @@ from typing import Any
 
 from kafkad.broker.loop_timers import LoopTimers
 from kafkad.clock import SystemClock
-from kafkad.config.topic import validate_topic_configs
+from kafkad.config import load, validate_topic_configs
 from kafkad.controller.channel import Channel, LocalChannel, Request, Response
 from kafkad.controller.controller import Controller
 from kafkad.controller.registration import prepare, register
@@ -181,7 +181,7 @@ class Cluster:
             session,
             settings,
             connect=lambda info: LocalChannel(self.members[info.id].fake),
-            check_config=validate_topic_configs,
+            check_config=functools.partial(validate_topic_configs, config=load(None, [], {})),
             clock=clock,
             timers=LoopTimers(asyncio.get_running_loop(), clock).timers,
             random=Random(broker),
