@@ -26,9 +26,11 @@ class KeyMap:
     __slots__ = ("_mask", "_salt", "_table", "capacity", "first", "latest", "size")
 
     def __init__(self, buffer_bytes: int, load_factor: float, first: int, upto: int) -> None:
-        """No larger than twice the records there can be, and than the buffer; a power of two, which is quicker."""
-        slots = 1 << (max(min(buffer_bytes // ENTRY_SIZE, 2 * (upto - first)), 2).bit_length() - 1)
-        self.capacity = max(1, min(int(slots * load_factor), slots - 1))
+        """A power of two, which is quicker: as large as the records need, as far as the buffer goes."""
+        slots = 2
+        while _room(slots, load_factor) < upto - first and 2 * slots * ENTRY_SIZE <= buffer_bytes:
+            slots *= 2
+        self.capacity = max(1, _room(slots, load_factor))
         self.size = 0
         self.first = first
         self.latest = first - 1
@@ -97,3 +99,8 @@ class KeyMap:
                 if low <= entry < high:
                     verdicts[(entry - low) >> 1] = KEEP + (entry & 1)
         return verdicts
+
+
+def _room(slots: int, load_factor: float) -> int:
+    """One slot at least stays free, at which a search for what is not there ends."""
+    return int(min(slots * load_factor, slots - 1))

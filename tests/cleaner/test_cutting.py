@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -107,3 +108,20 @@ def test_a_full_map_takes_known_keys_and_says_where_it_ended() -> None:
     assert [keys.find(name) for name in names] == [106, 104, 102, 103]
     assert keys.find(b"another") == -1
     assert keys.utilization == 0.5
+
+
+@pytest.mark.parametrize("load_factor", [0.3, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize("count", [1, 2, 8, 15, 16, 1000])
+def test_a_map_has_room_for_all_keys_that_its_buffer_has_room_for(load_factor: float, count: int) -> None:
+    keys = KeyMap(1 << 20, load_factor, 100, 100 + count)
+    assert keys.put([b"%d" % n for n in range(count)], [2 * (100 + n) for n in range(count)])
+    assert keys.latest == 100 + count - 1
+    assert keys.utilization <= load_factor
+
+
+@pytest.mark.parametrize("load_factor", [-1.0, 0.0, 1e308])
+def test_no_load_factor_ends_a_compaction(load_factor: float) -> None:
+    keys = KeyMap(8 * 24, load_factor, 100, 1000)
+    keys.put([b"a", b"b"], [2 * 100, 2 * 101])
+    assert keys.find(b"a") == 100
+    assert keys.find(b"none") == -1
