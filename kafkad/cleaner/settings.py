@@ -7,6 +7,8 @@ from typing import NamedTuple
 from kafkad.config import Config
 
 _LARGEST_BUFFER = 2**31 - 1
+_SHORTEST_BACKOFF_MS = 100
+"""With none, looking for something to clean would take all the time there is."""
 
 
 class CleanerSettings(NamedTuple):
@@ -31,5 +33,5 @@ class CleanerSettings(NamedTuple):
             load_factor=config.double("log.cleaner.io.buffer.load.factor"),
             io_buffer_bytes=config.int("log.cleaner.io.buffer.size") // threads,
             max_bytes_per_second=config.double("log.cleaner.io.max.bytes.per.second") / threads,
-            backoff_ms=config.long("log.cleaner.backoff.ms"),
+            backoff_ms=max(config.long("log.cleaner.backoff.ms"), _SHORTEST_BACKOFF_MS),
         )

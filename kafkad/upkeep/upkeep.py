@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 _FLUSH_CHECK_MS = 2_000
 _REMOVAL_CHECK_MS = 5_000
 _ROOM_CHECK_MS = 5_000
+_SHORTEST_MS = 100
+"""The rest between two rounds of a job whose interval, perhaps 0, would leave little time for anything else."""
 
 T = TypeVar("T")
 Job = Callable[[], Awaitable[None]]
@@ -80,7 +82,7 @@ class Upkeep:
     async def _every(self, job: Callable[..., Awaitable[None]], interval: str | int, *of: LogDirectory) -> None:
         while True:
             interval_ms = self._config().long(interval) if isinstance(interval, str) else interval
-            await sleep(interval_ms, self._logs.clock, self._timers)
+            await sleep(max(interval_ms, _SHORTEST_MS), self._logs.clock, self._timers)
             try:
                 with self._going_on():
                     await job(*of)

@@ -12,6 +12,8 @@ from time import monotonic
 import pytest
 
 from kafkad.cleaner.cleaner import Cleaner
+from kafkad.cleaner.settings import CleanerSettings
+from kafkad.config import load
 from kafkad.log.compaction import (
     AbandonedError,
     CompactionJob,
@@ -427,6 +429,12 @@ def test_a_worker_that_cannot_be_started_costs_neither_log_nor_directory(
     assert caplog.messages.count("a-0 is compacted later: no process") == 3
     scene.worker.do(scene.log())
     scene.until(lambda: scene.log().cleaned_until)
+
+
+def test_a_cleaner_rests_whatever_is_set() -> None:
+    for backoff_ms, rest_ms in ((0, 100), (15_000, 15_000)):
+        config = load(None, [f"log.cleaner.backoff.ms={backoff_ms}"], {})
+        assert CleanerSettings.of(config).backoff_ms == rest_ms
 
 
 def test_new_settings_begin_with_new_workers(scene: Scene) -> None:

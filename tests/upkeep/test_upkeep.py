@@ -37,7 +37,7 @@ FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 class Jobs:
     """The upkeep of a broker with one log in each of two directories, by a clock that stands still."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *settings: str) -> None:
         self.clock = FakeClock()
         self.halts: list[str] = []
         self.bad, self.good = str(directory / "bad"), str(directory / "good")
@@ -59,7 +59,7 @@ class Jobs:
             load_configs,
             halt=self.halts.append,
         )
-        config = load_config(None, [], {})
+        config = load_config(None, settings, {})
         self.upkeep = Upkeep(self.logs, self.replicas, durable, lambda: config, self._threads, timers)
 
     def log(self, tp: TopicPartition) -> Log:
@@ -194,3 +194,25 @@ def test_retention_ends_the_broker_when_it_finds_the_last_log_directory_broken(
     jobs.do(jobs.upkeep.retain)
     assert not jobs.logs.live
     assert len(jobs.halts) == 1
+
+
+CHECKPOINTS = (
+    "replica.high.watermark.checkpoint.interval.ms",
+    "log.flush.offset.checkpoint.interval.ms",
+    "log.flush.start.offset.checkpoint.interval.ms",
+)
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_there_is_a_rest_between_two_rounds_whatever_is_set(tmp_path: Path, name: str) -> None:
+    jobs = Jobs(tmp_path, f"{name}=0")
+
+    async def first_round_ms() -> float | None:
+        jobs.upkeep.start()
+        await asyncio.sleep(0)
+        due_ms = jobs.timers.next_deadline_ms()
+        await jobs.upkeep.stop()
+        return due_ms
+
+    assert asyncio.run(first_round_ms()) == jobs.clock.monotonic_ms() + 100
+    jobs.stop()

@@ -108,7 +108,12 @@ SETTINGS: tuple[Setting, ...] = (
     integer(
         "replica.socket.receive.buffer.bytes", 65_536, HIGH, "SO_RCVBUF of a follower's connections.", unused=TO_BROKERS
     ),
-    long("replica.high.watermark.checkpoint.interval.ms", 5000, HIGH, "How often high watermarks are written to disk."),
+    long(
+        "replica.high.watermark.checkpoint.interval.ms",
+        5000,
+        HIGH,
+        "How often high watermarks are written to disk; 100 at least.",
+    ),
     string(
         "replica.selector.class",
         None,
