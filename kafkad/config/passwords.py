@@ -123,9 +123,10 @@ def _decoded(secret: str, text: str) -> str:
         salt, iterations = b64decode(fields["salt"]), int(fields["iterations"])
         key = _key(secret, factory, int(fields["keyLength"]), iterations, salt)
         password = _decrypted(fields, key).decode()
-    except (KeyError, ValueError):
-        raise ValueError("it is not encrypted by password.encoder.secret") from None
-    if _java_length(password) != int(fields["passwordLength"]):
+        is_right = _java_length(password) == int(fields["passwordLength"])
+    except (KeyError, ValueError, OverflowError):
+        is_right = False
+    if not is_right:
         raise ValueError("it is not encrypted by password.encoder.secret")
     return password
 

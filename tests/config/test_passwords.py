@@ -49,6 +49,11 @@ def test_another_secret_or_no_encrypted_text(cipher: str) -> None:
     text = PasswordEncoder("secret", cipher).encode("a password")
     for wrong in (
         text.replace("passwordLength:10", "passwordLength:9"),
+        text.replace("passwordLength:10,", ""),
+        text.replace("passwordLength:10", "passwordLength:ten"),
+        text.replace("iterations:4096", f"iterations:{1 << 40}"),
+        text.replace("iterations:4096", f"iterations:{1 << 70}"),
+        text.replace("keyLength:128", f"keyLength:{1 << 50}"),
         "plain",
         "",
         text[:-20],
