@@ -28,12 +28,16 @@ class Entry(NamedTuple):
     """True if it goes on in the next line only because that is indented, in YAML."""
 
 
+_LINE_END = re.compile(r"\r\n|\r|\n")
+"""Java's. Everything else at which Python also ends a line may stand in a value."""
+
+
 def is_properties(path: str, content: str) -> bool:
     """True for Kafka's format: by the ending, or else by the first line with content: Kafka's has `=`, YAML `:`."""
     ending = os.path.splitext(path)[1].lower()
     if ending in (".properties", ".yaml", ".yml"):
         return ending == ".properties"
-    first = next((line for line in content.splitlines() if line.strip() and line.lstrip()[0] not in "#!"), "")
+    first = next((line for line in _LINE_END.split(content) if line.strip() and line.lstrip()[0] not in "#!"), "")
     return "=" in first.partition(":")[0]
 
 
@@ -50,7 +54,7 @@ def _logical_lines(content: str) -> list[tuple[int, str]]:
     lines: list[tuple[int, str]] = []
     pending = ""
     started = 0
-    for number, raw in enumerate(content.splitlines(), 1):
+    for number, raw in enumerate(_LINE_END.split(content), 1):
         line = raw.lstrip(" \t\f")
         if not pending and (not line or line[0] in "#!"):
             continue
@@ -66,7 +70,7 @@ def _logical_lines(content: str) -> list[tuple[int, str]]:
     return lines
 
 
-_SEPARATOR = re.compile(r"((?:\\.|[^\\=:\s])*)(?:\s*[=:]\s*|\s+|$)(.*)", re.DOTALL)
+_SEPARATOR = re.compile(r"((?:\\.|[^\\=: \t\f])*)(?:[ \t\f]*[=:][ \t\f]*|[ \t\f]+|$)(.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 

@@ -245,6 +245,16 @@ def test_a_file_without_a_telling_name_is_judged_by_its_content(tmp_path: Path) 
     assert load(write(tmp_path, "b.conf", "# x\nnum.partitions: 4\n"), [], {}).int("num.partitions") == 4
 
 
+@pytest.mark.parametrize("sign", ["\x0b", "\x1c", "\x85", "\u2028"])
+def test_what_ends_a_line_only_for_python_is_part_of_a_value(sign: str) -> None:
+    text = f"a={sign}x{sign}y=1\r\nb={sign}\rc{sign}d=1\n"
+    assert [(entry.name, entry.text, entry.where) for entry in read_properties("p", text)] == [
+        ("a", f"{sign}x{sign}y=1", "p:1"),
+        ("b", sign, "p:2"),
+        (f"c{sign}d", "1", "p:3"),
+    ]
+
+
 def test_java_properties_syntax() -> None:
     text = "! c\n a = b \\\n   c\nd:e\nf g=h\n\\u0041\\ x=\\t\\u0041\\n\\\\\nempty\ntwice=1\ntwice=2\nend=\\"
     assert [(entry.name, entry.text, entry.where) for entry in read_properties("p", text)] == [
