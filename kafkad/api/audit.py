@@ -261,10 +261,10 @@ def _features_updated(message: Any, response: Any) -> Lines:
     if message.validate_only or response.error_code:
         return
     refused = {result.feature for result in response.results if result.error_code}
-    for update in message.feature_updates:
-        if update.feature not in refused:
-            level = f"set to level {update.max_version_level}" if update.max_version_level else "removed"
-            yield f"feature {_shown(update.feature)} {level}"
+    levels = {update.feature: update.max_version_level for update in message.feature_updates}
+    for feature, level in levels.items():
+        if feature not in refused:
+            yield f"feature {_shown(feature)} " + (f"set to level {level}" if level else "removed")
 
 
 def _quotas_altered(message: Any, response: Any) -> Lines:

@@ -33,16 +33,14 @@ class FeatureUpdate(NamedTuple):
 async def update(
     lead: Leadership, updates: Sequence[FeatureUpdate], *, validate_only: bool, guard: Guard = unguarded
 ) -> dict[str, KafkaError | None]:
-    """The result of each update. Those without error were written together, unless this was only a validation."""
+    """The result for each feature. Those without error were written together, unless this was only a validation. Of a
+    feature that is named twice the last update counts."""
     data, stat = await lead.store.get(Features.path())
     guard()
     finalized = required(Features.path(), lambda: Features.decode(data))
-    levels = dict(finalized.levels)
-    outcomes: dict[str, KafkaError | None] = {}
-    for feature in updates:
-        outcomes[feature.name] = _objection(feature, finalized.levels)
-        if outcomes[feature.name] is None:
-            del levels[feature.name]
+    outcomes = {feature.name: _objection(feature, finalized.levels) for feature in updates}
+    removed = {name for name, error in outcomes.items() if error is None}
+    levels = {name: level for name, level in finalized.levels.items() if name not in removed}
     if levels != finalized.levels and not validate_only:
         await lead.write([Set(Features.path(), Features(levels).encode(), stat.version)])
     return outcomes

@@ -313,6 +313,8 @@ def test_features(trail: Trail) -> None:
     request = UpdateFeaturesRequest(feature_updates=updates)
     assert noted(trail, 57, request, UpdateFeaturesResponse()) == ["feature metadata.version set to level 3"]
     assert noted(trail, 57, request, UpdateFeaturesResponse(error_code=95)) == []
+    twice = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey(feature="x", max_version_level=0)] * 2)
+    assert noted(trail, 57, twice, UpdateFeaturesResponse()) == ["feature x removed"]
 
 
 def test_many_partitions_are_counted(trail: Trail) -> None:

@@ -141,18 +141,34 @@ def test_features_that_cannot_be(broker: OneBroker, name: str, level: int, kind:
     assert response.error_message
 
 
+def finalized(broker: OneBroker) -> dict[str, int]:
+    return dict(Features.decode(broker.run(broker.store.get(Features.path()))[0]).levels)
+
+
 @pytest.mark.parametrize("version", range(3))
 def test_a_feature_that_kafka_left_is_removed(broker: OneBroker, version: int) -> None:
-    def finalized() -> Features:
-        return Features.decode(broker.run(broker.store.get(Features.path()))[0])
-
     broker.run(broker.store.set(Features.path(), Features({"x": 3}).encode()))
     if version >= 1:
         assert update(broker, version, "x", 0, kind=SAFE_DOWNGRADE, validate=True).error_code == 0
-        assert finalized().levels == {"x": 3}
+        assert finalized(broker) == {"x": 3}
     response = update(broker, version, "x", 0, kind=SAFE_DOWNGRADE)
     assert (response.error_code, [result.error_code for result in response.results]) == (0, [0][: version < 2])
-    assert finalized().levels == {}
+    assert finalized(broker) == {}
+
+
+def test_of_a_feature_that_is_named_twice_the_last_update_counts(broker: OneBroker) -> None:
+    def ask(*updates: FeatureUpdateKey) -> list[tuple[str, int]]:
+        response = broker.ask(UpdateFeaturesRequest(feature_updates=list(updates)), 1)
+        assert isinstance(response, UpdateFeaturesResponse)
+        return [(result.feature, result.error_code) for result in response.results]
+
+    broker.run(broker.store.set(Features.path(), Features({"x": 3, "y": 1}).encode()))
+    removal = FeatureUpdateKey(feature="x", max_version_level=0, upgrade_type=SAFE_DOWNGRADE)
+    upgrade = FeatureUpdateKey(feature="x", max_version_level=4, upgrade_type=UPGRADE)
+    assert ask(removal, upgrade) == [("x", ErrorCode.INVALID_REQUEST)]
+    assert finalized(broker) == {"x": 3, "y": 1}
+    assert ask(upgrade, removal, removal) == [("x", 0)]
+    assert finalized(broker) == {"y": 1}
 
 
 def test_many_reassignments_are_listed_in_pieces(with_topic: OneBroker, monkeypatch: pytest.MonkeyPatch) -> None:
