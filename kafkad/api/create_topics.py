@@ -35,10 +35,6 @@ async def handle(context: Context, request: Request, message: CreateTopicsReques
         else:
             refused[topic.name] = None
     response = await _create_each(context, request, message, asked)
-    for topic in asked:
-        if _repeats_a_partition(topic):
-            error = KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the assignment has a partition twice")
-            response.topics.append(_failed(topic.name, error))
     response.topics += map(_forbidden, refused)
     return response
 
@@ -51,9 +47,8 @@ async def _create_each(
     overrides: dict[str, dict[str, str]] = {}
     for topic in asked:
         await turns.give_way()
-        if not _repeats_a_partition(topic):
-            wanted.append(_new_topic(topic))
-            overrides[topic.name] = {c.name: c.value or "" for c in topic.configs}
+        wanted.append(_new_topic(topic))
+        overrides[topic.name] = {c.name: c.value or "" for c in topic.configs}
 
     quota = MutationQuota(request.throttle, strict=request.version >= _FIRST_WITH_QUOTAS)
 
@@ -95,17 +90,15 @@ async def _create(
         return [TopicResult(name=topic.name, error=error) for topic in topics]
 
 
-def _repeats_a_partition(topic: CreatableTopic) -> bool:
-    return len({assigned.partition_index for assigned in topic.assignments}) < len(topic.assignments)
-
-
 def _new_topic(topic: CreatableTopic) -> NewTopic:
+    assignment = {assigned.partition_index: tuple(assigned.broker_ids) for assigned in topic.assignments}
     return NewTopic(
         name=topic.name,
         partitions=topic.num_partitions,
         replication_factor=topic.replication_factor,
-        assignment={assigned.partition_index: tuple(assigned.broker_ids) for assigned in topic.assignments},
+        assignment=assignment,
         configs={config.name: config.value for config in topic.configs},
+        repeats_a_partition=len(assignment) < len(topic.assignments),
     )
 
 

@@ -52,13 +52,15 @@ class TopicDefaults(NamedTuple):
 
 
 class NewTopic(NamedTuple):
-    """-1 partitions or replicas are the broker's defaults, or those of `assignment` if there is one."""
+    """-1 partitions or replicas are the broker's defaults, or those of `assignment` if there is one. A topic that
+    `repeats_a_partition` was asked for with two assignments of the same partition, and is refused."""
 
     name: str
     partitions: int = -1
     replication_factor: int = -1
     assignment: Assignment = _NO_ASSIGNMENT
     configs: Mapping[str, str | None] = _NO_CONFIGS
+    repeats_a_partition: bool = False
 
 
 Admit = Callable[[str, int], None]
@@ -266,6 +268,8 @@ class Topics:
         if topic.name in self._state.deleting:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"The topic {topic.name!r} is still being deleted")
         _check_collision(topic.name, others)
+        if topic.repeats_a_partition:
+            raise _bad_assignment("the assignment has a partition twice")
         if topic.assignment:
             self._check_assignment(topic.assignment)
         self._check_config({name: value for name, value in topic.configs.items() if value is not None})

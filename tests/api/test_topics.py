@@ -104,10 +104,22 @@ def test_a_count_and_an_assignment_do_not_go_together(broker: OneBroker) -> None
     assert create(broker, 7, both)[0].error_code == ErrorCode.INVALID_REQUEST
 
 
+def repeating() -> CreatableTopic:
+    """A topic with two assignments of its partition 0."""
+    wrong = assigned([1], [1])
+    wrong.assignments[1].partition_index = 0
+    return wrong
+
+
 def test_an_assignment_names_a_partition_once(broker: OneBroker) -> None:
-    twice = assigned([1], [1])
-    twice.assignments[1].partition_index = 0
-    assert create(broker, 7, twice)[0].error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    results = create(broker, 7, repeating(), topic("good"))
+    assert [result.error_code for result in results] == [ErrorCode.INVALID_REPLICA_ASSIGNMENT, 0]
+
+
+def test_a_topic_that_is_named_twice_is_not_created_even_if_one_of_the_two_is_wrong(broker: OneBroker) -> None:
+    results = create(broker, 7, repeating(), topic(repeating().name))
+    assert [result.error_code for result in results] == [ErrorCode.INVALID_REQUEST] * 2
+    assert not broker.replicas.metadata.topics
 
 
 def test_one_bad_topic_leaves_the_others_alone(broker: OneBroker) -> None:
