@@ -27,9 +27,12 @@ async def handle(context: Context, request: Request, message: DeleteTopicsReques
         asked = [DeleteTopicState(name=name) for name in message.topic_names]
     if not context.config.bool("delete.topic.enable"):
         return _all_refused(asked, _disabled(request.version))
-    sound = [topic for topic in asked if _is_named_once(topic)]
+    if any(topic.name is not None and topic.topic_id != NO_TOPIC_ID for topic in asked):
+        text = "nothing was deleted: a topic in the request has both a name and an id, and it may have only one of them"
+        return _all_refused(asked, KafkaError(ErrorCode.INVALID_REQUEST, text))
+    sound = [topic for topic in asked if _is_named(topic)]
     error = KafkaError(ErrorCode.INVALID_REQUEST, "a topic to delete has either a name or an id")
-    response = _all_refused([topic for topic in asked if not _is_named_once(topic)], error)
+    response = _all_refused([topic for topic in asked if not _is_named(topic)], error)
     if request.restricted:
         sound, refusals = await _sorted_out(context, request, sound)
         response.responses += refusals
@@ -62,8 +65,8 @@ async def handle(context: Context, request: Request, message: DeleteTopicsReques
     return response
 
 
-def _is_named_once(topic: DeleteTopicState) -> bool:
-    return (topic.name is None) != (topic.topic_id == NO_TOPIC_ID)
+def _is_named(topic: DeleteTopicState) -> bool:
+    return topic.name is not None or topic.topic_id != NO_TOPIC_ID
 
 
 async def _sorted_out(

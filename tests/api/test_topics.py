@@ -165,9 +165,18 @@ def test_a_topic_is_deleted_by_id(broker: OneBroker) -> None:
 
 def test_a_topic_to_delete_has_a_name_or_an_id(broker: OneBroker) -> None:
     broker.create("t")
-    asked = [DeleteTopicState(name="t", topic_id=UNKNOWN_ID), DeleteTopicState(name=None)]
+    asked = [DeleteTopicState(name=None), DeleteTopicState(name="t")]
     results = broker.ask(DeleteTopicsRequest(topics=asked, timeout_ms=5_000), 6).responses
-    assert [result.error_code for result in results] == [ErrorCode.INVALID_REQUEST] * 2
+    assert [result.error_code for result in results] == [ErrorCode.INVALID_REQUEST, 0]
+
+
+def test_nothing_is_deleted_if_a_topic_has_both_a_name_and_an_id(broker: OneBroker) -> None:
+    broker.create("t")
+    asked = [DeleteTopicState(name="u", topic_id=UNKNOWN_ID), DeleteTopicState(name="t"), DeleteTopicState(name=None)]
+    results = broker.ask(DeleteTopicsRequest(topics=asked, timeout_ms=5_000), 6).responses
+    assert [(result.name, result.error_code) for result in results] == [
+        (name, ErrorCode.INVALID_REQUEST) for name in ("u", "t", None)
+    ]
     assert "t" in broker.replicas.metadata.topics
 
 
