@@ -47,6 +47,8 @@ SettingsOf = Callable[[str], "Overrides"]
 """What a topic overrides. Raises KafkaError where that cannot be known."""
 Answer = Pieces[DescribeConfigsResponse]
 Settings = list[DescribeConfigsResourceResult]
+Named = tuple[int, str]
+"""The type and the name of a resource."""
 Alike = tuple[frozenset[str], frozenset[tuple[str, str]]]
 """The keys that are asked for, and what a topic overrides."""
 
@@ -54,20 +56,30 @@ Alike = tuple[frozenset[str], frozenset[tuple[str, str]]]
 def handle(
     context: Context, request: Request, message: DescribeConfigsRequest
 ) -> Pieces[DescribeConfigsResponse | Coroutine[Any, Any, Answer]]:
-    """A resource that is named twice is answered once, for the keys that it is named with last, as in Kafka."""
-    resources: dict[tuple[int, str], DescribeConfigsResource] = {}
+    """A resource that is named twice is answered once, for all that it is named with."""
+    asked: dict[Named, set[str]] = {}
     for resource in message.resources:
-        resources[resource.resource_type, resource.resource_name] = resource
+        _add_keys(asked, resource)
         yield
-    describe = partial(_all_described, context, request, message, resources.values())
+    describe = partial(_all_described, context, request, message, asked)
     elsewhere = []
-    for kind, name in resources:
+    for kind, name in asked:
         if kind == ResourceType.TOPIC and _is_elsewhere(context, request, name):
             elsewhere.append(name)
         yield
     if elsewhere:
         return _when_read(context, elsewhere, describe)
     return (yield from describe(context.configs.topic))
+
+
+def _add_keys(asked: dict[Named, set[str]], resource: DescribeConfigsResource) -> None:
+    """Adds to what is asked of a resource. No keys are all settings, whatever is named besides."""
+    keys = set(resource.configuration_keys or ())
+    before = asked.setdefault((resource.resource_type, resource.resource_name), keys)
+    if before and keys:
+        before |= keys
+    else:
+        before.clear()
 
 
 def _is_elsewhere(context: Context, request: Request, topic: str) -> bool:
@@ -116,14 +128,14 @@ def _all_described(
     context: Context,
     request: Request,
     message: DescribeConfigsRequest,
-    resources: Collection[DescribeConfigsResource],
+    asked: Mapping[Named, Collection[str]],
     settings_of: SettingsOf,
 ) -> Answer:
     """Thousands of topics override the same: what is `alike` is described once."""
     alike: dict[Alike, Settings] = {}
     results = []
-    for resource in resources:
-        described = yield from _described(context, request, message, settings_of, alike, resource)
+    for named, keys in asked.items():
+        described = yield from _described(context, request, message, settings_of, alike, named, frozenset(keys))
         results.append(described)
         yield
     return DescribeConfigsResponse(results=results)
@@ -135,11 +147,11 @@ def _described(
     message: DescribeConfigsRequest,
     settings_of: SettingsOf,
     alike: dict[Alike, Settings],
-    resource: DescribeConfigsResource,
+    named: Named,
+    wanted: frozenset[str],
 ) -> Pieces[DescribeConfigsResult]:
-    kind, name = resource.resource_type, resource.resource_name
+    kind, name = named
     result = DescribeConfigsResult(resource_type=kind, resource_name=name)
-    wanted = frozenset(resource.configuration_keys or ())
     try:
         check_right(request, Operation.DESCRIBE_CONFIGS, kind, name)
         if kind == ResourceType.TOPIC:
@@ -150,7 +162,7 @@ def _described(
                 alike[key] = yield from _chosen(request, wanted, _worded(message, rows))
             result.configs = alike[key]
         else:
-            result.configs = yield from _chosen(request, wanted, _settings(context, message, resource, wanted))
+            result.configs = yield from _chosen(request, wanted, _settings(context, message, named, wanted))
     except KafkaError as error:
         result.error_code, result.error_message = error.code, error.message or ""
     return result
@@ -182,10 +194,10 @@ def _check_sayable(setting: DescribeConfigsResourceResult) -> None:
 
 
 def _settings(
-    context: Context, message: DescribeConfigsRequest, resource: DescribeConfigsResource, wanted: frozenset[str]
+    context: Context, message: DescribeConfigsRequest, named: Named, wanted: frozenset[str]
 ) -> Iterator[DescribeConfigsResourceResult]:
     """Those of anything but a topic."""
-    kind, name = resource.resource_type, resource.resource_name
+    kind, name = named
     if kind == ResourceType.BROKER_LOGGER:
         check_own_broker(context.broker_id, name)
         for logger, level in loggers.levels().items():

@@ -101,6 +101,25 @@ def test_no_keys_and_an_empty_list_mean_all(with_topic: OneBroker) -> None:
     assert len(result.configs) == len(everything.configs)
 
 
+@pytest.mark.parametrize("kind", [TOPIC, BROKER])
+def test_a_resource_that_is_named_twice_is_answered_once_for_all_that_it_is_named_with(
+    with_topic: OneBroker, kind: int
+) -> None:
+    name = "t" if kind == TOPIC else "1"
+    first, second = [config.name for config in describe(with_topic, kind, name).configs[:2]]
+
+    def found(*asked: list[str] | None) -> list[list[str]]:
+        resources = [
+            DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=keys) for keys in asked
+        ]
+        results = with_topic.ask(DescribeConfigsRequest(resources=resources), 4).results
+        return [[config.name for config in result.configs] for result in results]
+
+    assert found([second], [first], [second]) == [[first, second]]
+    everything = found(None)
+    assert found([first], None, [second]) == found([], [first]) == everything
+
+
 def test_topics_that_override_the_same_are_described_once(
     with_topic: OneBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
