@@ -203,6 +203,12 @@ _RETRIABLE = frozenset(
 _LONGEST_MESSAGE = 4_000
 """A request for thousands of things may be wrong in all of them; a string of the protocol has 32 KB at most."""
 
+
+def shortened(message: str) -> str:
+    """A message that an answer can hold, whatever long names are in it."""
+    return message if len(message) <= _LONGEST_MESSAGE else f"{message[:_LONGEST_MESSAGE]}..."
+
+
 METADATA_STORE: Final = "The metadata store"
 """A KAFKA_STORAGE_ERROR whose message begins so is about it, not about a log directory: kctl's hint goes by that."""
 
@@ -211,8 +217,7 @@ class KafkaError(Exception):
     """An error with a code of Kafka's protocol. `message` says what, where and what to do."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
-        if len(message) > _LONGEST_MESSAGE:
-            message = f"{message[:_LONGEST_MESSAGE]}..."
+        message = shortened(message)
         super().__init__(message or code.name)
         self.code = code
         self.message = message or None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkad.api.context import Context, Request
 from kafkad.api.operations import NOT_ASKED_FOR, authorized_operations
-from kafkad.errors import ErrorCode, KafkaError
+from kafkad.errors import ErrorCode, KafkaError, shortened
 from kafkad.group.events import DescribedMember, Description, State
 from kafkad.security.authorizer import Operation, ResourceType
 from kafkad.turns import Pieces, each
@@ -39,7 +39,7 @@ def _describe(context: Context, request: Request, group: str, wants_operations: 
     if found is None and request.version >= _FIRST_WITH_NOT_FOUND:
         return DescribedGroup(
             error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-            error_message=f"Group {group} not found.",
+            error_message=shortened(f"Group {group} not found."),
             group_id=group,
             group_state=State.DEAD.value,
         )

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from kafkad.api.context import Context, Request
 from kafkad.api.in_order import in_order
 from kafkad.cluster.entities import EntityConfigs
-from kafkad.errors import ErrorCode
+from kafkad.errors import ErrorCode, shortened
 from kafkad.model import Entity
 from kafkad.security.scram import NUMBERED, ScramCredential
 from kafkad.turns import Pieces
@@ -73,4 +73,4 @@ def _result(name: str, overrides: Mapping[str, str], times: int) -> Result:
 
 
 def _refused(name: str, code: ErrorCode, text: str) -> Result:
-    return Result(user=name, error_code=code, error_message=text)
+    return Result(user=name, error_code=code, error_message=shortened(text))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkad.api.context import Context, Request
 from kafkad.controller.features import FeatureUpdate, UpgradeType
-from kafkad.errors import ErrorCode, KafkaError
+from kafkad.errors import ErrorCode, KafkaError, shortened
 from kafkad.security.authorizer import Operation
 from kafkad.wire.messages.update_features import (
     FeatureUpdateKey,
@@ -47,5 +47,5 @@ def _summed_up(outcomes: dict[str, KafkaError | None]) -> UpdateFeaturesResponse
     for feature, error in outcomes.items():
         if error is not None:
             code = ErrorCode.INVALID_UPDATE_VERSION if error.code == ErrorCode.INVALID_REQUEST else error.code
-            return UpdateFeaturesResponse(error_code=code, error_message=f"{feature}: {error.message}")
+            return UpdateFeaturesResponse(error_code=code, error_message=shortened(f"{feature}: {error.message}"))
     return UpdateFeaturesResponse(error_message=None)

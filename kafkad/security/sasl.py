@@ -10,7 +10,7 @@ from collections.abc import Callable
 from enum import Enum, auto
 from typing import Any, Final, NamedTuple
 
-from kafkad.errors import ErrorCode
+from kafkad.errors import ErrorCode, shortened
 from kafkad.security.gssapi import FIRST_BYTE, GSSAPI
 from kafkad.security.mechanism import Login, LoginFailed, Mechanism, Mechanisms
 from kafkad.wire.apis import APIS, response_class
@@ -171,7 +171,7 @@ class Conversation:
         try:
             done = self._respond(bytes(decode(SaslAuthenticateRequest, version, frame[at:]).auth_bytes))
         except LoginFailed as failure:
-            text = str(failure) or self._invalid
+            text = shortened(str(failure) or self._invalid)
             answer = SaslAuthenticateResponse(error_code=ErrorCode.SASL_AUTHENTICATION_FAILED, error_message=text)
             return Refused(encode_response(key, version, correlation_id, answer), failure.reason or text)
         if isinstance(done, bytes):

@@ -25,6 +25,8 @@ from kafkad.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsTopics,
 )
 from kafkad.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
+from kafkad.wire.primitives import MAX_STRING
+from kafkad.wire.schema import encode
 from tests.one_broker import OneBroker
 
 UNKNOWN = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -139,6 +141,10 @@ def test_features_that_cannot_be(broker: OneBroker, name: str, level: int, kind:
     response = update(broker, 2, name, level, kind=kind)
     assert (response.error_code, response.results) == (ErrorCode.INVALID_UPDATE_VERSION, [])
     assert response.error_message
+
+
+def test_an_answer_can_hold_what_is_wrong_with_a_feature_of_any_name(broker: OneBroker) -> None:
+    assert encode(update(broker, 2, "f" * MAX_STRING, 1), 2)
 
 
 def finalized(broker: OneBroker) -> dict[str, int]:

@@ -27,7 +27,9 @@ from kafkad.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from kafkad.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from kafkad.wire.primitives import MAX_STRING
 from kafkad.wire.records import BATCH_HEADER, HEADER_SIZE, parse_records
+from kafkad.wire.schema import encode
 from tests.one_broker import OneBroker
 
 OK = ErrorCode.NONE
@@ -293,6 +295,12 @@ def test_a_group_that_is_named_twice_is_described_once(broker: OneBroker) -> Non
     stable(broker, "repeated")
     found = broker.ask(DescribeGroupsRequest(groups=["repeated", "nowhere", "repeated"]), 5).groups
     assert [group.group_id for group in found] == ["repeated", "nowhere"]
+
+
+def test_an_answer_can_hold_that_a_group_of_any_name_is_not_there(broker: OneBroker) -> None:
+    answer = broker.ask(DescribeGroupsRequest(groups=["g" * MAX_STRING]), 6)
+    assert answer.groups[0].error_message.startswith("Group ggg")
+    assert encode(answer, 6)
 
 
 def test_only_a_stable_group_shows_what_was_assigned(broker: OneBroker) -> None:

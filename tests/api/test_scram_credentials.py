@@ -18,7 +18,8 @@ from kafkad.wire.messages.alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 from kafkad.wire.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
-from kafkad.wire.schema import decode
+from kafkad.wire.primitives import MAX_STRING
+from kafkad.wire.schema import decode, encode
 from tests.one_broker import OneBroker
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "security" / "validation.jsonl"
@@ -113,6 +114,16 @@ def test_who_may_not_is_told_of_each_user() -> None:
         ("a", 31, None),
         ("b", 31, None),
     ]
+
+
+def test_an_answer_can_hold_what_is_wrong_with_a_user_of_any_name(broker: OneBroker) -> None:
+    absent, twice = UserName(name="a" * MAX_STRING), UserName(name="t" * MAX_STRING)
+    answer = broker.ask(DescribeUserScramCredentialsRequest(users=[absent, twice, twice]), 0)
+    assert [result.error_code for result in answer.results] == [
+        ErrorCode.RESOURCE_NOT_FOUND,
+        ErrorCode.DUPLICATE_RESOURCE,
+    ]
+    assert encode(answer, 0)
 
 
 def test_many_users_are_described_in_pieces(broker: OneBroker) -> None:

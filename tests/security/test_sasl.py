@@ -20,7 +20,7 @@ from kafkad.wire.apis import APIS, request_class, response_class
 from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
 from kafkad.wire.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from kafkad.wire.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from kafkad.wire.primitives import MalformedError
+from kafkad.wire.primitives import MAX_STRING, MalformedError
 from kafkad.wire.schema import decode, span
 
 GOLDEN = Path(__file__).parents[1] / "golden/security"
@@ -345,6 +345,20 @@ def test_again_as_somebody_else(user: str, password: str, text: str) -> None:
     talk.take(handshake())
     response = refusal(talk.take(token(plain(user, password))), 36, 2)
     assert (response.error_code, response.error_message) == (58, text)
+
+
+def test_an_answer_can_hold_two_long_users() -> None:
+    class Bearer:
+        user = None
+
+        def respond(self, message: bytes) -> Login:
+            return Login("b" * MAX_STRING)
+
+    before = PreviousLogin("a" * MAX_STRING, "X")
+    talk = Conversation({"X": Bearer}, lambda mechanism: 0, lambda: NOW_MS, before)
+    talk.take(handshake("X"))
+    response = refusal(talk.take(token(b"")), 36, 2)
+    assert response.error_message.startswith("Cannot change principals")
 
 
 def test_again_by_another_mechanism() -> None:
