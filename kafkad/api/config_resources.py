@@ -40,16 +40,6 @@ R = TypeVar("R", bound=Resource)
 A = TypeVar("A")
 
 
-def check_own_broker(broker_id: int, name: str) -> None:
-    """Raises INVALID_REQUEST for another broker: a broker knows and changes only its own settings and loggers."""
-    if name != str(broker_id):
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST,
-            f"Unexpected broker id, expected {broker_id}, but received {name}: ask broker {name} itself, as each "
-            "broker knows only its own settings",
-        )
-
-
 def stored_kind(resource_type: int) -> ResourceKind:
     """The kind of a resource with settings in the metadata store; INVALID_REQUEST for all others."""
     try:

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from kafkad import loggers
-from kafkad.api.config_resources import ResourceType, check_own_broker, check_right
+from kafkad.api.config_resources import ResourceType, check_right
 from kafkad.api.context import Context, Request
 from kafkad.config import Source
 from kafkad.config.describe import (
@@ -19,6 +19,7 @@ from kafkad.config.describe import (
     describe_state,
     describe_topic,
 )
+from kafkad.controller.configs import check_own_broker
 from kafkad.controller.topics import check_name
 from kafkad.errors import METADATA_STORE, ErrorCode, KafkaError
 from kafkad.meta.store import OutOfReach

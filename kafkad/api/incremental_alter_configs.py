@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from kafkad import loggers
-from kafkad.api.config_resources import ResourceType, alter_each, check_own_broker, stored_kind
+from kafkad.api.config_resources import ResourceType, alter_each, stored_kind
 from kafkad.api.context import Context, Request
-from kafkad.controller.configs import Alteration, ConfigEntry
+from kafkad.controller.configs import Alteration, ConfigEntry, check_own_broker
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.wire.messages.incremental_alter_configs import (
     AlterableConfig,

@@ -173,11 +173,7 @@ class ConfigAlterer:
             return ConfigNode.entity_path(ConfigNode.TOPICS, name)
         if not name:
             return ConfigNode.entity_path(ConfigNode.BROKERS, DEFAULT_ENTITY)
-        if name != str(self._broker):
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST,
-                f"Unexpected broker id, expected {self._broker}, but received {name}",
-            )
+        check_own_broker(self._broker, name)
         return ConfigNode.entity_path(ConfigNode.BROKERS, name)
 
     def _validate(self, kind: ResourceKind, name: str, overrides: Overrides) -> None:
@@ -210,6 +206,22 @@ async def encrypt_anew(store: MetaStore, broker: int, config: Config) -> None:
             return
         with suppress(BadVersion):
             await store.set(path, ConfigNode.encode(after), stat.version)
+
+
+def check_own_broker(broker: int, name: str) -> None:
+    """Raises INVALID_REQUEST for another broker: a broker knows and changes only its own settings and loggers."""
+    if name == str(broker):
+        return
+    if not name:
+        problem = f"Broker id must not be empty: this is broker {broker}"
+    elif not name.isdecimal():
+        problem = f"Broker id must be an integer, but it is: {name}"
+    else:
+        problem = (
+            f"Unexpected broker id, expected {broker}, but received {name}: ask broker {name} itself, as each broker "
+            "knows only its own settings"
+        )
+    raise KafkaError(ErrorCode.INVALID_REQUEST, problem)
 
 
 def _is_password(name: str) -> bool:

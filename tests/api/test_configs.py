@@ -390,7 +390,6 @@ def test_what_has_settings_is_listed(with_topic: OneBroker) -> None:
     [
         (GROUP, "g", "those of the broker named group.* hold for all groups"),
         (METRICS, "m", "its own are at http.listener"),
-        (BROKER, "7", "ask broker 7 itself"),
         (99, "x", "ask for those of topics (2)"),
     ],
 )
@@ -398,6 +397,23 @@ def test_settings_that_this_broker_does_not_keep(broker: OneBroker, kind: int, n
     result = describe(broker, kind, name)
     assert result.error_code == INVALID_REQUEST
     assert remedy in (result.error_message or "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "problem"),
+    [
+        (LOGGER, "", "Broker id must not be empty: this is broker 1"),
+        (LOGGER, "x", "Broker id must be an integer, but it is: x"),
+        (BROKER, "x", "Broker id must be an integer, but it is: x"),
+        (BROKER, "7", "ask broker 7 itself"),
+    ],
+)
+def test_what_is_wrong_with_the_name_of_a_broker(broker: OneBroker, kind: int, name: str, problem: str) -> None:
+    altered = single.AlterConfigsResource(resource_type=kind, resource_name=name, configs=[])
+    [refused] = broker.ask(single.IncrementalAlterConfigsRequest(resources=[altered]), 1).responses
+    for result in (describe(broker, kind, name), refused):
+        assert result.error_code == INVALID_REQUEST
+        assert problem in (result.error_message or "")
 
 
 @pytest.fixture(params=["refuses", "does not answer"])
