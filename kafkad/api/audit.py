@@ -142,7 +142,8 @@ def _topics_created(message: Any, response: Any) -> Lines:
 
 
 def _topics_deleted(message: Any, response: Any) -> Lines:
-    return (f"topic {topic.name} deleted" for topic in response.responses if topic.error_code in _DONE)
+    names = dict.fromkeys(topic.name for topic in response.responses if topic.error_code in _DONE)
+    return (f"topic {name} deleted" for name in names)
 
 
 def _records_deleted(message: Any, response: Any) -> Lines:

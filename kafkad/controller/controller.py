@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from random import Random
 from typing import NamedTuple, TypeVar
@@ -188,10 +188,11 @@ class Controller:
         for topic in topics:
             await turns.give_way()
             found.append(_found(term, topic))
-        results = [result if result.error else _admitted(term, result, admit) for result in found]
-        names = [result.name for result in results if result.error is None and result.name is not None]
-        refused = await term.deletions.ask(names)
-        results = [r._replace(error=refused[r.name]) if r.name in refused else r for r in results]
+        asked = dict.fromkeys(result.name for result in found if result.error is None and result.name is not None)
+        refused = _not_admitted(term, asked, admit)
+        names = [name for name in asked if name not in refused]
+        refused |= await term.deletions.ask(names)
+        results = [r._replace(error=refused[r.name]) if r.name in refused else r for r in found]
         return results, [term.deletions.settled(name) for name in names if name in term.state.deleting]
 
     async def _in_time(
@@ -520,13 +521,16 @@ def _found(term: Term, topic: str | TopicId) -> DeletedTopic:
     return DeletedTopic(name=topic, topic_id=entry.topic_id)
 
 
-def _admitted(term: Term, found: DeletedTopic, admit: Admit) -> DeletedTopic:
-    if found.name in term.state.topics:
-        try:
-            admit(found.name, len(term.state.topics[found.name].partitions))
-        except KafkaError as error:
-            return found._replace(error=error.with_traceback(None))
-    return found
+def _not_admitted(term: Term, topics: Iterable[str], admit: Admit) -> dict[str, KafkaError]:
+    """Those of `topics` that may not be deleted, and why."""
+    refused: dict[str, KafkaError] = {}
+    for name in topics:
+        if name in term.state.topics:
+            try:
+                admit(name, len(term.state.topics[name].partitions))
+            except KafkaError as error:
+                refused[name] = error.with_traceback(None)
+    return refused
 
 
 def _late_deletion(result: DeletedTopic) -> DeletedTopic:

@@ -170,7 +170,7 @@ def test_life_of_a_topic(broker: OneBroker, trail: Trail) -> None:
     broker.ask_together((late, 2))
     assert trail.lines() == ["records of topic orders deleted, of partition 1 before 4"], "though not on broker 2 yet"
     del broker.replicas.metadata.brokers[2]
-    broker.ask(DeleteTopicsRequest(topic_names=["orders", "missing"], timeout_ms=5000), 5)
+    broker.ask(DeleteTopicsRequest(topic_names=["orders", "missing", "orders"], timeout_ms=5000), 5)
     assert trail.lines() == ["topic orders deleted"]
 
 

@@ -518,6 +518,17 @@ def test_changes_of_topics_are_refused_once_nothing_is_left(frames: Throttled) -
     assert mutations.measured(frames.clock.monotonic_ms()).values["tokens"] == -8
 
 
+def test_a_topic_that_is_deleted_twice_in_a_request_counts_once(frames: Throttled) -> None:
+    frames.ask(CreateTopicsRequest(topics=[new("a", 8)], timeout_ms=5000), 7)
+    frames.give(EVERYBODY, controller_mutation_rate=1)
+    by_id = DeleteTopicState(name=None, topic_id=frames.broker.replicas.metadata.topics["a"].id)
+    twice = [DeleteTopicState(name="a"), by_id, DeleteTopicState(name="a")]
+    answer = frames.ask(DeleteTopicsRequest(topics=twice, timeout_ms=5000), 6)
+    assert [topic.error_code for topic in answer.responses] == [0, 0, 0]
+    [mutations] = frames.quotas.meters()
+    assert mutations.measured(frames.clock.monotonic_ms()).values["tokens"] == 3
+
+
 def test_older_requests_are_carried_out_and_wait(frames: Throttled) -> None:
     frames.give(EVERYBODY, controller_mutation_rate=1)
     answer = frames.ask(CreateTopicsRequest(topics=[new("a", 8), new("b", 8)], timeout_ms=5000), 5)
