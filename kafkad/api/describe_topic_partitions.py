@@ -31,12 +31,15 @@ _NONE: list[int] = []
 def handle(
     context: Context, request: Request, message: DescribeTopicPartitionsRequest
 ) -> Pieces[DescribeTopicPartitionsResponse]:
-    """Topics come in the order of their names; without topics in the request, all of them."""
+    """Topics come in the order of their names; without topics in the request, all of them. A cursor is at one of those
+    that are asked for."""
     start = message.cursor or Cursor(topic_name="", partition_index=0)
-    if start.partition_index < 0:
+    asked = dict.fromkeys([topic.name for topic in message.topics])
+    is_elsewhere = message.cursor is not None and bool(asked) and start.topic_name not in asked
+    if start.partition_index < 0 or is_elsewhere:
         return DescribeTopicPartitionsResponse(topics=(yield from each(_refused, message.topics)))
     topics = context.replicas.metadata.topics
-    names = dict.fromkeys([topic.name for topic in message.topics]) or topics
+    names = asked or topics
     left = max(min(message.response_partition_limit, context.config.int("max.request.partition.size.limit")), 1)
     answer = _Answer(request, Reachable(context.replicas.metadata, request.listener))
     response = DescribeTopicPartitionsResponse()

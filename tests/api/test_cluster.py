@@ -108,6 +108,13 @@ def test_a_cursor_may_be_at_a_topic_that_went(filled: OneBroker) -> None:
     assert page(describe(filled, cursor=("aa", 1))) == [("b", [0, 1, 2]), ("c", [0])]
 
 
+def test_a_cursor_at_a_topic_that_is_not_asked_for_is_refused(filled: OneBroker) -> None:
+    topics = describe(filled, "a", "c", cursor=("b", 0)).topics
+    assert [(topic.name, topic.error_code, topic.partitions) for topic in topics] == [
+        (name, ErrorCode.INVALID_REQUEST, []) for name in ("a", "c")
+    ]
+
+
 def test_a_cursor_before_the_first_partition_is_refused(filled: OneBroker) -> None:
     [topic] = describe(filled, "a", cursor=("a", -1)).topics
     assert (topic.error_code, topic.partitions) == (ErrorCode.INVALID_REQUEST, [])
