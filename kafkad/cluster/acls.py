@@ -151,6 +151,11 @@ class Acls:
             ) from error
         except MetaError as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{METADATA_STORE} cannot be changed: {error}") from error
+        except ValueError as error:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST,
+                f"a name of {len(pattern.name)} characters is too long for the metadata store",
+            ) from error
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"others keep changing {_path(pattern)}; try again")
 
     async def _written(self, pattern: Pattern, change: Change) -> bool:

@@ -18,7 +18,7 @@ from kafkad.wire.frames import read_request_header, read_response_header
 from kafkad.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from kafkad.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from kafkad.wire.messages.describe_acls import DescribeAclsRequest
-from kafkad.wire.primitives import MalformedError
+from kafkad.wire.primitives import MAX_STRING, MalformedError
 from kafkad.wire.schema import decode
 from tests.api.frames import Frames
 from tests.one_broker import OneBroker
@@ -139,6 +139,12 @@ def test_many_are_found_in_pieces(frames: Frames, broker: OneBroker) -> None:
 def test_names_that_no_znode_can_have_are_refused(frames: Frames, name: str) -> None:
     group = creation(name, resource_type=3)
     assert create(frames, group, creation("t")) == [42, 0]
+
+
+def test_a_name_that_is_too_long_for_the_store_is_refused_and_the_others_are_created(frames: Frames) -> None:
+    answer = frames.ask(CreateAclsRequest(creations=[creation("x" * MAX_STRING), creation("short")]), 3)
+    assert [result.error_code for result in answer.results] == [42, 0]
+    assert "too long" in answer.results[0].error_message
 
 
 @pytest.mark.parametrize("version", range(4))
