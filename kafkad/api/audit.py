@@ -147,19 +147,21 @@ def _topics_deleted(message: Any, response: Any) -> Lines:
 
 
 def _records_deleted(message: Any, response: Any) -> Lines:
-    for topic, asked in zip(response.topics, message.topics, strict=True):
-        answers = zip(topic.partitions, asked.partitions, strict=True)
-        done = [(one.partition_index, _cut_at(one, wanted)) for one, wanted in answers if one.error_code in _DONE]
-        cut = [f"{index} before {offset}" for index, offset in done]
+    offsets = {
+        (topic.name, asked.partition_index): asked.offset for topic in message.topics for asked in topic.partitions
+    }
+    for topic in response.topics:
+        done = [one for one in topic.partitions if one.error_code in _DONE]
+        cut = [f"{one.partition_index} before {_cut_at(one, offsets[topic.name, one.partition_index])}" for one in done]
         if cut:
             yield f"records of topic {topic.name} deleted, of partition {_some(cut)}"
 
 
-def _cut_at(done: Any, asked: Any) -> object:
+def _cut_at(done: Any, asked: int) -> object:
     """The low watermark of an answer that came too early is the one of before."""
     if not done.error_code:
         return done.low_watermark
-    return asked.offset if asked.offset >= 0 else "its end"
+    return asked if asked >= 0 else "its end"
 
 
 def _partitions_added(message: Any, response: Any) -> Lines:

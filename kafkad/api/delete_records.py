@@ -28,15 +28,20 @@ from kafkad.wire.messages.delete_records import (
 
 
 def handle(context: Context, request: Request, message: DeleteRecordsRequest) -> Pieces[Any]:
-    """The response; or what to wait for, where followers have to be waited for."""
+    """The response; or what to wait for, where followers have to be waited for. Of a partition that is named twice the
+    last offset counts, as in Kafka."""
+    asked: dict[str, dict[int, DeleteRecordsPartition]] = {}
+    for topic in message.topics:
+        asked.setdefault(topic.name, {}).update((one.partition_index, one) for one in topic.partitions)
+        yield
     topics = []
     begun: list[_Deletion] = []
-    for topic in message.topics:
+    for name, wanted in asked.items():
         yield  # one may have no partitions
-        may = request.allowed(Operation.DELETE, ResourceType.TOPIC, topic.name)
-        delete = partial(_delete, context, request, begun, topic.name) if may else _forbidden
-        partitions = yield from each(delete, topic.partitions)
-        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=partitions))
+        may = request.allowed(Operation.DELETE, ResourceType.TOPIC, name)
+        delete = partial(_delete, context, request, begun, name) if may else _forbidden
+        partitions = yield from each(delete, wanted.values())
+        topics.append(DeleteRecordsTopicResult(name=name, partitions=partitions))
     response = DeleteRecordsResponse(topics=topics)
     return _response_after(begun, context, request, message.timeout_ms, response) if begun else response
 

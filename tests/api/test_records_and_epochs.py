@@ -44,6 +44,16 @@ def test_records_before_an_offset_are_forgotten(filled: OneBroker, version: int)
     assert cut(filled, version, -1) == (0, 5)
 
 
+def test_of_a_partition_that_is_named_twice_the_last_offset_counts(filled: OneBroker) -> None:
+    def asked(*offsets: int) -> DeleteRecordsTopic:
+        partitions = [DeleteRecordsPartition(partition_index=0, offset=offset) for offset in offsets]
+        return DeleteRecordsTopic(name="t", partitions=partitions)
+
+    request = DeleteRecordsRequest(topics=[asked(5, 4), asked(9, 2)], timeout_ms=5_000)
+    [topic] = filled.ask(request, 2).topics
+    assert [(one.error_code, one.low_watermark) for one in topic.partitions] == [(0, 2)]
+
+
 @pytest.mark.parametrize("offset", [6, -2])
 def test_what_is_not_there_cannot_be_cut(filled: OneBroker, offset: int) -> None:
     assert cut(filled, 2, offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
