@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 from kafkad.api.context import Context, Request
 from kafkad.errors import ErrorCode, KafkaError, StorageError
@@ -20,31 +21,31 @@ from kafkad.wire.messages.alter_replica_log_dirs import (
 async def handle(
     context: Context, request: Request, message: AlterReplicaLogDirsRequest
 ) -> AlterReplicaLogDirsResponse:
-    """Answered when the moves have begun; DescribeLogDirs tells how far they are."""
+    """Answered when the moves have begun; DescribeLogDirs tells how far they are. Of a partition that is named twice
+    the last directory counts, as in Kafka."""
     turns = Turns()
-    topics: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
+    paths: dict[TopicPartition, str] = {}
     for directory in message.dirs:
         for topic in directory.topics:
             await turns.give_way()
-            results = topics.setdefault(topic.name, [])
-            for index in topic.partitions:
-                await turns.give_way()
-                code = _move(context, request, TopicPartition(topic.name, index), directory.path)
-                results.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
-    return _response(topics)
+            paths.update((TopicPartition(topic.name, index), directory.path) for index in topic.partitions)
+    codes: dict[TopicPartition, ErrorCode] = {}
+    for tp, path in paths.items():
+        await turns.give_way()
+        codes[tp] = _move(context, request, tp, path)
+    return _response(codes)
 
 
 def refused(request: Request, message: AlterReplicaLogDirsRequest, error: KafkaError) -> AlterReplicaLogDirsResponse:
+    topics = (topic for directory in message.dirs for topic in directory.topics)
+    return _response({TopicPartition(topic.name, index): error.code for topic in topics for index in topic.partitions})
+
+
+def _response(codes: Mapping[TopicPartition, ErrorCode]) -> AlterReplicaLogDirsResponse:
     topics: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
-    for topic in (topic for directory in message.dirs for topic in directory.topics):
-        topics.setdefault(topic.name, []).extend(
-            AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error.code)
-            for index in topic.partitions
-        )
-    return _response(topics)
-
-
-def _response(topics: dict[str, list[AlterReplicaLogDirPartitionResult]]) -> AlterReplicaLogDirsResponse:
+    for tp, code in codes.items():
+        result = AlterReplicaLogDirPartitionResult(partition_index=tp.partition, error_code=code)
+        topics.setdefault(tp.topic, []).append(result)
     return AlterReplicaLogDirsResponse(
         results=[
             AlterReplicaLogDirTopicResult(topic_name=topic, partitions=results) for topic, results in topics.items()

@@ -190,12 +190,15 @@ def _of_resources(message: Any, response: Any, verb: str, text: Callable[[Any], 
 
 
 def _replicas_moved(message: Any, response: Any) -> Lines:
-    refused = {(t.topic_name, p.partition_index) for t in response.results for p in t.partitions if p.error_code}
-    for directory in message.dirs:
-        for topic in directory.topics:
-            moved = [str(p) for p in topic.partitions if (topic.name, p) not in refused]
-            if moved:
-                yield f"move to log directory {_shown(directory.path)} begun for topic {topic.name}: {_some(moved)}"
+    paths = {(t.name, index): each.path for each in message.dirs for t in each.topics for index in t.partitions}
+    begun: dict[tuple[str, str], list[str]] = {}
+    for topic in response.results:
+        for partition in topic.partitions:
+            if not partition.error_code:
+                path = paths[topic.topic_name, partition.partition_index]
+                begun.setdefault((path, topic.topic_name), []).append(str(partition.partition_index))
+    for (path, name), partitions in begun.items():
+        yield f"move to log directory {_shown(path)} begun for topic {name}: {_some(partitions)}"
 
 
 def _groups_deleted(message: Any, response: Any) -> Lines:

@@ -260,7 +260,8 @@ def test_groups_and_their_offsets(broker: OneBroker, trail: Trail) -> None:
 def test_where_replicas_are(broker: OneBroker, trail: Trail) -> None:
     broker.create("t", 2)
     moved = AlterReplicaLogDirTopic(name="t", partitions=[0, 9])
-    broker.ask(AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir(path=broker.directories[1], topics=[moved])]), 2)
+    twice = [AlterReplicaLogDir(path=path, topics=[moved]) for path in broker.directories]
+    broker.ask(AlterReplicaLogDirsRequest(dirs=twice), 2)
     assert trail.lines() == [f"move to log directory {broker.directories[1]} begun for topic t: 0"]
     partitions = [
         ReassignablePartition(partition_index=0, replicas=[1]),

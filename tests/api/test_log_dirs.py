@@ -183,6 +183,27 @@ def test_many_moves_give_way_and_a_topic_may_go_meanwhile(broker: OneBroker, mon
     assert not any(name == "gone" for replicas in placed(broker).values() for name, *_ in replicas)
 
 
+def test_of_a_partition_that_is_named_twice_the_last_directory_counts(broker: OneBroker) -> None:
+    broker.create("t", partitions=2)
+    before = placed(broker)
+
+    def ask(*asked: tuple[str, list[int]]) -> list[tuple[int, int]]:
+        dirs = [
+            AlterReplicaLogDir(path=path, topics=[AlterReplicaLogDirTopic(name="t", partitions=partitions)])
+            for path, partitions in asked
+        ]
+        [result] = broker.ask(AlterReplicaLogDirsRequest(dirs=dirs), 2).results
+        return [(answer.partition_index, answer.error_code) for answer in result.partitions]
+
+    other = next(path for path in broker.directories if ("t", 0) not in [each[:2] for each in before[path]])
+    assert ask((other, [0, 0]), ("/nowhere", [0])) == [(0, ErrorCode.LOG_DIR_NOT_FOUND)]
+    broker.settle()
+    assert placed(broker) == before
+    assert ask(("/nowhere", [0, 1]), (other, [0])) == [(0, 0), (1, ErrorCode.LOG_DIR_NOT_FOUND)]
+    broker.settle()
+    assert [each[:2] for each in placed(broker)[other]].count(("t", 0)) == 1
+
+
 def test_moves_that_cannot_be(broker: OneBroker) -> None:
     broker.create("t")
     known = broker.directories[0]
