@@ -22,6 +22,7 @@ Outcomes = dict[TopicPartition, KafkaError | None]
 async def handle(
     context: Context, request: Request, message: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
+    """A partition that is named twice is answered once, and its last target counts."""
     targets: dict[TopicPartition, Target] = {
         TopicPartition(topic.name, asked.partition_index): None if asked.replicas is None else tuple(asked.replicas)
         for topic in message.topics
@@ -51,18 +52,12 @@ def refused(
 def _response(
     message: AlterPartitionReassignmentsRequest, outcomes: Mapping[TopicPartition, KafkaError | None]
 ) -> AlterPartitionReassignmentsResponse:
+    topics: dict[str, list[ReassignablePartitionResponse]] = {}
+    for tp, error in outcomes.items():
+        topics.setdefault(tp.topic, []).append(_result(tp.partition, error))
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=message.allow_replication_factor_change,
-        responses=[
-            ReassignableTopicResponse(
-                name=topic.name,
-                partitions=[
-                    _result(asked.partition_index, outcomes[TopicPartition(topic.name, asked.partition_index)])
-                    for asked in topic.partitions
-                ],
-            )
-            for topic in message.topics
-        ],
+        responses=[ReassignableTopicResponse(name=name, partitions=results) for name, results in topics.items()],
     )
 
 

@@ -217,14 +217,13 @@ def _reassignments_asked(message: Any, response: Any) -> Lines:
     refused = {(t.name, p.partition_index) for t in response.responses for p in t.partitions if p.error_code}
     if response.error_code:
         return
-    for topic in message.topics:
-        asked = [
-            f"{p.partition_index} " + ("cancelled" if p.replicas is None else f"to {p.replicas}")
-            for p in topic.partitions
-            if (topic.name, p.partition_index) not in refused
-        ]
-        if asked:
-            yield f"reassignment of topic {topic.name}: {_some(asked)}"
+    targets = {(topic.name, p.partition_index): p.replicas for topic in message.topics for p in topic.partitions}
+    asked: dict[str, list[str]] = {}
+    for (name, index), replicas in targets.items():
+        if (name, index) not in refused:
+            asked.setdefault(name, []).append(f"{index} " + ("cancelled" if replicas is None else f"to {replicas}"))
+    for name, changes in asked.items():
+        yield f"reassignment of topic {name}: {_some(changes)}"
 
 
 def _offsets_deleted(message: Any, response: Any) -> Lines:

@@ -264,6 +264,7 @@ def test_where_replicas_are(broker: OneBroker, trail: Trail) -> None:
     broker.ask(AlterReplicaLogDirsRequest(dirs=twice), 2)
     assert trail.lines() == [f"move to log directory {broker.directories[1]} begun for topic t: 0"]
     partitions = [
+        ReassignablePartition(partition_index=0, replicas=[99]),
         ReassignablePartition(partition_index=0, replicas=[1]),
         ReassignablePartition(partition_index=1, replicas=[99]),
     ]

@@ -114,6 +114,16 @@ def test_moves_that_cannot_be(
     assert reassign(with_topic, index, replicas, topic) == code
 
 
+def test_of_a_partition_that_is_named_twice_the_last_target_counts(with_topic: OneBroker) -> None:
+    def asked(*replicas: list[int]) -> ReassignableTopic:
+        partitions = [ReassignablePartition(partition_index=0, replicas=each) for each in replicas]
+        return ReassignableTopic(name="t", partitions=partitions)
+
+    request = AlterPartitionReassignmentsRequest(topics=[asked([1], [9]), asked([9], [1])])
+    [topic] = with_topic.ask(request, 1).responses
+    assert [(one.partition_index, one.error_code) for one in topic.partitions] == [(0, 0)]
+
+
 def test_a_request_may_forbid_another_number_of_replicas(with_topic: OneBroker) -> None:
     assert reassign(with_topic, 0, [1, 2], version=1, fixed=True) == ErrorCode.INVALID_REPLICATION_FACTOR
     assert reassign(with_topic, 0, [1], version=1, fixed=True) == 0
