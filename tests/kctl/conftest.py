@@ -76,6 +76,7 @@ class Three(Kafka):
     def __init__(self) -> None:
         settings = {
             "auto.create.topics.enable": "false",
+            "auto.leader.rebalance.enable": "false",
             "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
             "super.users": "User:ANONYMOUS",  # everybody here, since nobody logs in
             "transaction.partition.verification.enable": "false",  # a test leaves a transaction hanging
@@ -91,7 +92,11 @@ class ThreeKafkads(Three):
 
     def __init__(self) -> None:
         super().__init__()
-        self.settings = {"auto.create.topics.enable": "false", "zookeeper.session.timeout.ms": "6000"}
+        self.settings = {
+            "auto.create.topics.enable": "false",
+            "auto.leader.rebalance.enable": "false",
+            "zookeeper.session.timeout.ms": "6000",
+        }
 
     def _start_broker(self, i: int) -> Server:
         path = self.directory / f"kafkad{i + 1}.properties"
