@@ -382,6 +382,13 @@ class Brokers:
             assert monotonic() < deadline
             self.run(self.turn(advance_ms))
 
+    def meet(self) -> None:
+        """Until each broker knows all others, so that the controller has reached them."""
+        count = len(self.running)
+        self.until(
+            lambda: all(len(b.parts.replicas.metadata.brokers) == count for b in self.running.values()), advance_ms=10
+        )
+
     def work_for(self, ms: int) -> None:
         """Let the brokers work for so long by the clock."""
         end_ms = self.clock.monotonic_ms() + ms

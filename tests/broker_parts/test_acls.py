@@ -316,7 +316,7 @@ def test_brokers_that_are_super_users_replicate_and_share_acls(tmp_path: Path) -
     brokers = Brokers(tmp_path, NETWORK, AUTHORIZER, "super.users=User:ANONYMOUS")
     brokers.start(1, 2)
     try:
-        brokers.until(lambda: len(brokers[2].parts.replicas.metadata.brokers) == 2, advance_ms=10)
+        brokers.meet()
         brokers.create("a", (1, 2))
         a0 = TopicPartition("a", 0)
         brokers.until(lambda: brokers[1].parts.replicas.find(*a0) is not None, advance_ms=10)

@@ -18,8 +18,7 @@ EPOCH, ABSENT = "kafkad.controller.epoch", "kafkad.absent.brokers"
 def brokers(tmp_path: Path) -> Iterator[Brokers]:
     brokers = Brokers(tmp_path, MEMORY)
     brokers.start(1, 2, 3)
-    everybody = brokers.running.values()
-    brokers.until(lambda: all(len(b.parts.replicas.metadata.brokers) == 3 for b in everybody), advance_ms=10)
+    brokers.meet()
     yield brokers
     brokers.stop()
 

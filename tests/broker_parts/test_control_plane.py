@@ -32,7 +32,7 @@ def test_each_listener_has_its_requests(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(Dispatcher, "__call__", noted)
     brokers = Brokers(tmp_path, NETWORK, MAP, f"{CONTROL_PLANE}CONTROL", "replica.lag.time.max.ms=2000")
     brokers.start(1, 2, 3)
-    brokers.until(lambda: len(brokers[2].parts.replicas.metadata.brokers) == 3, advance_ms=10)
+    brokers.meet()
     brokers.create("a", (2, 3))
     assert brokers.ended(brokers[2].produce(A0, b"one")).error_code == ErrorCode.NONE
     brokers.until(lambda: brokers[3].partition(A0).log.end_offset == 1, advance_ms=10)

@@ -30,7 +30,7 @@ def two(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Brokers]:
 def started(directory: Path, links: str = MEMORY, *settings: str) -> Brokers:
     brokers = Brokers(directory, links, *settings)
     brokers.start(1, 2)
-    brokers.until(lambda: len(brokers[2].parts.replicas.metadata.brokers) == 2, advance_ms=10)
+    brokers.meet()
     return brokers
 
 
@@ -105,8 +105,7 @@ def test_it_tries_again_as_soon_as_there_is_another_controller(
     """As when all brokers are told to stop at once."""
     brokers = started(tmp_path)
     brokers.start(3)
-    everybody = brokers.running.values()
-    brokers.until(lambda: all(len(b.parts.replicas.metadata.brokers) == 3 for b in everybody), advance_ms=10)
+    brokers.meet()
     brokers.create("a", (2, 3))
     assert brokers.controller is brokers[1]
     brokers.cut.add(frozenset({1, 2}))

@@ -34,8 +34,7 @@ HOME = TopicPartition(GROUPS_TOPIC, home_partition(GROUP, 2))
 def three(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Brokers]:
     brokers = Brokers(tmp_path, request.param)
     brokers.start(1, 2, 3)
-    everybody = brokers.running.values()
-    brokers.until(lambda: all(len(b.parts.replicas.metadata.brokers) == 3 for b in everybody), advance_ms=10)
+    brokers.meet()
     brokers.create("a", (1, 2, 3))
     yield brokers
     brokers.stop()

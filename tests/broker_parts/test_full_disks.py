@@ -44,9 +44,7 @@ def brokers(tmp_path: Path, disk: Disk) -> Iterator[Brokers]:
     brokers = Brokers(tmp_path, MEMORY, "auto.leader.rebalance.enable=false", "min.insync.replicas=2")
     brokers.files[1] = disk
     brokers.start(1, 2, 3)
-    brokers.until(
-        lambda: all(len(b.parts.replicas.metadata.brokers) == 3 for b in brokers.running.values()), advance_ms=10
-    )
+    brokers.meet()
     brokers.create("a", (1, 2, 3), (2, 1, 3))
     for tp, leader in ((LED, 1), (FOLLOWED, 2)):
         assert produced(brokers, tp, leader) == ErrorCode.NONE

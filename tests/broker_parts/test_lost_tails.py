@@ -34,9 +34,7 @@ def all_down(
     brokers: Brokers, tmp_path: Path, *replicas: int, damaged: tuple[int, ...], isr: tuple[int, ...], **configs: str
 ) -> None:
     """`a` had four records on all replicas when all brokers stopped; 3, which has none, is back."""
-    brokers.until(
-        lambda: all(len(b.parts.replicas.metadata.brokers) == 3 for b in brokers.running.values()), advance_ms=10
-    )
+    brokers.meet()
     brokers.create("a", replicas, **configs)
     for value in VALUES:
         assert brokers.ended(brokers[replicas[0]].produce(A0, value)).error_code == ErrorCode.NONE

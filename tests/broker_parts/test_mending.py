@@ -24,9 +24,7 @@ VALUES = [b"value %d" % number for number in range(8)]
 def brokers(tmp_path: Path) -> Iterator[Brokers]:
     brokers = Brokers(tmp_path, MEMORY, "auto.leader.rebalance.enable=false", "log.segment.bytes=160")
     brokers.start(1, 2, 3)
-    brokers.until(
-        lambda: all(len(b.parts.replicas.metadata.brokers) == 3 for b in brokers.running.values()), advance_ms=10
-    )
+    brokers.meet()
     brokers.create("a", (1, 2))
     for value in VALUES:
         assert brokers.ended(brokers[1].produce(A0, value)).error_code == ErrorCode.NONE

@@ -19,9 +19,7 @@ A0 = TopicPartition("a", 0)
 def three(tmp_path: Path) -> Iterator[Brokers]:
     brokers = Brokers(tmp_path, MEMORY, "auto.leader.rebalance.enable=false")
     brokers.start(1, 2, 3)
-    brokers.until(
-        lambda: all(len(b.parts.replicas.metadata.brokers) == 3 for b in brokers.running.values()), advance_ms=10
-    )
+    brokers.meet()
     yield brokers
     brokers.stop()
 

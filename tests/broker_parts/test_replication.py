@@ -58,8 +58,7 @@ def in_memory(tmp_path: Path) -> Iterator[Brokers]:
 def cluster(directory: Path, links: str) -> Iterator[Brokers]:
     brokers = Brokers(directory, links, f"replica.lag.time.max.ms={LAG_MS}")
     brokers.start(1, 2, 3)
-    everybody = brokers.running.values()
-    brokers.until(lambda: all(len(b.parts.replicas.metadata.brokers) == 3 for b in everybody), advance_ms=10)
+    brokers.meet()
     yield brokers
     brokers.stop()
 
@@ -397,7 +396,7 @@ def test_a_followers_disk_concerns_only_itself(tmp_path: Path, code: int) -> Non
     brokers = Brokers(tmp_path, MEMORY, f"replica.lag.time.max.ms={LAG_MS}")
     disk = brokers.files[3] = FaultyFiles()
     brokers.start(1, 2, 3)
-    brokers.until(lambda: len(brokers[3].parts.replicas.metadata.brokers) == 3, advance_ms=10)
+    brokers.meet()
     brokers.create("a", (2, 1, 3))
     produced(brokers, 2, b"before")
     disk.fail("pwrite", code, once=False)
@@ -457,7 +456,7 @@ def test_with_a_limit_of_messages_a_follower_leaves_the_isr_before_its_time(tmp_
     settings = f"replica.lag.time.max.ms={LAG_MS}", "kafkad.replica.lag.max.messages=5"
     brokers = Brokers(tmp_path, MEMORY, *settings)
     brokers.start(1, 2, 3)
-    brokers.until(lambda: len(brokers[3].parts.replicas.metadata.brokers) == 3, advance_ms=10)
+    brokers.meet()
     brokers.create("a", (2, 1, 3))
     produced(brokers, 2, b"for all")
     brokers.cut_ways.add((3, 2))
@@ -540,7 +539,7 @@ async def fetched(
 def test_consumers_read_from_a_replica_in_their_rack_where_that_is_wanted(tmp_path: Path) -> None:
     brokers = Brokers(tmp_path, MEMORY, f"replica.selector.class={RACK_AWARE}")
     brokers.start(1, 2, 3)
-    brokers.until(lambda: len(brokers[3].parts.replicas.metadata.brokers) == 3, advance_ms=10)
+    brokers.meet()
     brokers.create("a", (2, 1, 3))
     produced(brokers, 2, b"one", b"two")
     brokers.until(lambda: ends(brokers) == [(2, 2)] * 3, advance_ms=10)

@@ -65,7 +65,7 @@ def test_brokers_replicate_at_any_protocol(
     monkeypatch.setattr(client, "encode_request", noted)
     brokers = Brokers(tmp_path, NETWORK, f"inter.broker.protocol.version={protocol}", "replica.lag.time.max.ms=2000")
     brokers.start(1, 2)
-    brokers.until(lambda: len(brokers[2].parts.replicas.metadata.brokers) == 2, advance_ms=10)
+    brokers.meet()
     brokers.create("a", (1, 2))
     produced = brokers.ended(brokers[1].produce(A0, b"one", b"two"))
     assert produced.error_code == ErrorCode.NONE

@@ -15,9 +15,7 @@ def test_a_broker_that_comes_back_names_what_is_not_its_own_any_more(
 ) -> None:
     brokers = Brokers(tmp_path)
     brokers.start(1, 2)
-    brokers.until(
-        lambda: all(len(b.parts.replicas.metadata.brokers) == 2 for b in brokers.running.values()), advance_ms=10
-    )
+    brokers.meet()
     brokers.create("kept", (1, 2))
     brokers.create("gone", (2, 1))
     brokers.leave(2)

@@ -52,7 +52,7 @@ def cluster(directory: Path, links: str) -> Iterator[Brokers]:
     brokers = Brokers(directory, links, *SETTINGS)
     brokers.start(1, 2, 3)
     everybody = brokers.running.values()
-    brokers.until(lambda: all(len(b.parts.replicas.metadata.brokers) == 3 for b in everybody), advance_ms=10)
+    brokers.meet()
     brokers.create("a", (1, 2))
     brokers.create("b", (2, 3))
     for kind in (0, 1):

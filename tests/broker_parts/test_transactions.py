@@ -40,8 +40,7 @@ def in_memory(tmp_path: Path) -> Iterator[Brokers]:
 def brokers_of(directory: Path, links: str) -> Iterator[Brokers]:
     brokers = Brokers(directory, links, "transaction.state.log.num.partitions=2")
     brokers.start(1, 2, 3)
-    everybody = brokers.running.values()
-    brokers.until(lambda: all(len(b.parts.replicas.metadata.brokers) == 3 for b in everybody), advance_ms=10)
+    brokers.meet()
     brokers.create("t", (1,), (2,), (3,))
     yield brokers
     brokers.stop()

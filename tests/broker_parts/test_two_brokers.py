@@ -27,7 +27,7 @@ ASKED = ApiVersionsRequest(client_software_name="a", client_software_version="1"
 def two(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Brokers]:
     brokers = Brokers(tmp_path, request.param)
     brokers.start(1, 2)
-    brokers.until(lambda: len(brokers[2].parts.replicas.metadata.brokers) == 2, advance_ms=10)
+    brokers.meet()
     yield brokers
     brokers.stop()
 
@@ -36,7 +36,7 @@ def two(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Brokers]:
 def in_memory(tmp_path: Path) -> Iterator[Brokers]:
     brokers = Brokers(tmp_path)
     brokers.start(1, 2)
-    brokers.until(lambda: len(brokers[2].parts.replicas.metadata.brokers) == 2, advance_ms=10)
+    brokers.meet()
     yield brokers
     brokers.stop()
 

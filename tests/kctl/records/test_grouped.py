@@ -65,7 +65,9 @@ def test_only_what_was_printed_is_committed(on_broker: Kctl, name: str, new_name
     assert sorted(int(number) for some in got for number in some) == list(range(40))
 
 
-def test_a_group_does_not_go_past_a_damaged_batch(on_broker: Kctl, damaged: str, new_name: Callable[[], str]) -> None:
+def test_a_group_does_not_go_past_a_damaged_batch(
+    on_broker: Kctl, damaged: str, new_name: Callable[[], str], tmp_path: Path
+) -> None:
     group = new_name()
     for printed in (["value-0", "value-1"], []):
         ran = on_broker("consume", damaged, "--group", group)
@@ -74,7 +76,8 @@ def test_a_group_does_not_go_past_a_damaged_batch(on_broker: Kctl, damaged: str,
         described = json.loads(on_broker("groups", "describe", group, "-o", "json").out)
         assert [offset["committed"] for offset in described["items"][0]["offsets"]] == [2]
     [told] = [line for line in ran.err.splitlines() if line.endswith(" moves the group past it")]
-    moved = on_broker("-y", *shlex.split(told.removesuffix(" moves the group past it"))[1:])
+    words = shlex.split(told.removesuffix(" moves the group past it"))[1:]
+    moved = on_broker("-y", *words, "--undo-dir", str(tmp_path))
     assert moved.code == Exit.DONE, moved
     went_on = on_broker("consume", damaged, "--group", group)
     assert (went_on.code, went_on.out.split()) == (Exit.DONE, [f"value-{number}" for number in range(3, 8)])
