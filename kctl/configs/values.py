@@ -14,6 +14,13 @@ from kctl.texts.parsing import parse_duration_ms, parse_size
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 """The operations of IncrementalAlterConfigs."""
 
+RATES_OF_MOVES = (
+    "leader.replication.throttled.rate",
+    "follower.replication.throttled.rate",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+)
+"""Settings that brokers take and do not list, unless they are set."""
+
 _OPERATIONS = {"": SET, "+": APPEND, "-": SUBTRACT}
 _ASSIGNMENT = re.compile(r"\s*([^\s=+-][^\s=+]*?)\s*([+-]?)=(.*)", re.DOTALL)
 _ENDLESS = 2**63 - 1
@@ -122,7 +129,7 @@ def _plain(value: str | None) -> object:
 
 def misspelt(name: str, known: Sequence[str]) -> KctlError | None:
     """A name that nobody knows and that looks like one that is known. Others may be a plug-in's: the broker decides."""
-    if not known or name in known or name.startswith("listener.name."):
+    if not known or name in (*known, *RATES_OF_MOVES) or name.startswith("listener.name."):
         return None
     hints = did_you_mean(name, known)
     return KctlError(f'there is no setting "{name}"', exit_code=Exit.USAGE, hints=hints) if hints else None

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 from kafkad.names import TopicPartition
 from kafkad.wire.primitives import MAX_STRING
+from kctl.configs.values import RATES_OF_MOVES
 from kctl.errors import Exit, KctlError
 from kctl.texts.output import Column, Row
 
-RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
-DIRECTORY_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+*RATES, DIRECTORY_RATE = RATES_OF_MOVES
 LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 EVERY_REPLICA = "*"
 

@@ -119,6 +119,9 @@ def test_misspelt_names() -> None:
     assert (wrong.exit_code, '"retention.ms"' in wrong.hints[0]) == (Exit.USAGE, True)
     assert misspelt("retention.ms", known) is None
     assert misspelt("my.plugin.setting", known) is None
+    similar = "log.cleaner.io.max.bytes.per.second"
+    assert misspelt("replica.alter.log.dirs.io.max.bytes.per.second", [similar]) is None
+    assert misspelt("replica.alter.log.dirs.io.max.bytes.per.secnd", [similar]) is not None
     assert misspelt("retention.mss", []) is None
 
 
