@@ -360,11 +360,11 @@ class LogManager:
         broken = self.broken.get(topic_partition)
         if broken is not None:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{broken.path} cannot be opened: {broken.reason}")
+        if not is_new:
+            self._need_all(topic_partition)
         wanted = wanted or self._preferred.pop(topic_partition, None)
         if wanted is not None:
             return [self.live_directory(wanted)]
-        if not is_new:
-            self._need_all(topic_partition)
         self._need_one()
         return sorted(self.live, key=lambda directory: len(directory.logs) + len(directory.futures))
 

@@ -59,6 +59,9 @@ def test_an_unusable_directory_is_left_out_and_none_at_all_is_the_end(tmp_path: 
     manager.create(T0, TOPIC_ID, CONFIG)
     with pytest.raises(StorageError, match="offline"):
         manager.create(TopicPartition("t", 1), TOPIC_ID, CONFIG, is_new=False)
+    manager.prefer(TopicPartition("t", 1), str(tmp_path / "good"))
+    with pytest.raises(StorageError, match="offline"):
+        manager.create(TopicPartition("t", 1), TOPIC_ID, CONFIG, is_new=False)
     manager.close()
     with pytest.raises(NoLogDirectoryError, match="file"):
         LogManager([str(tmp_path / "file")], Files(), FakeClock()).lock()
