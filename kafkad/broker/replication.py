@@ -43,7 +43,7 @@ class Replication:
 
     def _brokers_changed(self) -> None:
         self.fetchers.brokers_changed()
-        self._replicas.some_at_a_time(self._replicas, Partition.brokers_changed)
+        self._replicas.do_some_at_a_time(self._replicas, Partition.brokers_changed)
 
     def settings_changed(self, config: Config) -> None:
         self.fetchers.settings_changed(fetcher_settings(config))

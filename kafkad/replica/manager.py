@@ -481,16 +481,20 @@ class ReplicaManager:
         self.on_replicas_changed()
 
     def topic_config_changed(self, topic: str) -> None:
-        self._configs_changed(self.of_topic(topic).values())
+        refused = [tp for tp in self.lost_tails.refused if tp.topic == topic]
+        self._configs_changed(self.of_topic(topic).values(), refused)
 
     def all_configs_changed(self) -> None:
-        self._configs_changed(self)
+        self._configs_changed(self, self.lost_tails.refused)
 
-    def _configs_changed(self, partitions: Iterable[Partition]) -> None:
-        self.some_at_a_time(partitions, self._take_config)
-        refused = self.lost_tails.refused & {partition.tp for partition in partitions}
-        if any(self._topic_config(tp.topic).unclean_leader_election for tp in refused):
+    def _configs_changed(self, partitions: Iterable[Partition], refused: Iterable[TopicPartition]) -> None:
+        """Those that refused to lead come first: the controller is asked again for those that may lead now."""
+        may_lead = [partition for tp in refused if (partition := self.find(*tp)) is not None]
+        for partition in may_lead:
+            self._take_config(partition)
+        if any(partition.log.config.unclean_leader_election for partition in may_lead):
             self.on_replicas_changed()
+        self.do_some_at_a_time(partitions, self._take_config)
 
     def _take_config(self, partition: Partition) -> None:
         config = self._topic_config(partition.tp.topic)
@@ -500,13 +504,13 @@ class ReplicaManager:
         if future is not None:
             future.update_config(config)
 
-    def some_at_a_time(self, partitions: Iterable[Partition], do: Callable[[Partition], None]) -> None:
+    def do_some_at_a_time(self, partitions: Iterable[Partition], do: Callable[[Partition], None]) -> None:
         """Some now and the others in later turns of the loop, for there may be tens of thousands. One that is given up
         meanwhile still gets its turn."""
         waiting = list(partitions)
         some, others = waiting[:_LOOKED_AT_A_TURN], waiting[_LOOKED_AT_A_TURN:]
         if others:
-            self.waits.soon(partial(self.some_at_a_time, others, do))
+            self.waits.soon(partial(self.do_some_at_a_time, others, do))
         for partition in some:
             do(partition)
 

@@ -215,6 +215,23 @@ def test_a_setting_of_the_broker_is_taken_by_some_in_a_turn_and_only_where_it_ma
     assert len(told) == 450
 
 
+def test_who_refused_to_lead_has_its_setting_before_the_controller_is_asked_again(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replicas = broker.replicas
+    give(broker, ID, *range(450))
+    refused = list(replicas)[-1]
+    replicas.lost_tails.refused.add(refused.tp)
+    monkeypatch.setattr(replicas.waits, "soon", lambda later: None)
+    asked: list[bool] = []
+    monkeypatch.setattr(
+        replicas, "on_replicas_changed", lambda: asked.append(refused.log.config.unclean_leader_election)
+    )
+    broker.parts.settings.override(cluster_wide={"unclean.leader.election.enable": "true"}, per_broker={})
+    replicas.all_configs_changed()
+    assert asked == [True]
+
+
 def test_an_error_while_a_replica_leaves_its_isr_keeps_no_other_from_leaving(
     broker: OneBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
