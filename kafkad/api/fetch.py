@@ -283,7 +283,8 @@ class FetchApi:
                 if watch:
                     followed.watch()
                 if is_follower and partition.deletion_waits:
-                    urgent = urgent or answer.log_start_offset != followed.log_start_offset
+                    known = max(followed.log_start_offset, followed.wanted.log_start_offset)
+                    urgent = urgent or answer.log_start_offset > known
             except KafkaError as error:
                 answer = self._failed(followed, error)
             if answer.error_code or answer.diverging or answer.preferred_replica >= 0:

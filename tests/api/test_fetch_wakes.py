@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 
 from kafkad.api.fetch import FetchApi, _Attempt
-from kafkad.api.fetch_session import FetchSessions, Session
+from kafkad.api.fetch_session import NO_SESSION, SESSIONLESS_EPOCH, FetchSessions, Session
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode
 from kafkad.log.files import Files
@@ -121,9 +121,12 @@ class Made:
         batch = memoryview(build_batch([Record(0, 1_000, None, b"v")]))
         self.partitions[index].append(batch, 0, len(batch), BATCH_HEADER.unpack_from(batch))
 
-    def begin(self, replica: int, wanted: dict[int, int], max_wait_ms: int = 500) -> Reply | None:
+    def begin(
+        self, replica: int, wanted: dict[int, int], max_wait_ms: int = 500, log_start_offset: int = -1
+    ) -> Reply | None:
         partitions = [
-            FetchPartition(partition=i, fetch_offset=at, partition_max_bytes=1000) for i, at in wanted.items()
+            FetchPartition(partition=i, fetch_offset=at, log_start_offset=log_start_offset, partition_max_bytes=1000)
+            for i, at in wanted.items()
         ]
         message = FetchRequest(
             replica_id=replica,
@@ -271,6 +274,31 @@ def test_a_follower_is_woken_for_records_whose_deletion_somebody_waits_for(tmp_p
         assert made.begin(FOLLOWER, {1: 0}) is None, "it has been told"
         partition.fetched_by(FOLLOWER, 1, 1)
         assert heard == [None]
+        made.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_follower_that_has_deleted_waits_while_another_one_has_not(tmp_path: Path) -> None:
+    """It says so itself where it has no session that remembers what it was told."""
+
+    async def scenario() -> None:
+        made = Made(tmp_path, 1)
+        partition = made.partitions[0]
+        others = FOLLOWER, FOLLOWER + 1
+        partition.become(Role(leader=1, leader_epoch=1, isr=(1, *others), replicas=(1, *others)))
+        made.append(0)
+        for other in others:
+            made.parts.metadata.brokers[other] = BrokerInfo(id=other, endpoints=())
+            partition.fetched_by(other, 1, 0)
+        assert partition.delete_records(1) == 1
+        partition.when_deleted(1, lambda *_: None)
+        assert partition.deletion_waits
+        at_once_answered = []
+        for known in (0, 1):
+            made.session, made.epoch = NO_SESSION, SESSIONLESS_EPOCH
+            at_once_answered.append(made.begin(FOLLOWER, {0: 1}, log_start_offset=known) is not None)
+        assert at_once_answered == [True, False]
         made.close()
 
     asyncio.run(scenario())
