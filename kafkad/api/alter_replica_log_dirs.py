@@ -28,7 +28,9 @@ async def handle(
     for directory in message.dirs:
         for topic in directory.topics:
             await turns.give_way()
-            paths.update((TopicPartition(topic.name, index), directory.path) for index in topic.partitions)
+            for index in topic.partitions:
+                await turns.give_way()
+                paths[TopicPartition(topic.name, index)] = directory.path
     codes: dict[TopicPartition, ErrorCode] = {}
     for tp, path in paths.items():
         await turns.give_way()

@@ -32,8 +32,11 @@ def handle(context: Context, request: Request, message: DeleteRecordsRequest) ->
     last offset counts, as in Kafka."""
     asked: dict[str, dict[int, DeleteRecordsPartition]] = {}
     for topic in message.topics:
-        asked.setdefault(topic.name, {}).update((one.partition_index, one) for one in topic.partitions)
+        named = asked.setdefault(topic.name, {})
         yield
+        for partition in topic.partitions:
+            named[partition.partition_index] = partition
+            yield
     topics = []
     begun: list[_Deletion] = []
     for name, wanted in asked.items():

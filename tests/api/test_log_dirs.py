@@ -176,7 +176,7 @@ def test_many_moves_give_way_and_a_topic_may_go_meanwhile(broker: OneBroker, mon
     topics = [AlterReplicaLogDirTopic(name=name, partitions=[0, 1]) for name in ("t", "gone")]
     target = AlterReplicaLogDir(path=broker.directories[0], topics=topics)
     results = broker.ask(AlterReplicaLogDirsRequest(dirs=[target]), 2).results
-    assert turns.given == 6, "at each topic and partition"
+    assert turns.given == 10, "at each topic, and twice at each partition"
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert [[p.error_code for p in result.partitions] for result in results] == [[0, 0], [unknown, unknown]]
     broker.settle()
