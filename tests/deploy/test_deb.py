@@ -141,6 +141,7 @@ def test_installed_it_runs_and_leaves_the_data_when_it_goes(package: Path, tmp_p
         "read: 100\n",
         "stopped cleanly in ",
         "# mine\n",
+        "systemctl list-units --state=active,activating,reloading ",
         "systemctl try-restart kafkad@1.service\nsystemctl try-restart kctl-etl@orders.service\n",
         "systemctl stop kctl-etl@*.timer kctl-etl@*.service kafkad.service kafkad@*.service\n",
         "left in /usr/lib/kafkad: \n",
