@@ -29,7 +29,7 @@ _SOURCES = {
 _DEFAULT = 5
 _LIST = 7
 """Kafka's ConfigDef.Type.LIST."""
-_SECRETS = ("password", "secret", "secret.key", "jaas.config", "keystore.key")
+_SECRETS = ("password", "secret", "secret.key", "jaas.config", "keystore.key", "master.key", "http.token")
 
 
 class Resource(NamedTuple):

@@ -38,9 +38,12 @@ from kafkad_etl.model.document import (
 from kafkad_etl.model.variables import Unfilled, Variables
 
 _SECRET_KEY = re.compile(
-    r"(?:password|token|credential|secret|secret[.-](?:access-)?key|account[.-]key|sasl\.jaas\.config)$", re.IGNORECASE
+    r"(?:(?:password|token|credential|secret|secret[.-](?:access-)?key|keystore\.key|sasl\.jaas\.config)"
+    r"|(?:account[.-]key|client[.-]secret|sas[.-]token)(?:\.[\w.-]+)?)$",
+    re.IGNORECASE,
 )
-"""Ends of the keys whose values are always secret, among them options of Spark, Kafka, catalogs and databases."""
+"""Ends of the keys whose values are always secret, among them options of Spark, Kafka, catalogs and databases. Azure's
+may end with an account."""
 _PASSWORD_IN_URL = re.compile(r"[?&;]\w*password=([^&;]+)", re.IGNORECASE)
 
 

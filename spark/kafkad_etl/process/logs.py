@@ -12,6 +12,8 @@ from kafkad_etl.job import Job
 
 _LARGE = 10 << 20
 _TAIL_BYTES = 8192
+_MODE = 0o640
+"""Spark may write anything there, secrets too."""
 
 
 def log_of(job: Job, environment: Mapping[str, str] = os.environ) -> Log:
@@ -22,18 +24,19 @@ class Log:
     """The log file. `begin` is where this run's part starts."""
 
     def __init__(self, path: Path) -> None:
-        """Opens the log, moving a large one aside."""
+        """Opens the log, moving a large one aside. Strangers cannot read it, nor one of an earlier version."""
         self.path = path
         with written(path):
             path.parent.mkdir(parents=True, exist_ok=True)
+            if path.is_file():
+                path.chmod(path.stat().st_mode & _MODE)
         if path.exists() and path.stat().st_size > _LARGE:
             path.replace(path.with_name(f"{path.name}.1"))
         self.begin = path.stat().st_size if path.exists() else 0
 
     def open(self) -> BinaryIO:
-        """For what is added; strangers cannot read it, since Spark may write anything there."""
         with written(self.path):
-            return os.fdopen(os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640), "ab")
+            return os.fdopen(os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, _MODE), "ab")
 
     def add(self, text: str) -> None:
         with self.open() as file:

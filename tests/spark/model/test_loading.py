@@ -233,6 +233,8 @@ def a_database(settings: str) -> str:
         (a_catalog("credential: 'id:hush'"), "id:hush"),
         (a_catalog("options: {s3.secret-access-key: hush}"), "hush"),
         (a_catalog("options: {s3.session-token: hush}"), "hush"),
+        (a_catalog("options: {adls.sas-token.store.dfs.core.windows.net: hush}"), "hush"),
+        (a_catalog("options: {fs.azure.account.key.store.dfs.core.windows.net: hush}"), "hush"),
         (a_database("url: 'jdbc:postgresql://h/d?user=u&password=hush&ssl=true'"), "hush"),
         (a_database("url: 'jdbc:sqlserver://h;trustStorePassword=hush;user=u', driver_jar: /m.jar"), "hush"),
         (a_database("url: 'jdbc:postgresql://h/d', options: {sslpassword: 12345}"), "12345"),

@@ -24,3 +24,5 @@ def test_strangers_cannot_read_it(tmp_path: Path) -> None:
     log = Log(tmp_path / "try.log")
     log.add("anything")
     assert log.path.stat().st_mode & 0o7 == 0
+    log.path.chmod(0o644)
+    assert Log(log.path).path.stat().st_mode & 0o777 == 0o640
