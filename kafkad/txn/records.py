@@ -57,7 +57,7 @@ _READERS = (
 _FEW_PARTITIONS, _MOST_KEPT = 32, 512
 """The encoded partitions of transactions that have few are kept: so many at most of so many transactions."""
 _MANY_PARTITIONS, _MOST_LARGE = 1_000, 8
-"""Of open transactions that have many, what is encoded of each topic is kept: of so many transactions."""
+"""Of open transactions that have many, what is encoded of each topic is kept: of so many transactions of a machine."""
 
 
 class Forgotten(NamedTuple):
