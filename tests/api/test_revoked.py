@@ -820,6 +820,18 @@ def deleting() -> Any:
     return DeleteTopicsRequest(topics=[DeleteTopicState(name="t")])
 
 
+def held_controller(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """What is asked of the controller waits until this is set."""
+    operate, held = Controller._operate, asyncio.Event()
+
+    async def operate_later(self: Controller, *operation: Any) -> Any:
+        await held.wait()
+        return await operate(self, *operation)
+
+    monkeypatch.setattr(Controller, "_operate", operate_later)
+    return held
+
+
 @pytest.mark.parametrize(
     ("ask", "operation", "name", "version"),
     [(creating, CREATE, "new", 7), (growing, ALTER, "t", 3), (deleting, DELETE, "t", 6)],
@@ -830,13 +842,7 @@ def test_topics_are_not_changed_once_the_right_is_gone(
     """While the request waits for the controller."""
     users.become("admin")
     assert create(users.frames, creation(name, operation=operation, principal="User:alice")) == [0]
-    operate, held = Controller._operate, asyncio.Event()
-
-    async def operate_later(self: Controller, *operation: Any) -> Any:
-        await held.wait()
-        return await operate(self, *operation)
-
-    monkeypatch.setattr(Controller, "_operate", operate_later)
+    held = held_controller(monkeypatch)
     alice = users.become("alice").connection
     asked = ask()
     asked.timeout_ms = 5_000
@@ -878,13 +884,7 @@ def test_the_cluster_is_not_changed_nor_told_of_once_the_right_is_gone(
     """While the request waits for the controller."""
     users.become("admin")
     assert create(users.frames, creation(CLUSTER_NAME, **on_cluster(operation))) == [0]
-    operate, held = Controller._operate, asyncio.Event()
-
-    async def operate_later(self: Controller, *operation: Any) -> Any:
-        await held.wait()
-        return await operate(self, *operation)
-
-    monkeypatch.setattr(Controller, "_operate", operate_later)
+    held = held_controller(monkeypatch)
     alice = users.become("alice").connection
     asked = ask()
     assert users.frames.begin(asked, version) is None
