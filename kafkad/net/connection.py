@@ -46,7 +46,7 @@ from kafkad.net.reply import (
     size_of,
     unsent,
 )
-from kafkad.net.transport import MeasuredTransport, has_hung_up
+from kafkad.net.transport import MeasuredTransport
 from kafkad.turns import LEAST_S
 from kafkad.wire.primitives import MalformedError
 
@@ -366,10 +366,6 @@ class Connection:
     def is_forsaken(self) -> bool:
         """Its client has gone, which shows only where the connection is read, and left nothing behind to be done."""
         return self._paused and self._rest is None and self._transport.has_ended()
-
-    def has_hung_up(self) -> bool:
-        """Its client has gone, and may have left something behind to be done."""
-        return has_hung_up(self.fd)
 
     def has_lost_client(self) -> bool:
         """Nobody waits for the answer to the last request that has come, whether that has been noticed yet or not."""

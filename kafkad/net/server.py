@@ -20,7 +20,7 @@ from kafkad.net.connection import SMALL_FRAME, Connection, DeferredReply
 from kafkad.net.lobby import Lobby
 from kafkad.net.queued import Queued
 from kafkad.net.reply import Pending, Reply
-from kafkad.net.transport import PlainTransport, Transport, Wrap, reset
+from kafkad.net.transport import PlainTransport, Transport, Wrap, hung_up, reset
 from kafkad.timers import Timers
 from kafkad.turns import Backlog, Lane
 
@@ -273,18 +273,24 @@ class Server:
     def close_idle(self, tick: int, oldest_allowed: int) -> int:
         """Called by the broker's clock: `tick` marks what is active from now on. As with Kafka, a request that waits
         for its answer for so long ends with its connection; one whose client has gone ends at once. One that is muted
-        is not idle; what its client has left behind when it went is done if its turn comes before so long."""
+        is not idle; what its client has left behind when it went is done if its turn comes before so long.
+
+        A connection that breaks while its last bytes are read is not told of by uvloop any more: it is asked for."""
         closed = 0
         for listener in self.listeners:
             listener.tick = tick
         gone: dict[Connection, int] = {}
-        for connection in self.connections():
+        connections = self.connections()
+        are_gone = hung_up(connection.fd for connection in connections)
+        for connection in connections:
             quiet_since = connection.last_active
+            is_broken = are_gone.get(connection.fd, False)
             if connection.muted:
-                quiet_since = tick
-                if connection.has_hung_up():
+                is_broken, quiet_since = False, tick
+                if connection.fd in are_gone:
                     quiet_since = gone[connection] = self._gone.get(connection, tick)
-            if quiet_since < oldest_allowed or (connection.last_active < tick - 1 and connection.is_forsaken()):
+            is_quiet = connection.last_active < tick - 1
+            if quiet_since < oldest_allowed or (is_quiet and (is_broken or connection.is_forsaken())):
                 connection.close()
                 closed += 1
         self._gone = gone

@@ -16,7 +16,7 @@ import os
 import select
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from time import perf_counter_ns
 from typing import Final, Protocol
@@ -166,11 +166,13 @@ def reset(sock: socket.socket) -> None:
     sock.close()
 
 
-def has_hung_up(fd: int) -> bool:
-    """True if the peer has closed its side, or both, however much that it sent is unread."""
+def hung_up(fds: Iterable[int]) -> dict[int, bool]:
+    """The sockets whose peer has closed its side, however much that it sent is unread; True where the connection is
+    broken altogether. One question to the kernel for all of them."""
     poll = select.poll()
-    poll.register(fd, select.POLLRDHUP)
-    return bool(poll.poll(0))
+    for fd in fds:
+        poll.register(fd, select.POLLRDHUP)
+    return {fd: bool(events & (select.POLLERR | select.POLLHUP)) for fd, events in poll.poll(0)}
 
 
 def has_ended(sock: socket.socket) -> bool:

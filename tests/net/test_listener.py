@@ -14,6 +14,7 @@ import pytest
 from kafkad.net.connection import Connection
 from kafkad.net.reply import Reply
 from kafkad.net.server import Limits, Server
+from kafkad.net.transport import hung_up
 from tests.net.serving import Peer, Serving, echo, frame, holding, read_frame, run, serving
 
 
@@ -377,6 +378,27 @@ def test_a_client_that_has_gone_while_it_is_muted_is_noticed() -> None:
     run(dispatch, scenario)
 
 
+def test_a_connection_that_broke_while_its_last_bytes_were_read_is_noticed() -> None:
+    """libuv stops looking at a socket once it has seen an error, which such a read does not meet."""
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        peers = [await connect() for _ in range(2)]
+        for reader, writer in peers:
+            writer.write(frame(b"a request"))
+            await read_frame(reader)
+        broken, _ = server.connections()
+        broken.listener.loop.remove_reader(broken.fd)
+        _, writer = peers[0]
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.transport.abort()
+        while not hung_up([broken.fd]):
+            await asyncio.sleep(0)
+        assert server.close_idle(tick=9, oldest_allowed=0) == 1
+        assert (broken.closed, server.total) == (True, 1)
+
+    run(lambda connection, view, at, end: frame(b"answered"), scenario)
+
+
 def test_what_a_client_that_has_gone_left_to_a_muted_connection_keeps_it_no_longer_than_an_idle_one() -> None:
     def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply:
         connection.mute(3_600_000)
@@ -394,7 +416,7 @@ def test_what_a_client_that_has_gone_left_to_a_muted_connection_keeps_it_no_long
         await gone.wait_closed()
         reset.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         reset.transport.abort()
-        while sum(connection.has_hung_up() for connection in server.connections()) < 2:
+        while len(hung_up(connection.fd for connection in server.connections())) < 2:
             await asyncio.sleep(0)
         assert server.close_idle(tick=100, oldest_allowed=90) == 0
         assert server.close_idle(tick=110, oldest_allowed=100) == 0

@@ -25,6 +25,7 @@ from kafkad.net.reply import Pending, Reply
 from kafkad.net.server import SHARED_BYTES, Limits, Listener, Server
 from kafkad.net.tls import ServerTls, TlsLayer, TlsTransport
 from kafkad.net.tls import connect as connect_tls
+from kafkad.net.transport import hung_up
 from tests.certificates import DAY, Authority, client_context, server_context
 from tests.net.serving import Handle, Serving, echo, frame, holding, read_frame, serving
 from tests.net.test_connection import OpenFile, Range
@@ -301,7 +302,7 @@ def test_what_a_client_that_has_gone_left_to_a_muted_connection_keeps_it_no_long
         writer.write(frame(bytes(20_000)))
         writer.transport.abort()  # without a word, which would be waited for
         [connection] = server.connections()
-        while not connection.has_hung_up():
+        while not hung_up([connection.fd]):
             await asyncio.sleep(0)
         assert server.close_idle(tick=100, oldest_allowed=90) == 0
         assert server.close_idle(tick=110, oldest_allowed=100) == 0
