@@ -29,7 +29,8 @@ ReturnedMembers = dict[TopicPartition, frozenset[int]]
 
 
 async def load_topics(lead: Leadership, names: Sequence[str], watch: Watch | None = None) -> ReturnedMembers:
-    """Adds `names` to the state, with ids for topics that have none yet and the states of all partitions.
+    """Adds `names` to the state, with ids for topics that have none yet and the states of all partitions. A topic that
+    cannot be read, or whose id the store refuses, is left out.
 
     `watch` hears of each topic's next write.
     """
@@ -59,7 +60,12 @@ async def _topic(lead: Leadership, name: str, data: bytes, stat: Stat) -> TopicE
     topic.partitions = {p: PartitionEntry(assignment) for p, assignment in sorted(text.partitions.items())}
     if topic.topic_id == NO_TOPIC_ID:
         topic.topic_id = os.urandom(16)
-        await lead.write([Set(Topic.path(name), topic.znode().encode(), stat.version)])
+        try:
+            await lead.write([Set(Topic.path(name), topic.znode().encode(), stat.version)])
+        except Refused as e:
+            log.error("%s is left out, for the metadata store refuses its id: %s", name, e)
+            lead.state.unreadable.add(name)
+            return None
     return topic
 
 

@@ -139,7 +139,7 @@ class ClusterState:
         self.topics: dict[str, TopicEntry] = {}
         self.names: dict[bytes, str] = {}
         self.unreadable: set[str] = set()
-        """Topics of which a node in the store is damaged: brokers may know and serve what is not here."""
+        """Topics that cannot be read, or whose id the store refuses: brokers may know and serve what is not here."""
         self.deleting: dict[str, Deletion] = {}
         self.deleted = DeletedTopics()
         self.reassigning: set[TopicPartition] = set()

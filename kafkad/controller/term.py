@@ -125,7 +125,7 @@ class Term:
         if settings.patience_ms is not None:
             self._reachability = Reachability(lead, self.brokers, settings.patience_ms, self._answers_again)
         self._watched: set[str] = set()
-        """Topics whose nodes are watched."""
+        """Topics that are known and whose nodes are watched; all others are read again with the next one that comes."""
         self.enqueue = enqueue
         self._after = after
         self._watches = watches
@@ -144,8 +144,8 @@ class Term:
         for broker in (await self._read_brokers()).values():
             lead.add_broker(broker)
         names = await store.children(TOPICS, self._watch(Term._topics_changed))
-        self._watched = set(names)
         returned = await load_topics(lead, names, self._watch_topic)
+        self._watched = set(self.state.topics)
         introduction = lead.batch()
         introduction.metadata([], self.state.brokers)
         await lead.send(introduction)
@@ -300,7 +300,7 @@ class Term:
         self.state.unreadable.intersection_update(names)
         self._watched.intersection_update(names)
         await self._read_topics([name for name in names if name not in self._watched])
-        self._watched.update(names)
+        self._watched.update(self.state.topics.keys() & set(names))
 
     async def _topic_written(self, path: str) -> None:
         await self._read_topics([path.removeprefix(f"{TOPICS}/")])
