@@ -23,7 +23,7 @@ from kafkad.controller.leaders import ElectionKind, Outcomes
 from kafkad.controller.leadership import Answers, ControllerMoved, ControllerParts, InDoubt, Leadership, storage_refused
 from kafkad.controller.reachability import CutOff, is_minority
 from kafkad.controller.reassignments import Target
-from kafkad.controller.term import ControllerSettings, Term, Watches
+from kafkad.controller.term import ControllerSettings, Handler, Term
 from kafkad.controller.topics import Admit, CheckConfig, MorePartitions, NewTopic, TopicResult, admit_all
 from kafkad.errors import ErrorCode, Guard, KafkaError, unguarded
 from kafkad.meta.readable import readable, required
@@ -92,7 +92,6 @@ class Controller:
         self._queue: asyncio.Queue[Event] = asyncio.Queue()
         self._consumer: asyncio.Task[None] | None = None
         self._term: Term | None = None
-        self._watches = Watches()
         self._retry: Timer | None = None
         self._aside: Timer | None = None
         self._unreached: frozenset[int] = frozenset()
@@ -393,7 +392,7 @@ class Controller:
             self._check_config,
             self._random,
             lambda event: self._during(term, event),
-            self._watches,
+            self._heard,
             after=self._after,
         )
         self._term = term
@@ -426,6 +425,11 @@ class Controller:
             await term.end()
 
     # What is heard.
+
+    def _heard(self, handler: Handler) -> None:
+        """What the store's watches call. It is the same in each term, so that the store keeps none that has ended."""
+        if (term := self._term) is not None:
+            self._during(term, partial(handler, term))
 
     def _controller_changed(self, event: WatchEvent) -> None:
         self._queue.put_nowait(self._look)

@@ -64,36 +64,32 @@ class ControllerSettings(NamedTuple):
     deletes_topics: Callable[[], bool] = lambda: True
 
 
-class Watches:
-    """What the metadata store calls for the terms of a controller, one after the other. They are the same calls in each
-    term, so that the store keeps no term that has ended, and no more of them with each new one."""
-
-    def __init__(self) -> None:
-        self.term: Term | None = None
+Handler = Callable[["Term"], Awaitable[None]]
+Heard = Callable[[Handler], None]
+"""Has something handled in the present term, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Watch:
-    watches: Watches
-    handler: Callable[[Term], Awaitable[None]]
+    """Equal to that of another term, so that the store has no more of them with each new one."""
+
+    heard: Heard
+    handler: Handler
 
     def __call__(self, event: WatchEvent) -> None:
-        term = self.watches.term
-        if term is not None:
-            term.enqueue(partial(self.handler, term))
+        self.heard(self.handler)
 
 
 @dataclass(frozen=True, slots=True)
-class _WatchOfText:
+class _WatchOfNode:
     """Hears of the path of a node that was written anew."""
 
-    watches: Watches
+    heard: Heard
     handler: Callable[[Term, str], Awaitable[None]]
 
     def __call__(self, event: WatchEvent) -> None:
-        term = self.watches.term
-        if term is not None and event.change is Change.CHANGED:
-            term.enqueue(partial(self.handler, term, event.path))
+        if event.change is Change.CHANGED:
+            self.heard(lambda term: self.handler(term, event.path))
 
 
 class Term:
@@ -106,7 +102,7 @@ class Term:
         check: CheckConfig,
         random: Random,
         enqueue: Enqueue,
-        watches: Watches,
+        heard: Heard,
         *,
         after: After,
     ) -> None:
@@ -126,10 +122,9 @@ class Term:
             self._reachability = Reachability(lead, self.brokers, settings.patience_ms, self._answers_again)
         self._watched: set[str] = set()
         """Topics that are known and whose nodes are watched; all others are read again with the next one that comes."""
-        self.enqueue = enqueue
+        self._enqueue = enqueue
         self._after = after
-        self._watches = watches
-        watches.term = self
+        self._heard = heard
 
     async def begin(self) -> Answers:
         """Reads everything, repairs it and tells all brokers; the answers are those of the last and largest requests.
@@ -162,7 +157,6 @@ class Term:
         return answers
 
     async def end(self) -> None:
-        self._watches.term = None
         self.deletions.end()
         for timer in (self._balancing, self._checking):
             if timer is not None:
@@ -244,23 +238,23 @@ class Term:
 
     # What is heard.
 
-    def _watch(self, handler: Callable[[Term], Awaitable[None]]) -> Watch:
-        return _Watch(self._watches, handler)
+    def _watch(self, handler: Handler) -> Watch:
+        return _Watch(self._heard, handler)
 
     @property
     def _watch_topic(self) -> Watch:
-        return _WatchOfText(self._watches, Term._topic_written)
+        return _WatchOfNode(self._heard, Term._topic_written)
 
     def answered(self, broker: int, request: Request, response: Response) -> None:
         if isinstance(request, StopReplicaRequest) and isinstance(response, StopReplicaResponse):
             stop, stopped = request, response
-            self.enqueue(lambda: self.deletions.answered(broker, stop, stopped))
+            self._enqueue(lambda: self.deletions.answered(broker, stop, stopped))
         elif isinstance(request, LeaderAndIsrRequest) and isinstance(response, LeaderAndIsrResponse):
             led = response
-            self.enqueue(lambda: self.brokers.leader_and_isr_answered(broker, led))
+            self._enqueue(lambda: self.brokers.leader_and_isr_answered(broker, led))
 
     async def _read_brokers(self) -> dict[int, BrokerInfo]:
-        written = _WatchOfText(self._watches, Term._broker_written)
+        written = _WatchOfNode(self._heard, Term._broker_written)
         return await read_brokers(self.lead, self._watch(Term._brokers_changed), written)
 
     async def _broker_written(self, path: str) -> None:
@@ -282,14 +276,14 @@ class Term:
             self._check_later(reachability)
             await reachability.check()
 
-        self._checking = self._after(reachability.interval_ms, lambda: self.enqueue(run))
+        self._checking = self._after(reachability.interval_ms, lambda: self._enqueue(run))
 
     def _answers_again(self, broker: int) -> None:
         async def run() -> None:
             if self._reachability is not None and await self._reachability.returned(broker):
                 await self._go_on_with([broker])
 
-        self.enqueue(run)
+        self._enqueue(run)
 
     async def _topics_changed(self) -> None:
         """Topics that this controller makes or removes itself are no news here."""
@@ -349,7 +343,7 @@ class Term:
             self._balance_after(balance.interval_ms, balance)
             await self.elections.balance(balance.percentage)
 
-        self._balancing = self._after(ms, lambda: self.enqueue(run))
+        self._balancing = self._after(ms, lambda: self._enqueue(run))
 
     async def alter_isr(
         self, broker: int, broker_epoch: int, wanted: Mapping[TopicPartition, WantedIsr]

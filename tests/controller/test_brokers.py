@@ -422,6 +422,28 @@ async def test_a_lost_session_ends_the_term_at_once(cluster: Cluster) -> None:
 
 
 @with_brokers(1)
+async def test_a_term_that_begins_before_the_one_before_has_ended_hears_of_new_topics(cluster: Cluster) -> None:
+    member = cluster.members[1]
+    registered = asyncio.Event()
+
+    async def busy() -> None:
+        await registered.wait()
+
+    member.controller._queue.put_nowait(busy)
+    await member.session.delete(ControllerNode.path())  # heard of before the session is lost, looked after later
+    await lose_session(cluster, 1)
+    await member.session.renew()
+    await register(member.session, registration(1))
+    registered.set()
+    await cluster.settle()
+    assert member.controller.active
+    topic = Topic(b"a" * 16, {0: PartitionAssignment(replicas=(1,))})
+    await cluster.client.create(Topic.path("a"), topic.encode())
+    await cluster.settle()
+    assert A0 in cluster[1].replicas
+
+
+@with_brokers(1)
 async def test_somebody_wrote_a_state_in_between(cluster: Cluster) -> None:
     """An old broker may write an ISR itself: the controller reads it again and decides on that."""
     await cluster.start(2)
