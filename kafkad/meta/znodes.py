@@ -413,7 +413,9 @@ class Reassignments:
 
     @staticmethod
     def decode(data: bytes) -> dict[TopicPartition, tuple[int, ...]]:
-        return {_topic_partition(p): _ids(p["replicas"]) for p in json_fields(data).get("partitions", ())}
+        """The replicas may be none that a partition can have: then only that partition stays where it is."""
+        partitions = json_fields(data).get("partitions", ())
+        return {_topic_partition(p): tuple(map(_number, p["replicas"])) for p in partitions}
 
 
 class _PartitionList:

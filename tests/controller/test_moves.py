@@ -566,6 +566,20 @@ async def test_moves_that_an_old_tool_asks_for(cluster: Cluster) -> None:
     assert await asked_by_node(cluster) is None
 
 
+@pytest.mark.parametrize("bad", [(2, 2), (-1,), ()])
+def test_replicas_that_cannot_be_keep_no_other_move_of_an_old_tool_back(bad: tuple[int, ...]) -> None:
+    @with_brokers(1, 2)
+    async def run(cluster: Cluster) -> None:
+        await cluster.create("a", (1,), (1,))
+        await cluster.client.create(Reassignments.PATH, Reassignments.encode({A0: bad, A1: (2,)}))
+        await cluster.settle()
+        assert await assignment(cluster) == PartitionAssignment(replicas=(1,))
+        assert (await assignment(cluster, partition=1)).adding == (2,)
+        assert await asked_by_node(cluster) == {A1: (2,)}
+
+    run()
+
+
 @with_brokers(1, 2, 3)
 async def test_a_move_is_called_off_while_a_new_replica_leads(cluster: Cluster) -> None:
     """Its log is deleted: it has to be led, and followed, elsewhere from then on."""

@@ -274,6 +274,16 @@ def test_a_list_of_something_else_than_partitions(wrong: dict[str, Any]) -> None
             decode(text)
 
 
+def test_replicas_that_a_tool_asks_for_may_be_none_that_can_be_but_are_numbers() -> None:
+    def text(replicas: Any) -> bytes:
+        return json.dumps({"partitions": [{"topic": "a", "partition": 0, "replicas": replicas}]}).encode()
+
+    assert z.Reassignments.decode(text([2, 2, -1])) == {TopicPartition("a", 0): (2, 2, -1)}
+    for replicas in (["2"], [2**31], "2", None):
+        with pytest.raises((ValueError, TypeError)):
+            z.Reassignments.decode(text(replicas))
+
+
 def test_numbers_that_clients_could_not_be_told() -> None:
     for decode, text in [
         (z.Controller.decode, b'{"version":2,"brokerid":4294967296,"timestamp":"1"}'),
