@@ -33,9 +33,8 @@ from kafkad.meta.store import (
     MetaStore,
     MultiFailed,
     NoNode,
-    NoRoom,
     Operation,
-    OutOfReach,
+    Refused,
     Set,
     ensure_path,
 )
@@ -241,16 +240,17 @@ class DelegationTokens:
         path = DelegationToken.path(token_id)
         try:
             await self._write(token_id, Delete(path, version) if after is None else Set(path, after.encode(), version))
-        except MultiFailed as error:
-            if isinstance(error.cause, BadVersion | NoNode):
-                return False
-            raise
+        except (BadVersion, NoNode):
+            return False
         self._keep(token_id, after)
         return True
 
     async def _write(self, token_id: str, write: Operation) -> None:
         note = Create(DelegationTokenChange.PREFIX, DelegationTokenChange.encode(token_id), sequential=True)
-        await self._store.multi([write, note])
+        try:
+            await self._store.multi([write, note])
+        except MultiFailed as error:
+            raise error.cause from None
 
     def _refuse_expired(self, token: DelegationToken) -> None:
         if self._has_expired(token):
@@ -266,22 +266,23 @@ class DelegationTokens:
             await sleep(self._settings.sweep_ms, self._clock, self._timers)
             try:
                 await until_answered(self.sweep, _SWEEPING, self._clock, self._timers)
-            except MetaError as error:
-                log.error("cannot %s, and try again later: %s", _SWEEPING, error)
             except Exception:
                 log.exception("internal error: cannot %s, and try again later", _SWEEPING)
 
     async def sweep(self) -> None:
-        """Removes what has expired, as every broker does; others may ask for changes meanwhile."""
+        """Removes what has expired, as every broker does; others may ask for changes meanwhile. A token that the store
+        refuses to remove keeps no other back."""
         for expired in list(filter(self._has_expired, self._tokens.values())):
-            async with self._reading:
-                token, version = await self._found(expired.token_id)
-                if (
-                    token is not None
-                    and self._has_expired(token)
-                    and await self._replaced(token.token_id, None, version)
-                ):
-                    log.info("delegation token %s of %s has expired", token.token_id, token.owner)
+            try:
+                await self._remove_expired(expired.token_id)
+            except Refused as error:
+                log.error("cannot %s, and try again later: %s", _SWEEPING, error)
+
+    async def _remove_expired(self, token_id: str) -> None:
+        async with self._reading:
+            token, version = await self._found(token_id)
+            if token is not None and self._has_expired(token) and await self._replaced(token_id, None, version):
+                log.info("delegation token %s of %s has expired", token_id, token.owner)
 
     # -- the store -------------------------------------------------------------------------------------------------
 
@@ -353,10 +354,10 @@ def _of_renewers(token: DelegationToken) -> int:
 
 @contextmanager
 def _asked_for() -> Iterator[None]:
-    """Whoever has asked for a change is told that the store is out of reach, or has no room for it; what this broker
-    does by itself it tries again."""
+    """Whoever has asked for a change is told that the store is out of reach, or refuses it; what this broker does by
+    itself it tries again."""
     try:
         yield
-    except (OutOfReach, NoRoom) as error:
+    except MetaError as error:
         text = f"{METADATA_STORE} cannot be changed: {error}"
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from base64 import b64encode
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from kafkad.meta.embedded import EmbeddedStore
 from kafkad.meta.notes import KEPT_MS
 from kafkad.meta.retrying import RETRY_MS
 from kafkad.meta.security_znodes import DelegationToken, DelegationTokenChange
-from kafkad.meta.store import ConnectionLoss, MultiFailed, NoRoom, Refused, Result
+from kafkad.meta.store import ConnectionLoss, MetaError, MultiFailed, NoRoom, Operation, Refused, Result
 from kafkad.security.scram import ScramCredential
 from kafkad.timers import Timers
 from tests.fakes import FakeClock
@@ -309,17 +309,47 @@ def test_a_sweep_that_fails_is_not_the_last(error: Exception, caplog: pytest.Log
 
 
 @at_a_place
-async def test_whoever_asks_on_a_full_disk_is_told_what_to_do(place: Place) -> None:
-    token = await place.create()
+async def test_a_token_that_the_store_refuses_to_remove_keeps_no_other_back(place: Place) -> None:
+    refused, *_ = [await place.create(lifetime_ms=10) for _ in range(3)]
+    path = DelegationToken.path(refused.token_id)
+    multi = place.store.multi
 
-    async def full(operations: object) -> list[Result]:
-        raise NoRoom("/delegation_token/tokens/a", "the disk is full; delete records or topics")
+    async def refusing(operations: Sequence[Operation]) -> list[Result]:
+        if operations[0].path == path:
+            raise MultiFailed(0, Refused(path, "NoAuth"))
+        return await multi(operations)
 
-    place.one._store.multi = full  # type: ignore[assignment, method-assign]
-    for change in (place.create(), place.one.renew(place.one.secret(token.token_id), ALICE, -1)):
-        with pytest.raises(KafkaError, match="delete records or topics") as refused:
-            await change
-        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    place.store.multi = refusing  # type: ignore[method-assign]
+    place.clock.advance(11)
+    await place.one.sweep()
+    assert list(place.one.all) == [refused]
+    del place.store.multi
+    await place.one.sweep()
+    assert list(place.one.all) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (NoRoom("/delegation_token/tokens/a", "the disk is full"), "the disk is full"),
+        (MultiFailed(0, Refused("/delegation_token/tokens/a", "NoAuth")), "NoAuth"),
+    ],
+)
+def test_whoever_asks_for_what_the_store_refuses_is_told_why(error: MetaError, why: str) -> None:
+    @at_a_place
+    async def test(place: Place) -> None:
+        token = await place.create()
+
+        async def refusing(operations: object) -> list[Result]:
+            raise error
+
+        place.one._store.multi = refusing  # type: ignore[assignment, method-assign]
+        for change in (place.create(), place.one.renew(place.one.secret(token.token_id), ALICE, -1)):
+            with pytest.raises(KafkaError, match=why) as refused:
+                await change
+            assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+    test()
 
 
 @at_a_place
