@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from kafkad.api.context import Context, Request
 from kafkad.controller.reassignments import Target, origin
-from kafkad.errors import ErrorCode, KafkaError
+from kafkad.errors import ErrorCode, Guard, KafkaError
 from kafkad.names import TopicPartition
 from kafkad.security.authorizer import Operation
 from kafkad.wire.messages.alter_partition_reassignments import (
@@ -29,10 +29,11 @@ async def handle(
         for asked in topic.partitions
     }
     outcomes: Outcomes = dict.fromkeys(targets)
+    guard = request.on_cluster(Operation.ALTER)
     if not message.allow_replication_factor_change:
-        outcomes |= await _other_sizes(context, targets)
+        outcomes |= await _other_sizes(context, targets, guard)
     wanted = {tp: target for tp, target in targets.items() if outcomes[tp] is None}
-    outcomes |= await context.controller.alter_partition_reassignments(wanted, request.on_cluster(Operation.ALTER))
+    outcomes |= await context.controller.alter_partition_reassignments(wanted, guard)
     return _response(message, outcomes)
 
 
@@ -61,9 +62,9 @@ def _response(
     )
 
 
-async def _other_sizes(context: Context, targets: dict[TopicPartition, Target]) -> Outcomes:
+async def _other_sizes(context: Context, targets: dict[TopicPartition, Target], guard: Guard) -> Outcomes:
     """The targets that would change a replication factor."""
-    under_way = await context.controller.list_partition_reassignments(list(targets))
+    under_way = await context.controller.list_partition_reassignments(list(targets), guard)
     refused: Outcomes = {}
     for tp, target in targets.items():
         topic = context.replicas.metadata.topics.get(tp.topic)

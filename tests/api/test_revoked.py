@@ -860,9 +860,16 @@ def electing() -> Any:
     return ElectLeadersRequest(topic_partitions=None, timeout_ms=5_000)
 
 
-def reassigning() -> Any:
-    moved = ReassignablePartition(partition_index=0, replicas=[1])
+def reassigning(*replicas: int) -> Any:
+    moved = ReassignablePartition(partition_index=0, replicas=list(replicas or (1,)))
     return AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=[moved])])
+
+
+def resizing() -> Any:
+    """And forbids it: then the replicas that there are would be told."""
+    asked = reassigning(1, 2)
+    asked.allow_replication_factor_change = False
+    return asked
 
 
 def updating() -> Any:
@@ -876,7 +883,7 @@ def listing() -> Any:
 
 @pytest.mark.parametrize(
     ("ask", "operation", "version"),
-    [(electing, ALTER, 2), (reassigning, ALTER, 0), (updating, ALTER, 1), (listing, DESCRIBE, 0)],
+    [(electing, ALTER, 2), (reassigning, ALTER, 0), (resizing, ALTER, 1), (updating, ALTER, 1), (listing, DESCRIBE, 0)],
 )
 def test_the_cluster_is_not_changed_nor_told_of_once_the_right_is_gone(
     users: Users, monkeypatch: pytest.MonkeyPatch, ask: Callable[[], Any], operation: int, version: int
