@@ -5,6 +5,7 @@ Any broker may do this, whether it is the controller or not: writers are told ap
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import IntEnum
@@ -36,6 +37,9 @@ from kafkad.meta.znodes import Config as ConfigNode
 from kafkad.wire.primitives import MAX_STRING
 
 Overrides = Mapping[str, str]
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,20}")
+"""With room for zeros in front, and no more digits than `int` takes."""
 
 
 class ResourceKind(IntEnum):
@@ -174,7 +178,7 @@ class ConfigAlterer:
         if not name:
             return ConfigNode.entity_path(ConfigNode.BROKERS, DEFAULT_ENTITY)
         check_own_broker(self._broker, name)
-        return ConfigNode.entity_path(ConfigNode.BROKERS, name)
+        return ConfigNode.entity_path(ConfigNode.BROKERS, str(self._broker))
 
     def _validate(self, kind: ResourceKind, name: str, overrides: Overrides) -> None:
         if kind is ResourceKind.TOPIC:
@@ -209,13 +213,14 @@ async def encrypt_anew(store: MetaStore, broker: int, config: Config) -> None:
 
 
 def check_own_broker(broker: int, name: str) -> None:
-    """Raises INVALID_REQUEST for another broker: a broker knows and changes only its own settings and loggers."""
-    if name == str(broker):
-        return
+    """Raises INVALID_REQUEST for another broker: a broker knows and changes only its own settings and loggers. As in
+    Kafka, its id may have a sign and zeros in front."""
     if not name:
         problem = f"Broker id must not be empty: this is broker {broker}"
-    elif not name.isdecimal():
+    elif not _INTEGER.fullmatch(name):
         problem = f"Broker id must be an integer, but it is: {name}"
+    elif int(name) == broker:
+        return
     else:
         problem = (
             f"Unexpected broker id, expected {broker}, but received {name}: ask broker {name} itself, as each broker "

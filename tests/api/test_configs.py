@@ -405,6 +405,9 @@ def test_settings_that_this_broker_does_not_keep(broker: OneBroker, kind: int, n
         (LOGGER, "", "Broker id must not be empty: this is broker 1"),
         (LOGGER, "x", "Broker id must be an integer, but it is: x"),
         (BROKER, "x", "Broker id must be an integer, but it is: x"),
+        (BROKER, "1\N{ARABIC-INDIC DIGIT ONE}", "Broker id must be an integer, but it is: 1\N{ARABIC-INDIC DIGIT ONE}"),
+        pytest.param(BROKER, "1" * 5_000, "Broker id must be an integer, but it is: 111", id="many digits"),
+        (BROKER, "-1", "Unexpected broker id, expected 1, but received -1"),
         (BROKER, "7", "ask broker 7 itself"),
     ],
 )
@@ -414,6 +417,14 @@ def test_what_is_wrong_with_the_name_of_a_broker(broker: OneBroker, kind: int, n
     for result in (describe(broker, kind, name), refused):
         assert result.error_code == INVALID_REQUEST
         assert problem in (result.error_message or "")
+
+
+def test_the_name_of_a_broker_is_its_id_however_it_is_written(broker: OneBroker) -> None:
+    assert change(broker, BROKER, "01", ("log.cleaner.threads", 0, "2")) == 0
+    for name in ("1", "+1", "01"):
+        assert describe(broker, LOGGER, name).error_code == 0
+        [setting] = describe(broker, BROKER, name, "log.cleaner.threads").configs
+        assert setting.value == "2"
 
 
 @pytest.fixture(params=["refuses", "does not answer"])
