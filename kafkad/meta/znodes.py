@@ -50,7 +50,8 @@ PERSISTENT = (
 
 def _number(value: object, bits: int = 32) -> int:
     """`value`, if it is a whole number that fits into so many bits."""
-    if type(value) is not int or not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
+    half = 1 << (bits - 1)
+    if type(value) is not int or not -half <= value < half:
         raise ValueError(f"there is something else where a number of {bits} bits belongs")
     return value
 
@@ -64,13 +65,15 @@ def _id(value: object) -> int:
 
 
 def _ids(values: object) -> tuple[int, ...]:
-    """Different ones."""
+    """Different ones. They are looked at one by one in place, for at the start each partition has some."""
     if not isinstance(values, list):
         raise ValueError("there is something else where a list of ids belongs")
-    ids = tuple(map(_id, values))
-    if len(set(ids)) != len(ids):
-        raise ValueError(f"an id is there twice: {list(ids)}")
-    return ids
+    for value in values:
+        if type(value) is not int or not 0 <= value < 2**31:
+            raise ValueError("there is something else where an id belongs")
+    if len(values) > 1 and len(set(values)) != len(values):
+        raise ValueError(f"an id is there twice: {values}")
+    return tuple(values)
 
 
 def _text(value: object) -> str:
@@ -256,7 +259,7 @@ class Topic(NamedTuple):
 
 def _assignment(replicas: object, adding: object, removing: object) -> PartitionAssignment:
     assignment = PartitionAssignment(replicas=_ids(replicas), adding=_ids(adding), removing=_ids(removing))
-    if set(assignment.replicas) <= set(assignment.removing):
+    if not assignment.replicas or (assignment.removing and set(assignment.replicas) <= set(assignment.removing)):
         raise ValueError("a partition has no replicas, or none that stays")
     return assignment
 
