@@ -95,14 +95,17 @@ async def _load_states(
     turns = Turns()
     for path, (tp, entry), node in zip(paths, partitions, await lead.store.get_many(paths), strict=True):
         await turns.give_way()
-        if node is not None:
-            entry.state = readable(path, partial(Partition.decode, node[0], node[1].version))
-            if entry.state is None:
-                lead.state.unreadable.add(tp.topic)
-            if entry.state is None or len(entry.state.isr) == 1:
-                continue
-            if members := returned_members(entry.state.isr, node[1].mzxid, lead.state):
-                returned[tp] = members
+        if node is None:
+            continue
+        entry.state = readable(path, partial(Partition.decode, node[0], node[1].version))
+        if entry.state is None:
+            lead.state.unreadable.add(tp.topic)
+            continue
+        isr = entry.state.isr
+        if not set(isr).issubset(entry.assignment.replicas):
+            lead.state.left_over.add(tp)
+        if len(isr) > 1 and (members := returned_members(isr, node[1].mzxid, lead.state)):
+            returned[tp] = members
     return returned
 
 

@@ -109,14 +109,15 @@ class Reassignments:
 
     async def _drop_left_over(self) -> None:
         """Takes members that are no replicas out of the ISRs, where another one in sync is there to go on."""
-        turns = Turns()
-        for tp, entry in list(self._state.partitions()):
-            await turns.give_way()
+        for tp in sorted(self._state.left_over):
+            entry = self._state.entry(tp)
             isr = () if entry.state is None else entry.state.isr
-            left_over = [member for member in isr if member not in entry.assignment.replicas]
-            if left_over and not self._state.going(tp.topic) and self._state.electable(tp, set(isr) - set(left_over)):
-                with _waiting_if_refused(tp):
-                    await self._drop(tp, left_over)
+            members = [member for member in isr if member not in entry.assignment.replicas]
+            if members and not self._state.going(tp.topic) and self._state.electable(tp, set(isr) - set(members)):
+                try:
+                    await self._drop(tp, members)
+                except Refused as e:
+                    log.error("brokers %s stay in the ISR of %s, though they are no replicas: %s", members, tp, e)
 
     async def in_sync_changed(self, partitions: Iterable[TopicPartition]) -> None:
         """Completes what now has all its new replicas in sync."""
@@ -245,11 +246,13 @@ class Reassignments:
 
         changed = await self._lead.change([tp], without)
         if without(tp, self._state.entry(tp)) is not None:
+            self._state.left_over.add(tp)
             raise Refused(Partition.path(*tp), f"the ISR of {tp} could not be written")
         batch = await self._lead.tell_changed(self._lead.batch(), changed)
         for replica in replicas:
             batch.stop(replica, tp, delete=True)
         await self._lead.send(batch)
+        self._state.left_over.discard(tp)
 
     async def _write(self, tp: TopicPartition, assignment: PartitionAssignment) -> None:
         topic = self._state.topics[tp.topic]

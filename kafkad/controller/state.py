@@ -143,6 +143,9 @@ class ClusterState:
         self.deleting: dict[str, Deletion] = {}
         self.deleted = DeletedTopics()
         self.reassigning: set[TopicPartition] = set()
+        self.left_over: set[TopicPartition] = set()
+        """Partitions with a member of the ISR that was no replica when their states were read, or could not be dropped
+        from the ISR after that."""
         self.failed_replicas: dict[int, set[TopicPartition]] = {}
         self.refused = RefusedLeaderships()
 
@@ -191,7 +194,9 @@ class ClusterState:
         if topic is not None:
             self.names.pop(topic.topic_id, None)
             self.deleted.add(topic)
-            self.reassigning.difference_update([TopicPartition(name, partition) for partition in topic.partitions])
+            partitions = [TopicPartition(name, partition) for partition in topic.partitions]
+            self.reassigning.difference_update(partitions)
+            self.left_over.difference_update(partitions)
         self.deleting.pop(name, None)
         self.unreadable.discard(name)
         for failed in self.failed_replicas.values():

@@ -12,6 +12,7 @@ from kafkad.controller.leaders import ElectionKind
 from kafkad.controller.term import Balance
 from kafkad.controller.topics import MorePartitions
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.meta.embedded import EmbeddedSession
 from kafkad.meta.store import ConnectionLoss, Operation, Refused, Result, Set, subtree
 from kafkad.meta.znodes import IsrChange, LogDirEvent, Partition, Reassignments, Topic
 from kafkad.model import NO_LEADER, PartitionAssignment, PartitionState, WantedIsr
@@ -515,6 +516,36 @@ async def test_a_new_controller_drops_nobody_while_no_replica_in_sync_is_there(c
     state = await cluster.state("a")
     assert (state.leader, state.isr) == (3, (3,))
     assert A0 in cluster[3].replicas
+
+
+def refuse_states(session: EmbeddedSession, path: str) -> None:
+    working = session.multi
+
+    async def refusing(operations: Sequence[Operation]) -> list[Result]:
+        if any(operation.path == path for operation in operations):
+            raise Refused(path, "ZooKeeper refused the request: NoAuthError")
+        return await working(operations)
+
+    session.multi = refusing  # type: ignore[method-assign]
+
+
+def test_what_the_store_lets_nobody_drop_stays_in_sync_until_a_broker_comes(caplog: pytest.LogCaptureFixture) -> None:
+    @with_brokers(4, 1, 2, 3)
+    async def run(cluster: Cluster) -> None:
+        await dies_amid_a_change(cluster)
+        for member in cluster.members.values():
+            refuse_states(member.session, Partition.path(*A0))
+        await cluster.kill(4)
+        assert (await cluster.state("a")).isr == (3, 2, 1)
+        for member in cluster.members.values():
+            del member.session.multi
+        await cluster.start(4)
+        assert (await cluster.state("a")).isr == (2, 1)
+        assert A0 not in cluster[3].replicas
+
+    run()
+    assert "brokers [3] stay in the ISR of a-0, though they are no replicas" in caplog.text
+    assert "the reassignment of" not in caplog.text
 
 
 @with_brokers(1, 2, 3)
