@@ -58,7 +58,7 @@ class QuotasInForce:
         self._entities.listen(self._changed)
         for entity, overrides in self._entities.all.items():
             if entity.ip is None:
-                self._limits(entity, overrides)
+                self._keep_quotas(entity, overrides)
             else:
                 self._keep_rate(entity, overrides)
         self._hold_clients()
@@ -73,11 +73,11 @@ class QuotasInForce:
         if entity.ip is not None:
             self._keep_rate(entity, overrides)
             self._pace()
-        elif self._limits(entity, overrides):
+        elif self._keep_quotas(entity, overrides):
             self._hold_clients()
 
-    def _limits(self, entity: Entity, overrides: Overrides) -> bool:
-        """Whether a user or a client has a quota, or had one until now."""
+    def _keep_quotas(self, entity: Entity, overrides: Overrides) -> bool:
+        """True if the user or client has a quota, or had one until now."""
         from kafkad.security.quotas.keys import OF_USERS_AND_CLIENTS
 
         had = self._limited.pop(entity, None)
@@ -100,7 +100,7 @@ class QuotasInForce:
 
             self.clients = ClientQuotas(self._limited, *self._windows())
         self.clients.changed()
-        if self.clients.any:
+        if self._limited:
             self._dispatcher.throttle_by(Throttling(self.clients, self._clock))
         elif self._dispatcher.throttling is not None:
             self._dispatcher.throttle_by(None)

@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from kafkad.model import Entity
-from kafkad.security.quotas.keys import OF_USERS_AND_CLIENTS, Quota
+from kafkad.security.quotas.keys import Quota
 from kafkad.security.quotas.levels import Overrides, Sharers, level_of
 from kafkad.security.quotas.line import Line
 from kafkad.security.quotas.rate import Sampled, Steady, TokenBucket, Windows
@@ -162,16 +162,6 @@ class ClientQuotas:
         self._named: frozenset[object] | None = None
         """Client ids that have a quota by name; None until somebody asks again."""
         self._meters = Remembered[tuple[Quota, Sharers], Meter | Mutations](self._is_made_up)
-
-    @property
-    def any(self) -> bool:
-        """False as long as no client can have a quota."""
-        return any(
-            quota in overrides
-            for entity, overrides in self._entities.items()
-            if entity.ip is None
-            for quota in OF_USERS_AND_CLIENTS
-        )
 
     def changed(self) -> None:
         """What has been taken still counts, for those who still have a quota."""

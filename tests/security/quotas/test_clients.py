@@ -74,16 +74,6 @@ def test_who_shares_a_quota() -> None:
     assert room.of("v", "a").produce is None
 
 
-def test_nobody_has_a_quota() -> None:
-    room = Room()
-    assert not room.quotas.any
-    room.give(Entity(user="u"), **{"SCRAM-SHA-256": "salt=…"})
-    room.give(Entity(ip="10.0.0.1"), connection_creation_rate="5")
-    assert not room.quotas.any
-    room.give(Entity(user=DEFAULT), request_percentage="5")
-    assert room.quotas.any
-
-
 def test_another_value_counts_at_once_and_what_was_taken_still_counts() -> None:
     room = Room()
     room.give(Entity(user="u"), producer_byte_rate="1000")
