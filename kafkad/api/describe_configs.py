@@ -74,10 +74,13 @@ def handle(
 
 
 def _add_keys(asked: dict[Named, set[str]], resource: DescribeConfigsResource) -> None:
-    """Adds to what is asked of a resource. No keys are all settings, whatever is named besides."""
+    """Adds to what is asked of a resource: the keys of both, or all settings if either asks for all, by no keys."""
+    named = resource.resource_type, resource.resource_name
     keys = set(resource.configuration_keys or ())
-    before = asked.setdefault((resource.resource_type, resource.resource_name), keys)
-    if before and keys:
+    before = asked.get(named)
+    if before is None:
+        asked[named] = keys
+    elif before and keys:
         before |= keys
     else:
         before.clear()

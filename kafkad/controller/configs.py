@@ -120,12 +120,12 @@ class ConfigAlterer:
             data, version = b"", None
         before = required(path, partial(ConfigNode.decode, data))
         opened = self._decrypted(before) if kind is ResourceKind.BROKER else before
-        readable = {**before, **opened}
-        after = change(readable)
+        shown = {**before, **opened}
+        after = change(shown)
         sealed = {key for key, text in before.items() if key not in opened and after.get(key) == text}
         self._validate(kind, name, {key: value for key, value in after.items() if key not in sealed})
         if kind is ResourceKind.BROKER:
-            unchanged = {key: before[key] for key, value in after.items() if readable.get(key) == value}
+            unchanged = {key: before[key] for key, value in after.items() if shown.get(key) == value}
             changed = {key: value for key, value in after.items() if key not in unchanged}
             after = {**unchanged, **self._encrypted(changed)}
         return validate_only or await self._write(path, entity, after, version)

@@ -240,8 +240,8 @@ class ZooKeeperStore(MetaStore):
     async def _write_until_answered(self, path: str, operations: Sequence[Operation], send: Send) -> tuple[Reply, bool]:
         """The reply, and whether one was lost before it.
 
-        Versions begin again with each node. So what deletes one is only sent again if that is not a node that was made
-        after it had been sent, which nobody meant: MultiFailed then, for others were quicker.
+        Before a deletion is sent again the node is read: one that was made after the first attempt is another node, and
+        is left alone (MultiFailed, BadVersion).
         """
         deleted = {each.path: index for index, each in enumerate(operations) if isinstance(each, Delete)}
         if not deleted:
