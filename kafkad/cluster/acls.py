@@ -18,9 +18,10 @@ from typing import NamedTuple
 
 from kafkad.clock import Clock
 from kafkad.cluster.listeners import tell
-from kafkad.errors import METADATA_STORE, ErrorCode, Guard, KafkaError, unguarded
+from kafkad.errors import ErrorCode, Guard, KafkaError, unguarded
 from kafkad.meta.notes import Note, Notes, follow
 from kafkad.meta.readable import UNREADABLE
+from kafkad.meta.refusals import storage_refused
 from kafkad.meta.security_znodes import ACL_CHANGE_PREFIXES, AclChange, AclEntry
 from kafkad.meta.security_znodes import Acls as Node
 from kafkad.meta.store import (
@@ -150,12 +151,7 @@ class Acls:
                 ErrorCode.INVALID_REQUEST, f"{pattern.name} would have more ACLs than the metadata store takes: {error}"
             ) from error
         except MetaError as error:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{METADATA_STORE} cannot be changed: {error}") from error
-        except ValueError as error:
-            raise KafkaError(
-                ErrorCode.INVALID_REQUEST,
-                f"a name of {len(pattern.name)} characters is too long for the metadata store",
-            ) from error
+            raise storage_refused(error) from error
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"others keep changing {_path(pattern)}; try again")
 
     async def _written(self, pattern: Pattern, change: Change) -> bool:

@@ -20,9 +20,10 @@ from uuid import uuid4
 from kafkad.clock import Clock
 from kafkad.cluster.listeners import tell
 from kafkad.config import Config
-from kafkad.errors import METADATA_STORE, ErrorCode, KafkaError
+from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.notes import Note, Notes, follow
 from kafkad.meta.readable import readable
+from kafkad.meta.refusals import storage_refused
 from kafkad.meta.retrying import until_answered
 from kafkad.meta.security_znodes import DelegationToken, DelegationTokenChange
 from kafkad.meta.store import (
@@ -359,5 +360,4 @@ def _asked_for() -> Iterator[None]:
     try:
         yield
     except MetaError as error:
-        text = f"{METADATA_STORE} cannot be changed: {error}"
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text) from error
+        raise storage_refused(error) from error

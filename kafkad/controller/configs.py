@@ -18,9 +18,9 @@ from kafkad.config.passwords import decrypted, encoder_of
 from kafkad.config.setting import ConfigType, Setting
 from kafkad.config.tables import TOPIC_SETTINGS
 from kafkad.config.topic import validate_topic_configs
-from kafkad.controller.leadership import storage_refused
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.readable import required
+from kafkad.meta.refusals import storage_refused
 from kafkad.meta.store import (
     BadVersion,
     Create,

@@ -20,13 +20,14 @@ from kafkad.controller.channel import Connect
 from kafkad.controller.features import FeatureUpdate
 from kafkad.controller.isr import IsrResult
 from kafkad.controller.leaders import ElectionKind, Outcomes
-from kafkad.controller.leadership import Answers, ControllerMoved, ControllerParts, InDoubt, Leadership, storage_refused
+from kafkad.controller.leadership import Answers, ControllerMoved, ControllerParts, InDoubt, Leadership
 from kafkad.controller.reachability import CutOff, is_minority
 from kafkad.controller.reassignments import Target
 from kafkad.controller.term import ControllerSettings, Handler, Term
 from kafkad.controller.topics import Admit, CheckConfig, MorePartitions, NewTopic, TopicResult, admit_all
 from kafkad.errors import ErrorCode, Guard, KafkaError, unguarded
 from kafkad.meta.readable import readable, required
+from kafkad.meta.refusals import storage_refused
 from kafkad.meta.store import (
     BadVersion,
     ConnectionLoss,

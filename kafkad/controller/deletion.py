@@ -16,10 +16,11 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
-from kafkad.controller.leadership import Leadership, storage_refused
+from kafkad.controller.leadership import Leadership
 from kafkad.controller.requests import RequestBatch
 from kafkad.controller.state import Deletion, TopicEntry
 from kafkad.errors import KafkaError
+from kafkad.meta.refusals import storage_refused
 from kafkad.meta.store import (
     Create,
     Delete,

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from kafkad.controller.leadership import storage_refused
-from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.readable import required
+from kafkad.meta.refusals import storage_refused
 from kafkad.meta.store import (
     BadVersion,
     Create,
@@ -32,7 +31,6 @@ from kafkad.model import Entity
 
 Overrides = Mapping[str, str]
 
-_SHOWN = 100
 _OTHERS_WERE_QUICKER = (BadVersion, NodeExists, NoNode, NotEmpty)
 
 
@@ -50,8 +48,6 @@ class EntityAlterer:
                 pass
         except MetaError as e:
             raise storage_refused(e) from e
-        except ValueError as e:  # . and .. are not quoted, and a path may be too long
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"The metadata store cannot have a node {path[:_SHOWN]}") from e
 
     async def _changed(self, entity_path: str, change: Callable[[Overrides], Overrides]) -> bool:
         """False if another change came in between."""

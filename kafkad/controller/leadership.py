@@ -17,13 +17,12 @@ from kafkad.controller.channel import BrokerQueue, Connect, Request, Response, S
 from kafkad.controller.election import FewestLeaders, after_failure
 from kafkad.controller.requests import RequestBatch, Sender
 from kafkad.controller.state import ClusterState, PartitionEntry
-from kafkad.errors import METADATA_STORE, ErrorCode, KafkaError
+from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.readable import readable
 from kafkad.meta.store import (
     BadVersion,
     Check,
     ConnectionLoss,
-    MetaError,
     MetaStore,
     MultiFailed,
     NoNode,
@@ -32,9 +31,8 @@ from kafkad.meta.store import (
     Result,
     Set,
     Stat,
-    TooLarge,
 )
-from kafkad.meta.znodes import Config, ControllerEpoch, Partition
+from kafkad.meta.znodes import ControllerEpoch, Partition
 from kafkad.model import NO_LEADER, BrokerInfo, PartitionState
 from kafkad.names import TopicPartition
 from kafkad.together import together
@@ -360,10 +358,3 @@ class Answers:
         """Waits until the broker in this process has carried out all of it, so that it answers clients accordingly."""
         if self._own:
             await asyncio.wait(self._own)
-
-
-def storage_refused(error: MetaError) -> KafkaError:
-    """The error for clients when the metadata store does not write, or holds what cannot be read."""
-    if isinstance(error, TooLarge) and error.path.startswith(Config.path("")):
-        return KafkaError(ErrorCode.INVALID_CONFIG, f"These settings are too large for the metadata store: {error}")
-    return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{METADATA_STORE} cannot be changed: {error}")

@@ -16,10 +16,11 @@ from dataclasses import replace
 from kafkad.controller.deletion import Deletions
 from kafkad.controller.election import reassigned
 from kafkad.controller.leaders import Outcomes
-from kafkad.controller.leadership import InDoubt, Leadership, storage_refused
+from kafkad.controller.leadership import InDoubt, Leadership
 from kafkad.controller.state import PartitionEntry
 from kafkad.errors import ErrorCode, Guard, KafkaError, unguarded
 from kafkad.meta.readable import readable
+from kafkad.meta.refusals import storage_refused
 from kafkad.meta.store import ConnectionLoss, Delete, MetaError, NoNode, Refused, Set, Watch
 from kafkad.meta.znodes import Partition, Topic
 from kafkad.meta.znodes import Reassignments as ReassignmentsNode

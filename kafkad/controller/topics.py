@@ -14,11 +14,12 @@ from random import Random
 from typing import NamedTuple
 
 from kafkad.controller.election import first_leader
-from kafkad.controller.leadership import Answers, Leadership, storage_refused
+from kafkad.controller.leadership import Answers, Leadership
 from kafkad.controller.placement import Layout, check_placement, fixed_layout, layout_for_more, place, random_layout
 from kafkad.controller.requests import RequestBatch
 from kafkad.controller.state import PartitionEntry, TopicEntry
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.meta.refusals import storage_refused
 from kafkad.meta.store import ConnectionLoss, Create, NodeExists, Operation, Refused, Set
 from kafkad.meta.znodes import Config, Partition, Topic
 from kafkad.model import PartitionAssignment, PartitionState

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from kazoo import exceptions as kazoo
-from kazoo.client import KazooClient
+from kazoo.client import KazooClient, TransactionRequest
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.serialization import SASL, GetData, MultiHeader, int_struct, read_buffer, stat_struct
@@ -30,6 +30,7 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
 from kafkad.meta.digest_login import DigestError, DigestLogin, ZooKeeperLogin
 from kafkad.meta.store import (
+    BadPath,
     BadVersion,
     Change,
     Check,
@@ -37,6 +38,7 @@ from kafkad.meta.store import (
     Create,
     Delete,
     MetaError,
+    MultiFailed,
     NoChildrenForEphemerals,
     NodeExists,
     NoNode,
@@ -59,6 +61,7 @@ _ERRORS: dict[type[Exception], type[MetaError]] = {
     kazoo.NoNodeError: NoNode,
     kazoo.NodeExistsError: NodeExists,
     kazoo.BadVersionError: BadVersion,
+    kazoo.BadArgumentsError: BadPath,
     kazoo.NotEmptyError: NotEmpty,
     kazoo.NoChildrenForEphemeralsError: NoChildrenForEphemerals,
     kazoo.SessionExpiredError: SessionExpired,
@@ -183,23 +186,29 @@ class KazooSession:
 
     def commit(self, operations: Iterable[tuple[str, Operation]]) -> Any:
         transaction = self.client.transaction()
-        for at, operation in operations:
-            match operation:
-                case Create():
-                    transaction.create(
-                        at,
-                        operation.data,
-                        self._acl(at),
-                        ephemeral=operation.ephemeral,
-                        sequence=operation.sequential,
-                    )
-                case Set():
-                    transaction.set_data(at, operation.data, operation.version)
-                case Delete():
-                    transaction.delete(at, operation.version)
-                case Check():
-                    transaction.check(at, operation.version)
+        for index, (at, operation) in enumerate(operations):
+            try:
+                self._add(transaction, at, operation)
+            except ValueError as error:
+                raise MultiFailed(index, BadPath(operation.path)) from error
         return transaction.commit_async()
+
+    def _add(self, transaction: TransactionRequest, at: str, operation: Operation) -> None:
+        match operation:
+            case Create():
+                transaction.create(
+                    at,
+                    operation.data,
+                    self._acl(at),
+                    ephemeral=operation.ephemeral,
+                    sequence=operation.sequential,
+                )
+            case Set():
+                transaction.set_data(at, operation.data, operation.version)
+            case Delete():
+                transaction.delete(at, operation.version)
+            case Check():
+                transaction.check(at, operation.version)
 
     def _acl(self, at: str) -> list[Any]:
         """As Kafka has it: clients of before 0.9 write their offsets below /consumers themselves."""
@@ -470,7 +479,9 @@ class _LastProblem(logging.Handler):
 
 
 def translated(path: str, error: Exception) -> Exception:
-    """An error of ZooKeeper's as the MetaError for this path; any other as it is."""
+    """An error of ZooKeeper's, or of kazoo's about the path, as the MetaError for this path; any other as it is."""
+    if isinstance(error, ValueError):
+        return BadPath(path)
     if not isinstance(error, kazoo.KazooException):
         return error
     kind = _ERRORS.get(type(error))

@@ -94,7 +94,7 @@ class ServedSession:
     async def _answer(self, number: int, operation: str, arguments: list[Any]) -> None:
         try:
             answer = [number, await self._operations[operation](*arguments)]
-        except (MetaError, ValueError) as error:
+        except MetaError as error:
             answer = [number, None, error_values(error)]
         except Exception as error:
             log.exception("internal error in the metadata store's operation %s", operation)

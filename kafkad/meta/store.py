@@ -58,6 +58,10 @@ class NoChildrenForEphemerals(Refused):
     pass
 
 
+class BadPath(Refused):
+    """There can be no node with this path: it is too long, or has a name in it that the store does not take."""
+
+
 class Unreadable(Refused):
     """The node's text is not what belongs there."""
 

@@ -25,6 +25,7 @@ _OPERATIONS: dict[str, type[Operation]] = {kind.__name__: kind for kind in (Crea
 _ERRORS: dict[str, type[MetaError]] = {
     kind.__name__: kind
     for kind in (
+        store.BadPath,
         store.BadVersion,
         store.ConnectionLoss,
         store.NoChildrenForEphemerals,
@@ -81,12 +82,10 @@ def result_of(values: Any) -> Result:
     return Stat(*values) if isinstance(values, list) else values
 
 
-def error_values(error: MetaError | ValueError) -> list[Any]:
+def error_values(error: MetaError) -> list[Any]:
     if isinstance(error, MultiFailed):
         return ["MultiFailed", error.index, error_values(error.cause)]
-    if isinstance(error, MetaError):
-        return [type(error).__name__, error.path, str(error).removeprefix(f"{error.path}: ")]
-    return ["ValueError", str(error)]
+    return [type(error).__name__, error.path, str(error).removeprefix(f"{error.path}: ")]
 
 
 def error_of(values: list[Any]) -> Exception:
@@ -96,4 +95,4 @@ def error_of(values: list[Any]) -> Exception:
         inner = error_of(cause)
         assert isinstance(inner, MetaError)
         return MultiFailed(index, inner)
-    return _ERRORS[kind](*rest) if kind in _ERRORS else ValueError(*rest)
+    return _ERRORS[kind](*rest)

@@ -12,6 +12,7 @@ from sys import intern
 
 from kafkad.meta.store import (
     ANY_VERSION,
+    BadPath,
     BadVersion,
     Change,
     Check,
@@ -119,9 +120,6 @@ class Tree:
             except MetaError as e:
                 applied.roll_back()
                 raise MultiFailed(index, e) from e
-            except ValueError:
-                applied.roll_back()
-                raise
             applied.results.append(self._perform(effect, zxid, now_ms, session, applied) if effect else None)
             if effect:
                 effects.append(effect)
@@ -161,7 +159,7 @@ class Tree:
                 if node.children:
                     raise NotEmpty(path)
                 if path == "/":
-                    raise ValueError("the root of the metadata tree cannot be deleted")
+                    raise BadPath(path, "the root of the metadata tree cannot be deleted")
                 return (_DELETE, path, b"")
             case Check(path, version):
                 _check_version(path, self.get(path), version)
@@ -356,4 +354,4 @@ def _check_version(path: str, node: Node, version: int) -> None:
 
 def _check_name(path: str, name: str) -> None:
     if not path.startswith("/") or name in ("", ".", "..") or "\0" in name or len(path) > 0xFFFF // 4:
-        raise ValueError(f"{path!r} is not a path of the metadata tree")
+        raise BadPath(path, "this is not a path of the metadata tree")

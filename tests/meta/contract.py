@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kafkad.meta.store import (
+    BadPath,
     BadVersion,
     Change,
     Check,
@@ -86,6 +87,17 @@ class MetaStoreContract:
         await ensure_path(store, "/a/b/c")
         assert await store.children("/a") == ["b"]
         assert await store.children("/") in (["a"], ["a", "zookeeper"])
+
+    @in_loop
+    async def test_a_node_of_a_name_that_the_store_does_not_take(self) -> None:
+        store = await self.connect()
+        for name in (".", "..", "a\0b"):
+            with pytest.raises(BadPath):
+                await store.create(f"/{name}")
+            with pytest.raises(MultiFailed) as failed:
+                await store.multi([Create("/a"), Create(f"/{name}")])
+            assert isinstance(failed.value.cause, BadPath)
+            assert await store.get_many(["/a"]) == [None]
 
     @in_loop
     async def test_create_twice(self) -> None:

@@ -128,12 +128,6 @@ class TestServed(MetaStoreContract):
             assert [len(kept[of_children]["/a"]) for of_children in (False, True)] == [1, 1]
 
     @in_loop
-    async def test_an_invalid_path_is_refused_as_by_the_embedded_store(self) -> None:
-        store = await self.connect()
-        with pytest.raises(ValueError, match="no-slash"):
-            await store.create("no-slash")
-
-    @in_loop
     async def test_when_the_connection_ends_its_session_ends_and_whoever_waits_is_told(self) -> None:
         store, other = await self.open(), await self.open()
         await store.create("/a", ephemeral=True)
