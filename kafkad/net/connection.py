@@ -192,6 +192,7 @@ class Connection:
         self._paused = False
         self._muted: Timer | None = None
         self._writing = False
+        """The rest of its replies leaves when the socket has room; otherwise, when others have had their turn."""
 
     def on_readable(self) -> None:
         if self._busy or self._out or self._awaited or self._rest is not None:
@@ -334,8 +335,7 @@ class Connection:
         self._transport.close()
         if self._muted is not None:
             self._muted.cancel()
-        if self._out:
-            self.listener.queued.unread(self, 0)
+        self.listener.queued.unread(self, 0)
         self._out = self._partial = self._rest = None
         self._give_back()
         self._hold(0)
@@ -631,14 +631,18 @@ class Connection:
             if sent == len(reply):
                 return
             self._out = deque([unsent(reply, sent)])  # type: ignore[arg-type]
-            self._wait_for_room()
-            return
-        self._out = deque(reply)
+            if not sent:
+                self._wait_for_room()
+                return
+        else:
+            self._out = deque(reply)
         self._write()
 
-    def _write(self) -> None:
-        """Send what is queued until it is gone or the socket is full."""
+    def _write(self, until: float = 0) -> None:
+        """Send what is queued until it is gone, the socket is full, or others are to have their turn: by default what
+        the lane gives to anybody at once."""
         out = self._out
+        lane = self.listener.lane
         try:
             while out:
                 data = gathered(out)
@@ -647,6 +651,13 @@ class Connection:
                     self._send_gathered(data, out)
                 else:
                     self._send_range(data, part, out)
+                if out:
+                    now = lane.clock()
+                    if not until:
+                        until = now + lane.at_once()
+                    elif now >= until:
+                        self._wait_for_turn()
+                        return
         except BlockingIOError:
             self._wait_for_room()
             return
@@ -692,21 +703,42 @@ class Connection:
         return False
 
     def _wait_for_room(self) -> None:
-        if self._out:
-            self.listener.queued.unread(self, memory_of(self._out))
-            if self.closed:
-                return
+        self._count_unread()
         if not self._writing:
             self._writing = True
             self.listener.loop.add_writer(self.fd, self._on_writable)
 
+    def _wait_for_turn(self) -> None:
+        self._count_unread()
+        self._await_no_room()
+        self.listener.lane.add(self._go_on_writing)
+
+    def _count_unread(self) -> None:
+        self.listener.queued.unread(self, memory_of(self._out or ()) + self._transport.unsent)
+
+    def _await_no_room(self) -> None:
+        if self._writing:
+            self._writing = False
+            self.listener.loop.remove_writer(self.fd)
+
     def _on_writable(self) -> None:
+        lane = self.listener.lane
+        if self._out and lane.left <= 0:
+            self._wait_for_turn()
+            return
+        begun = lane.clock()
+        self._go_on_writing(0)
+        lane.left -= lane.clock() - begun
+
+    def _go_on_writing(self, until: float) -> None:
+        """A step of the lane, or there is room again."""
+        if self.closed:
+            return
         self.last_active = self.listener.tick
         if self._out:
-            self._write()
+            self._write(until)
         if self._out or self.closed or not self._send_own():
             return
         self.listener.queued.unread(self, 0)
-        self._writing = False
-        self.listener.loop.remove_writer(self.fd)
+        self._await_no_room()
         self._go_on()

@@ -47,6 +47,7 @@ class Queued:
     """Bytes held by one server's connections. These check `full` before they read on."""
 
     __slots__ = (
+        "_all_unread",
         "_call_later",
         "_first_held",
         "_looks",
@@ -70,6 +71,7 @@ class Queued:
         self._looks = 0
         self._unread: dict[Queuer, int] = {}
         """Unread bytes by connection, in the order in which they last took something."""
+        self._all_unread = 0
         self._call_later = call_later
         self._on_full = on_full
         self._watching = False
@@ -151,13 +153,13 @@ class Queued:
 
     def unread(self, connection: Queuer, size: int) -> None:
         """Notes the bytes of its replies that have not left; called each time it has taken some."""
-        self._unread.pop(connection, None)
+        self._all_unread += size - self._unread.pop(connection, 0)
         if not size:
             return
         self._unread[connection] = size
-        while len(self._unread) > 1 and sum(self._unread.values()) > self.limit:
+        while len(self._unread) > 1 and self._all_unread > self.limit:
             slowest = next(iter(self._unread))
-            del self._unread[slowest]
+            self._all_unread -= self._unread.pop(slowest)
             log.warning(
                 "closing %s: it does not read its replies, and replies hold %d bytes", slowest.address, self.limit
             )

@@ -109,6 +109,8 @@ def memory_of(out: Iterable[Part]) -> int:
 
 
 def unsent(data: Bytes, sent: int) -> Bytes:
-    """The unsent rest of it. Large parts are not copied: a large reply leaves in hundreds of pieces."""
+    """The unsent rest of it. A large one is copied only when that frees half of its memory: it leaves in hundreds of
+    pieces."""
     left = memoryview(data)[sent:]
-    return left if len(left) > _ONE_SEND else bytes(left)
+    whole = len(data.obj) if isinstance(data, memoryview) else len(data)  # type: ignore[arg-type]
+    return left if len(left) > max(_ONE_SEND, whole // 2) else bytes(left)

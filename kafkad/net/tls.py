@@ -20,7 +20,7 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
-from kafkad.net.reply import Bytes, FileRange
+from kafkad.net.reply import Bytes, FileRange, unsent
 from kafkad.net.transport import reset
 
 if TYPE_CHECKING:
@@ -31,6 +31,9 @@ log = logging.getLogger(__name__)
 _RECORD: Final = 16_645
 """The most bytes of one record, which is also the most that OpenSSL swallows of one that is not complete."""
 _AT_ONCE: Final = 256 * 1024
+_LEAST_AT_ONCE: Final = 32 * 1024
+"""Encrypted at once for a peer whose socket has been full; what finds no room in it then is kept in memory. Twice as
+much each time that all of it has left, up to `_AT_ONCE`."""
 _HEADER: Final = 5
 _SLICE: Final = 64 * 1024
 """About what OpenSSL is given to open at once."""
@@ -310,6 +313,7 @@ class TlsTransport:
         "_lowest",
         "_more",
         "_out",
+        "_piece",
         "_sock",
         "_tls",
         "pending",
@@ -347,9 +351,14 @@ class TlsTransport:
         self._out: Bytes = unsent
         """Encrypted bytes that have to leave; they hold `_held` bytes of what was given to `send`."""
         self._held = 0
+        self._piece = _LEAST_AT_ONCE
         self._lowest = 1
         self.pending = self._more or bool(unsent)
         self._keep(received)
+
+    @property
+    def unsent(self) -> int:
+        return len(self._out)
 
     def fileno(self) -> int:
         return self._sock.fileno()
@@ -459,39 +468,39 @@ class TlsTransport:
         return filled
 
     def send(self, data: Bytes, /) -> int:
-        """HOT."""
+        """HOT. One piece of it at most."""
         if self._out and not self.flush():
             raise BlockingIOError
-        done, self._held = self._held, 0
-        size, layer = len(data), self._layer
-        while done < size:
-            piece = data if not done and size <= _AT_ONCE else memoryview(data)[done : done + _AT_ONCE]
-            try:
-                taken = self._tls.write(piece)
-            except BaseException:
-                self._say_last()
-                raise
-            sealed = layer.outgoing.read()
-            try:
-                sent = self._sock.send(sealed)
-            except BlockingIOError:
-                sent = 0
-            if sent < len(sealed):
-                self._out, self._held = memoryview(sealed)[sent:], taken
-                if not done:
-                    raise BlockingIOError
-                return done
-            done += taken
-        return done
+        if self._held:
+            held, self._held = self._held, 0
+            return held
+        most = self._piece
+        try:
+            taken = self._tls.write(data if len(data) <= most else memoryview(data)[:most])
+        except BaseException:
+            self._say_last()
+            raise
+        sealed = self._layer.outgoing.read()
+        try:
+            sent = self._sock.send(sealed)
+        except BlockingIOError:
+            sent = 0
+        if sent < len(sealed):
+            self._out, self._held = unsent(sealed, sent), taken
+            self._piece = _LEAST_AT_ONCE
+            raise BlockingIOError
+        if taken == most and most < _AT_ONCE:
+            self._piece = most * 2
+        return taken
 
     def send_range(self, head: Bytes, part: FileRange) -> int:
         """HOT. Head and range leave in one piece."""
         size = len(head)
         if self._held > size:
             return self._sent_before()
-        if size > _AT_ONCE // 2:
+        if size >= self._piece:
             return self.send(head)
-        end = min(size + part.length, _AT_ONCE)
+        end = min(size + part.length, self._piece)
         scratch = self._layer.scratch
         scratch[:size] = head
         got = os.preadv(part.file.fd, [scratch[size:end]], part.position)
@@ -508,7 +517,7 @@ class TlsTransport:
         try:
             while self._out:
                 sent = self._sock.send(self._out)
-                self._out = memoryview(self._out)[sent:] if sent < len(self._out) else b""
+                self._out = unsent(self._out, sent)
         except BlockingIOError:
             return False
         self.pending = self._more

@@ -23,6 +23,8 @@ from typing import Final, Protocol
 
 from kafkad.net.reply import Bytes, FileRange
 
+_MOST_OF_A_FILE: Final = 2 << 20
+"""Bytes that leave in one call, however fast the peer takes them."""
 _NO_LINGERING = struct.pack("ii", 1, 0)
 
 
@@ -37,12 +39,17 @@ class Transport(Protocol):
     def subject(self) -> str | None:
         """The user that the peer's certificate names, if it has shown one that is trusted."""
 
+    @property
+    def unsent(self) -> int:
+        """Bytes that it holds itself until they can leave."""
+
     def fileno(self) -> int: ...
     def recv_into(self, view: memoryview, /) -> int: ...
-    def send(self, data: Bytes, /) -> int: ...
+    def send(self, data: Bytes, /) -> int:
+        """As a socket's own. It may take less than there is room for, so that others have their turn."""
 
     def send_range(self, head: Bytes, part: FileRange) -> int:
-        """As `send`, of `head` and of the range behind it; nothing of the range when the file ends where it begins."""
+        """As `send`, of `head` and the range behind it; nothing of the range when the file ends where it begins."""
 
     def flush(self) -> bool:
         """True if nothing is left of what the layer itself has to say."""
@@ -75,6 +82,10 @@ class MeasuredTransport:
     @property
     def subject(self) -> str | None:
         return self.below.subject
+
+    @property
+    def unsent(self) -> int:
+        return self.below.unsent
 
     def fileno(self) -> int:
         return self.below.fileno()
@@ -127,6 +138,7 @@ class PlainTransport(socket.socket):
 
     pending: Final = False
     subject: Final = None
+    unsent: Final = 0
 
     @classmethod
     def over(cls, sock: socket.socket) -> PlainTransport:
@@ -140,7 +152,7 @@ class PlainTransport(socket.socket):
         if sent < len(head):
             return sent
         try:
-            return sent + os.sendfile(self.fileno(), part.file.fd, part.position, part.length)
+            return sent + os.sendfile(self.fileno(), part.file.fd, part.position, min(part.length, _MOST_OF_A_FILE))
         except BlockingIOError:
             if not sent:
                 raise

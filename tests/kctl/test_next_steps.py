@@ -10,8 +10,8 @@ import pytest
 
 from kafkad import __version__
 from kafkad.api.describe_configs import _UNREAD
-from kafkad.controller.leadership import storage_refused
 from kafkad.errors import ErrorCode, StorageError
+from kafkad.meta.refusals import storage_refused
 from kafkad.meta.store import ConnectionLoss
 from kctl.cli import COMMANDS, MEANT
 from kctl.errors import Exit, failure

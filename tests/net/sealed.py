@@ -75,6 +75,10 @@ class SealedTransport:
     def pending(self) -> bool:
         return bool(self._opened or (self._sealed and not self._held))
 
+    @property
+    def unsent(self) -> int:
+        return len(self._sealed)
+
     def fileno(self) -> int:
         return self._sock.fileno()
 

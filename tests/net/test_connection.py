@@ -16,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from kafkad.net.connection import Connection, DeferredReply
-from kafkad.net.reply import PENDING, Part, Pending, Reply
+from kafkad.net.reply import PENDING, Bytes, FileRange, Part, Pending, Reply, unsent
 from kafkad.net.server import SHARED_BYTES, Buffers, Limits, Server
+from kafkad.net.transport import PlainTransport, Transport
 from kafkad.turns import TURN_S
 from kafkad.wire.primitives import MalformedError
 from tests.net.serving import Peer, echo, frame, holding, read_frame, run
@@ -515,6 +516,66 @@ def test_replies_that_nobody_reads_have_a_bound_over_all_connections(caplog: pyt
                 received += len(await loop.sock_recv(sock, 1 << 20))
 
     run(dispatch, scenario, Limits(queued_bytes=32 << 20))
+
+
+class Bottomless(PlainTransport):
+    """Its peer takes everything at once, and never makes anybody wait."""
+
+    turn: Callable[[], int]
+    turns: list[int]
+
+    def send(self, data: Bytes, /) -> int:  # type: ignore[override]
+        return min(len(data), 1000)
+
+    def send_range(self, head: Bytes, part: FileRange) -> int:
+        self.turns.append(self.turn())
+        return len(head) + min(part.length, 100_000)
+
+
+def test_who_takes_a_large_reply_as_fast_as_it_can_be_sent_leaves_others_their_turns() -> None:
+    turn = 0
+    turns: list[int] = []
+
+    def wrap(sock: socket.socket) -> Transport:
+        transport = Bottomless.over(sock)
+        assert isinstance(transport, Bottomless)
+        transport.turn, transport.turns = lambda: turn, turns
+        return transport
+
+    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply:
+        now = 0.0
+
+        def each_call_takes_a_millisecond() -> float:
+            nonlocal now
+            now += 0.001
+            return now
+
+        connection.listener.lane.clock = each_call_takes_a_millisecond
+        return [struct.pack(">i", 10_000_000), Range(OpenFile(0), 0, 10_000_000)]
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        nonlocal turn
+        _, writer = await connect()
+        writer.write(frame(b"give me."))
+        while len(turns) < 100:
+            await asyncio.sleep(0)
+            turn += 1
+        await asyncio.sleep(0.01)
+        [connection] = server.connections()
+        assert connection.quiet
+        assert len(turns) == 100
+        assert max(map(turns.count, turns)) <= 5
+
+    run(dispatch, scenario, wrap=wrap)
+
+
+@pytest.mark.parametrize("length", [20_000, 1_000_000, 5_000_000])
+def test_the_rest_of_a_reply_takes_no_more_than_twice_its_size(length: int) -> None:
+    left: Bytes = bytes(10_000_000)
+    while len(left) > 1000:
+        left = unsent(left, min(length, len(left) - 1000))
+        whole = left.obj if isinstance(left, memoryview) else left
+        assert len(whole) <= 2 * len(left)  # type: ignore[arg-type]
 
 
 def test_absurd_lengths_close_the_connection_and_no_other() -> None:

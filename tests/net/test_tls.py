@@ -15,7 +15,7 @@ import time
 from collections.abc import Awaitable, Callable
 from itertools import cycle
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from cryptography.x509.oid import ExtendedKeyUsageOID
@@ -166,6 +166,34 @@ def test_ranges_of_files_are_encrypted() -> None:
                 assert await read_frame(reader) == expected
 
         over_tls(dispatch, scenario)
+        over_tls(dispatch, scenario, Limits(send_buffer_bytes=16_384))
+
+
+def test_what_is_encrypted_and_not_read_counts_among_the_unread_replies() -> None:
+    with tempfile.TemporaryFile() as file:
+        file.truncate(10_000_000)
+        range_ = Range(OpenFile(file.fileno()), 0, 10_000_000)
+
+        def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply:
+            return [struct.pack(">i", 10_000_000), range_]
+
+        async def scenario(listener: Listener, connect: Connect) -> None:
+            queued = listener.server.queued
+            reader, writer = await connect()
+            transport = cast(asyncio.Transport, writer.transport)
+            transport.pause_reading()
+            writer.write(frame(b"give me."))
+            while not queued._unread:
+                await asyncio.sleep(0)
+            [connection] = queued._unread
+            assert isinstance(connection, Connection)
+            assert queued._all_unread >= connection._transport.unsent > 0
+            transport.resume_reading()
+            assert len(await read_frame(reader)) == 10_000_000
+            while queued._unread:
+                await asyncio.sleep(0)
+            assert queued._all_unread == 0
+
         over_tls(dispatch, scenario, Limits(send_buffer_bytes=16_384))
 
 
