@@ -19,6 +19,7 @@ from kctl.configs.values import (
     SUBTRACT,
     Assignment,
     effect,
+    in_milliseconds,
     is_same,
     misspelt,
     parse_assignments,
@@ -43,9 +44,6 @@ COLUMNS = (
     Column("changes", "Whether anything changes: a value that is the default too can be set, or not.", machine=True),
     Column("effect", "What follows from it."),
 )
-
-_OTHER_UNITS = (".hours", ".minutes")
-"""Names of brokers for what a topic counts in milliseconds."""
 
 
 @click.command("set", cls=KctlCommand, columns=COLUMNS)
@@ -176,8 +174,9 @@ def plan(resource: Resource, entries: Sequence[Entry], changes: Sequence[Assignm
             raise wrong
         entry = known.get(change.name)
         old = entry.value if entry else None
-        new = default_of(entry) if change.operation == DELETE else result(old, change)
         is_own = entry is not None and entry.source == _own(resource)
+        new = _value_after(change, entry, is_own=is_own)
+        differs = is_own if change.operation == DELETE else not is_own or old != new
         secret = is_secret(change.name, known)
         said = "default" if new is None else with_meaning(change.name, new)
         rows.append(
@@ -189,21 +188,26 @@ def plan(resource: Resource, entries: Sequence[Entry], changes: Sequence[Assignm
                 "current_shown": "(hidden)" if secret and entry else with_meaning(change.name, old),
                 "new_shown": "(hidden, new)" if secret else said,
                 "source": entry.source if entry else None,
-                "changes": secret or (is_own if change.operation == DELETE else not is_own or old != new),
-                "effect": effect(change.name, old, new) if resource.kind == "topic" else None,
+                "changes": secret or differs,
+                "effect": effect(change.name, old, new) if resource.kind == "topic" and differs else None,
             }
         )
     return rows
 
 
-def default_of(entry: Entry | None) -> str | None:
-    """The value that a setting falls back to: that of the next place that sets it."""
+def _value_after(change: Assignment, entry: Entry | None, *, is_own: bool) -> str | None:
+    """What is in force after the change; None if that is not known."""
+    if change.operation != DELETE:
+        return result(entry.value if entry else None, change)
     if entry is None:
         return None
-    if entry.is_default:
-        return entry.value
-    below = [v for source, name, v in entry.synonyms if source != entry.source and not name.endswith(_OTHER_UNITS)]
-    return below[0] if below else None
+    return default_of(entry) if is_own else entry.value
+
+
+def default_of(entry: Entry) -> str | None:
+    """The value that a setting falls back to where it is set: that of the next place that sets it."""
+    below = (in_milliseconds(name, value) for source, name, value in entry.synonyms if source != entry.source)
+    return next(below, None)
 
 
 class ReadingBack:
@@ -220,16 +224,17 @@ class ReadingBack:
         self._now: dict[tuple[str, str], str | None] = {}
 
     def is_so(self) -> bool:
-        """True if they are as planned. Those of a listener are not described once they are unset."""
+        """True if they are as planned. Once they are unset, those of a listener are not described, and what brokers
+        count in other units has no value."""
         found, _ = described(self._session, self._resources)
         self._now = {(str(where), entry.name): entry.value for where, entries in found.items() for entry in entries}
         return all(map(self._matches, self._rows))
 
     def _matches(self, row: Row) -> bool:
-        where = row["resource"], row["name"]
-        if where not in self._now:
-            return row["name"] in self._unset
-        return is_same(self._now[where], row["new"])
+        now = self._now.get((row["resource"], row["name"]))
+        if now is None and row["name"] in self._unset:
+            return True
+        return is_same(now, row["new"])
 
     def different(self) -> list[KctlError]:
         """Those that have a value which they neither had before nor were given."""

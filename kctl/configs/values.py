@@ -27,6 +27,8 @@ _ENDLESS = 2**63 - 1
 _UNLIMITED = {"retention.ms", "retention.bytes", "local.retention.ms", "local.retention.bytes"}
 _DURATIONS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000))
 _SIZES = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+_UNITS = {"minutes": 60_000, "hours": 3_600_000}
+_MAY_DELETE = {"retention.ms", "retention.bytes", "cleanup.policy"}
 
 
 class Assignment(NamedTuple):
@@ -135,14 +137,24 @@ def misspelt(name: str, known: Sequence[str]) -> KctlError | None:
     return KctlError(f'there is no setting "{name}"', exit_code=Exit.USAGE, hints=hints) if hints else None
 
 
+def in_milliseconds(name: str, value: str | None) -> str | None:
+    """The value of a setting as that of the one which counts the same in milliseconds: 168 of log.retention.hours is
+    604800000; a negative number has a meaning of its own."""
+    unit, number = _UNITS.get(name.rpartition(".")[2]), _number(value)
+    return value if unit is None or number is None or number < 0 else str(number * unit)
+
+
 def effect(name: str, old: str | None, new: str | None) -> str | None:
-    """A warning to give before a topic's setting changes, or None; `new` is None for its default."""
+    """A warning to give before a topic's setting changes, or None. `old` is None where it is not known, `new` for a
+    default that is not known."""
+    if new is None:
+        return "may delete data: the default is not known" if name in _MAY_DELETE else None
     before, after = _number(old), _number(new)
     is_less = after is not None and after >= 0 and (before is None or before < 0 or after < before)
     if name in ("retention.ms", "retention.bytes") and is_less:
         gone = "data older than" if name == "retention.ms" else "the oldest data of partitions larger than"
         return f"deletes {gone} {said(name, new) or new} now"
-    if name == "cleanup.policy" and new is not None:
+    if name == "cleanup.policy":
         gained = set(new.split(",")) - set((old or "").split(","))
         if "compact" in gained:
             return "keeps only the newest record of each key, and refuses records without a key"

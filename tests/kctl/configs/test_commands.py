@@ -11,7 +11,7 @@ import pytest
 from kctl.configs.change import plan, set_configs, to_send, undo_command
 from kctl.configs.naming import resources_and_settings
 from kctl.configs.resources import Entry, Resource, altered, parse_resource
-from kctl.configs.values import APPEND, SET, SUBTRACT, Assignment, parse_assignments
+from kctl.configs.values import APPEND, DELETE, SET, SUBTRACT, Assignment, parse_assignments
 from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session
 from kctl.settings import Settings
@@ -83,6 +83,30 @@ def test_unset(on_broker: Kctl) -> None:
     ran = on_broker("configs", "unset", topic, "retention.ms", "-y")
     assert (ran.code, " configs set topic/unset-a retention.ms=86400000" in ran.err) == (Exit.DONE, True)
     assert value(on_broker, topic, "retention.ms") == ("604800000", "default")
+
+
+@pytest.mark.parametrize("command", [["configs", "unset", "topic/{}"], ["topics", "alter", "{}", "--unset"]])
+def test_to_fall_back_to_a_default_that_nobody_tells_may_delete(on_broker: Kctl, command: list[str]) -> None:
+    name = f"fall-back-{command[0]}"
+    topic = created(on_broker, name)
+    on_broker("configs", "set", topic, "retention.ms=-1", "-y")
+    ran = on_broker(*(word.format(name) for word in command), "retention.ms", "--dry-run", "-o", "json")
+    (row,) = json.loads(ran.out)["items"]
+    assert row["effect"] == "may delete data: the default is not known"
+
+
+def test_to_fall_back_to_what_is_counted_in_hours() -> None:
+    synonyms = (("broker", "log.retention.ms", "-1"), ("file", "log.retention.hours", "168"))
+    entry = Entry("log.retention.ms", "-1", "broker", False, False, False, synonyms)
+    (row,) = plan(Resource("broker", "1"), [entry], [Assignment(entry.name, DELETE, None)])
+    assert (row["new"], row["new_shown"]) == ("604800000", "604800000 (7d)")
+
+
+def test_nothing_falls_back_that_is_not_set_there() -> None:
+    synonyms = (("broker", "log.retention.ms", "1000"), ("file", "log.retention.ms", "2000"))
+    entry = Entry("retention.ms", "1000", "broker", False, False, False, synonyms)
+    (row,) = plan(Resource("topic", "t"), [entry], [Assignment(entry.name, DELETE, None)])
+    assert (row["new"], row["changes"], row["effect"]) == ("1000", False, None)
 
 
 @pytest.mark.parametrize(
@@ -278,3 +302,12 @@ def test_a_setting_of_a_listener_that_is_unset_reads_back(on_broker: Kctl) -> No
     assert "verified" in on_broker("configs", "set", f"broker/{broker}", f"{name}=1000", "-y").err
     ran = on_broker("configs", "unset", f"broker/{broker}", name, "-y")
     assert (ran.code, "verified: read back" in ran.err) == (Exit.DONE, True), ran.err
+
+
+def test_what_falls_back_to_hours_reads_back(on_broker: Kctl) -> None:
+    """The setting in milliseconds has no value then."""
+    (broker,) = [item["id"] for item in json.loads(on_broker("brokers", "list", "-o", "json").out)["items"]]
+    on_broker("configs", "set", f"broker/{broker}", "log.retention.ms=8d", "-y")
+    ran = on_broker("configs", "unset", f"broker/{broker}", "log.retention.ms", "-y", "--timeout", "1s")
+    assert "604800000 (7d)" in ran.out
+    assert (ran.code, "\nverified: read back" in f"\n{ran.err}") == (Exit.DONE, True), ran.err

@@ -9,6 +9,7 @@ from kctl.configs.values import (
     SUBTRACT,
     Assignment,
     effect,
+    in_milliseconds,
     is_same,
     misspelt,
     parse_assignment,
@@ -140,8 +141,26 @@ def test_misspelt_names() -> None:
         ("min.insync.replicas", "1", "2", "writes with acks=all stop while fewer than 2"),
         ("max.message.bytes", "2000000", "1000000", "producers with batches above 1.0 MB are refused"),
         ("segment.ms", "2", "1", None),
+        ("retention.ms", "-1", None, "may delete data: the default is not known"),
+        ("retention.bytes", "-1", None, "may delete data: the default is not known"),
+        ("cleanup.policy", "compact", None, "may delete data: the default is not known"),
+        ("segment.ms", "2", None, None),
     ],
 )
-def test_what_follows_from_a_change(name: str, old: str, new: str, expected: str | None) -> None:
+def test_what_follows_from_a_change(name: str, old: str, new: str | None, expected: str | None) -> None:
     told = effect(name, old, new)
     assert told is None if expected is None else (told or "").startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("log.retention.hours", "168", "604800000"),
+        ("log.retention.minutes", "10", "600000"),
+        ("log.retention.hours", "-1", "-1"),
+        ("log.retention.ms", "5", "5"),
+        ("log.roll.hours", None, None),
+    ],
+)
+def test_what_brokers_count_in_other_units(name: str, value: str | None, expected: str | None) -> None:
+    assert in_milliseconds(name, value) == expected
