@@ -19,6 +19,7 @@ from kctl.configs.values import (
     SUBTRACT,
     Assignment,
     effect,
+    effect_on_topics,
     in_milliseconds,
     is_same,
     misspelt,
@@ -44,6 +45,9 @@ COLUMNS = (
     Column("changes", "Whether anything changes: a value that is the default too can be set, or not.", machine=True),
     Column("effect", "What follows from it."),
 )
+
+_WARNINGS = {"topic": effect, "broker": effect_on_topics}
+"""What says, by the kind of resource, what follows from a change."""
 
 
 @click.command("set", cls=KctlCommand, columns=COLUMNS)
@@ -178,6 +182,7 @@ def plan(resource: Resource, entries: Sequence[Entry], changes: Sequence[Assignm
         new = _value_after(change, entry, is_own=is_own)
         differs = is_own if change.operation == DELETE else not is_own or old != new
         secret = is_secret(change.name, known)
+        warning = _WARNINGS.get(resource.kind)
         said = "default" if new is None else with_meaning(change.name, new)
         rows.append(
             {
@@ -189,7 +194,7 @@ def plan(resource: Resource, entries: Sequence[Entry], changes: Sequence[Assignm
                 "new_shown": "(hidden, new)" if secret else said,
                 "source": entry.source if entry else None,
                 "changes": secret or differs,
-                "effect": effect(change.name, old, new) if resource.kind == "topic" and differs else None,
+                "effect": warning(change.name, old, new) if warning and differs else None,
             }
         )
     return rows

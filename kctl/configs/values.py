@@ -27,6 +27,13 @@ _ENDLESS = 2**63 - 1
 _UNLIMITED = {"retention.ms", "retention.bytes", "local.retention.ms", "local.retention.bytes"}
 _DURATIONS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000))
 _SIZES = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
+_OF_TOPICS = {
+    "log.retention.ms": "retention.ms",
+    "log.retention.bytes": "retention.bytes",
+    "log.cleanup.policy": "cleanup.policy",
+    "message.max.bytes": "max.message.bytes",
+}
+"""The names that settings of topics have at brokers, for topics without a value of their own, where they differ."""
 _UNITS = {"minutes": 60_000, "hours": 3_600_000}
 _MAY_DELETE = {"retention.ms", "retention.bytes", "cleanup.policy"}
 
@@ -144,6 +151,13 @@ def in_milliseconds(name: str, value: str | None) -> str | None:
     return value if unit is None or number is None or number < 0 else str(number * unit)
 
 
+def effect_on_topics(name: str, old: str | None, new: str | None) -> str | None:
+    """The warning to give before a broker's setting changes: what follows for topics that have no value of their
+    own, or None."""
+    told = effect(_OF_TOPICS.get(name, name), old, new)
+    return told and f"topics without a value of their own: {told}"
+
+
 def effect(name: str, old: str | None, new: str | None) -> str | None:
     """A warning to give before a topic's setting changes, or None. `old` is None where it is not known, `new` for a
     default that is not known."""
@@ -162,9 +176,9 @@ def effect(name: str, old: str | None, new: str | None) -> str | None:
             return "deletes data older than retention.ms or beyond retention.bytes"
     if name == "unclean.leader.election.enable" and new == "true" and old != "true":
         return "acknowledged records may be lost when a replica out of sync becomes leader"
-    if name == "min.insync.replicas" and before is not None and after is not None and after > before:
+    if name == "min.insync.replicas" and after is not None and after > (1 if before is None else before):
         return f"writes with acks=all stop while fewer than {after} replicas are in sync"
-    if name == "max.message.bytes" and before is not None and after is not None and after < before:
+    if name == "max.message.bytes" and after is not None and (before is None or after < before):
         return f"producers with batches above {said(name, new) or new} are refused"
     return None
 

@@ -100,6 +100,7 @@ def test_to_fall_back_to_what_is_counted_in_hours() -> None:
     entry = Entry("log.retention.ms", "-1", "broker", False, False, False, synonyms)
     (row,) = plan(Resource("broker", "1"), [entry], [Assignment(entry.name, DELETE, None)])
     assert (row["new"], row["new_shown"]) == ("604800000", "604800000 (7d)")
+    assert row["effect"] == "topics without a value of their own: deletes data older than 7d now"
 
 
 def test_nothing_falls_back_that_is_not_set_there() -> None:
@@ -107,6 +108,14 @@ def test_nothing_falls_back_that_is_not_set_there() -> None:
     entry = Entry("retention.ms", "1000", "broker", False, False, False, synonyms)
     (row,) = plan(Resource("topic", "t"), [entry], [Assignment(entry.name, DELETE, None)])
     assert (row["new"], row["changes"], row["effect"]) == ("1000", False, None)
+
+
+@pytest.mark.parametrize("resource", ["brokers", "broker/{}"])
+def test_what_all_topics_follow_is_warned_of_too(on_broker: Kctl, resource: str) -> None:
+    (broker,) = [item["id"] for item in json.loads(on_broker("brokers", "list", "-o", "json").out)["items"]]
+    words = "configs", "set", resource.format(broker), "log.retention.ms=1m", "--dry-run", "-o", "json"
+    (row,) = json.loads(on_broker(*words).out)["items"]
+    assert row["effect"] == "topics without a value of their own: deletes data older than 1m now"
 
 
 @pytest.mark.parametrize(

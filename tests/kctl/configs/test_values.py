@@ -9,6 +9,7 @@ from kctl.configs.values import (
     SUBTRACT,
     Assignment,
     effect,
+    effect_on_topics,
     in_milliseconds,
     is_same,
     misspelt,
@@ -150,6 +151,29 @@ def test_misspelt_names() -> None:
 def test_what_follows_from_a_change(name: str, old: str, new: str | None, expected: str | None) -> None:
     told = effect(name, old, new)
     assert told is None if expected is None else (told or "").startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "expected"),
+    [
+        ("log.retention.ms", None, "60000", "deletes data older than 1m now"),
+        ("log.retention.bytes", "-1", "1000", "deletes the oldest data of partitions larger than 1.0 KB now"),
+        ("log.retention.ms", "60000", None, "may delete data: the default is not known"),
+        ("log.cleanup.policy", "delete", "compact", "keeps only the newest record of each key"),
+        ("unclean.leader.election.enable", None, "true", "acknowledged records may be lost"),
+        ("min.insync.replicas", None, "2", "writes with acks=all stop while fewer than 2"),
+        ("message.max.bytes", None, "2000", "producers with batches above 2.0 KB are refused"),
+        ("log.retention.ms", "60000", "-1", None),
+        ("min.insync.replicas", None, "1", None),
+        ("num.io.threads", "8", "1", None),
+    ],
+)
+def test_what_follows_from_a_change_of_brokers(
+    name: str, old: str | None, new: str | None, expected: str | None
+) -> None:
+    told = effect_on_topics(name, old, new)
+    begin = f"topics without a value of their own: {expected}"
+    assert told is None if expected is None else (told or "").startswith(begin)
 
 
 @pytest.mark.parametrize(
