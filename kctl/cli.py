@@ -156,6 +156,8 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 def _failed(error: Exception, settings: Settings) -> int:
     told = _told(error)
+    if settings.changed and not isinstance(error, KctlError):
+        told.what += f"; {settings.changed}"
     with suppress(OSError):  # standard output may be what failed
         if settings.output in ("json", "yaml"):
             _print_envelope(told, settings)

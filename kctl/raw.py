@@ -64,6 +64,8 @@ def raw(session: Session, api: str, fields: str, broker: int | None, api_version
         broker = session.cluster.controller_id
     connection = session.connection(broker)
     response = session.exchange(connection, request, api_version)
+    if not only_reads(key):
+        session.settings.changed = f"{APIS[key].name} was answered"
     print_lines((json.dumps(to_json(response), ensure_ascii=False, indent=2),))
     return Exit.DONE
 

@@ -16,7 +16,7 @@ class Settings:
     """The options of one run. The defaults are those of a command line without any of them.
 
     `command` is the one that runs, as json and yaml name it: `topics list`; `changed` what is to be said of its changes
-    when it is interrupted now.
+    when it is interrupted now, or breaks off.
     """
 
     __slots__ = (

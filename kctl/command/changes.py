@@ -88,21 +88,26 @@ class Change:
         rows too if they have not yet, and `more` lines.
 
         `verified` is said once `seen`, which reads back, has been true. If it never is within the time-out, that is
-        said, or the errors that `different` gives: of what is neither as it was nor as it was to be.
+        said, or the errors that `different` gives: of what is neither as it was nor as it was to be. `undo` is said
+        whatever becomes of all that: brokers may be gone, and standard output may have no room.
         """
         if verified and not errors:
             self._settings.changed = "the change was made, but not verified"
         rows = self._rows if rows is None else list(rows)
-        is_seen = not errors and (seen is None or self._session.wait_until(seen))
-        if not is_seen and not errors:
-            errors = different()
-        self._answer(rows, errors, more)
-        if verified and is_seen:
-            note(self._settings, f"verified: {verified}")
-        elif verified and not errors:
-            note(self._settings, f"not verified: the brokers accepted it, but do not show it yet ({verified})")
-        if undo:
-            note(self._settings, f"undo: {undo}")
+        try:
+            is_seen = not errors and (seen is None or self._session.wait_until(seen))
+            if verified and is_seen:
+                self._settings.changed = "the change was made"
+            if not is_seen and not errors:
+                errors = different()
+            self._answer(rows, errors, more)
+            if verified and is_seen:
+                note(self._settings, f"verified: {verified}")
+            elif verified and not errors:
+                note(self._settings, f"not verified: the brokers accepted it, but do not show it yet ({verified})")
+        finally:
+            if undo:
+                note(self._settings, f"undo: {undo}")
         return exit_code([*self._errors, *errors])
 
     def _answer(self, rows: list[Row], errors: Sequence[KctlError], more: Callable[[], Iterable[str]] | None) -> None:

@@ -301,6 +301,8 @@ class Delivery:
         self._progress.clear()
         told = [*errors, *self._losses()]
         dry_run = self._session.settings.dry_run
+        if not dry_run:
+            self._session.settings.changed = self.told()
         code = answer(self._session, COLUMNS, self._rows() if self.committed else [], told, dry_run=dry_run)
         if dry_run:
             note(self._session.settings, "dry run: nothing was sent")

@@ -409,11 +409,12 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def keep_writing() -> None:
-    """From now on a reader that goes away stops nothing: further output is dropped."""
-    for name in ("stdout", "stderr"):
+    """From now on a reader that goes away stops nothing: further output is dropped. Nor does it stop anything that
+    messages have no room; that data have none is an error."""
+    for name, harmless in (("stdout", BrokenPipeError), ("stderr", OSError)):
         stream = getattr(sys, name)
         if not isinstance(stream, _Unstoppable):
-            setattr(sys, name, _Unstoppable(stream))
+            setattr(sys, name, _Unstoppable(stream, harmless))
 
 
 def drop(stream: TextIO) -> None:
@@ -422,10 +423,11 @@ def drop(stream: TextIO) -> None:
 
 
 class _Unstoppable:
-    """A text stream whose reader may go away."""
+    """A text stream that after a `harmless` error is dropped."""
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, harmless: type[OSError]) -> None:
         self._stream = stream
+        self._harmless = harmless
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -433,14 +435,14 @@ class _Unstoppable:
     def write(self, text: str) -> int:
         try:
             return self._stream.write(text)
-        except BrokenPipeError:
+        except self._harmless:
             drop(self._stream)
             return len(text)
 
     def flush(self) -> None:
         try:
             self._stream.flush()
-        except BrokenPipeError:
+        except self._harmless:
             drop(self._stream)
 
 

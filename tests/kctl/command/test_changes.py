@@ -148,6 +148,57 @@ def test_change_is_made_whoever_reads(on_broker: Kctl, broker: KafkadProcess, se
     assert on_broker("topics", "describe", topic).code == Exit.NOT_FOUND
 
 
+def test_the_way_back_is_told_where_standard_output_has_no_room(on_broker: Kctl, broker: KafkadProcess) -> None:
+    on_broker("topics", "create", "no-room", "-p", 1, "-r", 1)
+    command = [sys.executable, "-m", "kctl", "-b", broker.bootstrap, "-o", "json"]
+    with open("/dev/full", "w") as full:
+        words = ["configs", "set", "topic/no-room", "retention.ms=9d", "-y"]
+        ran = subprocess.run([*command, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ran.returncode == Exit.FAILED
+    assert ran.stderr.splitlines()[:2] == [
+        f"undo: kctl -b {broker.bootstrap} configs unset topic/no-room retention.ms",
+        "error: cannot write: No space left on device; the change was made",
+    ]
+    assert "777600000" in on_broker("configs", "describe", "topic/no-room").out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["produce", "no-room-either", "-o", "json"], "2 records were delivered"),
+        (["raw", "DeleteRecords", "-y"], "DeleteRecords was answered"),
+    ],
+)
+def test_what_was_done_is_told_where_standard_output_has_no_room(
+    on_broker: Kctl, broker: KafkadProcess, words: list[str], told: str
+) -> None:
+    on_broker("topics", "create", "no-room-either", "-p", 1, "-r", 1)
+    command = [sys.executable, "-m", "kctl", "-b", broker.bootstrap, *words]
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(command, input="a\nb\n", stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert ran.returncode == Exit.FAILED
+    assert f"error: cannot write: No space left on device; {told}\n" in ran.stderr
+
+
+def test_the_way_back_is_told_when_reading_back_fails(on_broker: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(*_: Any) -> bool:
+        raise KctlError("nobody answers", exit_code=Exit.UNREACHABLE)
+
+    on_broker("topics", "create", "no-answer", "-p", 1, "-r", 1)
+    monkeypatch.setattr("kctl.reach.session.Session.wait_until", lost)
+    ran = on_broker("configs", "set", "topic/no-answer", "retention.ms=9d", "-y")
+    assert (ran.code, "configs unset topic/no-answer retention.ms" in ran.err) == (Exit.UNREACHABLE, True)
+
+
+def test_a_change_is_made_though_messages_have_no_room(on_broker: Kctl, broker: KafkadProcess) -> None:
+    on_broker("topics", "create", "mute", "-p", 1, "-r", 1)
+    command = [sys.executable, "-m", "kctl", "-b", broker.bootstrap, "topics", "delete", "mute", "absent", "-y"]
+    with open("/dev/full", "w") as full:
+        ran = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=full, check=False)
+    assert ran.returncode == Exit.NOT_FOUND, "the true exit code: one of them is not there"
+    assert on_broker("topics", "describe", "mute").code == Exit.NOT_FOUND
+
+
 def test_what_is_not_read_of_a_list_is_no_failure(on_broker: Kctl, broker: KafkadProcess) -> None:
     reading, writing = os.pipe()
     os.close(reading)
