@@ -159,7 +159,7 @@ def _failed(error: Exception, settings: Settings) -> int:
     if settings.changed and not isinstance(error, KctlError):
         told.what += f"; {settings.changed}"
     with suppress(OSError):  # standard output may be what failed
-        if settings.output in ("json", "yaml"):
+        if settings.output in ("json", "yaml") and not settings.answered:
             _print_envelope(told, settings)
     _flush()
     render_error(told, settings, sys.stderr)

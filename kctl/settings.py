@@ -16,10 +16,11 @@ class Settings:
     """The options of one run. The defaults are those of a command line without any of them.
 
     `command` is the one that runs, as json and yaml name it: `topics list`; `changed` what is to be said of its changes
-    when it is interrupted now, or breaks off.
+    when it is interrupted now, or breaks off; `answered`: what programs read has begun, on standard output.
     """
 
     __slots__ = (
+        "answered",
         "bootstrap",
         "changed",
         "color",
@@ -46,6 +47,7 @@ class Settings:
     def __init__(self) -> None:
         self.command = ""
         self.changed = ""
+        self.answered = False
         self.context = ""
         self.bootstrap = ""
         self.command_config = ""

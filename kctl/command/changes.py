@@ -43,6 +43,11 @@ class Change:
             raise KctlError(what, exit_code=Exit.USAGE)
 
     @property
+    def untold(self) -> list[KctlError]:
+        """The errors that nobody has been told yet, for another change that ends this one."""
+        return [] if self._shown else self._errors
+
+    @property
     def code(self) -> IntEnum:
         """The exit code if nothing is changed: with --dry-run, that of what could not have been done anyway."""
         return exit_code(self._errors)
@@ -111,8 +116,7 @@ class Change:
         return exit_code([*self._errors, *errors])
 
     def _answer(self, rows: list[Row], errors: Sequence[KctlError], more: Callable[[], Iterable[str]] | None) -> None:
-        told_before = self._errors if self._shown else ()
-        untold = [error for error in (*self._errors, *errors) if error not in told_before]
+        untold = [*self.untold, *(error for error in errors if error not in self._errors)]
 
         def text() -> Iterable[str]:
             if rows and not self._shown:

@@ -16,7 +16,7 @@ from kafkad.names import TopicPartition
 from kctl.command.changes import Change
 from kctl.command.paths import files
 from kctl.command.verb import KctlCommand, pass_session
-from kctl.errors import Exit, KctlError
+from kctl.errors import Exit, KctlError, exit_code
 from kctl.partitions.plan_entries import DONE, ELSEWHERE, WAITING, PlanEntry
 from kctl.partitions.plan_execution import PlanExecution, PlanStatus, plan_status, to_elect
 from kctl.partitions.plan_throttle import PlanThrottle, StateFile
@@ -118,15 +118,24 @@ def read_plan(path: str) -> Plan:
     return parse_plan(text_of(path), path)
 
 
-def carry_out(session: Session, path: str, plan: Plan, options: Options, *, save: bool = False) -> int:
-    """`save`: the plan has no file yet; it gets one, for another run to go on with."""
+def carry_out(
+    session: Session, path: str, plan: Plan, options: Options, *, save: bool = False, unable: Sequence[KctlError] = ()
+) -> int:
+    """`save`: the plan has no file yet; it gets one, for another run to go on with. `unable`: what of all that was
+    asked for cannot be done, and so is not in the plan."""
+    return _carry_out(session, path, plan, options, save=save, unable=unable) or exit_code(unable)
+
+
+def _carry_out(
+    session: Session, path: str, plan: Plan, options: Options, *, save: bool, unable: Sequence[KctlError]
+) -> int:
     seen = plan_status(session, plan.places)
     _check(session, plan, seen, options)
     plan_throttle = PlanThrottle(session, StateFile(path), options.rate)
     if not seen.missing:
         note(session.settings, "every replica is in its place already")
-        return _only_finish(session, plan, seen, plan_throttle, path, options)
-    change = Change(session, COLUMNS, [row(each) for each in seen.entries])
+        return _only_finish(session, plan, seen, plan_throttle, path, options, unable)
+    change = Change(session, COLUMNS, [row(each) for each in seen.entries], unable)
     size = size_text(sum(each.copy_bytes for each in seen.entries if each.state != DONE))
     if not change.confirmed(f"Move {counted(seen.missing, 'partition')}, copying {size}?"):
         return Exit.DONE
@@ -141,9 +150,9 @@ def carry_out(session: Session, path: str, plan: Plan, options: Options, *, save
             note(session.settings, f"broker {_listed(down)} is down: its throttle is set when it is back")
         execution = PlanExecution(session, plan.places, plan_throttle)
         if not options.wait:
-            return _begin_all(session, execution, seen, path, plan_throttle)
+            return _begin_all(session, execution, seen, path, change.untold)
         errors = execution.run(options.batch, pause_if_urp=options.pause_if_urp)
-        return _finish(session, execution, plan_throttle, path, rollback, options, errors)
+        return _finish(session, execution, plan_throttle, path, rollback, options, errors, change.untold)
     except KeyboardInterrupt:
         _tell_how_to_go_on(session.settings, path, plan_throttle)
         return Exit.INTERRUPTED
@@ -153,21 +162,29 @@ def carry_out(session: Session, path: str, plan: Plan, options: Options, *, save
 
 
 def _only_finish(
-    session: Session, plan: Plan, seen: PlanStatus, plan_throttle: PlanThrottle, path: str, options: Options
+    session: Session,
+    plan: Plan,
+    seen: PlanStatus,
+    plan_throttle: PlanThrottle,
+    path: str,
+    options: Options,
+    unable: Sequence[KctlError],
 ) -> int:
     """What is left of a plan whose replicas are all in place: a change like any other, if it is anything."""
     leaders = to_elect(seen.entries) if options.elect else {}
     if leaders or plan_throttle.is_set:
         rows = [{**row(each), "new_leader": leaders.get(each.partition.name)} for each in seen.entries]
         slowing = plan_throttle.rows()
-        change = Change(session, _FINISHING if session.settings.is_text else COLUMNS, [*rows, *slowing])
+        change = Change(session, _FINISHING if session.settings.is_text else COLUMNS, [*rows, *slowing], unable)
         left = [f"elect {counted(len(leaders), 'preferred leader')}"] if leaders else []
         left += [f"put back {counted(len(slowing), 'throttle setting')}"] if plan_throttle.is_set else []
         if not change.confirmed(f"{' and '.join(left).capitalize()}?"):
             return change.code
+        unable = change.untold
     execution = PlanExecution(session, plan.places, plan_throttle)
     rollback = rollback_of(path, seen.entries, session)
-    return _finish(session, execution, plan_throttle, path, rollback, options._replace(elect=bool(leaders)), [])
+    options = options._replace(elect=bool(leaders))
+    return _finish(session, execution, plan_throttle, path, rollback, options, [], unable)
 
 
 def row(each: PlanEntry) -> Row:
@@ -279,11 +296,11 @@ def _write_rollback(rollback: str, entries: Iterable[PlanEntry], session: Sessio
 
 
 def _begin_all(
-    session: Session, execution: PlanExecution, seen: PlanStatus, path: str, plan_throttle: PlanThrottle
+    session: Session, execution: PlanExecution, seen: PlanStatus, path: str, unable: Sequence[KctlError]
 ) -> int:
     refused = execution.begin([each for each in seen.entries if each.state != DONE])
     after = plan_status(session, execution.places)
-    change = Change(session, COLUMNS, [])
+    change = Change(session, COLUMNS, [], unable)
     code = change.done([row(each) for each in after.entries], list(refused.values()))
     note(session.settings, f"watch:  {spelled(session.settings, f'partitions status {quote(path)} --watch')}")
     note(session.settings, f"finish: {spelled(session.settings, f'partitions apply {quote(path)}')}")
@@ -298,6 +315,7 @@ def _finish(
     rollback: str,
     options: Options,
     errors: list[KctlError],
+    unable: Sequence[KctlError],
 ) -> int:
     """Reads back, takes the throttle off, has preferred leaders lead."""
     seen = plan_status(session, execution.places)
@@ -317,7 +335,7 @@ def _finish(
     after = plan_status(session, execution.places)
     verified = f"the replicas of {counted(len(after.entries), 'partition')} are those of the plan"
     undo = spelled(session.settings, f"partitions apply {quote(rollback)}") if os.path.exists(rollback) else ""
-    return Change(session, COLUMNS, []).done(
+    return Change(session, COLUMNS, [], unable).done(
         [row(each) for each in after.entries], errors, verified=verified, undo=undo
     )
 

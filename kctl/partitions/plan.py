@@ -202,6 +202,8 @@ def _plan(session: Session, drained: frozenset[int], balance: str | None, option
         moves = planned_moves(snapshot.brokers, snapshot.partitions, goal)
     if options.skip:
         moves = [move for move in moves if move.planned is not None]
+    if not session.settings.dry_run and any(move.planned is not None for move in moves):
+        _refuse_while_applied(session, options.file)
     sums = effects(snapshot.brokers, snapshot.partitions, moves)
     summary = _summary(_headline(goal), moves, sums, len(snapshot.partitions), options.rate)
     code = answer(
@@ -362,6 +364,18 @@ def _warn(session: Session, snapshot: Snapshot, moves: Sequence[Move], sums: Seq
             note(settings, f"warning: broker {each.broker} has not enough room")
 
 
+def _refuse_while_applied(session: Session, path: str) -> None:
+    """KctlError if a plan of this name has begun and not ended."""
+    state = StateFile(path).path
+    if os.path.exists(state):
+        hints = (
+            f"go on with it: {spelled(session.settings, f'partitions apply {quote(path)}')}",
+            f"call it off:   {spelled(session.settings, f'partitions cancel {quote(path)}')}",
+            "-f FILE writes this plan elsewhere",
+        )
+        raise KctlError(f"{path} is being applied: {state} exists", exit_code=Exit.REFUSED, hints=hints)
+
+
 def _write(session: Session, path: str, moves: Sequence[Move], places: Mapping[TopicPartition, Place]) -> None:
     """The plan and the way back; neither if there is nothing to do. `places` are those of a plan that was given."""
     settings = session.settings
@@ -372,14 +386,6 @@ def _write(session: Session, path: str, moves: Sequence[Move], places: Mapping[T
     if settings.dry_run:
         note(settings, "dry run: no plan was written")
         return
-    state = StateFile(path).path
-    if os.path.exists(state):
-        hints = (
-            f"go on with it: {spelled(settings, f'partitions apply {quote(path)}')}",
-            f"call it off:   {spelled(settings, f'partitions cancel {quote(path)}')}",
-            "-f FILE writes this plan elsewhere",
-        )
-        raise KctlError(f"{path} is being applied: {state} exists", exit_code=Exit.REFUSED, hints=hints)
     planned = {where: places.get(where, Place(move.planned or ())) for where, move in possible.items()}
     entries = [PlanEntry(move.partition, planned[where], WAITING, None, {}, {}) for where, move in possible.items()]
     rollback = rollback_of(path, entries, session)

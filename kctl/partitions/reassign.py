@@ -9,15 +9,14 @@ import click
 
 from kafkad.names import TopicPartition
 from kctl.command.cluster_names import broker_ids, topic_names
-from kctl.command.verb import KctlCommand, pass_session
-from kctl.errors import Exit, KctlError, exit_code
+from kctl.command.verb import KctlCommand, answer, pass_session
+from kctl.errors import Exit, KctlError
 from kctl.partitions.apply import COLUMNS, Options, carry_out, execution_options
 from kctl.partitions.partition_names import named
 from kctl.partitions.reassignment_json import Place, Plan, parse_assignment
 from kctl.partitions.snapshot import take
 from kctl.reach.log_dirs import log_dirs
 from kctl.reach.session import Session
-from kctl.texts.output import render_errors
 
 
 @click.command("reassign", cls=KctlCommand, columns=COLUMNS)
@@ -65,11 +64,10 @@ def move_dir(session: Session, what: Sequence[str], broker: int, path: str, opti
         if broker not in each.replicas
     ]
     places = {e.name: Place(e.replicas).with_directory(broker, path) for e in chosen if broker in e.replicas}
-    render_errors(errors, session.settings)
-    code = exit_code(errors)
     if not places:
-        return code
-    return carry_out(session, _file_name("move-dir"), Plan(places), options._replace(elect=False), save=True) or code
+        return answer(session, COLUMNS, [], errors)
+    options = options._replace(elect=False)
+    return carry_out(session, _file_name("move-dir"), Plan(places), options, save=True, unable=errors)
 
 
 def _file_name(verb: str) -> str:

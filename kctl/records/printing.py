@@ -26,6 +26,7 @@ def print_records(
     sys.stdout.flush()
     out = sys.stdout.buffer
     for chunk in chunks:
+        settings.answered = True
         out.write(encode(chunk))
         out.flush()
 

@@ -283,10 +283,10 @@ class Writer:
 
         if self.document.stream:
             encode = json.JSONEncoder(ensure_ascii=False).encode  # json.dumps would make one for every row
-            print_lines(without_c1(encode(item)) for item in self._items(rows))
+            self._answer(without_c1(encode(item)) for item in self._items(rows))
         else:
             whole = envelope(self.settings, self.document, list(self._items(rows)), errors)
-            print_lines((without_c1(json.dumps(whole, ensure_ascii=False, indent=2)),))
+            self._answer((without_c1(json.dumps(whole, ensure_ascii=False, indent=2)),))
 
     def _yaml(self, rows: Iterable[Row], errors: Sequence[KctlError]) -> None:
         import yaml
@@ -296,9 +296,16 @@ class Writer:
             return dumped.rstrip("\n")
 
         if self.document.stream:
-            print_lines(f"---\n{text(item)}" for item in self._items(rows))
+            self._answer(f"---\n{text(item)}" for item in self._items(rows))
         else:
-            print_lines((text(envelope(self.settings, self.document, list(self._items(rows)), errors)),))
+            self._answer((text(envelope(self.settings, self.document, list(self._items(rows)), errors)),))
+
+    def _answer(self, texts: Iterable[str]) -> None:
+        """Prints the one document, or the objects of a stream: an error after the first is told beside it."""
+        texts = iter(texts)
+        for first in texts:
+            self.settings.answered = True
+            print_lines(chain((first,), texts))
 
     def _csv(self, rows: Iterable[Row]) -> None:
         import csv

@@ -150,6 +150,22 @@ def test_a_plan_that_is_being_carried_out_is_not_written_over(on_broker: Kctl) -
     Path("plan.json.state").write_text("")
     ran = on_broker("partitions", "plan", "--from-file", "theirs.json")
     assert (ran.code, "plan.json is being applied" in ran.err) == (Exit.REFUSED, True)
+    [error] = json.loads(on_broker("partitions", "plan", "--from-file", "theirs.json", "-o", "json").out)["errors"]
+    assert error["error"] == "plan.json is being applied: plan.json.state exists"
+
+
+@pytest.mark.parametrize("there", [["parts-in-place"], []])
+def test_what_cannot_change_its_directory_is_in_the_document(on_broker: Kctl, there: list[str]) -> None:
+    create(on_broker, "parts-in-place", 1)
+    [directory] = json.loads(on_broker("brokers", "log-dirs", "-o", "json").out)["items"]
+    words = ["--broker", directory["broker"], "--dir", directory["path"], "-y"]
+    ran = on_broker("partitions", "move-dir", *there, "parts-nowhere", *words, "-o", "json")
+    document = json.loads(ran.out)
+    assert ran.code == Exit.NOT_FOUND
+    assert [item["topic"] for item in document["items"]] == there
+    assert ["parts-nowhere" in error["error"] for error in document["errors"]] == [True]
+    ran = on_broker("partitions", "move-dir", *there, "parts-nowhere", *words)
+    assert (ran.code, ran.err.count("parts-nowhere")) == (Exit.NOT_FOUND, 1)
 
 
 def test_partitions_that_do_not_move_cannot_be_cancelled(on_broker: Kctl) -> None:

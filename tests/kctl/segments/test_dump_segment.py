@@ -229,6 +229,14 @@ def test_missing_file(kctl: Kctl, arguments: tuple[str, ...], tmp_path: Path, mo
     assert kctl("dump-segment", ".").code == Exit.NOT_FOUND
 
 
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_a_file_that_is_missing_does_not_end_a_stream_with_another_document(kctl: Kctl, output: str) -> None:
+    words = ["dump-segment", next((MAIN / "tx-0").glob("*.log"))]
+    ran = kctl(*words, "nowhere.log", "-o", output)
+    assert (ran.code, ran.err) == (Exit.NOT_FOUND, "error: nowhere.log: No such file or directory\n")
+    assert ran.out == kctl(*words, "-o", output).out
+
+
 def test_times() -> None:
     last_half_hour = TimeRange().convert("-30m:", None, None)
     assert abs(last_half_hour.start - (time.time_ns() // 1_000_000 - 1_800_000)) < 60_000
