@@ -19,6 +19,7 @@ from kctl.command.verb import KctlCommand
 from kctl.errors import Exit, KctlError, of_file
 from kctl.settings import COMPLETION, Settings
 from kctl.texts.output import Document, drop, envelope, render_error
+from kctl.texts.taming import without_c1
 
 COMMANDS = {
     "topics": ("kctl.topics:topics", "List, create, change and delete topics."),
@@ -176,7 +177,7 @@ def _told(error: Exception) -> KctlError:
     if isinstance(error, click.UsageError):
         path = error.ctx.command_path if error.ctx else "kctl"
         return KctlError(
-            error.format_message(),
+            " ".join(error.format_message().split()),
             exit_code=Exit.USAGE,
             hints=(*_meant(error), f"{path} --help lists what is available"),
         )
@@ -205,7 +206,7 @@ def _print_envelope(error: KctlError, settings: Settings) -> None:
     if settings.output == "json":
         import json
 
-        print(json.dumps(whole, ensure_ascii=False, indent=2))
+        print(without_c1(json.dumps(whole, ensure_ascii=False, indent=2)))
     else:
         import yaml
 

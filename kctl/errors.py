@@ -31,11 +31,13 @@ class KctlError(Exception):
     """An error in one line, with its place; `code` is the broker's name for it; `hints` say what to do next.
 
     `in_doubt`: what was asked for may have been done, by a request whose answer was lost. `spelled`: the commands in
-    its hints say already which cluster they are for.
+    its hints say already which cluster they are for. `has_lines`: its texts may be several lines; in others a line's
+    end is part of a name.
     """
 
     in_doubt = False
     spelled = False
+    has_lines = False
 
     def __init__(
         self, what: str, *, exit_code: IntEnum = Exit.FAILED, code: str = "", hints: Sequence[str] = ()

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from ipaddress import ip_address
-from shlex import quote
 from typing import NamedTuple
 
 from kctl.errors import Exit, KctlError, did_you_mean
+from kctl.texts.spelling import quote
 
 ANY = "any"
 RESOURCES = {ANY: 1, "topic": 2, "group": 3, "cluster": 4, "transactional-id": 5, "delegation-token": 6, "user": 7}

@@ -43,7 +43,7 @@ def zk(session: Session, verb: str, path: str, zookeeper: str | None, data: str 
         rows = [_row(store, path)] if verb == "get" else [_row(store, child) for child in _children(store, path)]
     writer = Writer(session.settings, COLUMNS, Document(session.settings.command))
     if verb == "get" and session.settings.is_text and not session.settings.columns:
-        writer.print_text([rows[0]["data"]])
+        writer.print_text(rows[0]["data"].split("\n"))
     else:
         writer.write(rows)
     return Exit.DONE

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import update_wrapper
-from shlex import quote
 from typing import Any, TypeVar
 
 import click
@@ -13,6 +12,7 @@ import click
 from kafkad.errors import ErrorCode
 from kctl.command.cluster_names import broker_ids, group_names, topic_names
 from kctl.errors import Exit, KctlError, did_you_mean
+from kctl.texts.spelling import quote
 
 R = TypeVar("R")
 

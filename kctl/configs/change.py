@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from shlex import quote
 
 import click
 
@@ -32,7 +31,7 @@ from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session
 from kctl.settings import Settings
 from kctl.texts.output import Column, Row, note
-from kctl.texts.spelling import spelled
+from kctl.texts.spelling import quote, spelled
 
 COLUMNS = (
     Column("resource", "What has the setting."),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os.path
-from shlex import quote
 from typing import Any
 
 import click
@@ -19,6 +18,7 @@ from kctl.reach.properties import Translated, read, translate
 from kctl.reach.stores import check
 from kctl.settings import Settings
 from kctl.texts.output import Column, Document, Row, Writer, keep_writing, note
+from kctl.texts.spelling import quote
 
 COLUMNS = (
     Column("setting", "The setting's name in Kafka's clients."),

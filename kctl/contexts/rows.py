@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from shlex import quote
 from typing import Any
 
 from kctl.reach.access import SECRETS
 from kctl.reach.contexts_file import Contexts, path, read, write
 from kctl.settings import Settings
 from kctl.texts.output import Column, Document, Row, Writer, keep_writing, note
+from kctl.texts.spelling import quote
 
 HIDDEN = "(hidden)"
 COLUMNS = (

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from shlex import quote
 
 from kctl.acls.bindings import ANYWHERE, CLUSTER_NAME, EVERYBODY, removing, why_never
 from kctl.doctor.facts import ACLS, BROKER_SETTINGS, DIRECTORIES, HEALTH, THROTTLES, Facts
 from kctl.doctor.finding import Check, Finding, Severity
 from kctl.texts.output import counted, duration_text, size_text
+from kctl.texts.spelling import quote
 
 _FULL_WARN, _FULL_ERROR = 0.15, 0.05
 _CROWDED = 1.25

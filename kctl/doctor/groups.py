@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from shlex import quote
 
 from kafkad.names import TopicPartition
 from kctl.doctor.facts import (
@@ -23,6 +22,7 @@ from kctl.doctor.finding import Check, Finding, Severity
 from kctl.groups.group import EMPTY, REBALANCING, labels
 from kctl.groups.partition_lag import BEYOND, DELETED, by_member, total
 from kctl.texts.output import counted, duration_text
+from kctl.texts.spelling import quote
 
 _CROWDED = 2
 _FEW = 20

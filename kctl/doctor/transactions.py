@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from shlex import quote
 
 from kctl.doctor.facts import TRANSACTIONS, Facts
 from kctl.doctor.finding import Check, Finding, Severity
 from kctl.texts.output import counted, duration_text
+from kctl.texts.spelling import quote
 
 LONG_MS = 5 * 60_000
 """Most transactions take less than a second; those of jobs with checkpoints take minutes."""

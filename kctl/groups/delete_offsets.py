@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING
 
 import click
@@ -22,6 +21,7 @@ from kctl.groups.options import scopes_option, undo_dir_option
 from kctl.reach.session import Session
 from kctl.texts.output import Column, counted
 from kctl.texts.scopes import Scope, parse_scope
+from kctl.texts.spelling import quote
 
 if TYPE_CHECKING:
     from kafkad.wire.messages.offset_delete import (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
-from shlex import quote
 from typing import Any
 
 import click
@@ -26,7 +25,7 @@ from kctl.reach.offsets import MAX_TIMESTAMP, OffsetAt, offsets_at
 from kctl.reach.session import Session
 from kctl.settings import Settings
 from kctl.texts.output import Column, Document, Row, Writer, duration_text, note
-from kctl.texts.spelling import spelled
+from kctl.texts.spelling import quote, spelled
 
 _AT_ONCE = 1000
 """Records whose times are asked for together: more may take longer than an answer may."""

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING
 
 from kafkad.errors import ErrorCode
@@ -19,7 +18,7 @@ from kctl.groups.offsets_file import FileOffset, csv_text, save
 from kctl.groups.partitions_text import partitions_text
 from kctl.settings import Settings
 from kctl.texts.output import note
-from kctl.texts.spelling import spelled
+from kctl.texts.spelling import quote, spelled
 
 if TYPE_CHECKING:
     from kafkad.wire.messages.offset_commit import (

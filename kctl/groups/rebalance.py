@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
-from shlex import quote
 
 import click
 
@@ -32,7 +31,7 @@ from kctl.groups.offset_changes import read_commits
 from kctl.groups.partitions_text import partitions_text
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Document, Row, Writer, duration_text, note
-from kctl.texts.spelling import spelled
+from kctl.texts.spelling import quote, spelled
 
 COLUMNS = (
     Column("member", "Its instance, or its client with as much of its id as tells it from the others."),

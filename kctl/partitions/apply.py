@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import update_wrapper
 from itertools import count, takewhile
-from shlex import quote
 from typing import Any, NamedTuple, TypeVar
 
 import click
@@ -26,7 +25,7 @@ from kctl.partitions.throttle_settings import CHANGED
 from kctl.reach.session import Session
 from kctl.settings import Settings
 from kctl.texts.output import Column, Row, counted, note, size_text
-from kctl.texts.spelling import spelled
+from kctl.texts.spelling import quote, spelled
 from kctl.texts.text_files import text_of
 
 R = TypeVar("R")

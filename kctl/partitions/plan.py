@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import update_wrapper
-from shlex import quote
 from typing import Any, NamedTuple, TypeVar
 
 import click
@@ -28,7 +27,7 @@ from kctl.partitions.snapshot import Snapshot, take
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Document, Row, Writer, counted, duration_text, note, size_text
 from kctl.texts.parsing import parse_size
-from kctl.texts.spelling import spelled
+from kctl.texts.spelling import quote, spelled
 from kctl.texts.text_files import text_of
 
 R = TypeVar("R")

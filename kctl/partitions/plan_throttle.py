@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from shlex import quote
 
 from kctl.errors import Exit, KctlError
 from kctl.partitions.dynamic_settings import read_settings, write_settings
@@ -28,7 +27,7 @@ from kctl.partitions.throttle_settings import (
 )
 from kctl.reach.session import Session
 from kctl.texts.output import Row
-from kctl.texts.spelling import spelled
+from kctl.texts.spelling import quote, spelled
 from kctl.texts.text_files import text_of
 
 _SETTLE_SECONDS = 5.0

@@ -7,7 +7,6 @@ topic. Leaders are listed for where a copy comes from, followers for where it go
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from shlex import quote
 from typing import Any, NamedTuple
 
 from kafkad.names import TopicPartition
@@ -15,6 +14,7 @@ from kafkad.wire.primitives import MAX_STRING
 from kctl.configs.values import RATES_OF_MOVES
 from kctl.errors import Exit, KctlError
 from kctl.texts.output import Column, Row
+from kctl.texts.spelling import quote
 
 *RATES, DIRECTORY_RATE = RATES_OF_MOVES
 LISTS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")

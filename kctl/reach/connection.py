@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from enum import IntEnum
 from queue import SimpleQueue
 from select import select
-from shlex import quote
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard, TypeVar
 
@@ -26,6 +25,7 @@ from kafkad.wire.schema import Request, read, span
 from kctl.errors import Exit, KctlError, code_name
 from kctl.reach.access import Access
 from kctl.settings import DEFAULT_TIMEOUT
+from kctl.texts.spelling import quote
 
 if TYPE_CHECKING:
     from ssl import SSLError

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
-from shlex import quote
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kafkad.errors import ErrorCode
 from kafkad.wire.schema import Request
 from kctl.errors import Exit, KctlError, failure
 from kctl.reach.access import Access
+from kctl.texts.spelling import quote
 
 if TYPE_CHECKING:
     import socket

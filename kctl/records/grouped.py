@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Generator
-from shlex import quote
 from typing import NamedTuple
 
 from kafkad.names import TopicPartition
@@ -21,7 +20,7 @@ from kctl.records.membership import Evicted, Member
 from kctl.records.offset_ranges import Range, spans
 from kctl.records.searching import Chunk, Search
 from kctl.texts.output import note, render_error
-from kctl.texts.spelling import spelled
+from kctl.texts.spelling import quote, spelled
 
 _COMMIT_SECONDS = 5.0
 _POLL_SECONDS = 0.5

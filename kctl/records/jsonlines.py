@@ -13,7 +13,8 @@ from typing import Any
 from kctl.records.formats import Headers, Parsed
 from kctl.records.located import Located
 from kctl.texts import exact_json
-from kctl.texts.output import rfc3339, without_c1
+from kctl.texts.output import rfc3339
+from kctl.texts.taming import without_c1
 
 FIELDS = ("topic", "partition", "offset", "timestamp", "timestamp_ms", "key", "value", "headers")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping
 from heapq import heappush, heappushpop
-from shlex import quote
 from typing import NamedTuple, TypeVar
 
 from kafkad.names import TopicPartition
@@ -18,6 +17,7 @@ from kctl.records.located import Located
 from kctl.records.reading import Reader
 from kctl.texts.output import note
 from kctl.texts.progress import ProgressLine, bar
+from kctl.texts.spelling import quote
 
 T = TypeVar("T")
 _POLL_SECONDS = 0.5

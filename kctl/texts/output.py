@@ -8,7 +8,6 @@ sort. Programs read raw numbers with their unit in the name; `null` and `-` are 
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ import click
 from kctl.errors import Exit, KctlError, did_you_mean
 from kctl.settings import Settings
 from kctl.texts import fitting
+from kctl.texts.taming import line_text, tame, tame_lines, without_c1
 
 Row = Mapping[str, Any]
 
@@ -125,44 +125,8 @@ def text_of(column: Column, utc: bool = False) -> Callable[[Any], str]:
         case "time":
             return lambda value: "-" if value is None or value < 0 else time_text(value, utc)
         case "list":
-            return lambda value: ",".join(map(str, value or ())) or "-"
-    return _line_text
-
-
-def _line_text(value: Any) -> str:
-    if value is None:
-        return "-"
-    text = str(value)
-    return text if text.isprintable() else _escaped(text)
-
-
-def _escaped(text: str) -> str:
-    """Nothing in the data may move the cursor or end the line."""
-    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
-
-
-_COLOR = re.compile(r"(\x1b\[[0-9;]*m)")
-
-
-def tame(text: str) -> str:
-    """Lines for a terminal, in which names may be anything: colors are the most that steers it."""
-    return "\n".join(map(_tamed, text.split("\n")))
-
-
-def _tamed(line: str) -> str:
-    if line.isprintable():
-        return line
-    return "".join(part if at % 2 else _escaped(part) for at, part in enumerate(_COLOR.split(line)))
-
-
-_C1 = re.compile(r"[\x80-\x9f]")
-
-
-def without_c1(text: str) -> str:
-    """JSON in which the control characters that it allows in strings, and terminals obey, are written as escapes."""
-    if text.isascii() or not _C1.search(text):
-        return text
-    return _C1.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+            return lambda value: ",".join(map(line_text, value or ())) or "-"
+    return line_text
 
 
 class Writer:
@@ -463,9 +427,10 @@ def render_error(error: KctlError, settings: Settings, stream: TextIO) -> None:
     """`error: what (CODE)`, and below it what to do next."""
     label = click.style("error:", fg="red") if settings.colored(stream) else "error:"
     code = f" ({error.code})" if error.code else ""
-    print(f"{label} {tame(error.what)}{code}", file=stream)
+    tamed = tame_lines if error.has_lines else tame
+    print(f"{label} {tamed(error.what)}{code}", file=stream)
     for hint in _hints(settings, error):
-        print(f"       {tame(hint)}", file=stream)
+        print(f"       {tamed(hint)}", file=stream)
 
 
 def _hints(settings: Settings, error: KctlError) -> list[str]:

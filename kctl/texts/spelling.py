@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from shlex import quote
 
 from kctl.errors import KctlError
 from kctl.settings import Settings
@@ -19,6 +18,19 @@ ON_A_CLUSTER = (
 """The commands that reach a cluster, and may be told which."""
 _IN_PROSE = re.compile(rf"{_QUOTED}|\bkctl (?P<command>{'|'.join(ON_A_CLUSTER)})\b(?!(?: [a-z-]+)? --help)")
 """Something in quotes, or such a command of which not just the help is meant."""
+
+
+def quote(text: str) -> str:
+    """A word of a command line, whatever is in it: what no terminal shows is written as bash, zsh and ksh read it."""
+    from shlex import quote as quoted  # no start shall pay for it
+
+    return quoted(text) if text.isprintable() else f"$'{''.join(map(_shown, text))}'"
+
+
+def _shown(sign: str) -> str:
+    if sign.isprintable() and sign not in "\\'":
+        return sign
+    return "".join(f"\\x{byte:02x}" for byte in sign.encode("utf-8", "surrogateescape"))
 
 
 def spelled(settings: Settings, *commands: str) -> str:

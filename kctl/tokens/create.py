@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from shlex import quote
-
 import click
 
 from kctl.command.changes import Change
@@ -12,7 +10,7 @@ from kctl.errors import Exit
 from kctl.reach.session import Session
 from kctl.texts.output import Column, note
 from kctl.texts.parsing import parse_duration_ms
-from kctl.texts.spelling import spelled
+from kctl.texts.spelling import quote, spelled
 from kctl.tokens.asking import COLUMNS, created, described
 
 _PLAN = (

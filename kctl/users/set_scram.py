@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from shlex import quote
-
 import click
 
 from kctl.command.changes import Change
@@ -11,7 +9,7 @@ from kctl.command.passwords import given_secret
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session
-from kctl.texts.spelling import spelled
+from kctl.texts.spelling import quote, spelled
 from kctl.users.credentials import (
     COLUMNS,
     MAX_ITERATIONS,

@@ -33,6 +33,8 @@ class EtlError(KctlError):
     `key` stands for the place until it is known: code that has the job file fills it in with `locate`.
     """
 
+    has_lines = True
+
     def __init__(self, what: str, ends: EtlExit, *, hints: Sequence[str] = (), where: str = "", key: str = "") -> None:
         place = where or key
         super().__init__(f"{place}: {what}" if place else what, exit_code=ends, code=ends.name, hints=hints)

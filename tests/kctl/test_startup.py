@@ -58,4 +58,4 @@ def test_topics_list(broker: KafkadProcess) -> None:
 
 @pytest.mark.parametrize("line", ["kctl topics ", "kctl topics describe --unh"])
 def test_completion(line: str, tmp_path: Path) -> None:
-    check(imported(_KCTL_COMPLETE="bash_complete", XDG_CACHE_HOME=str(tmp_path), COMP_LINE=line), 125)
+    check(imported(_KCTL_COMPLETE="bash_complete", XDG_CACHE_HOME=str(tmp_path), COMP_LINE=line), 126)

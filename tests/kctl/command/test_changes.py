@@ -91,6 +91,15 @@ def test_no_part_of_a_change_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked.questions == []
 
 
+def test_no_name_forges_a_line_of_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(monkeypatch, answer="3")
+    change = Change(asked, (), ())  # type: ignore[arg-type]
+    assert change.confirmed("Delete a\x1b[2J\nb?", type_this="3")
+    asked.settings.yes = False
+    changes.confirm(asked.settings, "Delete a\x1b[2J\nb?")
+    assert asked.questions == ['Delete a\\x1b[2J\\nb? Type "3" to go on', "Delete a\\x1b[2J\\nb?"]
+
+
 def test_what_only_adds_is_not_asked_but_for_a_protected_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Asked(monkeypatch)
     assert asked.confirmed(only_adds=True)

@@ -288,6 +288,17 @@ def test_deletes_and_brings_back(groups: Kctl, port: int) -> None:
     assert exported(groups, "forgotten") == before
 
 
+def test_the_way_back_names_a_group_that_no_terminal_could_show(groups: Kctl, port: int) -> None:
+    name = "evil\x1b[2J\n'gone'"
+    make_topic(port, "of-evil", 1)
+    ran = groups("reset-offsets", name, "--topic", "of-evil", "--to", "earliest", "-y")
+    (undo,) = [line for line in ran.err.splitlines() if line.startswith("undo: ")]
+    assert f"of-evil\n{name}" not in ran.out and "\x1b" not in ran.out + ran.err
+    assert undo.endswith(r"groups delete $'evil\x1b[2J\x0a\x27gone\x27'")
+    lines = groups("describe", name).out.splitlines()
+    assert lines[0].startswith(r"evil\x1b[2J\n'gone'")
+
+
 def test_offsets_in_use_are_not_deleted(groups: Kctl, port: int) -> None:
     make_topic(port, "subscribed", 9)
     commit(port, "subscriber", {TopicPartition("subscribed", 0): 3})

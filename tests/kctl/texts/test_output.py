@@ -240,6 +240,7 @@ def test_many_errors_of_a_kind_are_counted(capsys: pytest.CaptureFixture[str]) -
 
 
 EVIL = "evil\x1b]0;owned\a\x1b[2J\x9b31m"
+FORGED = "evil\nundo: rm -rf /"
 
 
 def test_no_name_steers_the_terminal(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
@@ -249,6 +250,27 @@ def test_no_name_steers_the_terminal(settings: Settings, capsys: pytest.CaptureF
     printed = capsys.readouterr()
     assert printed.err.count("evil\\x1b]0;owned\\x07\\x1b[2J\\x9b31m") == 3
     assert printed.out == "evil\\x1b]0;owned\\x07\\x1b[2J\\x9b31m \x1b[31mred\x1b[0m\n"
+
+
+def test_no_name_forges_a_line(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    note(settings, FORGED)
+    render_errors([KctlError(FORGED, hints=(FORGED,))], settings)
+    Writer(settings, COLUMNS, Document("x")).print_text([FORGED])
+    printed = capsys.readouterr()
+    assert (len(printed.err.splitlines()), printed.out) == (3, "evil\\nundo: rm -rf /\n")
+
+
+@pytest.mark.parametrize("name", [EVIL, FORGED])
+@pytest.mark.parametrize("kind", ["text", "state", "list"])
+def test_no_value_forges_a_row(kind: str, name: str) -> None:
+    assert text_of(Column("x", "", kind))([name] if kind == "list" else name).isprintable()
+
+
+def test_a_text_that_says_so_may_have_lines(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    error = KctlError("two\nlines\a")
+    error.has_lines = True
+    render_errors([error], settings)
+    assert capsys.readouterr().err == "error: two\nlines\\x07\n"
 
 
 @pytest.mark.parametrize("stream", [True, False])

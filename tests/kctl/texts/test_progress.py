@@ -56,6 +56,12 @@ def test_a_line_that_is_too_long_is_cut(monkeypatch: pytest.MonkeyPatch) -> None
     assert terminal.getvalue() == "\r\x1b[K0123456789012345678\r\x1b[Kstays\n"
 
 
+def test_no_name_steers_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", stream := io.StringIO())
+    ProgressLine(Settings()).say("evil\x1b[2J\ngone")
+    assert stream.getvalue() == "evil\\x1b[2J\\ngone\n"
+
+
 def test_nothing_when_quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown(monkeypatch, Terminal(), quiet=True) == ""
     assert shown(monkeypatch, io.StringIO(), quiet=True) == ""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+
 import pytest
 
 from kctl.cli import COMMANDS
 from kctl.errors import KctlError
 from kctl.settings import Settings
-from kctl.texts.spelling import ON_A_CLUSTER, hints_for, hints_of, on_this_cluster, spelled
+from kctl.texts.spelling import ON_A_CLUSTER, hints_for, hints_of, on_this_cluster, quote, spelled
 
 
 @pytest.mark.parametrize(
@@ -85,3 +87,13 @@ def test_hints_are_for_the_cluster_that_an_error_comes_from(prod: Settings, inne
         raise KctlError("no", hints=("kctl topics list",))
     assert hints_of(prod, raised.value) == (spelled(here, "topics list"),)
     assert hints_of(prod, raised.value.with_hint("and more")) == (spelled(here, "topics list"), "and more")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "plain", "two words", "it's", "evil\x1b[2Jgone", "two\nlines", "it's\\n\n", "zwölf\x85\n", "$(id)\n`id`"],
+)
+def test_a_name_of_whatever_signs_is_one_word_for_a_shell(name: str) -> None:
+    assert quote(name).isprintable()
+    said = subprocess.run(["bash", "-c", f"printf %s {quote(name)}"], capture_output=True, check=True).stdout
+    assert said.decode() == name
