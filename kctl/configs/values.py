@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kctl.errors import Exit, KctlError, did_you_mean
 from kctl.texts.output import duration_text, size_text
-from kctl.texts.parsing import parse_duration_ms, parse_size
+from kctl.texts.parsing import parse_duration_ms, parse_rate, parse_size
 
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 """The operations of IncrementalAlterConfigs."""
@@ -79,8 +79,10 @@ def in_units_of_brokers(name: str, value: str) -> str:
     try:
         if name.endswith(".ms"):
             return str(parse_duration_ms(value))
-        if name.endswith((".bytes", ".rate")):
+        if name.endswith(".bytes"):
             return str(parse_size(value))
+        if name.endswith(".rate"):
+            return str(parse_rate(value))
     except KctlError as error:
         raise KctlError(f"{name}: {error.what}", exit_code=error.exit_code, hints=error.hints) from None
     return value

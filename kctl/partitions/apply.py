@@ -61,7 +61,7 @@ class Options(NamedTuple):
 
 def execution_options(function: Callable[..., R]) -> Callable[..., R]:
     """Those of every command that moves replicas; the command gets them as one value named `options`."""
-    from kctl.texts.parsing import parse_size
+    from kctl.texts.parsing import parse_rate
 
     def command(
         *,
@@ -73,7 +73,7 @@ def execution_options(function: Callable[..., R]) -> Callable[..., R]:
         no_elect: bool,
         **others: Any,
     ) -> R:
-        rate = None if throttle is None else parse_size(throttle)
+        rate = None if throttle is None else parse_rate(throttle)
         return function(options=Options(rate, batch, pause_if_urp, not no_wait, additional, not no_elect), **others)
 
     decorated: Callable[..., R] = update_wrapper(command, function)

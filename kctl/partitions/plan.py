@@ -26,7 +26,7 @@ from kctl.partitions.reassignment_json import Place, parse_plan, parse_topics
 from kctl.partitions.snapshot import Snapshot, take
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Document, Row, Writer, counted, duration_text, note, size_text
-from kctl.texts.parsing import parse_size
+from kctl.texts.parsing import parse_rate
 from kctl.texts.spelling import quote, spelled
 from kctl.texts.text_files import text_of
 
@@ -91,7 +91,7 @@ def _asking(function: Callable[..., R]) -> Callable[..., R]:
         **others: Any,
     ) -> R:
         names = tuple(word for each in topics for word in each.split(","))
-        rate = None if throttle is None else parse_size(throttle)
+        rate = None if throttle is None else parse_rate(throttle)
         return function(options=PlanOptions(names, from_file, to, rf, rack_aware, skip, rate, file), **others)
 
     decorated: Callable[..., R] = update_wrapper(command, function)

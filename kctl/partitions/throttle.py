@@ -28,7 +28,7 @@ from kctl.partitions.throttle_settings import (
 from kctl.reach.log_dirs import log_dirs
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Row, counted, note
-from kctl.texts.parsing import parse_size
+from kctl.texts.parsing import parse_rate
 from kctl.texts.spelling import spelled
 
 COLUMNS = (
@@ -70,11 +70,12 @@ def throttle(session: Session, action: str, rate: str | None) -> int:
             "kctl partitions throttle clear",
         )
         raise KctlError("a rate is given with set, and only with set", exit_code=Exit.USAGE, hints=hints)
+    wanted = None if rate is None else parse_rate(rate)
     found = throttles(session)
     if action == "show":
         return answer(session, COLUMNS, _rows(found, {}), found.errors)
-    if rate is not None:
-        return _set(session, found, parse_size(rate))
+    if wanted is not None:
+        return _set(session, found, wanted)
     return _clear(session, found)
 
 

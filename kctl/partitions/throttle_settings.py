@@ -120,7 +120,7 @@ def way_back(before: Values, new: Values) -> list[str]:
         return ["partitions throttle clear"]
     rates_before = {before.get(setting) for setting in new if setting.kind == BROKER}
     is_other_rate = all(setting.kind == BROKER and new[setting] is not None for setting in changing)
-    if is_other_rate and len(rates_before) == 1 and None not in rates_before:
+    if is_other_rate and len(rates_before) == 1 and not rates_before & {None, "0"}:
         return [f"partitions throttle set {rates_before.pop()}"]
     by_owner: dict[tuple[str, str], list[Setting]] = {}
     for setting in changing:

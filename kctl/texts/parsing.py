@@ -26,6 +26,14 @@ def parse_size(text: str) -> int:
     return int(float(found[1]) * _SIZES[(found[2] or "").lower()])
 
 
+def parse_rate(text: str) -> int:
+    """Bytes a second, one at least: at a lower rate a move never ends."""
+    rate = parse_size(text)
+    if rate < 1:
+        raise KctlError(f'at "{text}" a move would never end', exit_code=Exit.USAGE, hints=("as in 50MB/s",))
+    return rate
+
+
 def parse_duration_ms(text: str, unit: str = "ms") -> int:
     """Milliseconds of 500ms, 10s, 1h30m, 7d or ISO 8601 (PT5M, P1DT12H); a bare number counts `unit`s."""
     text = text.strip()

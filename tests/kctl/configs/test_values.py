@@ -65,7 +65,10 @@ def test_values_that_brokers_write_their_own_way(one: str | None, other: str | N
     assert is_same(one, other) is same
 
 
-@pytest.mark.parametrize("texts", [["retention.ms"], ["=7d"], ["retention.ms=soon"], ["a=1", "a=2"]])
+@pytest.mark.parametrize(
+    "texts",
+    [["retention.ms"], ["=7d"], ["retention.ms=soon"], ["a=1", "a=2"], ["leader.replication.throttled.rate=0.5"]],
+)
 def test_what_they_should_not(texts: list[str]) -> None:
     with pytest.raises(KctlError) as caught:
         parse_assignments(texts)

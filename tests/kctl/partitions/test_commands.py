@@ -168,6 +168,24 @@ def test_what_cannot_change_its_directory_is_in_the_document(on_broker: Kctl, th
     assert (ran.code, ran.err.count("parts-nowhere")) == (Exit.NOT_FOUND, 1)
 
 
+@pytest.mark.parametrize("rate", ["0", "0.5", "0MB/s"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["apply", "plan.json", "--throttle"],
+        ["reassign", "parts-slow:0=1", "--throttle"],
+        ["move-dir", "parts-slow", "--broker", "1", "--dir", "/d", "--throttle"],
+        ["plan", "--balance", "count", "--throttle"],
+        ["drain", "1", "--throttle"],
+        ["throttle", "set"],
+    ],
+)
+def test_a_rate_at_which_nothing_moves_is_refused(on_broker: Kctl, words: list[str], rate: str) -> None:
+    ran = on_broker("partitions", *words, rate, "-y")
+    assert ran.code == Exit.USAGE
+    assert ran.err == f'error: at "{rate}" a move would never end\n       as in 50MB/s\n'
+
+
 def test_partitions_that_do_not_move_cannot_be_cancelled(on_broker: Kctl) -> None:
     create(on_broker, "parts-still")
     ran = on_broker("partitions", "cancel", "parts-still", "-y")

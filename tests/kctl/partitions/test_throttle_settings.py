@@ -155,6 +155,7 @@ LISTED = Setting(TOPIC, "t", LEADERS)
                 f"configs unset topic/t {LEADERS}",
             ],
         ),
+        ({ONE: "0"}, {ONE: "5"}, [f"configs set broker/1 {RATES[0]}=0"]),
         (
             {ONE: "9", LISTED: "*"},
             {ONE: None, LISTED: None},
