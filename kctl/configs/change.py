@@ -10,7 +10,7 @@ import click
 from kctl.command.changes import Change
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.configs.naming import resources_and_settings
-from kctl.configs.resources import Entry, Resource, altered, described, is_secret, parse_resource
+from kctl.configs.resources import Described, Entry, Resource, altered, described, is_secret, parse_resource
 from kctl.configs.values import (
     APPEND,
     DELETE,
@@ -44,6 +44,14 @@ COLUMNS = (
     Column("changes", "Whether anything changes: a value that is the default too can be set, or not.", machine=True),
     Column("effect", "What follows from it."),
 )
+
+_IN_UNITS = {
+    "retention.ms": ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    "segment.ms": ("log.roll.ms", "log.roll.hours"),
+    "segment.jitter.ms": ("log.roll.jitter.ms", "log.roll.jitter.hours"),
+}
+"""What brokers count in several units: the first that has a value counts. They name those in other units beside a
+topic's own value only where that in milliseconds is set too."""
 
 _WARNINGS = {"topic": effect, "broker": effect_on_topics}
 """What says, by the kind of resource, what follows from a change."""
@@ -96,7 +104,7 @@ def change_settings(session: Session, resources: Sequence[Resource], changes: Se
         if resource.has_quotas:
             hint = f"kctl quotas set changes the quotas of {resource.kind}s"
             raise KctlError(f"{resource} has quotas, not settings", exit_code=Exit.USAGE, hints=(hint,))
-    found, errors = described(session, resources, synonyms=True)
+    found, errors = described_before(session, resources, changes)
     planned, sent, wrong = plan_all(found, changes)
     refused = altered(session, sent, validate_only=True) if sent else {}
     rows = {resource: planned[resource] for resource in planned if resource not in refused}
@@ -117,6 +125,29 @@ def change_settings(session: Session, resources: Sequence[Resource], changes: Se
         different=reading.different,
         undo=undo_command(session.settings, {resource: found[resource] for resource in made}, changes),
     )
+
+
+def described_before(
+    session: Session, resources: Sequence[Resource], changes: Sequence[Assignment]
+) -> tuple[Described, list[KctlError]]:
+    """The settings as they are, each with all places that set it: of those that are unset, what they fall back to."""
+    found, errors = described(session, resources, synonyms=True)
+    unset = {change.name for change in changes if change.operation == DELETE} & _IN_UNITS.keys()
+    if not unset or all(resource.kind != "topic" for resource in found):
+        return found, errors
+    broker = Resource("broker", str(min(session.cluster.brokers)))
+    names = [name for setting in sorted(unset) for name in _IN_UNITS[setting]]
+    at_broker = {entry.name: entry for entry in described(session, [broker], names)[0].get(broker, ())}
+    below = {
+        setting: [
+            (at.source, name, at.value) for name in _IN_UNITS[setting] if (at := at_broker.get(name)) and at.value
+        ]
+        for setting in unset
+    }
+    for resource, entries in found.items():
+        if resource.kind == "topic":
+            found[resource] = [each._replace(synonyms=(*each.synonyms, *below.get(each.name, ()))) for each in entries]
+    return found, errors
 
 
 def to_send(resource: Resource, entries: Sequence[Entry], changes: Sequence[Assignment]) -> list[Assignment]:

@@ -9,8 +9,8 @@ from kctl.command.choosing import Choice, choosing
 from kctl.command.chosen import chosen_topics
 from kctl.command.cluster_names import topic_names
 from kctl.command.verb import KctlCommand, pass_session
-from kctl.configs.change import ReadingBack, plan_all, undo_command
-from kctl.configs.resources import Resource, altered, described
+from kctl.configs.change import ReadingBack, described_before, plan_all, undo_command
+from kctl.configs.resources import Resource, altered
 from kctl.configs.values import DELETE, Assignment, parse_assignments
 from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session
@@ -51,7 +51,7 @@ def alter(
     topics, errors = chosen_topics(session, chosen)
     counts, wrong = check_growth({name: len(topic.partitions) for name, topic in topics.items()}, partitions)
     errors += wrong
-    found, wrong = described(session, [Resource("topic", name) for name in counts] if changes else [], synonyms=True)
+    found, wrong = described_before(session, [Resource("topic", name) for name in counts] if changes else [], changes)
     planned, sent, more = plan_all(found, changes)
     errors += [*wrong, *more]
     refused = altered(session, sent, validate_only=True) if sent else {}

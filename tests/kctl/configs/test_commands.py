@@ -86,13 +86,21 @@ def test_unset(on_broker: Kctl) -> None:
 
 
 @pytest.mark.parametrize("command", [["configs", "unset", "topic/{}"], ["topics", "alter", "{}", "--unset"]])
-def test_to_fall_back_to_a_default_that_nobody_tells_may_delete(on_broker: Kctl, command: list[str]) -> None:
+def test_to_fall_back_to_the_hours_of_brokers_deletes(on_broker: Kctl, command: list[str]) -> None:
+    """They are not named beside a topic's own value."""
     name = f"fall-back-{command[0]}"
     topic = created(on_broker, name)
     on_broker("configs", "set", topic, "retention.ms=-1", "-y")
-    ran = on_broker(*(word.format(name) for word in command), "retention.ms", "--dry-run", "-o", "json")
-    (row,) = json.loads(ran.out)["items"]
-    assert row["effect"] == "may delete data: the default is not known"
+    words = [word.format(name) for word in command]
+    (row,) = json.loads(on_broker(*words, "retention.ms", "--dry-run", "-o", "json").out)["items"]
+    assert (row["new"].split()[0], row["effect"]) == ("604800000", "deletes data older than 7d now")
+    assert "verified: read back" in on_broker(*words, "retention.ms", "-y").err
+
+
+def test_to_fall_back_to_what_is_not_known_may_delete() -> None:
+    entry = Entry("retention.ms", "-1", "topic", False, False, False, (("topic", "retention.ms", "-1"),))
+    (row,) = plan(Resource("topic", "t"), [entry], [Assignment(entry.name, DELETE, None)])
+    assert (row["new"], row["effect"]) == (None, "may delete data: the default is not known")
 
 
 def test_to_fall_back_to_what_is_counted_in_hours() -> None:
