@@ -169,6 +169,8 @@ class _StreamRun(_Run):
         self._started = threading.Event()
         self._outcomes: dict[int, BatchResult] = {}
         self._error: BaseException | None = None
+        self._was_stopped = False
+        """True once this run has stopped its query, whose errors are then of no interest."""
         self._entered = -1
         self._told_batch = -1
         self._rows = 0
@@ -190,6 +192,7 @@ class _StreamRun(_Run):
 
     def run(self) -> EndReason:
         self._error = None
+        self._rows -= sum(outcome.rows_read for outcome in self._outcomes.values())  # they come again
         self._outcomes.clear()
         self._started.clear()
         self._idle_since = None
@@ -204,6 +207,7 @@ class _StreamRun(_Run):
             reason = reason or self._reason()
             stop = self._front.stop
             if reason and ((stop and stop.now) or self._entered <= self._told_batch or self._entered < 0):
+                self._was_stopped = True
                 query.stop()
         self._tell_batches(query)
         return self._end(self._error or query.exception(), reason)
@@ -225,12 +229,11 @@ class _StreamRun(_Run):
                 self._front.send(left)
 
     def _ended_by(self, error: BaseException | None, reason: EndReason | None) -> EndReason:
-        stop = self._front.stop
-        if isinstance(error, Halted) or (reason and (not self._error or (stop and stop.now))):
+        if isinstance(error, Halted):
             return reason or self._reason() or "stopped"
-        if error is not None:
+        if error is not None and not self._was_stopped:
             raise JobFailed(failure_of(error)) from error
-        return "done"
+        return reason or "done"
 
     def _ended(self, query: Any) -> bool:
         from pyspark.errors import StreamingQueryException

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kafkad_etl.driver.tasks import run as running
 from kafkad_etl.driver.tasks.preview import preview
 from kafkad_etl.driver.tasks.run import edges_of, run
-from kafkad_etl.driver.terms import JobFailed
-from kafkad_etl.messages import Batch, Failed, Query, Retrying, Rows, Tasks, Warned
+from kafkad_etl.driver.terms import BatchId, JobFailed, Written
+from kafkad_etl.messages import Batch, Event, Failed, Query, Retrying, Rows, Stop, Tasks, Warned
 from tests.broker import KafkadProcess
 from tests.spark.driver.rows import IN_PROCESS, Front, Kept, live_plan, produced
 
@@ -178,6 +181,67 @@ def test_a_stop_and_a_limit_end_a_run_after_a_whole_batch(
     written = [batch for each in (front, limited, idle) for batch in each.of(Batch)]
     assert sum(batch.rows_written for batch in written) == ROWS
     assert [batch.batch for batch in written] == [0, 1, 2][-len(written) :]
+
+
+class Uncommitted(Kept):
+    """Leaves no room for Spark's note that batch 0 is committed, the first time. `meanwhile` happens in each batch."""
+
+    def __init__(self, checkpoint: Path, meanwhile: Callable[[], object] = lambda: None) -> None:
+        super().__init__()
+        self.note = checkpoint / "commits/0"
+        self._meanwhile = meanwhile
+
+    def write(self, rows: Any, batch: BatchId) -> Written:
+        if batch.number in self.batches:
+            self.note.rmdir()
+        else:
+            self.note.mkdir(parents=True)
+        self._meanwhile()
+        return super().write(rows, batch)
+
+
+class Stopping:
+    """A front that asks for a stop while a batch is written, which goes on once the run knows."""
+
+    def __init__(self) -> None:
+        self._asked, self._known = threading.Event(), threading.Event()
+
+    def ask(self) -> None:
+        self._asked.set()
+        assert self._known.wait(30)
+
+    @property
+    def stop(self) -> Stop | None:
+        if not self._asked.is_set():
+            return None
+        if threading.current_thread() is threading.main_thread():
+            self._known.set()
+        return Stop()
+
+    def send(self, event: Event) -> None:
+        """Is not interested."""
+
+
+def test_a_batch_that_cannot_be_committed_is_a_failure_also_of_a_run_that_is_to_stop(
+    spark: Any, broker: KafkadProcess, topic: str, tmp_path: Path
+) -> None:
+    front = Stopping()
+    sink = Uncommitted(tmp_path, front.ask)
+    plan = live_plan(broker.bootstrap, topic, 2, {}, tmp_path)
+    with pytest.raises(JobFailed) as error:
+        run(spark, plan, front, edges_of(spark, plan, sink))
+    assert error.value.failed.kind == "checkpoint"
+
+
+def test_rows_of_a_batch_that_was_not_committed_are_not_counted_for_the_limit(
+    spark: Any, broker: KafkadProcess, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "failure_of", lambda _: Failed(kind="spark", text="a disk is away", retriable=True))
+    front, sink = Front(), Uncommitted(tmp_path)
+    plan = live_plan(broker.bootstrap, topic, 2, {"run": {"retries": {"backoff": "1ms"}}}, tmp_path, limit=100)
+    assert run(spark, plan, front, edges_of(spark, plan, sink)) == "limit"
+    assert [batch.batch for batch in front.of(Batch)] == [0]
+    assert sink.note.is_file()
 
 
 def test_what_may_pass_is_tried_again_from_the_checkpoint_and_the_rest_is_not(
