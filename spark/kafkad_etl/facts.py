@@ -59,6 +59,11 @@ def duration_ms(text: str) -> int:
         raise ValueError(f'"{text}" is not a duration') from None
 
 
+def is_like_a_time(position: str) -> bool:
+    """True for a position that is no word: 2026-11-01T00:00:00Z, -1h, 1763700000, @1763700000."""
+    return re.match(r"@|[+-]?\d", position) is not None
+
+
 def dead_letter_topics(job: Job) -> list[str]:
     bad = job.value.bad_rows
     return [bad.topic] if bad.action == "dead_letter" else []

@@ -105,9 +105,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 class Stop(Struct, frozen=True, tag="stop"):
-    """Finish and commit the current batch, or drop it if `now`; the next run then repeats it."""
-
-    now: bool = False
+    """Finish and commit the current batch."""
 
 
 class Started(Struct, frozen=True, tag="started", kw_only=True):

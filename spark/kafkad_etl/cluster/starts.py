@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from kafkad.names import TopicPartition
 from kafkad_etl.errors import EtlError, EtlExit, exit_of
+from kafkad_etl.facts import is_like_a_time
 from kafkad_etl.job import Offsets, Position
 from kctl.errors import KctlError
 from kctl.groups.committed import committed
@@ -27,8 +27,6 @@ class Extent(NamedTuple):
 
 
 Extents = Mapping[TopicPartition, Extent]
-
-_TIME = re.compile(r"@|[+-]?\d")
 
 
 class At(NamedTuple):
@@ -52,7 +50,7 @@ def parse(position: Position, key: str, now_ms: int) -> At:
     word = position.strip()
     if word in ("earliest", "latest", "group"):
         return At(word)
-    if not _TIME.match(word):
+    if not is_like_a_time(word):
         raise _no_position(key, word)
     from kctl.texts.parsing import parse_time_ms
 

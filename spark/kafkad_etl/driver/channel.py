@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 from kafkad_etl.messages import Event, Plan, Stop, line_of, plan_of, stop_of
@@ -15,8 +14,7 @@ class Channel:
     """The socket, with a thread that listens for Stop. If the front disappears, that counts as Stop too: the current
     batch is finished and committed, and events go nowhere."""
 
-    def __init__(self, path: str, on_stop: Callable[[Stop], None] = lambda stop: None) -> None:
-        self._on_stop = on_stop
+    def __init__(self, path: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
         with address(Path(path)) as reachable:
             self._socket.connect(reachable)
@@ -42,7 +40,7 @@ class Channel:
             except OSError:
                 self.front_is_gone = True
         if self.front_is_gone:
-            self._stopped(Stop())
+            self._stop = Stop()
 
     def close(self) -> None:
         """Closes the sending side after the last event, so that the front sees their end."""
@@ -56,14 +54,8 @@ class Channel:
         with self._socket, self._lines:
             try:
                 for line in self._lines:
-                    self._stopped(stop_of(line))
+                    self._stop = stop_of(line)
             except OSError:
                 pass  # the same as the end of the lines
             self.front_is_gone = True
-        self._stopped(Stop())
-
-    def _stopped(self, stop: Stop) -> None:
-        """Records a stop; `now` overrides one that lets the batch finish."""
-        if self._stop is None or (stop.now and not self._stop.now):
-            self._stop = stop
-            self._on_stop(stop)
+        self._stop = Stop()

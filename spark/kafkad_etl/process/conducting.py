@@ -16,7 +16,7 @@ from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.messages import Batch, Committed, Ended, Ends, Event, Failed, Lost, Retrying, Unsure, Warned
 from kafkad_etl.model.loading import masked
 from kafkad_etl.process.interruptions import Interruptions
-from kafkad_etl.process.launching import Launched
+from kafkad_etl.process.launching import KILL_SECONDS, Launched
 from kafkad_etl.process.logs import Log
 from kafkad_etl.reporting import Reporter, RunOutcome
 
@@ -24,7 +24,6 @@ _LOG_LINES = 5
 _LOG_SCANNED = 60
 _END_SECONDS = 20.0
 """Time for Spark to exit by itself after the driver has finished."""
-_KILL_SECONDS = 5.0
 _START_SECONDS = 45.0
 """Time for Spark to start on a cluster that has resources."""
 _DYING_SECONDS = 2.0
@@ -283,7 +282,7 @@ def settle(launched: Launched, interruptions: Interruptions, clock: Callable[[],
     while (status := launched.wait(0.1)) is None and clock() < patience and interruptions.count < 2:
         pass
     launched.kill()
-    launched.wait(_KILL_SECONDS)  # nothing may be committed any more
+    launched.wait(KILL_SECONDS)  # nothing may be committed any more
     return status
 
 

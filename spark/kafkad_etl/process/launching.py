@@ -37,9 +37,9 @@ PREFIX = "kctl-etl-"
 _TICK_SECONDS = 0.1
 _GRACE_SECONDS = 20.0
 """Time for Spark to exit by itself after the driver has finished."""
-_KILL_SECONDS = 5.0
+KILL_SECONDS = 5.0
 _PIECE = 1 << 16
-_ARTIFACTS = Path("artifacts")
+ARTIFACTS = Path("artifacts")
 """Directory that Spark 4 creates wherever it is started, for nothing that jobs need, and leaves behind."""
 
 
@@ -185,7 +185,7 @@ class Launched:
         if kind is not None or self.wait() is None:
             self.kill()
         self.kill()  # the driver outlives a JVM that was killed
-        self._process.wait(_KILL_SECONDS)
+        self._process.wait(KILL_SECONDS)
         for each in self._conversations:
             each.close()
         self._private.remove()
@@ -271,7 +271,7 @@ def launch(
     parent = Path(temporary(environ)).absolute()
     sweep(parent)
     private = Private(parent)
-    litter = None if _ARTIFACTS.exists() else _ARTIFACTS.absolute()
+    litter = None if ARTIFACTS.exists() else ARTIFACTS.absolute()
     try:
         paths = [private.path / f"socket-{number}" for number in range(len(plans))]
         conversations = [

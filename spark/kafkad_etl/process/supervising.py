@@ -13,7 +13,7 @@ from subprocess import DEVNULL, Popen, TimeoutExpired
 from kafkad_etl.errors import EtlExit
 from kafkad_etl.machine.environment import Environment, temporary
 from kafkad_etl.process.interruptions import Interruptions
-from kafkad_etl.process.launching import Private, remove_empty, sweep
+from kafkad_etl.process.launching import ARTIFACTS, Private, remove_empty, sweep
 from kafkad_etl.process.programs import DRIVER_PID, DRIVER_PYTHON, LOG4J2, Program, driver_python, exit_code
 from kafkad_etl.process.relaying import Relay
 from kafkad_etl.process.submitting import LOG4J2 as LOGGING
@@ -21,8 +21,6 @@ from kafkad_etl.process.submitting import LOG4J2 as LOGGING
 _TICK_SECONDS = 0.1
 _OUTPUT_SECONDS = 5.0
 """Time for what the program has written to arrive; a process that it left behind may hold the pipe for ever."""
-_ARTIFACTS = Path("artifacts")
-"""Directory that Spark 4 creates wherever it is started."""
 
 
 def supervise(
@@ -40,8 +38,8 @@ def supervise(
     with ExitStack() as stack:
         private = Private(parent)
         stack.callback(private.remove)
-        if not _ARTIFACTS.exists():
-            stack.callback(remove_empty, _ARTIFACTS.absolute())
+        if not ARTIFACTS.exists():
+            stack.callback(remove_empty, ARTIFACTS.absolute())
         (private.path / LOG4J2).write_text(LOGGING)
         python = private.path / DRIVER_PYTHON
         python.write_text(driver_python(environment, environ))

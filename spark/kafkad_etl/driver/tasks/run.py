@@ -139,11 +139,6 @@ class _BatchRun(_Run):
         while worker.is_alive():
             worker.join(POLL_SECONDS)
             self._tell_tasks(0, group)
-            stop = self._front.stop
-            if stop and stop.now:
-                self._spark.sparkContext.cancelJobGroup(group)
-                worker.join()
-                return "stopped"
         if errors:
             raise JobFailed(failure_of(errors[0])) from errors[0]
         self._front.send(batch_of(outcomes[0], None))
@@ -205,8 +200,7 @@ class _StreamRun(_Run):
             self._tell_tasks(self._entered, str(query.runId))
             self._look_for_idleness(query)
             reason = reason or self._reason()
-            stop = self._front.stop
-            if reason and ((stop and stop.now) or self._entered <= self._told_batch or self._entered < 0):
+            if reason and (self._entered <= self._told_batch or self._entered < 0):
                 self._was_stopped = True
                 query.stop()
         self._tell_batches(query)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from kafkad_etl.facts import is_streaming
+from kafkad_etl.facts import is_like_a_time, is_streaming
 from kafkad_etl.job import Files, Job, Position, Source
 from kafkad_etl.model.document import Mistake
 from kctl.errors import KctlError, did_you_mean
 from kctl.texts.parsing import parse_time_ms
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
-_TIME = re.compile(r"@|[+-]?\d")
 _PLACES = "earliest, latest, group, a time (2026-11-01T00:00:00Z), a time ago (-1h) or {topic: {0: 100}}"
 
 
@@ -99,7 +98,7 @@ def _position(source: Source, position: Position, path: str) -> Iterator[Mistake
     if word in ("earliest", "latest", "group"):
         return
     try:
-        if _TIME.match(word):
+        if is_like_a_time(word):
             parse_time_ms(word, 0, utc=True)
             return
     except (KctlError, OverflowError):
