@@ -164,8 +164,17 @@ def sink_text(job: Job) -> str:
 
 
 def database_text(url: str) -> str:
-    """A JDBC URL without its parameters, which may have a password."""
-    return url.partition("?")[0].partition(";")[0]
+    """A JDBC URL without login and parameters, which may have a password."""
+    return without_login(url).partition("?")[0].partition(";")[0]
+
+
+_LOGIN = re.compile(r"((?:jdbc:[\w:+.-]*|https?:)//)[^\s/?;]*@|(jdbc:oracle:\w+:)[^\s?;]+(?=@)", re.IGNORECASE)
+"""What stands before the host of a URL: `user:password@`, or Oracle's `user/password`."""
+
+
+def without_login(text: str) -> str:
+    """A text without the logins of URLs in it."""
+    return _LOGIN.sub(r"\1\2", text)
 
 
 def _catalog_text(catalog: Catalog) -> str:
@@ -173,7 +182,7 @@ def _catalog_text(catalog: Catalog) -> str:
     if catalog.type == "jdbc":
         return f"catalog {catalog.name} of {database_text(catalog.url)}"
     if catalog.type == "rest":
-        return f"{f'warehouse {catalog.warehouse} of ' if catalog.warehouse else ''}{catalog.url}"
+        return f"{f'warehouse {catalog.warehouse} of ' if catalog.warehouse else ''}{without_login(catalog.url)}"
     return ""
 
 

@@ -86,7 +86,7 @@ def plan(
     with loaded.locating_errors():
         found = asked_registries(effective(loaded))
     doubts = inspect(loaded, found)
-    asked = RunOptions(accept_data_loss=accept_data_loss, reset_checkpoint=reset_checkpoint)
+    asked = RunOptions(accept_data_loss=accept_data_loss, reset_checkpoint=reset_checkpoint, secrets=found.secrets)
     with Clusters(settings, job.parent) as clusters, loaded.locating_errors():
         filesystems.check(found.job)
         planned = planned_of(clusters, found.job, asked, found.schemas)

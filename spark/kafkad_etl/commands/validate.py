@@ -125,4 +125,4 @@ def _asked_of_clusters(settings: Settings, path: Path, job: Effective) -> Sequen
     from kafkad_etl.planning.readiness import check
 
     with Clusters(settings, path.parent) as clusters:
-        return check(clusters, job.job)
+        return check(clusters, job.job, job.secrets)

@@ -38,13 +38,19 @@ from kafkad_etl.model.document import (
 from kafkad_etl.model.variables import Unfilled, Variables
 
 _SECRET_KEY = re.compile(
-    r"(?:(?:password|token|credential|secret|secret[.-](?:access-)?key|keystore\.key|sasl\.jaas\.config)"
+    r"(?:(?:password|token|credential|secret|secret[.-](?:access-)?key|keystore\.key|sasl\.jaas\.config"
+    r"|authorization|api[._-]?key)"
     r"|(?:account[.-]key|client[.-]secret|sas[.-]token)(?:\.[\w.-]+)?)$",
     re.IGNORECASE,
 )
 """Ends of the keys whose values are always secret, among them options of Spark, Kafka, catalogs and databases. Azure's
 may end with an account."""
-_PASSWORD_IN_URL = re.compile(r"[?&;]\w*password=([^&;]+)", re.IGNORECASE)
+_URLS = ("jdbc:", "http:", "https:")
+_PASSWORD_IN_URL = re.compile(
+    r"[?&;]\w*password=(?P<parameter>[^&;]+)|//[^\s/?;:@]*:(?P<userinfo>[^\s/?;]+)@"
+    r"|^jdbc:oracle:\w+:[^\s/?;@]*/(?P<oracle>[^\s?;]+)@",
+    re.IGNORECASE,
+)
 
 
 class JobFile(NamedTuple):
@@ -259,8 +265,8 @@ def _passwords(node: Node) -> Iterable[str]:
             yield from _passwords(child)
         elif _SECRET_KEY.search(name) and not is_s3_key(name) and child.value:
             yield child.value
-        elif child.value.startswith("jdbc:"):
-            yield from _PASSWORD_IN_URL.findall(child.value)
+        elif child.value.lower().startswith(_URLS):
+            yield from (found[found.lastgroup or 0] for found in _PASSWORD_IN_URL.finditer(child.value))
 
 
 def _converted(values: Any, has_mistakes: bool) -> Job | None:

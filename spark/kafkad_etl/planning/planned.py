@@ -24,6 +24,8 @@ class RunOptions(NamedTuple):
     preview_from: Literal["earliest", "latest"] = "latest"
     spark: str = ""
     """The Spark version to run on; empty if not known yet."""
+    secrets: frozenset[str] = frozenset()
+    """Texts that may not be recorded."""
 
 
 class PartitionRange(NamedTuple):

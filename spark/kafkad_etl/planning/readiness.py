@@ -40,6 +40,7 @@ class NotReady(EtlError):
 def check(
     clusters: Clusters,
     job: Job,
+    secrets: frozenset[str] = frozenset(),
     environment: Mapping[str, str] = os.environ,
     clock: Callable[[], float] = time.time,
 ) -> tuple[str, ...]:
@@ -49,7 +50,7 @@ def check(
         raise NotReady(job.name, list(distinct.values()))
     for error in distinct.values():
         raise error
-    return plan(clusters, job, RunOptions(), environment=environment, clock=clock).warnings
+    return plan(clusters, job, RunOptions(secrets=secrets), environment=environment, clock=clock).warnings
 
 
 def _faults(clusters: Clusters, job: Job) -> Iterator[EtlError]:

@@ -12,7 +12,9 @@ from msgspec.structs import replace
 from kafkad_etl.checkpoint import checkpoints
 from kafkad_etl.checkpoint.checkpoints import Checkpoint, Record, Standing
 from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.facts import without_login
 from kafkad_etl.job import Job
+from kafkad_etl.model.loading import masked
 from kafkad_etl.planning.planned import RunOptions
 
 
@@ -35,7 +37,7 @@ def resume_point(
     """The point at which the job resumes. `ids` are its topics' ids. Raises EtlError CHECKPOINT if it may not use this
     checkpoint."""
     made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
-    fresh = checkpoints.record_of(job, _new_id(), made, ids, asked.spark)
+    fresh = _without_secrets(checkpoints.record_of(job, _new_id(), made, ids, asked.spark), asked.secrets)
     if checkpoint.is_remote:
         fresh = replace(fresh, remote=checkpoint.path)
     if asked.reset_checkpoint:
@@ -43,11 +45,18 @@ def resume_point(
         return ResumePoint(fresh)
     warnings = (_not_looked_at(checkpoint),) if checkpoint.is_remote else ()
     before, files = checkpoint.record(), checkpoint.files()
+    before = before and _without_secrets(before, asked.secrets)
     checkpoints.guard(before, fresh, files, checkpoint.path)
     if before is None or not (files.is_begun or checkpoint.is_remote):
         return ResumePoint(fresh, warnings=warnings)
     kept = replace(before, topics={**before.topics, **ids}, spark=fresh.spark or before.spark, remote=fresh.remote)
     return ResumePoint(kept, checkpoint.standing(), is_new=False, warnings=warnings)
+
+
+def _without_secrets(record: Record, secrets: frozenset[str]) -> Record:
+    """The record as it may be written; earlier versions wrote logins and secrets too."""
+    found = {key: masked(without_login(text), secrets) for key, text in record.facts.items()}
+    return replace(record, facts=found, hash=checkpoints.hash_of(found))
 
 
 def _can_be_put_aside(checkpoint: Checkpoint) -> None:

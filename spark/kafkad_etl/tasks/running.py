@@ -213,7 +213,7 @@ class _JobRun:
         request, job = self.request, self._job.job
         self._clusters = self._stack.enter_context(Clusters(self._settings, self.loaded.path.parent))
         self._lock = self._stack.enter_context(Lock(checkpoint_of(job, os.environ).lock_path))
-        asked = request.asked._replace(spark=self.environment.version)
+        asked = request.asked._replace(spark=self.environment.version, secrets=self._job.secrets)
         planned = self._planned = plan(self._clusters, job, asked, self._job.schemas)
         doubts = masters.doubts(job, request.options.master or request.master)
         warnings = (*self._doubts, *doubts, *self.environment.warnings, *planned.warnings)

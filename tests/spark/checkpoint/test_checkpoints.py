@@ -167,9 +167,31 @@ def test_a_checkpoint_without_a_record_is_not_ours() -> None:
     guard(None, record(), Files(), "/state/x")
 
 
-def test_the_password_in_a_jdbc_address_is_not_written_down() -> None:
-    jdbc = {"url": "jdbc:postgresql://db/shop?user=u&password=hush", "table": "t"}
-    assert "hush" not in str(facts(job(sink={"type": "jdbc", "jdbc": jdbc})))
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("jdbc:postgresql://db/shop?user=u&password=hush", "jdbc:postgresql://db/shop"),
+        ("jdbc:mysql://root:hu@sh@db:3306/shop", "jdbc:mysql://db:3306/shop"),
+        ("jdbc:mysql://db:3306/shop?user=a@b", "jdbc:mysql://db:3306/shop"),
+        ("jdbc:sqlserver://db;user=a@b;password=hush", "jdbc:sqlserver://db"),
+        ("jdbc:oracle:thin:scott/hush@//db:1521/shop", "jdbc:oracle:thin:@//db:1521/shop"),
+        ("jdbc:oracle:thin:@//db:1521/shop", "jdbc:oracle:thin:@//db:1521/shop"),
+    ],
+)
+def test_the_login_in_a_jdbc_address_is_not_written_down(url: str, shown: str) -> None:
+    found = facts(job(sink={"type": "jdbc", "jdbc": {"url": url, "table": "t"}}))
+    assert found["sink"] == f"jdbc table t in {shown}"
+
+
+def test_the_login_in_the_address_of_a_catalog_is_not_written_down() -> None:
+    catalog = {"type": "rest", "url": "https://u:hush@catalog:8181/api"}
+    found = facts(job(sink={"type": "iceberg", "iceberg": {"table": "a.b", "catalog": catalog}}))
+    assert found["sink"] == "iceberg table a.b in https://catalog:8181/api"
+
+
+def test_the_place_in_an_object_store_is_no_login() -> None:
+    sink = {"type": "parquet", "path": "abfss://lake@store.dfs.core.windows.net/a"}
+    assert facts(job(sink=sink))["sink"] == "parquet abfss://lake@store.dfs.core.windows.net/a"
 
 
 def test_the_record_is_read_as_it_was_written_and_damage_is_told(tmp_path: Path) -> None:

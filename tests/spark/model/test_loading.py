@@ -235,6 +235,16 @@ def a_database(settings: str) -> str:
         (a_catalog("options: {s3.session-token: hush}"), "hush"),
         (a_catalog("options: {adls.sas-token.store.dfs.core.windows.net: hush}"), "hush"),
         (a_catalog("options: {fs.azure.account.key.store.dfs.core.windows.net: hush}"), "hush"),
+        (a_catalog("options: {header.Authorization: Bearer hush}"), "Bearer hush"),
+        (a_catalog("options: {header.X-Api-Key: hush}"), "hush"),
+        (
+            SMALL.replace(
+                "{type: none}", "{type: iceberg, iceberg: {table: a.b, catalog: {type: rest, url: 'https://u:hush@c'}}}"
+            ),
+            "hush",
+        ),
+        (a_database("url: 'jdbc:mysql://root:hu@sh@h/d', driver_jar: /m.jar"), "hu@sh"),
+        (a_database("url: 'jdbc:oracle:thin:scott/hush@//h:1521/d', driver_jar: /o.jar"), "hush"),
         (a_database("url: 'jdbc:postgresql://h/d?user=u&password=hush&ssl=true'"), "hush"),
         (a_database("url: 'jdbc:sqlserver://h;trustStorePassword=hush;user=u', driver_jar: /m.jar"), "hush"),
         (a_database("url: 'jdbc:postgresql://h/d', options: {sslpassword: 12345}"), "12345"),

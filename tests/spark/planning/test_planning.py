@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kafkad.names import TopicPartition
-from kafkad_etl.checkpoint.checkpoints import checkpoint_of
+from kafkad_etl.checkpoint.checkpoints import Checkpoint, checkpoint_of, record_of
 from kafkad_etl.cluster.clusters import Clusters
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.messages import Batch
@@ -17,6 +17,7 @@ from kafkad_etl.planning.beginning import begin
 from kafkad_etl.planning.plan import plan
 from kafkad_etl.planning.planned import PlannedRun, RunOptions
 from kafkad_etl.planning.readiness import check
+from kafkad_etl.planning.resume import resume_point
 from kafkad_etl.tasks.attending import remember
 from kctl.settings import Settings
 from tests.broker import KafkadProcess
@@ -85,6 +86,25 @@ def cluster(
     name = request.node.name.partition("[")[0].removeprefix("test_")[:60] + f"-{time.monotonic_ns()}"
     yield Cluster(on_broker, broker.bootstrap, name, tmp_path, monkeypatch)
     on_broker("topics", "delete", name, "-y")
+
+
+def test_a_record_has_no_secrets_and_those_of_an_earlier_version_do_no_harm(tmp_path: Path) -> None:
+    sql = "SELECT id, sha2(concat(id, 'hush'), 256) AS h FROM source"
+    database = {"url": "jdbc:mysql://root:hush@db/shop", "table": "t", "driver_jar": "/m.jar"}
+    hashed = job(
+        sink={"type": "jdbc", "jdbc": database},
+        transform={"sql": sql, "watermark": {"column": "_timestamp", "delay": "1m"}},
+        run={"mode": "available-now"},
+    )
+    checkpoint = Checkpoint(str(tmp_path), tmp_path)
+    spark_checkpoint(tmp_path, [{"orders": {0: 1}}])
+    earlier = record_of(hashed, "c", "2026-11-21T23:00:00Z", {"orders": "aa"})
+    earlier.facts["sink"] = "jdbc table t in jdbc:mysql://root:hush@db/shop"
+    checkpoint.write_record(earlier)
+    asked = RunOptions(secrets=frozenset({"hush"}))
+    point = resume_point(checkpoint, hashed, asked, {"orders": "aa"}, 0)
+    assert point.record is not None and point.record.checkpoint_id == "c"
+    assert "hush" not in str(point.record)
 
 
 def starts(planned: PlannedRun) -> dict[int, int]:
