@@ -55,12 +55,11 @@ public class Publisher {
         return mark == null ? null : mark.offset() + " " + mark.metadata();
     }
 
-    public void mark(long following) {
-        producer.beginTransaction();
-        end(following, 0L);
+    public void mark(long following) throws Throwable {
+        publish(Collections.emptyList().iterator(), following - 1);
     }
 
-    public long publish(Iterator rows, long batch) {
+    public long publish(Iterator rows, long batch) throws Throwable {
         long count = 0;
         producer.beginTransaction();
         try {
@@ -73,10 +72,10 @@ public class Publisher {
                 count++;
             }
             end(batch + 1, count);
-        } catch (RuntimeException failed) {
+        } catch (Throwable failed) {
             try {
                 producer.abortTransaction();
-            } catch (RuntimeException alsoFailed) {
+            } catch (Throwable alsoFailed) {
                 failed.addSuppressed(alsoFailed);
             }
             throw failed;

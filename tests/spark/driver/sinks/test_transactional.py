@@ -124,6 +124,20 @@ def batch(number: int) -> BatchId:
     return BatchId(number, ID, {}, {})
 
 
+EXHAUSTED = """
+public class Exhausted implements java.util.Iterator {
+    public boolean hasNext() {
+        throw new OutOfMemoryError("no memory is left");
+    }
+    public Object next() {
+        return null;
+    }
+    public void remove() {
+    }
+}
+"""
+"""Rows of which not one comes, for a reason that is no exception but an error."""
+
 IN_KAFKA = [*IN_PROCESS, pytest.mark.java]
 
 
@@ -149,6 +163,17 @@ class TestOnKafka:
             first.write(sinks.rows(100, 200), batch(1))  # a driver that nobody waits for any more
         assert failure_of(fenced.value).retriable
         assert sinks.read() == list(range(200))
+
+    def test_whatever_fails_in_a_transaction_ends_it(self, spark: Any, kafka: Kafka, tmp_path: Path) -> None:
+        sink = Sinks(spark, kafka, tmp_path, "exactly-aborted").begun()
+        compiler = spark._jvm.org.codehaus.janino.SimpleCompiler()
+        compiler.cook(EXHAUSTED)
+        gateway = spark.sparkContext._gateway
+        nothing = gateway.new_array(spark._jvm.java.lang.Class, 0), gateway.new_array(spark._jvm.java.lang.Object, 0)
+        rows = compiler.getClassLoader().loadClass("Exhausted").getConstructor(nothing[0]).newInstance(nothing[1])
+        with pytest.raises(Exception, match="no memory is left"):
+            sink._publisher.publish(rows, 0)
+        sink._publisher.mark(0)  # a transaction of its own, while none is open
 
     def test_what_nobody_knows_is_not_written(self, spark: Any, kafka: Kafka, tmp_path: Path) -> None:
         sinks = Sinks(spark, kafka, tmp_path, "exactly-unknown")
