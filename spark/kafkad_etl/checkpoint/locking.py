@@ -7,6 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -48,16 +49,25 @@ class Lock:
         with written(self._path):
             self._path.parent.mkdir(parents=True, exist_ok=True)
             self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        if not self._locked(self._file):
+        try:
+            with written(self._path):
+                self._take(self._file)
+        except BaseException:
+            self._close()
+            raise
+        return self
+
+    def _take(self, file: int) -> None:
+        if not self._locked(file):
             raise self._taken()
         self.left = holder(self._path)
         self._write(msgspec.json.encode(self._me))
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._write(b"")
+        with suppress(OSError):  # the next run takes this one for killed
+            self._write(b"")
         self._close()
 
     def fileno(self) -> int:
@@ -71,12 +81,11 @@ class Lock:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return True
-            except OSError:
+            except (BlockingIOError, PermissionError):
                 self._sleep(_PAUSE_SECONDS)
         return False
 
     def _taken(self) -> EtlError:
-        self._close()
         who = holder(self._path)
         what = f"another run of this job is in progress: {who}" if who else "another run of this job is in progress"
         return EtlError(

@@ -39,7 +39,7 @@ class Log:
             return os.fdopen(os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, _MODE), "ab")
 
     def add(self, text: str) -> None:
-        with self.open() as file:
+        with written(self.path), self.open() as file:
             file.write(f"{text.rstrip()}\n".encode())
 
     def last_lines(self, count: int) -> list[str]:

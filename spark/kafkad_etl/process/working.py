@@ -127,7 +127,13 @@ class _Attended:
         if not isinstance(last, Failed):
             return exit_of(last)
         if last.trace:
-            self._log.add(last.trace)
+            self._add_to_log(last.trace, work.shown)
         error = work.explain(last)
         hints = (*error.hints, f"log: {self._log.path}")
         return EtlError(masked(error.what, work.secrets), EtlExit(error.exit_code), hints=hints)
+
+    def _add_to_log(self, trace: str, shown: Reporter) -> None:
+        try:
+            self._log.add(trace)
+        except EtlError as error:
+            shown.say(f"warning: the log lacks the trace of the failure: {error.what}")

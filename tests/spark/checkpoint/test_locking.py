@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -66,6 +68,39 @@ def test_who_only_looks_does_not_keep_a_run_from_starting(tmp_path: Path) -> Non
 
         with Lock(path, SINCE, sleep):
             assert is_running(path) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "number"), [("fcntl.flock", errno.ENOLCK), ("os.pwrite", errno.ENOSPC), ("os.ftruncate", errno.EIO)]
+)
+def test_a_lock_that_cannot_be_had_is_told_with_its_path_and_given_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, number: int
+) -> None:
+    path = tmp_path / "job.lock"
+    with monkeypatch.context() as broken:
+        broken.setattr(f"kafkad_etl.checkpoint.locking.{name}", failing(number))
+        with pytest.raises(EtlError, match=rf"job\.lock: {os.strerror(number)}$") as refused:
+            Lock(path, SINCE).__enter__()
+        assert refused.value.exit_code == EtlExit.ENVIRONMENT
+    with Lock(path, SINCE) as lock:
+        assert lock.left is None
+
+
+def test_a_lock_is_given_back_though_its_holder_stays_in_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = Lock(tmp_path / "job.lock", SINCE)
+    with monkeypatch.context() as broken, lock:
+        broken.setattr("kafkad_etl.checkpoint.locking.os.ftruncate", failing(errno.EIO))
+    with Lock(tmp_path / "job.lock", SINCE) as next_one:
+        assert next_one.left is not None
+
+
+def failing(number: int) -> Callable[..., None]:
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fail
 
 
 @pytest.mark.parametrize("parent", ["a file", "a file/deeper"])

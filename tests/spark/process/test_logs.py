@@ -20,6 +20,13 @@ def test_a_log_that_cannot_be_written_is_told_with_what_to_set(tmp_path: Path, m
     assert "KAFKAD_ETL_STATE" in refused.value.hints[0]
 
 
+def test_a_full_disk_is_told_with_the_path_of_the_log(tmp_path: Path) -> None:
+    log = Log(tmp_path / "try.log")
+    log.path.symlink_to("/dev/full")
+    with pytest.raises(EtlError, match=r"/try\.log: No space left on device$"):
+        log.add("anything")
+
+
 def test_strangers_cannot_read_it(tmp_path: Path) -> None:
     log = Log(tmp_path / "try.log")
     log.add("anything")

@@ -23,6 +23,18 @@ def test_traces_are_in_the_log_only(run: Run) -> None:
     assert "X.java" not in ran.err and "more" not in ran.err
 
 
+def test_a_full_disk_for_the_log_hides_no_failure(run: Run, topic: str) -> None:
+    log = Path(f".etl/logs/{topic}.log").absolute()
+    fails = f"""os.replace({str(log)!r}, "log")
+os.symlink("/dev/full", {str(log)!r})
+channel.send(Failed(kind="check", text="a check failed", trace="Traceback"))
+channel.close()"""
+    ran = run(WORK + fails)
+    assert ran.code == EtlExit.DATA
+    assert f"warning: the log lacks the trace of the failure: {log}: No space left on device\n" in ran.err
+    assert "error: a check failed" in ran.err
+
+
 def test_a_topic_batch_that_failed_says_up_to_how_many_rows_were_written(
     run: Run, topic: str, broker: KafkadProcess, on_broker: Kctl, tmp_path: Path
 ) -> None:
