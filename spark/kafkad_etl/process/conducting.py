@@ -196,6 +196,7 @@ class Conducting:
             conductor.begin()
         for arrival in self._launched.events():
             if arrival is None:
+                self._log.make_room()
                 for conductor in self._going_on.values():
                     conductor.tick(self._log)
             elif arrival.event is None:

@@ -69,6 +69,16 @@ def test_who_waits_for_a_cluster_is_told_so_once(
     assert all(f"{tmp_path}/log" in line for line in said)
 
 
+def test_a_log_that_grows_makes_room_while_nothing_happens(tmp_path: Path) -> None:
+    log = Log(tmp_path / "log")
+    played = Played(STARTED, None, Ended("done"))
+    with Conductor(Collector(Ended, io.StringIO()), Interruptions()) as conductor:
+        conducting = Conducting([conductor], played, Interruptions(), log, lambda *_: None)  # type: ignore[arg-type]
+        log.add("x" * (10 << 20))
+        conducting.run_to_end()
+    assert (tmp_path / "log.1").exists()
+
+
 @pytest.mark.parametrize(("events", "at_once"), [([None], True), ([STARTED], False)])
 def test_who_waits_for_a_cluster_need_not_wait_for_a_batch(
     events: list[Event | None], at_once: bool, tmp_path: Path

@@ -27,6 +27,32 @@ def test_a_full_disk_is_told_with_the_path_of_the_log(tmp_path: Path) -> None:
         log.add("anything")
 
 
+def test_a_log_that_grows_during_a_run_makes_room_for_who_has_it_open(tmp_path: Path) -> None:
+    log = Log(tmp_path / "try.log")
+    aside = tmp_path / "try.log.1"
+    with log.open() as spark:
+        spark.write(b"small\n")
+        spark.flush()
+        log.make_room()
+        assert not aside.exists()
+        spark.write(b"x" * (10 << 20))
+        spark.flush()
+        log.make_room()
+        assert (log.path.stat().st_size, aside.stat().st_size) == (0, (10 << 20) + 6)
+        spark.write(b"later\n")
+    assert log.path.read_bytes() == b"later\n"
+    assert log.last_lines(3) == ["later"]
+    assert aside.stat().st_mode & 0o7 == 0
+
+
+def test_a_log_that_cannot_be_copied_stays_as_it_is(tmp_path: Path) -> None:
+    log = Log(tmp_path / "try.log")
+    log.add("x" * (10 << 20))
+    (tmp_path / "try.log.1").symlink_to("/dev/full")
+    log.make_room()
+    assert log.path.stat().st_size == (10 << 20) + 1
+
+
 def test_strangers_cannot_read_it(tmp_path: Path) -> None:
     log = Log(tmp_path / "try.log")
     log.add("anything")
