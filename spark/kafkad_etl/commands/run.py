@@ -90,7 +90,9 @@ def _run(settings: Settings, how: How, **given: Any) -> int:
     from kafkad_etl.planning.planned import RunOptions
     from kafkad_etl.process.submitting import options_of
     from kafkad_etl.tasks.running import Request, run
+    from kctl.texts.output import keep_writing
 
+    keep_writing()
     request = Request(
         files=[
             JobFile(job, given["variables"], given["sets"], given["mode"], is_one_of_several=len(given["jobs"]) > 1)

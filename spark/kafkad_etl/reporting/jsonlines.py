@@ -7,6 +7,7 @@ import sys
 
 from kafkad_etl.messages import Event, Rows, line_of
 from kafkad_etl.reporting import Reporter, RunOutcome
+from kctl.texts.output import drop
 
 
 class JsonLines(Reporter):
@@ -14,8 +15,7 @@ class JsonLines(Reporter):
         line = line_of(event).decode()
         if self.job:  # the job of an event is said only where there are several
             line = json.dumps({"job": self.job} | json.loads(line), ensure_ascii=False) + "\n"
-        sys.stdout.write(line)
-        sys.stdout.flush()
+        self._write(line)
 
     def rows(self, rows: Rows) -> None:
         """Handled like any other event."""
@@ -55,5 +55,14 @@ class JsonLines(Reporter):
             "guarantee": self.guarantee or None,
             "log": self.log or None,
         }
-        sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
-        sys.stdout.flush()
+        self._write(json.dumps(document, ensure_ascii=False) + "\n")
+
+    def _write(self, line: str) -> None:
+        """Lines that have no room end no run: they are dropped from then on."""
+        try:
+            sys.stdout.write(line)
+            sys.stdout.flush()
+        except OSError as error:
+            drop(sys.stdout)
+            if not isinstance(error, BrokenPipeError):
+                self.say(f"warning: no more events can be written to standard output: {error.strerror}")

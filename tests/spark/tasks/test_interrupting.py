@@ -175,6 +175,46 @@ open({str(tmp_path / "finished")!r}, "w").close()
     wait_for(tmp_path / "finished")
 
 
+SAYS = f"""
+topic = channel.plan.job.source.topics[0]; channel.send(Query([]))
+open("began", "w").close()
+while not os.path.exists("alone"):
+    time.sleep(0.01)
+for text in ("a", "b"):
+    channel.send(Warned(text))
+    time.sleep(0.2)
+channel.send({BATCH})
+channel.send(Ended("done"))
+channel.close()
+open("finished", "w").close()
+"""
+
+
+@pytest.mark.parametrize(("output", "how"), [("stderr", "plain"), ("stdout", "json")])
+def test_a_reader_who_goes_away_ends_no_run(run: Run, tmp_path: Path, output: str, how: str) -> None:
+    fake_spark(tmp_path, HELLO + SAYS)
+    (tmp_path / "program.py").write_text(PROGRAM)
+    reading, writing = os.pipe()
+    streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, output: writing}
+    with subprocess.Popen([sys.executable, "program.py", "-o", how], **streams):  # type: ignore[call-overload]
+        os.close(writing)
+        wait_for(tmp_path / "began")
+        os.close(reading)
+        (tmp_path / "alone").touch()
+    assert (tmp_path / "finished").exists()
+
+
+def test_a_full_disk_for_what_is_told_ends_no_run(run: Run, tmp_path: Path) -> None:
+    fake_spark(tmp_path, HELLO + SAYS)
+    (tmp_path / "program.py").write_text(PROGRAM)
+    (tmp_path / "alone").touch()
+    with open("/dev/full", "w") as full:
+        program = [sys.executable, "program.py", "-o", "json"]
+        ran = subprocess.run(program, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert ran.stderr == "warning: no more events can be written to standard output: No space left on device\n"
+    assert (tmp_path / "finished").exists()
+
+
 def test_the_lock_of_a_run_that_was_killed_is_taken_over_and_said(run: Run, topic: str, tmp_path: Path) -> None:
     (tmp_path / ".etl").mkdir()
     (tmp_path / f".etl/{topic}.lock").write_text('{"host": "elsewhere", "pid": 7, "since": "2026-11-20T10:00:00Z"}')
