@@ -46,6 +46,11 @@ class EtlError(KctlError):
             self.key = ""
 
 
+def text_of(error: BaseException) -> str:
+    """What an error says, whoever raised it."""
+    return error.what if isinstance(error, KctlError) else str(error) or type(error).__name__
+
+
 _FROM_KCTL = {
     Exit.USAGE: EtlExit.USAGE,
     Exit.NOT_FOUND: EtlExit.CLUSTER,

@@ -11,6 +11,7 @@ from threading import Thread
 
 from kafkad_etl.cluster.losses import Gap, in_batch
 from kafkad_etl.cluster.starts import as_positions
+from kafkad_etl.errors import text_of
 from kafkad_etl.job import Offsets
 from kafkad_etl.messages import Batch
 from kctl.errors import KctlError
@@ -64,9 +65,9 @@ class Deletions:
         moved = [where for where, first in begin.items() if first < end.get(where, first)]
         try:
             found = offsets_at(self._session, dict.fromkeys(moved, EARLIEST)) if moved else {}
-        except KctlError as error:
+        except Exception as error:  # of the next batch it may be known
             self._warn(
-                f"batch {batch.batch}: cannot tell whether records were deleted before it read them: {error.what}"
+                f"batch {batch.batch}: cannot tell whether records were deleted before it read them: {text_of(error)}"
             )
             return []
         starts = {where: at.offset for where, at in found.items() if not isinstance(at, KctlError)}

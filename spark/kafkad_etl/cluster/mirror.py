@@ -6,13 +6,13 @@ A thread commits with its own connection, so that a slow or missing broker delay
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Condition, Thread
 from typing import NamedTuple
 
 from kafkad_etl.cluster.starts import as_positions
+from kafkad_etl.errors import text_of
 from kafkad_etl.job import Job, Offsets
-from kctl.errors import KctlError
 from kctl.groups.offset_changes import commit_offsets
 from kctl.reach.session import Session
 
@@ -76,13 +76,13 @@ class Mirror:
 
     def _commit(self, offer: _Offer) -> None:
         try:
-            failed = commit_offsets(
+            failed: Sequence[Exception] = commit_offsets(
                 self._session, self._group, as_positions(offer.offsets), metadata=f"batch {offer.batch}"
             )
-        except KctlError as error:
+        except Exception as error:  # the next batch may be shown
             failed = [error]
         for refusal in failed:
-            self._warn_once(f"group {self._group} cannot show the progress: {refusal.what}")
+            self._warn_once(f"group {self._group} cannot show the progress: {text_of(refusal)}")
 
     def _warn_once(self, text: str) -> None:
         if text not in self._warned:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Set
 from threading import Event, Thread
 
 from kafkad_etl.cluster import topics
-from kctl.errors import KctlError
 from kctl.reach.session import Session
 
 LOOK_SECONDS = 3.0
@@ -58,5 +57,5 @@ class Presence:
     def _missing(self) -> set[str]:
         try:
             return topics.gone(self._session, self._ids)
-        except KctlError:
+        except Exception:
             return set()  # who cannot be asked has not said so

@@ -12,7 +12,7 @@ from typing import Self, TextIO
 
 from kafkad_etl.checkpoint.checkpoints import checkpoint_of
 from kafkad_etl.checkpoint.history import Result, RunBegan, RunEnded, history_of, last_success
-from kafkad_etl.errors import EtlExit, exit_of
+from kafkad_etl.errors import EtlExit, exit_of, text_of
 from kafkad_etl.job import Job
 from kafkad_etl.model.loading import masked
 from kafkad_etl.reporting import Reporter, textfile
@@ -108,10 +108,6 @@ def code_of(error: BaseException) -> EtlExit:
     if isinstance(error, KctlError):
         return exit_of(error)
     return EtlExit.INTERRUPTED if isinstance(error, KeyboardInterrupt) else EtlExit.FAILED
-
-
-def text_of(error: BaseException) -> str:
-    return error.what if isinstance(error, KctlError) else str(error) or type(error).__name__
 
 
 def result_of(code: EtlExit, state: State | None) -> Result:

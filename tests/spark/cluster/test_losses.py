@@ -68,3 +68,23 @@ def test_how_much_a_topic_has_grown() -> None:
     before = {A: OffsetAt(10, -1, -1), TopicPartition("orders", 2): refused}
     now = {A: OffsetAt(25, -1, -1), B: OffsetAt(7, -1, -1), TopicPartition("orders", 2): OffsetAt(9, -1, -1)}
     assert grown(before, now) == 15 + 7
+
+
+def test_a_failure_that_nobody_expects_is_told_and_the_next_batch_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([KeyError("odd"), {A: OffsetAt(50, -1, -1)}])
+
+    def ask(*_: object) -> Any:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(deletions, "offsets_at", ask)
+    lost: list[Gap] = []
+    warnings: list[str] = []
+    watching = deletions.Deletions(closable(), {"orders": {0: 0}}, lost.append, warnings.append)
+    for _ in range(2):
+        watching.offer(batch(first=0, end=100, rows_read=50))
+    watching.close()
+    assert warnings == ["batch 1: cannot tell whether records were deleted before it read them: 'odd'"]
+    assert lost == [Gap(A, 0, 50)]

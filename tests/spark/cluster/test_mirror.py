@@ -4,11 +4,14 @@ import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
+from kafkad_etl.cluster import mirror
 from kafkad_etl.cluster.clusters import Clusters
 from kafkad_etl.cluster.mirror import Mirror, group_of
+from kctl.errors import KctlError
 from kctl.settings import Settings
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
@@ -67,6 +70,24 @@ def test_a_broker_that_does_not_answer_holds_up_nobody() -> None:
         told.mirror.close(0.3)
         assert time.monotonic() - began < 2
     assert "its offsets may be out of date" in told.warnings[0]
+
+
+def test_a_failure_that_nobody_expects_is_told_and_the_next_batch_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: SimpleQueue[str] = SimpleQueue()
+
+    def commit(*_: object, metadata: str) -> list[KctlError]:
+        shown.put(metadata)
+        if metadata == "batch 1":
+            raise KeyError("odd")
+        return []
+
+    monkeypatch.setattr(mirror, "commit_offsets", commit)
+    told = Told("127.0.0.1:1", "g")
+    for batch in (1, 2):
+        told.mirror.offer(batch, {"orders": {0: 1}})
+        assert shown.get(timeout=10) == f"batch {batch}"
+    told.mirror.close()
+    assert told.warnings == ["group g cannot show the progress: 'odd'"]
 
 
 def test_which_group_it_is() -> None:
