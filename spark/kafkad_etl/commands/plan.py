@@ -112,10 +112,11 @@ def _command(found: Effective, master: str, java_home: str) -> list[str]:
 def _lines(
     settings: Settings, planned: PlannedRun, promised: str, words: Sequence[str], found: Effective
 ) -> Iterator[str]:
+    from kafkad_etl.model.loading import masked
     from kafkad_etl.planning.outlook import command_text, partition_rows, plan_head, yaml_text
     from kctl.texts.output import counted
 
-    yield from plan_head(planned, promised)
+    yield from (masked(line, found.secrets) for line in plan_head(planned, promised))
     if planned.reach:
         yield ""
         table: Any = Writer(settings, PARTITIONS, Document(settings.command))

@@ -88,7 +88,7 @@ def remote_text(seen: Standing) -> str:
 def plan_row(planned: PlannedRun, guarantee: str, words: Sequence[str], secrets: Iterable[str]) -> dict[str, Any]:
     """The row of `kctl etl plan` for programs."""
     job = planned.plan.job
-    return {
+    row = {
         "job": job.name,
         "mode": job.run.mode,
         "rows": planned.rows,
@@ -100,8 +100,10 @@ def plan_row(planned: PlannedRun, guarantee: str, words: Sequence[str], secrets:
         "creates": [creation.topic for creation in planned.creations],
         "warnings": list(planned.warnings),
         "spark_submit": list(words),
-        "effective": document(job, secrets),
+        "effective": msgspec.to_builtins(job, str_keys=True),
     }
+    masked_row: dict[str, Any] = _without(row, frozenset(secrets))
+    return masked_row
 
 
 def plan_head(planned: PlannedRun, guarantee: str) -> Iterator[str]:

@@ -81,6 +81,16 @@ def test_a_plan_for_programs(kctl: Kctl, place: Place) -> None:
     assert "hush" not in ran.out
 
 
+@pytest.mark.parametrize("how", ["table", "json"])
+def test_a_plan_shows_no_secret_wherever_it_stands(kctl: Kctl, place: Place, how: str) -> None:
+    path = f"{place.state}/${{env:RACK}}"
+    sets = ["--set", "description=${env:RACK}", "--set", f"run.checkpoint={path}"]
+    ran = kctl("etl", "plan", place.job, "-o", how, *sets)
+    assert ran.code == 0
+    assert f"{place.state}/****" in ran.out
+    assert "hush" not in ran.out
+
+
 def test_a_plan_fails_as_a_run_would(kctl: Kctl, place: Place) -> None:
     ran = kctl("etl", "plan", place.job, "--set", "source.topics=[no-such]")
     assert ran.code == 3 and "--set source.topics.0: topic 'no-such' does not exist on 127.0.0.1:" in ran.err
