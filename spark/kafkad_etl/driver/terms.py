@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from kafkad_etl.job import Offsets
 from kafkad_etl.messages import Event, Failed, Stop
@@ -77,3 +77,11 @@ class Sink(Protocol):
         """
 
     def write(self, rows: DataFrame, batch: BatchId) -> Written: ...
+
+
+@runtime_checkable
+class Renewing(Protocol):
+    """A sink that leaves something elsewhere which is forgotten where no batch comes for long."""
+
+    def renew(self) -> None:
+        """Renews that if it is time. Called all the time while a query runs, by another thread than the batches'."""

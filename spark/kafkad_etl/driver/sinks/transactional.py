@@ -7,11 +7,14 @@ follows a crash takes over that id first, which ends what was left open, and the
 the interrupted batch is there.
 
 Kafka forgets the offsets of groups without members after offsets.retention.minutes. So each run commits the mark anew,
-and a batch of which nobody can say whether it was written ends the run.
+at its start and once a day without batches, and a batch of which nobody can say whether it was written ends the run.
 """
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -24,6 +27,8 @@ from kafkad_etl.messages import Failed, Plan
 
 TIMEOUT_MS = 900_000
 """transaction.timeout.ms: the most that brokers allow by default. Rows are computed before a transaction begins."""
+RENEWED_SECONDS = 86_400.0
+"""How old a mark gets; brokers keep it for seven days by default."""
 COLUMNS = {
     "value": "BINARY",
     "key": "BINARY",
@@ -34,7 +39,7 @@ COLUMNS = {
 
 
 class TransactionalSink:
-    def __init__(self, spark: Any, plan: Plan, settings: Settings) -> None:
+    def __init__(self, spark: Any, plan: Plan, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self._spark = spark
         self._plan = plan
         self._settings = settings
@@ -45,6 +50,10 @@ class TransactionalSink:
         self._mark: Mark | None = None
         self._doubtful: int | None = None
         """The batch that an earlier run began, and perhaps finished."""
+        self._using = threading.Lock()
+        """Held by who uses the publisher, which has one transaction at a time."""
+        self._clock = clock
+        self._marked = clock()
 
     def prepare(self, columns: list[tuple[str, str]]) -> None:
         self._records.check(columns)
@@ -59,8 +68,9 @@ class TransactionalSink:
             self._mark = Mark(committed + 1, 0)
 
     def finished(self, batch: BatchId) -> Written | None:
-        if self._publisher is None:
-            self._open()
+        with self._using:
+            if self._publisher is None:
+                self._open()
         if was_written(self._mark, batch.number, self._doubtful, self._name):
             assert self._mark is not None
             return Written(self._mark.rows)
@@ -70,14 +80,35 @@ class TransactionalSink:
         records = self._with_all_columns(rows.select(*self._records.of(rows))).persist()
         try:
             records.count()  # by all executors; from here on the rows are only fetched
-            count = int(self._publisher.publish(records._jdf.toLocalIterator(), batch.number))
+            with self._using:
+                return Written(self._published(records._jdf.toLocalIterator(), batch.number))
+        finally:
+            records.unpersist()
+
+    def _published(self, rows: Any, batch: int) -> int:
+        if self._publisher is None:
+            self._open()
+        try:
+            count = int(self._publisher.publish(rows, batch))
         except BaseException:
             self._close()  # whoever comes next takes over, and sees what became of it
             raise
+        self._mark, self._marked = Mark(batch + 1, count), self._clock()
+        return count
+
+    def renew(self) -> None:
+        if self._clock() - self._marked < RENEWED_SECONDS or not self._using.acquire(blocking=False):
+            return  # it is young, or a batch is being written
+        self._marked = self._clock()  # also if it fails: the next time is early enough
+        try:
+            if self._publisher is None:
+                self._open()
+            if self._mark is not None:
+                self._publisher.mark(self._mark.following)
+        except Exception:
+            self._close()
         finally:
-            records.unpersist()
-        self._mark = Mark(batch.number + 1, count)
-        return Written(count)
+            self._using.release()
 
     def _with_all_columns(self, records: DataFrame) -> DataFrame:
         there = records.columns

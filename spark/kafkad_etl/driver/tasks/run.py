@@ -20,7 +20,7 @@ from kafkad_etl.driver.source.reader import PlannedSource
 from kafkad_etl.driver.tasks.executors import Executors
 from kafkad_etl.driver.tasks.limits import enough, idle_since, limits_of
 from kafkad_etl.driver.tasks.progress import batch_of, recent, tasks_of
-from kafkad_etl.driver.terms import BatchId, Front, JobFailed, Sink, Source, WriteLetters
+from kafkad_etl.driver.terms import BatchId, Front, JobFailed, Renewing, Sink, Source, WriteLetters
 from kafkad_etl.facts import duration_ms, is_stateful
 from kafkad_etl.messages import EndReason, Failed, Plan, Query, Retrying, Warned
 
@@ -199,6 +199,8 @@ class _StreamRun(_Run):
             self._tell_batches(query)
             self._tell_tasks(self._entered, str(query.runId))
             self._look_for_idleness(query)
+            if isinstance(self._sink, Renewing):
+                self._sink.renew()
             reason = reason or self._reason()
             if reason and (self._entered <= self._told_batch or self._entered < 0):
                 self._was_stopped = True

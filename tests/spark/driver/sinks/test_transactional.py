@@ -14,10 +14,10 @@ from confluent_kafka.cimpl import NewTopic
 from kafkad_etl.driver.failures import failure_of
 from kafkad_etl.driver.sinks.transactional import Mark, TransactionalSink, mark_of, was_written
 from kafkad_etl.driver.terms import BatchId, JobFailed, Written
-from kafkad_etl.job import Job
+from kafkad_etl.job import Job, TopicSink
 from kafkad_etl.messages import Plan
 from tests.oracle.kafka import Kafka
-from tests.spark.driver.rows import IN_PROCESS
+from tests.spark.driver.rows import IN_PROCESS, plan_of
 
 ID = "1f2e3d"
 
@@ -65,6 +65,59 @@ def test_where_the_mark_does_not_say_nothing_is_written(
 def test_a_mark_as_it_is_found() -> None:
     marks = [mark_of(text) for text in ("4 1200", "4 ", None)]
     assert [mark and (mark.following, mark.rows) for mark in marks] == [(4, 1200), (4, 0), None]
+
+
+class Marks:
+    """In place of the publisher: what it marks, and whether it is closed."""
+
+    def __init__(self, *failures: Exception) -> None:
+        self.marked: list[int] = []
+        self.is_closed = False
+        self._failures = list(failures)
+
+    def mark(self, following: int) -> None:
+        self.marked.append(following)
+        if self._failures:
+            raise self._failures.pop(0)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def idle_sink(now: list[float], publisher: Marks) -> TransactionalSink:
+    """Whose last batch was number 4."""
+    settings = TopicSink(topic="t", delivery="exactly-once")
+    sink = TransactionalSink(None, plan_of({}), settings, lambda: now[0])
+    sink._publisher, sink._mark = publisher, Mark(5, 7)
+    return sink
+
+
+def test_without_batches_the_mark_is_made_anew_once_a_day() -> None:
+    now, marks = [0.0], Marks()
+    sink = idle_sink(now, marks)
+    for hour in range(60):
+        now[0] = hour * 3600.0
+        sink.renew()
+    assert marks.marked == [5, 5]
+
+
+def test_a_mark_that_cannot_be_made_anew_has_the_next_batch_take_over() -> None:
+    now, marks = [0.0], Marks(OSError("no broker"))
+    sink = idle_sink(now, marks)
+    now[0] = 86_400.0
+    sink.renew()
+    assert (marks.marked, marks.is_closed, sink._publisher) == ([5], True, None)
+
+
+def test_a_mark_is_not_made_anew_in_the_middle_of_a_batch() -> None:
+    now, marks = [0.0], Marks()
+    sink = idle_sink(now, marks)
+    now[0] = 86_400.0
+    with sink._using:
+        sink.renew()
+    assert marks.marked == []
+    sink.renew()
+    assert marks.marked == [5]
 
 
 class Sinks:

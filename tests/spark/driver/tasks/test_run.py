@@ -175,12 +175,22 @@ def test_a_stop_and_a_limit_end_a_run_after_a_whole_batch(
     plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint", limit=100)
     assert run(spark, plan, limited, edges_of(spark, plan, rest)) == "limit"
     assert len(limited.of(Batch)) == 1
-    idle, last = Front(), Kept()
+    idle, last = Front(), Lasting()
     plan = live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "checkpoint")
     assert run(spark, plan, idle, edges_of(spark, plan, last)) == "limit"
+    assert last.renewed > 0
     written = [batch for each in (front, limited, idle) for batch in each.of(Batch)]
     assert sum(batch.rows_written for batch in written) == ROWS
     assert [batch.batch for batch in written] == [0, 1, 2][-len(written) :]
+
+
+class Lasting(Kept):
+    """Counts how often it was to renew what it leaves elsewhere."""
+
+    renewed = 0
+
+    def renew(self) -> None:
+        self.renewed += 1
 
 
 class Uncommitted(Kept):
