@@ -126,8 +126,9 @@ def _wishes(session: Session, options: dict[str, Any]) -> Wishes:
     if options["transactional_id"] and (options["acks"] != "all" or options["idempotent"] is False):
         raise KctlError("--transactional-id needs --acks all and idempotence", exit_code=Exit.USAGE)
     timestamp = options["timestamp"]
+    key = _encoded(options["key"])
     return Wishes(
-        key=_encoded(options["key"]),
+        key=key or None if options["empty_is_null"] else key,
         headers=_headers(options["headers"]),
         partition=options["partition"],
         timestamp=None if timestamp is None else parse_time_ms(timestamp, now_ms, session.settings.utc),
@@ -161,7 +162,9 @@ def _sources(options: dict[str, Any]) -> Iterator[Source]:
             raise KctlError(what, exit_code=Exit.USAGE)
         if options["tombstone"] and options["key"] is None:
             raise KctlError("--tombstone needs --key, the key to delete", exit_code=Exit.USAGE)
-        return iter([Source("the command line", iter([Lines(1, [Parsed(None, _encoded(options["value"]))])]))])
+        parsed = Parsed(None, _encoded(options["value"]))
+        one = _nulled(parsed) if options["empty_is_null"] else parsed
+        return iter([Source("the command line", iter([Lines(1, [one])]))])
     for file in options["files"]:
         if file != "-":
             os.stat(file)
@@ -189,14 +192,14 @@ def _reader(options: dict[str, Any]) -> Read:
     if options["as_json"]:
         from kctl.records.jsonlines import read_json_line
 
-        return read_json_line
-    if options["line_format"]:
+        read: Read = read_json_line
+    elif options["line_format"]:
         read = line_reader(options["line_format"])
     elif options["key_delimiter"]:
         read = _delimited(unescaped(options["key_delimiter"]))
     else:
         read = _plain
-    return _nulling(read) if options["empty_is_null"] else read
+    return (lambda line: _nulled(read(line))) if options["empty_is_null"] else read
 
 
 def _plain(line: bytes) -> Parsed:
@@ -213,12 +216,8 @@ def _delimited(delimiter: bytes) -> Read:
     return read
 
 
-def _nulling(read: Read) -> Read:
-    def nulled(line: bytes) -> Parsed:
-        parsed = read(line)
-        return parsed._replace(key=parsed.key or None, value=parsed.value or None)
-
-    return nulled
+def _nulled(parsed: Parsed) -> Parsed:
+    return parsed._replace(key=parsed.key or None, value=parsed.value or None)
 
 
 def _records(descriptor: int, read: Read, whole: bool) -> Iterator[Lines | Values | None]:

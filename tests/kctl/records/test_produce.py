@@ -103,6 +103,17 @@ def test_formats_files_and_whole_ones(on_broker: Kctl, topic: NewTopic, tmp_path
     assert ran.out == "k1=v1(2);k2=(-1);k3=v|3(3);all=k1|v1\nk2|\n(10);"
 
 
+def test_what_is_empty_is_null_wherever_it_comes_from(on_broker: Kctl, topic: NewTopic, feed: Feed) -> None:
+    name = topic(1)
+    assert on_broker("produce", name, "--key", "k", "--value", "").code == 0
+    assert on_broker("produce", name, "--key", "k", "--value", "", "--empty-is-null").code == 0
+    assert on_broker("produce", name, "--key", "", "--value", "v", "--empty-is-null").code == 0
+    feed('{"key": "", "value": ""}\n')
+    assert on_broker("produce", name, "--json", "--empty-is-null").code == 0
+    read = [json.loads(line) for line in on_broker("consume", name, "-o", "json").out.splitlines()]
+    assert [(row["key"], row["value"]) for row in read] == [("k", ""), ("k", None), (None, "v"), (None, None)]
+
+
 def test_round_robin(on_broker: Kctl, topic: NewTopic, feed: Feed) -> None:
     name = topic(4)
     feed("".join(f"{number}\n" for number in range(8)))
