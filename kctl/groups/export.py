@@ -31,7 +31,7 @@ COLUMNS = (
 def export_offsets(session: Session, chosen: Choice) -> int:
     """Print committed offsets in Kafka's CSV format.
 
-    Prints lines of topic,partition,offset, preceded by the group if there are several: the format that reset-offsets
+    Prints lines of topic,partition,offset, preceded by the group unless one is named: the format that reset-offsets
     --from-file and Kafka's own tool read. -o json and the other formats print the same data with field names.
 
     Example: kctl groups export billing > billing.csv
@@ -55,7 +55,7 @@ def export_offsets(session: Session, chosen: Choice) -> int:
     settings = session.settings
     if settings.output != "table" or settings.columns:
         return answer(session, COLUMNS, rows, errors)
-    sys.stdout.write(csv_text(lines))
+    sys.stdout.write(csv_text(lines, of_one=found.is_one))
     sys.stdout.flush()
     render_errors(errors, settings)
     return exit_code(errors)

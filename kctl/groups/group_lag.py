@@ -26,6 +26,11 @@ class ChosenGroups(NamedTuple):
     listed: dict[str, Listed] | None
     errors: list[KctlError]
 
+    @property
+    def is_one(self) -> bool:
+        """True if one group was asked for, by its name."""
+        return self.listed is None and len(self.names) == 1
+
 
 class GroupLag(NamedTuple):
     group: Group

@@ -120,7 +120,7 @@ def save_undo(directory: Path, before: Mapping[str, Mapping[TopicPartition, int]
     if not lines:
         return None
     first = next(iter(before)) if len(before) == 1 else "groups"
-    return save(directory, f"{first}-{time.strftime('%Y%m%dT%H%M%S')}", csv_text(lines))
+    return save(directory, f"{first}-{time.strftime('%Y%m%dT%H%M%S')}", csv_text(lines, of_one=len(before) == 1))
 
 
 def undo_command(

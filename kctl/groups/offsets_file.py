@@ -82,17 +82,16 @@ def _item(item: dict[str, Any]) -> Iterator[FileOffset]:
     yield FileOffset(item.get("group") or "", TopicPartition(item["topic"], int(item["partition"])), int(offset))
 
 
-def csv_text(offsets: Iterable[FileOffset]) -> str:
-    """As Kafka's tool writes it and reads it."""
+def csv_text(offsets: Iterable[FileOffset], *, of_one: bool) -> str:
+    """As Kafka's tool writes it and reads it. `of_one`: of one group that was named, so that no line has to say whose
+    offset it is; of several that were asked for perhaps one alone has any."""
     import csv
     import io
 
-    offsets = list(offsets)
-    several = len({one.group for one in offsets}) > 1
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     for group, where, offset in offsets:
-        writer.writerow([*([group] if several else []), where.topic, where.partition, offset])
+        writer.writerow([*([] if of_one else [group]), where.topic, where.partition, offset])
     return text.getvalue()
 
 

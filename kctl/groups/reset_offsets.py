@@ -18,7 +18,7 @@ from kctl.command.paths import files
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError, exit_code
 from kctl.groups.committed import Commits
-from kctl.groups.group_lag import chosen_groups, nothing_of
+from kctl.groups.group_lag import ChosenGroups, chosen_groups, nothing_of
 from kctl.groups.offset_changes import inactive_ones, of_known_type, read_commits
 from kctl.groups.offset_plan import COLUMNS, Plans, Wanted, carry_out, partitions_in, plan_all
 from kctl.groups.offsets_file import FileOffset, csv_text, parse_offsets
@@ -72,13 +72,13 @@ def reset_offsets(session: Session, /, chosen: Choice, **options: Any) -> int:
 
     Example: kctl groups reset-offsets etl --topic orders --to @-30m
     """
-    names = _names(session, chosen, options)
+    found = _chosen_groups(session, chosen, options)
     target = _target(options, session)
     from_file = _file(options["from_file"])
     _scope_given(options, from_file is not None)
     if options["execute"]:
         session.settings.yes = True
-    groups, errors = inactive_ones(session, names, wait=options["wait"])
+    groups, errors = inactive_ones(session, found.names, wait=options["wait"])
     if not groups:
         return answer(session, COLUMNS, (), errors)
     of_known_type(groups.values())
@@ -87,17 +87,17 @@ def reset_offsets(session: Session, /, chosen: Choice, **options: Any) -> int:
     wanted = {name: want for name, want in wanted.items() if want.partitions}
     if not wanted:
         hint = "name topics with --topic"
-        what = f"nothing to reset: no offsets committed by {', '.join(names)}"
+        what = f"nothing to reset: no offsets committed by {', '.join(found.names)}"
         raise KctlError(what, exit_code=Exit.NOT_FOUND, hints=(hint,))
     plans = plan_all(session, wanted, commits)
     if options["export"]:
-        return _export(session, plans, errors)
+        return _export(session, plans, errors, found.is_one)
     what = _said(plans, target, options, session.settings.utc)
     shown = {name: commits[name] for name in plans}
     return carry_out(session, plans, shown, Path(options["undo_dir"]), what, errors)
 
 
-def _names(session: Session, chosen: Choice, options: Mapping[str, Any]) -> list[str]:
+def _chosen_groups(session: Session, chosen: Choice, options: Mapping[str, Any]) -> ChosenGroups:
     chosen = Choice(chosen.kind, [*chosen.names, *options["more"]], chosen.match, chosen.regex)
     if not options["all_groups"]:
         chosen.required()
@@ -106,7 +106,7 @@ def _names(session: Session, chosen: Choice, options: Mapping[str, Any]) -> list
     found = chosen_groups(session, chosen)
     if found.errors:
         raise found.errors[0]
-    return found.names
+    return found
 
 
 _TARGETS = (
@@ -219,9 +219,9 @@ def _within(session: Session, given: Iterable[TopicPartition], topics: list[str]
     return partitions_in(session, [Scope(where.topic, (where.partition,)) for where in wheres]) if wheres else []
 
 
-def _export(session: Session, plans: Plans, errors: Sequence[KctlError]) -> IntEnum:
+def _export(session: Session, plans: Plans, errors: Sequence[KctlError], of_one: bool) -> IntEnum:
     lines = [FileOffset(name, one.where, one.new) for name, plan in plans.items() for one in plan]
-    sys.stdout.write(csv_text(lines))
+    sys.stdout.write(csv_text(lines, of_one=of_one))
     sys.stdout.flush()
     render_errors(errors, session.settings)
     return exit_code(errors)

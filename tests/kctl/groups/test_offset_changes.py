@@ -248,6 +248,20 @@ def test_from_a_file_and_from_standard_input(groups: Kctl, port: int, monkeypatc
     assert whole.out == "one-group,filed,0,5\nother-group,filed,0,4\nother-group,filed,1,9\n"
 
 
+def test_offsets_of_several_groups_say_whose_they_are(groups: Kctl, port: int) -> None:
+    """Also where only one of them has any: read back without its name they would be for any group."""
+    make_topic(port, "owned", 9)
+    commit(port, "owner", {TopicPartition("owned", 0): 3})
+    of_owner = "owner,owned,0,3\n"
+    assert exported(groups, "owner") == "owned,0,3\n"
+    several = groups("export", "owner", "owns-nothing")
+    assert (several.code, several.out) == (Exit.NOT_FOUND, of_owner)
+    assert groups("export", "--match", "owner*").out == of_owner
+    reset = ("reset-offsets", "--topic", "owned", "--to", "3", "--export")
+    assert groups(*reset, "owner").out == "owned,0,3\n"
+    assert groups(*reset, "--match", "owner*").out == of_owner
+
+
 def test_to_where_another_group_stands(groups: Kctl, port: int) -> None:
     make_topic(port, "stand", 9, 9)
     commit(port, "stand-model", {TopicPartition("stand", 0): 3, TopicPartition("stand", 1): 4})
