@@ -7,13 +7,13 @@ from pathlib import Path
 import click
 
 from kctl.command.cluster_names import group_names, topic_names
-from kctl.command.verb import KctlCommand, pass_session
+from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.groups.offset_changes import inactive, of_known_type, read_commits
-from kctl.groups.offset_plan import COLUMNS, Wanted, carry_out, partitions_in, plan_all
+from kctl.groups.offset_plan import COLUMNS, Wanted, carry_out, plan_all
 from kctl.groups.options import undo_dir_option
 from kctl.groups.reset_offsets import offsets_of
-from kctl.groups.targets import GIVEN, Target
+from kctl.groups.targets import GIVEN, Target, committed_in
 from kctl.reach.session import Session
 from kctl.texts.scopes import parse_scope
 
@@ -42,11 +42,12 @@ def clone_group(session: Session, source: str, copy: str, topics: tuple[str, ...
         raise KctlError("a group cannot be cloned to itself", exit_code=Exit.USAGE)
     of_known_type(inactive(session, [copy]).values())
     given = offsets_of(session, source)
+    missing: list[KctlError] = []
     if topics:
-        inside = set(partitions_in(session, [parse_scope(text) for text in topics]))
-        given = {where: offset for where, offset in given.items() if where in inside}
+        wheres, missing = committed_in([parse_scope(text) for text in topics], source, given)
+        given = {where: given[where] for where in wheres}
     if not given:
-        raise KctlError(f'group "{source}" has committed nothing of these topics', exit_code=Exit.NOT_FOUND)
+        return answer(session, COLUMNS, (), missing)
     commits = read_commits(session, [copy])
     plans = plan_all(session, {copy: Wanted(Target(GIVEN), sorted(given), given)}, commits)
-    return carry_out(session, plans, commits, Path(undo_dir), f"{source} -> {copy}")
+    return carry_out(session, plans, commits, Path(undo_dir), f"{source} -> {copy}", missing)

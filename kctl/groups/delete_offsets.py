@@ -13,14 +13,14 @@ from kafkad.names import TopicPartition
 from kctl.command.changes import Change
 from kctl.command.cluster_names import group_names
 from kctl.command.verb import KctlCommand, answer, pass_session
-from kctl.errors import Exit, KctlError, did_you_mean, failure
-from kctl.groups.committed import Commits
+from kctl.errors import Exit, KctlError, failure
 from kctl.groups.group_lag import nothing_of
 from kctl.groups.offset_changes import read_commits, save_undo, undo_command, undo_told
 from kctl.groups.options import scopes_option, undo_dir_option
+from kctl.groups.targets import committed_in
 from kctl.reach.session import Session
 from kctl.texts.output import Column, counted
-from kctl.texts.scopes import Scope, parse_scope
+from kctl.texts.scopes import parse_scope
 from kctl.texts.spelling import quote
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def delete_offsets(session: Session, group: str, topics: tuple[str, ...], all_to
     if not commits:
         raise nothing_of(session, group)
     scopes = [parse_scope(text) for text in topics]
-    wheres, unknown = (sorted(commits), []) if all_topics else _in_scope(group, scopes, commits)
+    wheres, unknown = (sorted(commits), []) if all_topics else committed_in(scopes, group, commits)
     if not wheres:
         return answer(session, COLUMNS, (), unknown)
     rows = [{"group": group, **where._asdict(), "current": commits[where].offset} for where in wheres]
@@ -71,23 +71,6 @@ def delete_offsets(session: Session, group: str, topics: tuple[str, ...], all_to
     with undo_told(session, undo):
         errors = _delete(session, group, wheres) or _still_there(session, group, wheres)
     return change.done(rows, errors, verified=f"{counted(len(rows), 'offset')} gone", undo=undo)
-
-
-def _in_scope(group: str, scopes: Iterable[Scope], commits: Commits) -> tuple[list[TopicPartition], list[KctlError]]:
-    found: set[TopicPartition] = set()
-    errors = []
-    for scope in scopes:
-        own = {
-            where
-            for where in commits
-            if where.topic == scope.topic and (scope.partitions is None or where.partition in scope.partitions)
-        }
-        if not own:
-            hints = did_you_mean(scope.topic, sorted({where.topic for where in commits} - {scope.topic}))
-            what = f'group "{group}" has committed nothing of topic "{scope.topic}"'
-            errors.append(KctlError(what, exit_code=Exit.NOT_FOUND, hints=hints))
-        found |= own
-    return sorted(found), errors
 
 
 def _delete(session: Session, group: str, wheres: Iterable[TopicPartition]) -> list[KctlError]:

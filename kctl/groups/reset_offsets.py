@@ -18,7 +18,7 @@ from kctl.command.paths import files
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError, exit_code
 from kctl.groups.committed import Commits
-from kctl.groups.group_lag import ChosenGroups, chosen_groups, nothing_of
+from kctl.groups.group_lag import ChosenGroups, chosen_groups, nothing_of, nothing_of_all
 from kctl.groups.offset_changes import inactive_ones, of_known_type, read_commits
 from kctl.groups.offset_plan import COLUMNS, Plans, Wanted, carry_out, partitions_in, plan_all
 from kctl.groups.offsets_file import FileOffset, csv_text, parse_offsets
@@ -84,12 +84,14 @@ def reset_offsets(session: Session, /, chosen: Choice, **options: Any) -> int:
     of_known_type(groups.values())
     commits = read_commits(session, groups)
     wanted = {name: _wanted(session, name, target, from_file, commits[name], options) for name in groups}
-    wanted = {name: want for name, want in wanted.items() if want.partitions}
-    if not wanted:
-        hint = "name topics with --topic"
-        what = f"nothing to reset: no offsets committed by {', '.join(found.names)}"
-        raise KctlError(what, exit_code=Exit.NOT_FOUND, hints=(hint,))
-    plans = plan_all(session, wanted, commits)
+    plans = plan_all(session, {name: want for name, want in wanted.items() if want.partitions}, commits)
+    left_out = [name for name in wanted if name not in plans]
+    if not plans or found.listed is None:
+        errors += _nothing_to_reset(session, left_out, commits, options)
+    elif left_out:
+        note(session.settings, f"there is nothing to reset in {_some(left_out)}")
+    if not plans:
+        return answer(session, COLUMNS, (), errors)
     if options["export"]:
         return _export(session, plans, errors, found.is_one)
     what = _said(plans, target, options, session.settings.utc)
@@ -192,12 +194,36 @@ def _wanted(
     return Wanted(target, partitions, given)
 
 
+def _nothing_to_reset(
+    session: Session, names: Sequence[str], commits: Mapping[str, Commits], options: Mapping[str, Any]
+) -> list[KctlError]:
+    """Why no offset of these groups is reset."""
+    if options["to_group"]:
+        what = f'group "{options["to_group"]}" has committed nothing of these topics'
+        return [KctlError(what, exit_code=Exit.NOT_FOUND)] if names else []
+    if file := options["from_file"]:
+        source = "standard input" if file == "-" else file
+        rest = " in these topics" if options["topics"] else ""
+        said = [f'{source} has no offsets of group "{name}"{rest}' for name in names]
+        return [KctlError(what, exit_code=Exit.NOT_FOUND) for what in said]
+    errors = nothing_of_all(session, [name for name in names if not commits[name]])
+    errors += [_of_deleted_topics(name) for name in names if commits[name]]
+    return [error.with_hint("name topics with --topic") for error in errors]
+
+
+def _of_deleted_topics(name: str) -> KctlError:
+    what = f'group "{name}" has committed only offsets of topics that are not there any more'
+    return KctlError(what, exit_code=Exit.NOT_FOUND)
+
+
 def offsets_of(session: Session, name: str) -> dict[TopicPartition, int]:
     """Another group's, which has to have some."""
     commits = read_commits(session, [name])[name]
     if not commits:
         raise nothing_of(session, name)
     there = set(_that_exist(session, commits))
+    if not there:
+        raise _of_deleted_topics(name)
     return {where: commit.offset for where, commit in commits.items() if where in there}
 
 
@@ -242,6 +268,9 @@ def _said(plans: Plans, target: Target, options: Mapping[str, Any], utc: bool) -
                 where = str(target.value)
             case _:
                 where = target.kind
-    names = list(plans)
+    return f"{_some(list(plans))} -> {where}"
+
+
+def _some(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more} -> {where}"
+    return f"{', '.join(names[:_NAMED])}{more}"

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
-from kctl.errors import Exit, KctlError
+from kctl.errors import Exit, KctlError, did_you_mean
 from kctl.groups.partition_lag import Range
+from kctl.groups.partitions_text import partitions_text
 from kctl.texts.parsing import parse_duration_ms, parse_time_ms
-from kctl.texts.scopes import Scope
+from kctl.texts.scopes import Scope, not_there
 
 EARLIEST, LATEST, CURRENT = "earliest", "latest", "current"
 OFFSET, SHIFT, TIME, GIVEN = "offset", "shift", "time", "given"
@@ -54,16 +54,33 @@ def partitions_of(scopes: Iterable[Scope], there: Mapping[str, Iterable[int]]) -
     found: dict[TopicPartition, None] = {}
     for scope in scopes:
         numbers = sorted(there[scope.topic])
-        for number in numbers if scope.partitions is None else scope.partitions:
-            if number not in numbers:
-                raise KctlError(
-                    f'topic "{scope.topic}" has no partition {number}',
-                    exit_code=Exit.NOT_FOUND,
-                    code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name,
-                    hints=(f"it has {len(numbers)}, from 0 to {len(numbers) - 1}",),
-                )
-            found[TopicPartition(scope.topic, number)] = None
+        wanted = numbers if scope.partitions is None else scope.partitions
+        for error in not_there(scope.topic, wanted, numbers):
+            raise error
+        found |= {TopicPartition(scope.topic, number): None for number in wanted}
     return list(found)
+
+
+def committed_in(
+    scopes: Iterable[Scope], group: str, commits: Collection[TopicPartition]
+) -> tuple[list[TopicPartition], list[KctlError]]:
+    """Those that the group has committed, and what of the scopes it has not."""
+    found: set[TopicPartition] = set()
+    errors = []
+    for scope in scopes:
+        there = {where for where in commits if where.topic == scope.topic}
+        asked = there if scope.partitions is None else {TopicPartition(scope.topic, n) for n in scope.partitions}
+        found |= asked & there
+        if not there:
+            hints = did_you_mean(scope.topic, sorted({where.topic for where in commits}))
+            errors.append(_uncommitted(group, f'topic "{scope.topic}"', hints))
+        elif missing := asked - there:
+            errors.append(_uncommitted(group, partitions_text(missing)))
+    return sorted(found), errors
+
+
+def _uncommitted(group: str, what: str, hints: Sequence[str] = ()) -> KctlError:
+    return KctlError(f'group "{group}" has committed nothing of {what}', exit_code=Exit.NOT_FOUND, hints=hints)
 
 
 class Planned(NamedTuple):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
+from kafkad.errors import ErrorCode
 from kctl.errors import Exit, KctlError
 
 _MOST_PARTITIONS = 1_000_000
@@ -40,3 +42,15 @@ def parse_scope(text: str) -> Scope:
         pass  # said below with the topic in front
     hint = "write it as orders, orders:0,1 or orders:0-3"
     raise KctlError(f'"{text}" is not a topic with partitions', exit_code=Exit.USAGE, hints=(hint,))
+
+
+def not_there(topic: str, wanted: Iterable[int], there: Collection[int]) -> Iterator[KctlError]:
+    """An error for each partition that is wanted and that the topic does not have."""
+    for partition in wanted:
+        if partition not in there:
+            yield KctlError(
+                f'topic "{topic}" has no partition {partition}',
+                exit_code=Exit.NOT_FOUND,
+                code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION.name,
+                hints=(f"it has {len(there)}, from 0 to {len(there) - 1}",),
+            )

@@ -13,10 +13,10 @@ from kctl.command.chosen import chosen_topics
 from kctl.command.cluster_names import topic_names
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.configs.values import said
-from kctl.errors import Exit, KctlError
+from kctl.errors import KctlError
 from kctl.reach.session import Cluster, Session
 from kctl.texts.output import Column, Document, Row, Writer, note, rfc3339, size_text
-from kctl.texts.scopes import parse_numbers
+from kctl.texts.scopes import not_there, parse_numbers
 from kctl.topics.details import PartitionDetails, TopicDetails, topic_details
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def describe(
         note(session.settings, missing)
     pictures = []
     for topic in found.topics:
-        errors += _missing(topic, wanted)
+        errors += not_there(topic.name, sorted(wanted or ()), {p.partition for p in topic.partitions})
         shown = [
             p for p in topic.partitions if (wanted is None or p.partition in wanted) and not (unhealthy and _fine(p))
         ]
@@ -133,17 +133,6 @@ _WORTH_A_LOOK = {"offline", "under-min-isr", "at-min-isr", "under-replicated"}
 def _fine(partition: PartitionDetails) -> bool:
     """Moving, led by another broker, or two in one place: not as it should be, but nothing is at risk now."""
     return not _WORTH_A_LOOK & set(partition.health)
-
-
-def _missing(topic: TopicDetails, wanted: set[int] | None) -> Iterator[KctlError]:
-    there = {partition.partition for partition in topic.partitions}
-    for partition in sorted((wanted or set()) - there):
-        yield KctlError(
-            f'topic "{topic.name}" has no partition {partition}',
-            exit_code=Exit.NOT_FOUND,
-            code="UNKNOWN_TOPIC_OR_PARTITION",
-            hints=(f"it has {len(there)}",),
-        )
 
 
 # --- for programs

@@ -16,7 +16,7 @@ from kctl.reach.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt, offset
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Row
 from kctl.texts.parsing import parse_time_ms
-from kctl.texts.scopes import parse_numbers
+from kctl.texts.scopes import not_there, parse_numbers
 
 COLUMNS = (
     Column("topic", "The topic's name."),
@@ -54,6 +54,8 @@ def offsets(session: Session, chosen: Choice, at: str, partitions: str | None, c
         when = parse_time_ms(at, int(time.time() * 1000), session.settings.utc)
     wanted = set(parse_numbers(partitions)) if partitions else None
     topics, errors = chosen_topics(session, chosen, internal=False)
+    for name, topic in topics.items():
+        errors += not_there(name, sorted(wanted or ()), {p.partition_index for p in topic.partitions})
     asked = [
         TopicPartition(name, index)
         for name, topic in topics.items()

@@ -22,7 +22,7 @@ from kctl.reach.offsets import EARLIEST, LATEST, OffsetAt, offsets_at
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Row, note, size_text
 from kctl.texts.parsing import parse_time_ms
-from kctl.texts.scopes import parse_numbers
+from kctl.texts.scopes import not_there, parse_numbers
 from kctl.texts.text_files import text_of
 
 if TYPE_CHECKING:
@@ -109,8 +109,7 @@ def _targets(
     topics, errors = chosen_topics(session, chosen)
     wanted = set(parse_numbers(partitions)) if partitions else None
     for name, topic in topics.items():
-        for partition in sorted((wanted or set()) - {p.partition_index for p in topic.partitions}):
-            errors.append(KctlError(f'topic "{name}" has no partition {partition}', exit_code=Exit.NOT_FOUND))
+        errors += not_there(name, sorted(wanted or ()), {p.partition_index for p in topic.partitions})
     asked = [
         TopicPartition(name, index)
         for name, topic in topics.items()

@@ -11,7 +11,7 @@ from kctl.command.choosing import Choice, all_unknown
 from kctl.command.chosen import chosen_brokers, chosen_topics
 from kctl.errors import Exit, KctlError, failure
 from kctl.reach.session import TRANSACTION
-from kctl.texts.scopes import parse_scope
+from kctl.texts.scopes import not_there, parse_scope
 
 if TYPE_CHECKING:
     from kafkad.wire.messages.describe_producers import DescribeProducersResponse, ProducerState
@@ -181,9 +181,5 @@ def partitions_named(
             for partition in asked
             if partition in there and (broker is None or broker in there[partition])
         )
-        errors.extend(
-            KctlError(f'topic "{name}" has no partition {partition}', exit_code=Exit.NOT_FOUND)
-            for partition in asked
-            if partition not in there
-        )
+        errors += not_there(name, asked, there)
     return found, errors

@@ -6,6 +6,7 @@ import click
 
 from kctl.command.changes import Change
 from kctl.command.verb import KctlCommand, answer, pass_session
+from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session
 from kctl.texts.output import counted
 from kctl.users.credentials import COLUMNS, MECHANISMS, altered, described
@@ -26,6 +27,10 @@ def delete(session: Session, users: tuple[str, ...], mechanism: str | None) -> i
 
     found, errors = described(session, users)
     doomed = [credential for credential in found if mechanism in (None, credential.mechanism)]
+    spared = {credential.user for credential in found} - {credential.user for credential in doomed}
+    errors += [
+        KctlError(f'user "{user}" has no {mechanism} credentials', exit_code=Exit.NOT_FOUND) for user in sorted(spared)
+    ]
     if not doomed:
         return answer(session, COLUMNS, (), errors)
     change = Change(session, COLUMNS, [credential.row() for credential in doomed], errors)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,20 @@ def test_there_are_none(kctl: Kctl, tmp_path: Path) -> None:
     with KafkadProcess(tmp_path) as fresh:
         for noun in ("users", "quotas"):
             assert kctl("-b", fresh.bootstrap, noun, "list", "--no-headers") == (Exit.DONE, "", "")
+
+
+def test_users_without_the_mechanism_are_told(on_broker: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    for user in ("hers", "theirs"):
+        monkeypatch.setattr("sys.stdin", io.StringIO("sesame\n"))
+        assert on_broker("users", "set-scram", user).code == Exit.DONE
+    monkeypatch.setattr("sys.stdin", io.StringIO("sesame\n"))
+    assert on_broker("users", "set-scram", "theirs", "--mechanism", "SCRAM-SHA-256").code == Exit.DONE
+    delete = ("users", "delete", "--mechanism", "SCRAM-SHA-256", "-y")
+    told = 'error: user "hers" has no SCRAM-SHA-256 credentials\n'
+    assert on_broker(*delete, "hers") == (Exit.NOT_FOUND, "", told)
+    ran = on_broker(*delete, "hers", "theirs")
+    assert (ran.code, told in ran.err, "verified: 1 credential deleted" in ran.err) == (Exit.NOT_FOUND, True, True)
+    assert on_broker("users", "delete", "hers", "theirs", "-y").code == Exit.DONE
 
 
 def test_tokens_are_for_those_who_log_in(on_broker: Kctl) -> None:

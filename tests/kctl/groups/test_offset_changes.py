@@ -262,6 +262,38 @@ def test_offsets_of_several_groups_say_whose_they_are(groups: Kctl, port: int) -
     assert groups(*reset, "--match", "owner*").out == of_owner
 
 
+def test_groups_that_are_not_reset_are_told(groups: Kctl, port: int) -> None:
+    make_topic(port, "some-reset", 9)
+    commit(port, "some-yes", {TopicPartition("some-reset", 0): 3})
+    Path("one.csv").write_text("some-yes,some-reset,0,4\n")
+    ran = groups("reset-offsets", "some-yes", "some-no", "--from-file", "one.csv", "-y")
+    assert (ran.code, exported(groups, "some-yes")) == (Exit.NOT_FOUND, "some-reset,0,4\n"), "the other one is reset"
+    assert 'error: one.csv has no offsets of group "some-no"\n' in ran.err
+    ran = groups("reset-offsets", "some-yes", "some-yess", "--all-topics", "--to", "5", "-y")
+    assert (ran.code, exported(groups, "some-yes")) == (Exit.NOT_FOUND, "some-reset,0,5\n")
+    assert 'group "some-yess" does not exist (GROUP_ID_NOT_FOUND)\n       did you mean "some-yes"?' in ran.err
+    with group_of(port, "some-uncommitted", "a") as (member,):
+        member.leave()
+    ran = groups("reset-offsets", "--match", "some-*", "--all-topics", "--to", "6", "-y")
+    assert (ran.code, exported(groups, "some-yes")) == (Exit.DONE, "some-reset,0,6\n")
+    assert "there is nothing to reset in some-uncommitted\n" in ran.err
+    assert groups("reset-offsets", "some-uncommitted", "--all-topics", "--to", "6", "-y").code == Exit.NOT_FOUND
+
+
+def test_partitions_without_an_offset_are_told(groups: Kctl, port: int) -> None:
+    make_topic(port, "partly-committed", 9, 9)
+    make_topic(port, "not-committed", 9)
+    commit(port, "part", {TopicPartition("partly-committed", 0): 3})
+    missing = 'error: group "part" has committed nothing of partly-committed:1,7-8\n'
+    scope = ("--topic", "partly-committed:0-1,7,8")
+    ran = groups("clone", "part", "part-copy", *scope, "--topic", "not-committed", "-y")
+    assert (ran.code, exported(groups, "part-copy")) == (Exit.NOT_FOUND, "partly-committed,0,3\n")
+    assert missing in ran.err and 'error: group "part" has committed nothing of topic "not-committed"\n' in ran.err
+    ran = groups("delete-offsets", "part", *scope, "-y")
+    assert (ran.code, missing in ran.err, exported(groups, "part")) == (Exit.NOT_FOUND, True, "")
+    assert groups("clone", "part-copy", "part", "--topic", "partly-committed:1", "-y").code == Exit.NOT_FOUND
+
+
 def test_to_where_another_group_stands(groups: Kctl, port: int) -> None:
     make_topic(port, "stand", 9, 9)
     commit(port, "stand-model", {TopicPartition("stand", 0): 3, TopicPartition("stand", 1): 4})
@@ -361,7 +393,7 @@ def test_offsets_whose_commit_was_not_answered_are_read_back(
             "--all-topics and topic names exclude each other",
         ),
         ("reset-offsets --all-topics --to 1", Exit.USAGE, "no group is named"),
-        ("reset-offsets g --all-topics --to 1 -y", Exit.NOT_FOUND, "no offsets committed"),
+        ("reset-offsets g --all-topics --to 1 -y", Exit.NOT_FOUND, 'group "g" does not exist'),
         ("reset-offsets g --topic no-such-topic --to 1 -y", Exit.NOT_FOUND, 'topic "no-such-topic" does not exist'),
         ("reset-offsets g --from-file nowhere.csv -y", Exit.NOT_FOUND, "nowhere.csv: No such file"),
         ("reset-offsets g --topic t:x --to 1", Exit.USAGE, '"t:x" is not a topic with partitions'),

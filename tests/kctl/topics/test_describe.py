@@ -128,3 +128,11 @@ def test_groups_that_read_it(on_broker: Kctl) -> None:
     assert item["groups"] == [{"group": "describe-reader", "state": "Empty", "lag": 0, "members": 0}]
     dry = on_broker("topics", "delete", "describe-read", "--dry-run", "-o", "json")
     assert json.loads(dry.out)["items"][0]["groups"] == ["describe-reader"]
+
+
+@pytest.mark.parametrize("verb", ["describe", "offsets"])
+def test_partitions_that_are_not_there_are_told(on_broker: Kctl, verb: str) -> None:
+    created(on_broker, f"few-{verb}", "-p", 2)
+    ran = on_broker("topics", verb, f"few-{verb}", "--partitions", "1,9")
+    assert (ran.code, f'topic "few-{verb}" has no partition 9' in ran.err) == (Exit.NOT_FOUND, True)
+    assert ran.out, "the other one is shown"
