@@ -216,7 +216,7 @@ def _with_retention(session: Session, facts: Facts) -> Facts:
         lag.where for look in facts.groups.values() for lag in look.lags if lag.committed is not None and lag.lag
     }
     times = {
-        where: facts.now_ms - int(kept * (1 - SOON))
+        where: max(facts.now_ms - int(kept * (1 - SOON)), 0)
         for where in sorted(lagging)
         if (kept := retention_ms(facts.topic_settings.get(where.topic, {}))) is not None
     }

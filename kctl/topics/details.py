@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 _WORTH_NAMING = 100
 """For more topics than these, the directories are read whole."""
-_KNOWS_LAST_WRITE = 7
-"""The version of ListOffsets from which a broker can be asked for the newest record."""
 
 
 class PartitionDetails(NamedTuple):
@@ -144,25 +142,17 @@ Offsets = dict[TopicPartition, tuple[OffsetAt | None, OffsetAt | None, OffsetAt 
 
 
 def _offsets(session: Session, topics: Mapping[str, Topic]) -> Offsets:
-    from kafkad.wire.messages.list_offsets import ListOffsetsRequest
-
     led = [
         TopicPartition(name, partition.partition_index)
         for name, topic in topics.items()
         for partition in topic.partitions
         if partition.leader_id in session.cluster.brokers
     ]
-    times = [EARLIEST, LATEST]
-    if led and (session.version_of(ListOffsetsRequest) or 0) >= _KNOWS_LAST_WRITE:
-        times.append(MAX_TIMESTAMP)
-    answers = [offsets_at(session, dict.fromkeys(led, time)) for time in times]
-    return {
-        where: tuple(_known(answer.get(where)) for answer in (*answers, *[{}] * (3 - len(times))))  # type: ignore[misc]
-        for where in led
-    }
+    firsts, ends, newest = (offsets_at(session, dict.fromkeys(led, time)) for time in (EARLIEST, LATEST, MAX_TIMESTAMP))
+    return {where: (_known(firsts[where]), _known(ends[where]), _known(newest[where])) for where in led}
 
 
-def _known(answer: OffsetAt | KctlError | None) -> OffsetAt | None:
+def _known(answer: OffsetAt | KctlError) -> OffsetAt | None:
     return None if isinstance(answer, KctlError) else answer
 
 

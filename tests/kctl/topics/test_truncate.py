@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafkad.names import TopicPartition
+from kafkad.wire.messages.list_offsets import ListOffsetsRequest
 from kctl.errors import Exit, KctlError
+from kctl.reach.connection import Connection
 from kctl.reach.offsets import LATEST
 from kctl.topics.truncate import Cut, new_start, parse_offset_file
 from tests.kctl.conftest import Kctl
@@ -126,6 +129,32 @@ def test_offsets_at_times(on_broker: Kctl, tmp_path: Path) -> None:
     assert all(offset is not None for offset in starts(on_broker, "offsets-a", "max-timestamp"))
     ran = on_broker("topics", "offsets", "offsets-none")
     assert ran.code == Exit.NOT_FOUND
+
+
+def test_brokers_that_do_not_know_the_newest_record(
+    on_broker: Kctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As before Kafka 3.0: what asks for it means any record to them."""
+    filled(on_broker, "newest", tmp_path)
+    group = ("groups", "reset-offsets", "newest-late", "--topic", "newest", "--to", "0", "-y", "--undo-dir", tmp_path)
+    assert on_broker(*group).code == Exit.DONE
+    last = Connection.version_of
+
+    def version_of(self: Connection, request: Any) -> int | None:
+        return 6 if request.__schema__ is ListOffsetsRequest.__schema__ else last(self, request)
+
+    monkeypatch.setattr(Connection, "version_of", version_of)
+    ran = on_broker("topics", "offsets", "newest", "--at", "max-timestamp")
+    told = "only brokers of Kafka 3.0 and later can tell, not broker"
+    assert (ran.code, told in ran.err, "(UNSUPPORTED_VERSION)" in ran.err) == (Exit.FAILED, True, True)
+    assert starts(on_broker, "newest", "latest") == [10, 10]
+    ran = on_broker("groups", "describe", "newest-late", "-o", "csv", "--no-headers", "--columns", "lag,behind_ms")
+    assert (ran.code, ran.out.split()) == (Exit.DONE, ["10,", "10,"])
+    ran = on_broker("doctor", "--only", "clocks")
+    assert (ran.code, told in ran.out) == (Exit.FAILED, True)
+    ran = on_broker("topics", "describe", "newest", "-o", "json")
+    (described,) = json.loads(ran.out)["items"]
+    assert [row["last_timestamp"] for row in described["partitions"]] == [None, None]
 
 
 def test_offsets_at_no_time(on_broker: Kctl) -> None:
