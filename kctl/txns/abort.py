@@ -11,7 +11,7 @@ from kctl.errors import Exit, KctlError, failure
 from kctl.reach.offsets import LATEST, OffsetAt, offsets_at
 from kctl.reach.session import Session
 from kctl.texts.output import Column
-from kctl.txns.asking import OPEN, Producer, described, listed, partitions_named, producers_of
+from kctl.txns.asking import OPEN, Producer, changed_since, described, listed, partitions_named, producers_of
 
 COLUMNS = (
     Column("topic", "The topic."),
@@ -48,6 +48,8 @@ def abort(session: Session, partition: str, start_offset: int | None, producer_i
     change = Change(session, COLUMNS, [_row(producer, end)])
     if not change.confirmed("Abort this transaction?", type_this=str(where)):
         return Exit.DONE
+    if not _is_open(session, producer):
+        raise changed_since("the transaction")
     _write_marker(session, producer)
 
     def is_over() -> bool:
@@ -79,6 +81,18 @@ def _producer(session: Session, where: TopicPartition, start: int | None, produc
     which = f"that begins at {start}" if producer_id is None else f"of producer {producer_id}"
     hints = (f"kctl txns producers {where.topic}:{where.partition} --open",)
     raise KctlError(f"{where} has no open transaction {which}", exit_code=Exit.NOT_FOUND, hints=hints)
+
+
+def _is_open(session: Session, producer: Producer) -> bool:
+    """True as long as it is the same transaction: the marker says only whose it is, and ends a later one as well."""
+    there = producers_of(session, [producer.where])[producer.where]
+    if isinstance(there, KctlError):
+        raise there
+    return any(
+        (one.producer_id, one.producer_epoch, one.start_offset)
+        == (producer.producer_id, producer.producer_epoch, producer.start_offset)
+        for one in there
+    )
 
 
 def _check_hangs(session: Session, producer: Producer) -> None:

@@ -128,6 +128,11 @@ def described_or_unknown(session: Session, ids: Iterable[str]) -> tuple[dict[str
     return found, list(errors.values())
 
 
+def changed_since(what: str) -> KctlError:
+    hints = ("look again, and decide anew",)
+    return KctlError(f"{what} has ended since it was shown; nothing was done", exit_code=Exit.REFUSED, hints=hints)
+
+
 def producers_of(
     session: Session, partitions: Iterable[TopicPartition], broker: int | None = None
 ) -> dict[TopicPartition, list[Producer] | KctlError]:

@@ -23,7 +23,7 @@ from kctl.reach.offsets import LATEST, offsets_at
 from kctl.reach.session import Session
 from kctl.records.producer_transaction import Transaction as ProducerTransaction
 from kctl.texts.output import Column, Row, counted, note
-from kctl.txns.asking import Producer, Transaction, described, described_or_unknown, producers_of
+from kctl.txns.asking import Producer, Transaction, changed_since, described, described_or_unknown, producers_of
 from kctl.txns.facts import times, waits_for
 
 COLUMNS = (
@@ -65,6 +65,7 @@ def end(session: Session, ids: tuple[str, ...]) -> int:
     note(session.settings, f"whoever still writes as {', '.join(going_on)} is fenced: it has to start again")
     if not change.confirmed(f"Abort {counted(len(going_on), 'transaction')}?"):
         return change.code
+    _still_as_shown(session, going_on)
     failed = [error for one in going_on.values() if (error := _ended(session, one)) is not None]
 
     def are_over() -> bool:
@@ -72,6 +73,15 @@ def end(session: Session, ids: tuple[str, ...]) -> int:
         return not any(_is_the_same(going_on[name], one) for name, one in now.items())
 
     return change.done(errors=failed, verified=f"{counted(len(going_on), 'transaction')} aborted", seen=are_over)
+
+
+def _still_as_shown(session: Session, shown: Mapping[str, Transaction]) -> None:
+    """KctlError if one of them has ended since: its producer lives, and what it has begun after it was not shown."""
+    for name, one in described(session, shown).items():
+        if isinstance(one, KctlError):
+            raise one
+        if not _is_the_same(shown[name], one):
+            raise changed_since(f'the transaction of "{name}"')
 
 
 def _decided(one: Transaction, waits: Iterable[str]) -> KctlError:

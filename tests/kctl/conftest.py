@@ -8,11 +8,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from kctl.cli import run
+from kctl.command.changes import Change
 from tests.broker import KafkadProcess
 from tests.oracle.kafka import Kafka, Server, missing
 
@@ -54,6 +55,21 @@ def kctl(capfd: pytest.CaptureFixture[str]) -> Kctl:
         return Ran(int(code), out, LIBRDKAFKA.sub("", err))
 
     return call
+
+
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], object]]]:
+    """Changes that happen while somebody thinks about the question."""
+    happens: list[Callable[[], object]] = []
+    confirmed = Change.confirmed
+
+    def slowly(self: Change, question: str, **others: Any) -> bool:
+        for event in happens:
+            event()
+        return confirmed(self, question, **others)
+
+    monkeypatch.setattr(Change, "confirmed", slowly)
+    yield happens
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,6 @@ import pytest
 
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
-from kctl.command.changes import Change
 from kctl.errors import Exit, KctlError, failure
 from kctl.groups import committed, offset_changes
 from kctl.reach.session import open_session
@@ -191,21 +190,6 @@ def test_waits_until_it_is_empty(groups: Kctl, port: int, monkeypatch: pytest.Mo
         assert "waiting until group waited is empty: only@127.0.0.1" in ran.err
         member.id = ""
         member.join()
-
-
-@pytest.fixture
-def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], object]]]:
-    """Changes that happen while somebody thinks about the question."""
-    happens: list[Callable[[], object]] = []
-    confirmed = Change.confirmed
-
-    def slowly(self: Change, question: str, *, type_this: str = "") -> bool:
-        for event in happens:
-            event()
-        return confirmed(self, question, type_this=type_this)
-
-    monkeypatch.setattr(Change, "confirmed", slowly)
-    yield happens
 
 
 def test_a_group_that_becomes_active_before_it_is_confirmed(
