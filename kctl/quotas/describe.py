@@ -23,7 +23,7 @@ def describe(session: Session, who: tuple[str, ...], resolve: bool) -> int:
 
     Example: kctl quotas describe --resolve user=alice client=billing
     """
-    entity = entity_of(word for text in who for word in text.split(","))
+    entity = entity_of(who)
     quotas = described(session)
     if resolve:
         found = applying(quotas, _named(entity))

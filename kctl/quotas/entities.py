@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,6 +22,7 @@ KEYS = {
     "connection_creation_rate": "connections a second that an address may open",
 }
 DEFAULT = "<default>"
+_AND = rf",(?=(?:{'|'.join(TYPES)})=)"
 
 Entity = tuple[tuple[str, str | None], ...]
 """Pairs of type and name, user first; no name is the default for those without a quota of their own."""
@@ -46,7 +48,7 @@ class Quota(NamedTuple):
         return {
             "entity": entity_text(self.entity),
             "quota": self.key,
-            "value": int(self.value) if self.value == int(self.value) else self.value,
+            "value": whole(self.value),
             "limit": limit_text(self.key, self.value),
             "user": names.get("user"),
             "client": names.get("client-id"),
@@ -58,6 +60,11 @@ def entity_text(entity: Entity) -> str:
     return " ".join(f"{kind}={DEFAULT if name is None else name}" for kind, name in entity)
 
 
+def whole(value: float) -> float:
+    """Without a point where there is nothing after it."""
+    return int(value) if value == int(value) else value
+
+
 def limit_text(key: str, value: float) -> str:
     if key in BY_SIZE:
         return f"{size_text(int(value))}/s"
@@ -65,9 +72,10 @@ def limit_text(key: str, value: float) -> str:
 
 
 def entity_of(words: Iterable[str]) -> Entity:
-    """`user=alice`, `client=<default>`, `ip=10.0.0.1`. No name is a variable that is not set, and none for all."""
+    """`user=alice`, `client=<default>`, `ip=10.0.0.1`, also `user=alice,client=app`; another comma is part of the name,
+    as in `user=CN=alice,OU=it`. No name is a variable that is not set, and none for all."""
     found: dict[str, str | None] = {}
-    for word in words:
+    for word in (each for text in words for each in re.split(_AND, text)):
         kind, equals, name = word.partition("=")
         if not equals or kind not in TYPES:
             hints = did_you_mean(kind, list(TYPES)) or ("write user=alice, client=app, ip=10.0.0.1 or user=<default>",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from shlex import quote
 
 import click
 
@@ -11,6 +12,7 @@ from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.quotas.entities import (
     BY_SIZE,
+    DEFAULT,
     KEYS,
     TYPES,
     Entity,
@@ -20,10 +22,13 @@ from kctl.quotas.entities import (
     entity_text,
     limit_text,
     quota_key,
+    whole,
 )
 from kctl.reach.session import Session
+from kctl.settings import Settings
 from kctl.texts.output import Column
 from kctl.texts.parsing import parse_size
+from kctl.texts.spelling import spelled
 
 COLUMNS = (
     Column("entity", "Whom it is for."),
@@ -104,4 +109,20 @@ def _alter(session: Session, entity: Entity, values: Mapping[str, float | None])
         found = {quota.key: quota.value for quota in described(session) if quota.entity == entity}
         return {key: found[key] for key in values if key in found} == wanted
 
-    return change.done(errors=errors, verified="the brokers have it", seen=is_so)
+    undo = (
+        ""
+        if errors
+        else _undo(session.settings, entity, {key: now.get(key) for key in values if now.get(key) != values[key]})
+    )
+    return change.done(errors=errors, verified="the brokers have it", seen=is_so, undo=undo)
+
+
+def _undo(settings: Settings, entity: Entity, before: Mapping[str, float | None]) -> str:
+    """The commands that bring back what was there before; None: the quota was not set."""
+    whom = " ".join(quote(f"{kind}={DEFAULT if name is None else name}") for kind, name in entity)
+    restored = [f"{key}={whole(value)}" for key, value in before.items() if value is not None]
+    fresh = [key for key, value in before.items() if value is None]
+    commands = [
+        f"quotas {verb} {whom} {' '.join(words)}" for verb, words in (("set", restored), ("unset", fresh)) if words
+    ]
+    return spelled(settings, *commands)

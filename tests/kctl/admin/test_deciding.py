@@ -107,6 +107,7 @@ def test_quotas_apply_each_for_itself() -> None:
 
 def test_entities() -> None:
     assert entity_of(["client=app", "user=<default>"]) == (("user", None), ("client-id", "app"))
+    assert entity_of(["user=CN=alice,OU=it,client=app"]) == (("user", "CN=alice,OU=it"), ("client-id", "app"))
     with pytest.raises(KctlError, match="is not a user, client or ip"):
         entity_of(["usr=alice"])
     with pytest.raises(KctlError, match="for an ip, or for a user"):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
+import json
+import shlex
 from pathlib import Path
 
 import pytest
 
 from kctl.errors import Exit
 from tests.broker import KafkadProcess
-from tests.kctl.conftest import Kctl
+from tests.kctl.conftest import Kctl, Ran
 
 
 def test_there_are_none(kctl: Kctl, tmp_path: Path) -> None:
@@ -30,6 +32,35 @@ def test_users_without_the_mechanism_are_told(on_broker: Kctl, monkeypatch: pyte
     ran = on_broker(*delete, "hers", "theirs")
     assert (ran.code, told in ran.err, "verified: 1 credential deleted" in ran.err) == (Exit.NOT_FOUND, True, True)
     assert on_broker("users", "delete", "hers", "theirs", "-y").code == Exit.DONE
+
+
+def test_a_change_of_quotas_tells_the_way_back(on_broker: Kctl) -> None:
+    whom = "user=CN=alice,OU=it"
+
+    def values() -> dict[str, float]:
+        items = json.loads(on_broker("quotas", "describe", whom, "-o", "json").out)["items"]
+        return {item["quota"]: item["value"] for item in items}
+
+    def undone(ran: Ran) -> None:
+        assert ran.code == Exit.DONE, ran.err
+        (undo,) = [line.removeprefix("undo: ") for line in ran.err.splitlines() if line.startswith("undo: ")]
+        for command in undo.split("; "):
+            assert on_broker(*shlex.split(command)[3:], "-y").code == Exit.DONE
+
+    first = on_broker(
+        "quotas", "set", whom, "producer_byte_rate=2000000000000000000", "controller_mutation_rate=2.5", "-y"
+    )
+    before = {"producer_byte_rate": 2 * 10**18, "controller_mutation_rate": 2.5}
+    assert values() == before
+    undone(on_broker("quotas", "set", whom, "producer_byte_rate=1", "consumer_byte_rate=2", "-y"))
+    assert values() == before
+    undone(on_broker("quotas", "unset", whom, "-y"))
+    assert values() == before
+    assert "undo" not in on_broker("quotas", "set", whom, "producer_byte_rate=2000000000000000000", "-y").err, (
+        "as it was"
+    )
+    undone(first)
+    assert on_broker("quotas", "describe", whom).code == Exit.NOT_FOUND
 
 
 def test_tokens_are_for_those_who_log_in(on_broker: Kctl) -> None:
