@@ -15,6 +15,7 @@ from kctl.errors import Exit, KctlError, did_you_mean
 from kctl.reach.connection import only_reads
 from kctl.reach.session import Session
 from kctl.texts.output import keep_writing, print_lines
+from kctl.texts.parsing import whole_number
 
 
 def _names(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
@@ -31,7 +32,12 @@ def _names(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
     shell_complete=broker_ids,
     help="The broker to ask.  [default: any; the controller for changes]",
 )
-@click.option("--api-version", type=int, metavar="N", help="The version to ask in.  [default: the highest common one]")
+@click.option(
+    "--api-version",
+    type=click.IntRange(0, 2**15 - 1),
+    metavar="N",
+    help="The version to ask in.  [default: the highest common one]",
+)
 @pass_session
 def raw(session: Session, api: str, fields: str, broker: int | None, api_version: int | None) -> int:
     """Send any request, given as JSON, and print the answer.
@@ -71,8 +77,8 @@ def raw(session: Session, api: str, fields: str, broker: int | None, api_version
 
 
 def _key(api: str) -> int:
-    if api.isdigit() and int(api) in APIS:
-        return int(api)
+    if (number := whole_number(api)) in APIS:
+        return number
     by_name = {known.name.lower(): key for key, known in APIS.items()}
     if (key := by_name.get(api.lower())) is not None:
         return key

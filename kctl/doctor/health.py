@@ -7,6 +7,8 @@ from collections.abc import Callable
 from http.client import HTTPConnection, HTTPException
 from typing import TYPE_CHECKING, NamedTuple
 
+from kctl.texts.parsing import whole_number
+
 if TYPE_CHECKING:
     from ssl import SSLContext
 
@@ -32,9 +34,10 @@ def listener_of(setting: str | None, broker_host: str) -> HttpListener | None:
     """The address to ask, from the setting http.listener; the broker's own host if it listens on all interfaces."""
     text = (setting or "").rstrip("/")
     host, colon, port = text.removeprefix("https://").removeprefix("http://").rpartition(":")
-    if not colon or not port.isdigit():
+    number = whole_number(port, 65535)
+    if not colon or number is None:
         return None
-    return HttpListener(broker_host if host in _ANY else host.strip("[]"), int(port), text.startswith("https://"))
+    return HttpListener(broker_host if host in _ANY else host.strip("[]"), number, text.startswith("https://"))
 
 
 class HealthReport(NamedTuple):

@@ -10,6 +10,7 @@ from kctl.brokers.release import caps_min_isr
 from kctl.doctor.facts import NEWEST, SETTINGS, Facts
 from kctl.doctor.finding import Check, Finding, Severity
 from kctl.texts.output import counted, duration_text
+from kctl.texts.parsing import whole_number
 from kctl.topics.health import Needed
 
 _AHEAD_MS = 5 * 60 * 1000
@@ -25,7 +26,7 @@ def _partitions(facts: Facts) -> Iterator[tuple[TopicPartition, Any]]:
 def _needed(facts: Facts, topic: str) -> Needed:
     value = facts.topic_settings.get(topic, {}).get("min.insync.replicas")
     capped = all(map(caps_min_isr, facts.versions.values()))
-    return Needed(int(value) if value and value.isdigit() else None, capped)
+    return Needed(whole_number(value or ""), capped)
 
 
 def offline(facts: Facts) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from kafkad.names import TopicPartition
 from kctl.errors import Exit, KctlError
+from kctl.texts.parsing import whole_number
 
 
 class FileOffset(NamedTuple):
@@ -47,9 +48,10 @@ def _from_csv(text: str, name: str) -> Iterator[FileOffset]:
         if not fields or fields[-3:] == ["topic", "partition", "offset"]:
             continue
         group = fields.pop(0) if len(fields) == 4 else ""
-        if len(fields) != 3 or not all(re.fullmatch(r"\s*\d+\s*", field) for field in fields[1:]):
+        numbers = [number for field in fields[1:] if (number := whole_number(field.strip())) is not None]
+        if len(fields) != 3 or len(numbers) != 2:
             raise _bad(name, f"line {lines.line_num} is not topic,partition,offset")
-        yield FileOffset(group, TopicPartition(fields[0], int(fields[1])), int(fields[2]))
+        yield FileOffset(group, TopicPartition(fields[0], numbers[0]), numbers[1])
 
 
 def _from_json(text: str, name: str) -> Iterator[FileOffset]:
@@ -63,7 +65,7 @@ def _from_json(text: str, name: str) -> Iterator[FileOffset]:
     for at, item in enumerate(items, 1):
         try:
             yield from _item(item)
-        except (KeyError, TypeError, ValueError, AttributeError):
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
             raise _bad(name, f"entry {at} has no topic, partition and offset") from None
 
 

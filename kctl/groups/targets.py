@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -10,7 +9,7 @@ from kafkad.names import TopicPartition
 from kctl.errors import Exit, KctlError, did_you_mean
 from kctl.groups.partition_lag import Range
 from kctl.groups.partitions_text import partitions_text
-from kctl.texts.parsing import parse_duration_ms, parse_time_ms
+from kctl.texts.parsing import parse_duration_ms, parse_time_ms, whole_number
 from kctl.texts.scopes import Scope, not_there
 
 EARLIEST, LATEST, CURRENT = "earliest", "latest", "current"
@@ -33,10 +32,9 @@ def parse_target(text: str, now_ms: int, utc: bool) -> Target:
         return Target(word)
     if word.startswith("@"):
         return Target(TIME, parse_time_ms(word, now_ms, utc))
-    if re.fullmatch(r"[+-]\d+", word):
-        return Target(SHIFT, int(word))
-    if word.isdecimal():
-        return Target(OFFSET, int(word))
+    sign = word[:1] if word[:1] in ("+", "-") else ""
+    if (number := whole_number(word[len(sign) :])) is not None:
+        return Target(SHIFT, -number if sign == "-" else number) if sign else Target(OFFSET, number)
     raise KctlError(
         f'"{text}" is nowhere to reset offsets to',
         exit_code=Exit.USAGE,
@@ -46,7 +44,7 @@ def parse_target(text: str, now_ms: int, utc: bool) -> Target:
 
 def parse_ago(text: str, now_ms: int) -> Target:
     """So long before now, as in PT5M."""
-    return Target(TIME, now_ms - parse_duration_ms(text, unit="s"))
+    return Target(TIME, max(now_ms - parse_duration_ms(text, unit="s"), 0))
 
 
 def partitions_of(scopes: Iterable[Scope], there: Mapping[str, Iterable[int]]) -> list[TopicPartition]:

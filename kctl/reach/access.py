@@ -15,6 +15,7 @@ from threading import Lock
 from typing import Any, NamedTuple, Protocol
 
 from kctl.errors import Exit, KctlError, did_you_mean
+from kctl.texts.parsing import whole_number
 from kctl.texts.text_files import in_utf8, text_of
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -147,9 +148,10 @@ def _address(text: str) -> tuple[str, int]:
         host, port = bare, str(DEFAULT_PORT)
     elif ":" in host and not host.startswith("["):
         host, port = bare, str(DEFAULT_PORT)  # an IPv6 address without brackets
-    if not host.strip("[]") or not port.isdecimal() or not 0 < int(port) < 65536:
+    number = whole_number(port, 65535)
+    if not host.strip("[]") or not number:
         raise KctlError(f'"{text}" is not an address', exit_code=Exit.USAGE, hints=("HOST:PORT, several with commas",))
-    return host.strip("[]"), int(port)
+    return host.strip("[]"), number
 
 
 def _flags(asked: GivenSettings) -> Layer:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 from kctl.errors import Exit, KctlError
+from kctl.texts.parsing import parse_time_ms, whole_number
 
 EARLIEST, LATEST, TIME, OFFSET, BACK = "earliest", "latest", "time", "offset", "back"
 
@@ -44,13 +44,9 @@ def parse_bound(text: str, what: str, now_ms: int, utc: bool = False) -> Bound:
     if word in ("latest", "end", "now"):
         return LAST
     if text.startswith("@"):
-        from kctl.texts.parsing import parse_time_ms
-
         return Bound(TIME, parse_time_ms(text, now_ms, utc))
-    if re.fullmatch(r"-\d+", text):
-        return Bound(BACK, int(text[1:]))
-    if text.isascii() and text.isdigit():
-        return Bound(OFFSET, int(text))
+    if (number := whole_number(text.removeprefix("-"))) is not None:
+        return Bound(BACK if text.startswith("-") else OFFSET, number)
     raise KctlError(
         f'{what} "{text}" is not earliest, latest, @TIME, an offset or -N',
         exit_code=Exit.USAGE,

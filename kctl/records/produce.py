@@ -19,6 +19,7 @@ from kctl.reach.session import Session
 from kctl.records.delivery import COLUMNS, Delivery, Wishes, transaction_options
 from kctl.records.formats import Headers, Parsed
 from kctl.records.interrupts import Interrupts
+from kctl.texts.parsing import LARGEST_SHORT
 
 Read = Callable[[bytes], Parsed]
 _PATIENCE_SECONDS = 0.02
@@ -60,7 +61,9 @@ class BadLine(Exception):
 )
 @click.option("--key", metavar="TEXT", help="Key of all records that have none of their own.")
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Header of all records; repeatable.")
-@click.option("--partition", type=click.IntRange(min=0), metavar="N", help="Send all records to this partition.")
+@click.option(
+    "--partition", type=click.IntRange(0, LARGEST_SHORT), metavar="N", help="Send all records to this partition."
+)
 @click.option(
     "--timestamp", metavar="TIME", help="Timestamp of all records that have none of their own.  [default: now]"
 )

@@ -35,7 +35,7 @@ class OffsetRange(click.ParamType[Range]):
     def convert(self, value: str | Range, param: click.Parameter | None, ctx: click.Context | None) -> Range:
         if isinstance(value, Range):
             return value
-        match = re.fullmatch(r"(\d*)(:?)(\d*)", value)
+        match = re.fullmatch(r"(\d{0,19})(:?)(\d{0,19})", value)
         if not match or not (match[1] or match[3]):
             self.fail(f"{value!r} is no range of offsets like 10:20, 10:, :20 or 10", param, ctx)
         start = int(match[1] or 0)

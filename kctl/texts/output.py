@@ -108,6 +108,13 @@ def _second_text(seconds: int, utc: bool) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds) if utc else time.localtime(seconds))
 
 
+def _place(value: Any) -> tuple[str, Any]:
+    """By what rows are sorted: numbers by their size; bytes, which are {"base64": …}, before all texts."""
+    if isinstance(value, dict):
+        return "dict", str(value)
+    return "" if isinstance(value, (int, float)) else type(value).__name__, value
+
+
 def rfc3339(milliseconds: int) -> str | None:
     text = time_text(milliseconds, utc=True)
     return None if text.endswith("ms") else text.replace(" ", "T") + "Z"
@@ -220,7 +227,7 @@ class Writer:
             unknown: list[Row] = []
             for row in rows:
                 (unknown if row.get(name) is None else known).append(row)
-            known.sort(key=lambda row: row[name], reverse=self.settings.sort.startswith("-"))
+            known.sort(key=lambda row: _place(row[name]), reverse=self.settings.sort.startswith("-"))
             rows = known + unknown
         return rows if self.settings.limit is None else islice(rows, self.settings.limit)
 

@@ -14,6 +14,21 @@ _ISO_DURATION = r"(?i)(-?)P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\
 _ISO_UNITS = (604_800_000, 86_400_000, 3_600_000, 60_000, 1000)
 
 
+LARGEST = 2**63 - 1
+"""The largest number that Kafka's protocol has room for."""
+LARGEST_SHORT = 2**31 - 1
+"""Likewise of ids of brokers, and of partitions."""
+_MOST_DIGITS = 19
+
+
+def whole_number(text: str, largest: int = LARGEST) -> int | None:
+    """The number of a text of plain digits; None if it is something else, or larger."""
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):
+        return None
+    number = int(text)
+    return number if number <= largest else None
+
+
 def _wrong(text: str, kind: str, examples: str) -> KctlError:
     return KctlError(f'"{text}" is not a {kind}', exit_code=Exit.USAGE, hints=(f"write it as {examples}",))
 
@@ -23,7 +38,7 @@ def parse_size(text: str) -> int:
     found = re.fullmatch(_SIZE, text.strip())
     if not found:
         raise _wrong(text, "size", "500, 64KB, 1.5GB or 64MiB")
-    return int(float(found[1]) * _SIZES[(found[2] or "").lower()])
+    return _whole(text, float(found[1]) * _SIZES[(found[2] or "").lower()], "size")
 
 
 def parse_rate(text: str) -> int:
@@ -38,35 +53,50 @@ def parse_duration_ms(text: str, unit: str = "ms") -> int:
     """Milliseconds of 500ms, 10s, 1h30m, 7d or ISO 8601 (PT5M, P1DT12H); a bare number counts `unit`s."""
     text = text.strip()
     if re.fullmatch(r"\d+(\.\d+)?", text):
-        return int(float(text) * _DURATIONS[unit])
+        return _whole(text, float(text) * _DURATIONS[unit], "duration")
     if text[:1].lower() == "p" or text[:2].lower() == "-p":
         return _iso_duration_ms(text)
     parts = re.findall(_DURATION_PART, text)
     if not parts or re.sub(_DURATION_PART, "", text).strip():
         raise _wrong(text, "duration", "500ms, 10s, 1h30m, 7d or PT5M")
-    return sum(int(float(count) * _DURATIONS[name.lower()]) for count, name in parts)
+    return sum(_whole(text, float(count) * _DURATIONS[name.lower()], "duration") for count, name in parts)
+
+
+def _whole(text: str, number: float, kind: str) -> int:
+    if number > LARGEST:
+        raise KctlError(f'"{text}" is too large a {kind}', exit_code=Exit.USAGE)
+    return int(number)
 
 
 def _iso_duration_ms(text: str) -> int:
     found = re.fullmatch(_ISO_DURATION, text)
     if not found or not any(found.groups()[1:]):
         raise _wrong(text, "duration", "PT5M or P1DT12H")
-    whole = sum(int(float(part) * unit) for part, unit in zip(found.groups()[1:], _ISO_UNITS, strict=True) if part)
+    parts = zip(found.groups()[1:], _ISO_UNITS, strict=True)
+    whole = sum(_whole(text, float(part) * unit, "duration") for part, unit in parts if part)
     return -whole if found[1] else whole
 
 
 def parse_time_ms(text: str, now_ms: int, utc: bool = False) -> int:
     """Milliseconds since 1970 of a time: `now`, -30m (before now), 1763700000 or 1763700000000 (seconds or
     milliseconds), a date or a time of ISO 8601; without a zone it is local, or UTC where `utc`. A leading @ is dropped.
+    No record is older than 1970, and to a broker a negative number means something else.
     """
+    found = _time_ms(text, now_ms, utc)
+    if not 0 <= found <= LARGEST:
+        raise KctlError(f'"{text}" is {"before 1970" if found < 0 else "too late a time"}', exit_code=Exit.USAGE)
+    return found
+
+
+def _time_ms(text: str, now_ms: int, utc: bool) -> int:
     text = text.strip().removeprefix("@").strip()
     if text == "now":
         return now_ms
     if text[:1] in "+-" and text[1:2].isdigit():
         moved = parse_duration_ms(text[1:], unit="s")
         return now_ms - moved if text[0] == "-" else now_ms + moved
-    if text.isdigit() and len(text) >= 9:
-        return int(text) if len(text) >= 12 else int(text) * 1000
+    if len(text) >= 9 and (number := whole_number(text)) is not None:
+        return number if len(text) >= 12 else number * 1000
     return _iso_time_ms(text, utc)
 
 
@@ -78,6 +108,9 @@ def _iso_time_ms(text: str, utc: bool) -> int:
     except ValueError:
         examples = "2026-11-21T05:30, 2026-11-21T05:30:00.000Z, -30m or milliseconds since 1970"
         raise _wrong(text, "time", examples) from None
-    if when.tzinfo is None:
-        when = when.replace(tzinfo=UTC) if utc else when.astimezone()
-    return round(when.timestamp() * 1000)
+    try:
+        if when.tzinfo is None:
+            when = when.replace(tzinfo=UTC) if utc else when.astimezone()
+        return round(when.timestamp() * 1000)
+    except (ValueError, OverflowError):  # in UTC its year is none from 1 to 9999
+        raise KctlError(f'"{text}" is not a time that can be told', exit_code=Exit.USAGE) from None

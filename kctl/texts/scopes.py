@@ -24,7 +24,7 @@ def parse_numbers(text: str) -> list[int]:
     """`0,3-5` as [0, 3, 4, 5], each once."""
     numbers: dict[int, None] = {}
     for part in text.split(","):
-        match = re.fullmatch(r"\s*(\d+)(?:-(\d+))?\s*", part, re.ASCII)
+        match = re.fullmatch(r"\s*(\d{1,10})(?:-(\d{1,10}))?\s*", part, re.ASCII)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if not first <= last < first + _MOST_PARTITIONS:
             raise KctlError(f'"{text}" is not a list of partitions such as 0,3-5', exit_code=Exit.USAGE)

@@ -18,6 +18,7 @@ from kctl.configs.values import misspelt
 from kctl.errors import Exit, KctlError, failure
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Document, Row, Writer, note
+from kctl.texts.parsing import LARGEST_SHORT
 from kctl.texts.spelling import spelled
 from kctl.texts.text_files import text_of
 from kctl.topics.wanted import (
@@ -54,10 +55,18 @@ PLACEMENT_COLUMNS = (
 @click.command("create", cls=KctlCommand, columns=COLUMNS)
 @click.argument("names", nargs=-1, metavar="TOPIC…")
 @click.option(
-    "-p", "--partitions", type=click.IntRange(min=1), metavar="N", help="Number of partitions.  [default: the broker's]"
+    "-p",
+    "--partitions",
+    type=click.IntRange(1, LARGEST_SHORT),
+    metavar="N",
+    help="Number of partitions.  [default: the broker's]",
 )
 @click.option(
-    "-r", "--replication", type=click.IntRange(min=1), metavar="N", help="Replication factor.  [default: the broker's]"
+    "-r",
+    "--replication",
+    type=click.IntRange(1, 2**15 - 1),
+    metavar="N",
+    help="Replication factor.  [default: the broker's]",
 )
 @click.option(
     "--config",

@@ -21,7 +21,7 @@ from kctl.reach.log_dirs import log_dirs, replica_sizes
 from kctl.reach.offsets import EARLIEST, LATEST, OffsetAt, offsets_at
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Row, note, size_text
-from kctl.texts.parsing import parse_time_ms
+from kctl.texts.parsing import parse_time_ms, whole_number
 from kctl.texts.scopes import not_there, parse_numbers
 from kctl.texts.text_files import text_of
 
@@ -118,8 +118,8 @@ def _targets(
     ]
     if before is None:
         return dict.fromkeys(asked, LATEST), errors
-    if before.isdigit():
-        return dict.fromkeys(asked, int(before)), errors
+    if (offset := whole_number(before)) is not None:
+        return dict.fromkeys(asked, offset), errors
     if not before.startswith("@"):
         raise KctlError(
             f'"{before}" is neither an offset nor @TIME', exit_code=Exit.USAGE, hints=("as in @-7d or 1200",)
@@ -154,7 +154,7 @@ def parse_offset_file(document: Any, where: str) -> dict[TopicPartition, int]:
     for number, item in enumerate(document["partitions"], 1):
         try:
             at, offset = TopicPartition(str(item["topic"]), int(item["partition"])), int(item["offset"])
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             raise KctlError(
                 f"{where}, partition {number}, is incomplete", exit_code=Exit.USAGE, hints=(hint,)
             ) from None

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from kctl.configs.values import SET, in_units_of_brokers, parse_assignments, with_meaning, without_brackets
 from kctl.errors import Exit, KctlError, did_you_mean
+from kctl.texts.parsing import whole_number
 
 _LONGEST_NAME = 249
 _FIELDS = ("name", "partitions", "replication", "configs", "replicas")
@@ -48,9 +49,11 @@ def parse_placement(text: str) -> list[list[int]]:
         separator = ":"
     else:
         pairs = [part.partition("=") for part in text.split(";") if part.strip()]
-        if not all(number.strip().isdigit() for number, _, _ in pairs):
-            raise _no_placement(text)
-        rows = {int(number): brokers for number, _, brokers in pairs}
+        rows = {}
+        for number, _, brokers in pairs:
+            if (partition := whole_number(number.strip())) is None:
+                raise _no_placement(text)
+            rows[partition] = brokers
         separator = ","
         if len(rows) < len(pairs):
             raise KctlError(f'"{text}" has a partition twice', exit_code=Exit.USAGE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -134,3 +135,58 @@ def test_a_time_that_is_none_is_told_with_its_option(kctl: Kctl, option: str) ->
 )
 def test_an_empty_word_is_not_taken_for_everything(kctl: Kctl, words: list[str]) -> None:
     assert kctl(*words, "-y").code == Exit.USAGE
+
+
+MANY = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["consume", "t", "--from", "@0001-01-01"],
+        ["consume", "t", "--to", "@9999-12-31T23:59:59"],
+        ["consume", "t", "--from", "@-999999999999d"],
+        ["consume", "t", "--from", "@+999999999999d"],
+        ["consume", "t", "--from", "@1969-12-31T23:59:59.997Z"],
+        ["consume", "t", "--from", "@²²²²²²²²²"],
+        ["consume", "t", "--from", MANY],
+        ["consume", "t", "--from", f"@-{MANY}d"],
+        ["topics", "offsets", "--at", "9" * 25],
+        ["topics", "offsets", "--partitions", MANY],
+        ["topics", "create", "bad-input", "-p", "99999999999"],
+        ["topics", "create", "bad-input", "-r", "99999999999"],
+        ["topics", "create", "bad-input", "--replicas", "²=1"],
+        ["groups", "reset-offsets", "g", "--topic", "t", "--to", "²"],
+        ["groups", "reset-offsets", "g", "--topic", "t", "--to", f"+{MANY}"],
+        ["groups", "reset-offsets", "g", "--topic", "t", "--by-duration", f"P{MANY}D"],
+        ["configs", "describe", "broker/²"],
+        ["configs", "describe", "logger/99999999999"],
+        ["raw", "²", "{}"],
+        ["raw", "Metadata", "{}", "--api-version", "99999999999"],
+        ["topics", "list", "-b", "h:²"],
+        ["topics", "list", "-b", f"h:{MANY}"],
+        ["topics", "list", "--timeout", MANY],
+        ["quotas", "set", "user=a", f"producer_byte_rate={MANY}"],
+    ],
+    ids=lambda words: " ".join(words)[:60],
+)
+def test_numbers_and_times_that_cannot_be(on_broker: Kctl, words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    on_broker("topics", "create", "t", "-p", 1, "-y")
+    ran = on_broker(*words, "-y")
+    monkeypatch.undo()
+    time.tzset()
+    assert ran.code == Exit.USAGE, ran.err
+    assert "bug in kctl" not in ran.err and "cannot be sent" not in ran.err
+
+
+def test_offsets_that_are_no_numbers(on_broker: Kctl, tmp_path: Path) -> None:
+    on_broker("topics", "create", "t", "-p", 1, "-y")
+    assert on_broker("topics", "truncate", "t", "--before", "²", "-y").code == Exit.USAGE
+    offsets = tmp_path / "offsets.json"
+    offsets.write_text('{"partitions": [{"topic": "t", "partition": 0, "offset": 1e999}]}')
+    assert on_broker("topics", "truncate", "--offset-json-file", offsets, "-y").code == Exit.USAGE
+    for name, text in (("o.json", '[{"topic": "t", "partition": 0, "offset": 1e999}]'), ("o.csv", f"t,0,{MANY}\n")):
+        (tmp_path / name).write_text(text)
+        assert on_broker("groups", "reset-offsets", "g", "--from-file", tmp_path / name, "-y").code == Exit.USAGE

@@ -8,14 +8,25 @@ from typing import TypeVar
 import click
 
 from kctl.command.cluster_names import topic_names
+from kctl.texts.parsing import LARGEST_SHORT
 
 F = TypeVar("F", bound=Callable[..., object])
 
 partitions = click.option(
-    "--partitions", type=click.IntRange(min=1), metavar="N", default=1, show_default=True, help="For the new topic."
+    "--partitions",
+    type=click.IntRange(1, LARGEST_SHORT),
+    metavar="N",
+    default=1,
+    show_default=True,
+    help="For the new topic.",
 )
 replication = click.option(
-    "--replication", type=click.IntRange(min=1), metavar="N", default=1, show_default=True, help="For the new topic."
+    "--replication",
+    type=click.IntRange(1, 2**15 - 1),
+    metavar="N",
+    default=1,
+    show_default=True,
+    help="For the new topic.",
 )
 
 

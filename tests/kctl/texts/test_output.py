@@ -284,3 +284,11 @@ def test_json_has_no_character_that_steers_the_terminal(
     assert "\x9b" not in out
     read = json.loads(out)
     assert (read if stream else read["items"][0])["topic"] == EVIL
+
+
+def test_sorts_texts_and_bytes_in_one_column(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
+    settings.output, settings.sort = "json", "key"
+    keys = ["b", {"base64": "/w=="}, None, "a", {"base64": "gA=="}]
+    Writer(settings, [Column("key", "A key.")], Document("test")).write([{"key": key} for key in keys])
+    sorted_keys = [item["key"] for item in json.loads(capsys.readouterr().out)["items"]]
+    assert sorted_keys == [{"base64": "/w=="}, {"base64": "gA=="}, "a", "b", None]
