@@ -99,7 +99,8 @@ def consume(session: Session, /, chosen: Choice, **options: Any) -> int:
     """Print records of topics, up to the current end or continuously.
 
     Prints one value per line; -o json prints each complete record as a line of JSON, -o wide prints a table. The
-    numbers of records searched and matched go to standard error.
+    numbers of records searched and matched go to standard error. Records come in the order in which they are read, so
+    that there is no --sort.
 
     --follow checks every 5 seconds for added partitions and, with --match or --regex, for new topics, and reads those
     from their start, also as a member of a group.
@@ -113,6 +114,9 @@ def consume(session: Session, /, chosen: Choice, **options: Any) -> int:
     Example: kctl consume orders --from @-1h --filter 'value.amount > 100' -o json
     """
     settings = session.settings
+    if settings.sort:
+        what = "records are printed as they are read, in the order of their partition: leave out --sort"
+        raise KctlError(what, exit_code=Exit.USAGE)
     now_ms = time.time_ns() // 1_000_000
     limits = parse_range(options, now_ms, settings.utc)
     filters = {name: options[name] for name in ("key", "value", "headers", "grep", "expression")}
@@ -120,8 +124,6 @@ def consume(session: Session, /, chosen: Choice, **options: Any) -> int:
     topics, errors = chosen_topics(session, chosen)
     if not topics:
         raise errors[0]
-    if settings.sort and (options["follow"] or options["group"]):
-        raise KctlError("--sort needs all records first: leave out --follow and --group", exit_code=Exit.USAGE)
     if options["group"]:
         _may_commit(session, options["group"])
     count = options["count"] or settings.limit

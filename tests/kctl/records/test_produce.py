@@ -181,6 +181,12 @@ def test_too_large_records_are_told_and_the_others_sent(on_broker: Kctl, topic: 
         (["produce", "TOPIC", "--batch-size", "huge", "--value", "x"], 2, "huge"),
         (["consume", "no-such-topic"], 3, 'topic "no-such-topic" does not exist'),
         (["consume"], 2, "no topic is named"),
+        (
+            ["consume", "TOPIC", "--sort", "offset"],
+            2,
+            "as they are read, in the order of their partition: leave out --sort",
+        ),
+        (["consume", "TOPIC", "--sort", "nosuch", "-o", "json"], 2, "leave out --sort"),
         (["consume", "TOPIC", "--partitions", "1,7"], 3, "has no partition 7, only 0 to 1"),
         (["consume", "TOPIC", "--from", "yesterday"], 2, '--from "yesterday" is not'),
         (["consume", "TOPIC", "--follow", "--to", "5"], 2, "--follow never ends"),
