@@ -19,8 +19,9 @@ import msgspec
 import pytest
 
 from kafkad_etl.driver.failures import failure_of
+from kafkad_etl.driver.paths import Entry, LocalFiles
 from kafkad_etl.driver.sinks import sink_of
-from kafkad_etl.driver.sinks.files.sink import tidy
+from kafkad_etl.driver.sinks.files.sink import need_shared, tidy
 from kafkad_etl.driver.sinks.jdbc.sink import JdbcSink
 from kafkad_etl.driver.sinks.topic import Records
 from kafkad_etl.driver.tasks.compact import compact
@@ -375,6 +376,23 @@ def test_a_database_that_is_busy_is_not_one_without_the_table(bench: Bench, tmp_
             assert (it.value.failed.kind, it.value.failed.retriable) == ("sink", True)
         connection.execute("ROLLBACK")
         assert bench.write(plan, rows) == Written(3)
+
+
+class PartlyElsewhere(LocalFiles):
+    """The driver's view of a directory in which an executor on another machine has written the last file."""
+
+    def under(self, directory: str) -> list[Entry]:
+        return super().under(directory)[:-1]
+
+
+def test_files_of_executors_that_the_driver_does_not_see_are_found_out_before_the_first_batch(
+    spark: Any, tmp_path: Path
+) -> None:
+    directory = f"file://{tmp_path}/probe"
+    need_shared(spark, LocalFiles(str), directory)
+    with pytest.raises(JobFailed, match=r"executors wrote 2 files to .*/probe, and the driver sees 1 of them"):
+        need_shared(spark, PartlyElsewhere(str), directory)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,11 @@ import msgspec
 
 from kafkad_etl.driver.paths import Entry, Files, hidden, join, parent_and_name
 from kafkad_etl.driver.sinks.files.manifest import Manifest, Manifests, complete, redone, roll_back
-from kafkad_etl.driver.terms import BatchId, Written
+from kafkad_etl.driver.terms import BatchId, JobFailed, Written
 from kafkad_etl.facts import MANIFESTS
 from kafkad_etl.job import Job
 from kafkad_etl.job import Sink as Settings
-from kafkad_etl.messages import Plan
+from kafkad_etl.messages import Failed, Plan
 
 ENDING = re.compile(r"[-.]c\d{3}(\..+)$|(\.[^.]+)$")
 
@@ -63,9 +63,11 @@ class TargetDirectory:
         return join(self._layout.staging, f"{batch.number:09d}")
 
     def appear(self, batch: BatchId, rows: int) -> Written:
-        """Makes the staged files visible."""
+        """Makes the staged files visible. Rows without files are in none that can be seen from here."""
         staging = self._staging(batch)
         staged = visible(self._files.under(staging)) if rows else []
+        if rows and not staged:
+            raise JobFailed(not_shared(f"batch {batch.number} has {rows} rows, and none of its files is in {staging}"))
         manifest = Manifest(
             batch=batch.number,
             start=batch.start,
@@ -139,6 +141,17 @@ def replaced(settings: Settings, staged: list[Entry], there: Callable[[], list[E
 
 def source_of(job: Job) -> str:
     return f"{zlib.crc32(msgspec.json.encode(job.source)):08x}"
+
+
+def not_shared(text: str) -> Failed:
+    return Failed(
+        kind="sink",
+        text=text,
+        hints=[
+            "executors on other machines write a path without a scheme to their own disks",
+            "sink.path: hdfs://…, s3a://…, or a directory that is shared by all machines, at the same path",
+        ],
+    )
 
 
 def cut_off(manifest: Manifest) -> str:

@@ -14,9 +14,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from kafkad_etl.driver.counting import counted
-from kafkad_etl.driver.paths import ATOMIC_RENAME, Entry, Storage, join, parent_and_name, storage_of
+from kafkad_etl.driver.paths import ATOMIC_RENAME, Entry, Files, Storage, join, parent_and_name, storage_of
 from kafkad_etl.driver.sinks.disks import explaining_full_disk
-from kafkad_etl.driver.sinks.files.directory import Layout, TargetDirectory
+from kafkad_etl.driver.sinks.files.directory import Layout, TargetDirectory, not_shared, visible
 from kafkad_etl.driver.sinks.files.manifest import Manifests
 from kafkad_etl.driver.sinks.files.merging import Merging
 from kafkad_etl.driver.sinks.text_formats import TIMES, csv_options, nested
@@ -31,6 +31,8 @@ MB = 1 << 20
 NO_SUCCESS = "mapreduce.fileoutputcommitter.marksuccessfuljobs"
 """An empty file _SUCCESS, which would be in staging alone."""
 ROWS_PER_TASK = 25_000
+PROBE = "probe"
+"""The directory in staging to which executors write on a cluster before the first batch."""
 FIRST_GUESS = 100
 """Bytes per offset, until a batch has shown the real figure."""
 
@@ -77,6 +79,8 @@ class FileSink:
         if self._files.scheme not in ATOMIC_RENAME:
             self._tell(Warned(copied(self._files.scheme, self._settings.mode)))
         self._check_devices()
+        if self._files.scheme == "file" and not self._spark.sparkContext.master.startswith("local"):
+            need_shared(self._spark, self._files, join(self._layout.staging, PROBE))
         conf = "spark.sql.parquet.outputTimestampType"
         if conf not in self._plan.job.spark.conf:
             self._spark.conf.set(conf, "TIMESTAMP_MICROS")  # Spark's own default, INT96, is one that others gave up
@@ -122,6 +126,19 @@ class FileSink:
             self._files.make(staging)
             if not self._files.on_one_device(target, staging):
                 raise JobFailed(_mount_point(target))
+
+
+def need_shared(spark: Any, files: Files, directory: str) -> None:
+    """Fails unless the driver sees what executors write: a file of each of as many tasks as run at once."""
+    tasks = max(2, spark.sparkContext.defaultParallelism)
+    files.remove(directory)
+    try:
+        spark.range(0, tasks, 1, tasks).write.parquet(directory)
+        seen = sum(entry.path.endswith(".parquet") for entry in visible(files.under(directory)))
+    finally:
+        files.remove(directory)
+    if seen < tasks:
+        raise JobFailed(not_shared(f"executors wrote {tasks} files to {directory}, and the driver sees {seen} of them"))
 
 
 def writer(rows: DataFrame, settings: Settings) -> Any:

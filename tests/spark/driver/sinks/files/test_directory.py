@@ -244,6 +244,17 @@ def test_empty_batches_leave_nothing_behind_and_old_manifests_go() -> None:
     assert disk.exists("/cp/sink/3.json")
 
 
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_rows_whose_files_are_on_other_disks_are_not_written(mode: str) -> None:
+    disk = Disk()
+    write(disk, directory_on(disk, plan_of(mode)), 0, {"": 1})
+    there = dict(disk.files)
+    with pytest.raises(JobFailed, match=r"batch 1 has 500 rows, and none of its files is in /lake/\.orders-") as it:
+        directory_on(disk, plan_of(mode)).appear(batch_of(1), 500)
+    assert it.value.failed.kind == "sink"
+    assert disk.files == there
+
+
 def test_final_names_tell_job_checkpoint_and_batch() -> None:
     staged = [
         Entry("day=1/part-00000-5b0f.c000.zstd.parquet", 1),
