@@ -186,13 +186,15 @@ class Expired(Struct, frozen=True, tag="expired", kw_only=True):
 
 class Lost(Struct, frozen=True, tag="lost", kw_only=True):
     """Records that were deleted before they were read, from `first` up to, but not including, `end`. Detected by the
-    front. If not `certain`, this is the maximum."""
+    front. If not `certain`, this is the maximum. `recreated`: the partition was deleted and made again, and Spark left
+    out what is in it."""
 
     topic: str
     partition: int
     first: int
     end: int
     certain: bool = True
+    recreated: bool = False
 
 
 class Committed(Struct, frozen=True, tag="committed", kw_only=True):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from threading import Thread
 
-from kafkad_etl.cluster.losses import Gap, in_batch
+from kafkad_etl.cluster.losses import Gap, in_batch, left_out
 from kafkad_etl.cluster.starts import as_positions
 from kafkad_etl.errors import text_of
 from kafkad_etl.job import Offsets
@@ -60,9 +60,10 @@ class Deletions:
             self._session.close()
 
     def _of(self, batch: Batch) -> list[Gap]:
-        end = as_positions(batch.end)
-        begin = {where: max(at, self._begin.get(where, 0)) for where, at in as_positions(batch.start).items()}
-        moved = [where for where, first in begin.items() if first < end.get(where, first)]
+        start, end = as_positions(batch.start), as_positions(batch.end)
+        onward = {where: at for where, at in start.items() if at <= end.get(where, at)}
+        begin = {where: max(at, self._begin.get(where, 0)) for where, at in onward.items()}
+        moved = [where for where, last in end.items() if begin.get(where, start.get(where, last)) != last]
         try:
             found = offsets_at(self._session, dict.fromkeys(moved, EARLIEST)) if moved else {}
         except Exception as error:  # of the next batch it may be known
@@ -71,4 +72,4 @@ class Deletions:
             )
             return []
         starts = {where: at.offset for where, at in found.items() if not isinstance(at, KctlError)}
-        return in_batch(begin, end, batch.rows_read, starts)
+        return in_batch(begin, end, batch.rows_read, starts) + left_out(start, end, starts)

@@ -18,6 +18,8 @@ class Gap(NamedTuple):
     end: int
     certain: bool = True
     """False if some of the records may have been read, or may not have been records at all."""
+    recreated: bool = False
+    """True if the records are in a partition that was deleted and made again, and were left out."""
 
     @property
     def records(self) -> int:
@@ -26,7 +28,8 @@ class Gap(NamedTuple):
     def __str__(self) -> str:
         span = f"{self.first}-{self.end - 1}" if self.records > 1 else f"{self.first}"
         count = f"{'' if self.certain else 'up to '}{self.records:,} record{'s' * (self.records > 1)}"
-        return f"{self.where}: {count} ({span}) deleted before they were read"
+        why = "not read: the topic was deleted and made again" if self.recreated else "deleted before they were read"
+        return f"{self.where}: {count} ({span}) {why}"
 
 
 def gaps(wanted: Mapping[TopicPartition, int], there: Extents) -> list[Gap]:
@@ -52,6 +55,15 @@ def in_batch(begin: Positions, end: Positions, rows_read: int, starts: Positions
     unread = sum(last - begin[where] for where, last in end.items() if where in begin) - rows_read
     certain = sum(gap.records for gap in found) == unread
     return [gap._replace(first=max(gap.first, gap.end - unread), certain=certain) for gap in found if unread > 0]
+
+
+def left_out(start: Positions, end: Positions, starts: Positions) -> list[Gap]:
+    """Records of partitions that now end before a batch's start. Spark reads nothing there, and goes on at the end."""
+    return [
+        Gap(where, starts[where], end[where], certain=False, recreated=True)
+        for where, first in sorted(start.items())
+        if starts.get(where, first) < end.get(where, first) < first
+    ]
 
 
 def cut_off(reached: Mapping[TopicPartition, int], there: Extents) -> Iterator[str]:

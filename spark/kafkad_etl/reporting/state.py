@@ -197,7 +197,7 @@ def _with(spans: Spans, offsets: Offsets, changed: Callable[[Span, int], Span]) 
 
 
 def gap_of(lost: Lost) -> Gap:
-    return Gap(TopicPartition(lost.topic, lost.partition), lost.first, lost.end, lost.certain)
+    return Gap(TopicPartition(lost.topic, lost.partition), lost.first, lost.end, lost.certain, lost.recreated)
 
 
 def _with_batch(state: State, batch: Batch, now: float) -> State:

@@ -125,7 +125,7 @@ def _watch(planned: PlannedRun, clusters: Clusters, conductor: Conductor, stack:
         session = clusters.fresh(job.kafka)
         deletions = stack.enter_context(closing(Deletions(session, reading.start, lost, conductor.warn)))
         conductor.on_batch.append(deletions.offer)
-    elif planned.plan.mode == "continuous":
+    if planned.plan.mode == "continuous":
         from kafkad_etl.cluster.presence import Presence
 
         gone = partial(_tell_gone, conductor)
@@ -154,7 +154,11 @@ def _ask_for_ends(
 
 def _tell_lost(conductor: Conductor, gap: Gap) -> None:
     topic, partition = gap.where
-    conductor.tell(Lost(topic=topic, partition=partition, first=gap.first, end=gap.end, certain=gap.certain))
+    conductor.tell(
+        Lost(
+            topic=topic, partition=partition, first=gap.first, end=gap.end, certain=gap.certain, recreated=gap.recreated
+        )
+    )
 
 
 def _tell_gone(conductor: Conductor, names: list[str]) -> None:

@@ -53,6 +53,17 @@ def test_a_gap_that_was_accepted_when_the_run_began_is_not_counted_once_more(mon
     assert lost == [Gap(A, 30, 50)]
 
 
+def test_records_of_a_topic_that_was_made_again_and_is_shorter_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deletions, "offsets_at", lambda _, asked: dict.fromkeys(asked, OffsetAt(0, -1, -1)))
+    lost: list[Gap] = []
+    watching = deletions.Deletions(closable(), {"orders": {0: 30}}, lost.append, pytest.fail)
+    watching.offer(batch(first=1000, end=200, rows_read=0))
+    watching.close()
+    assert [str(gap) for gap in lost] == [
+        "orders-0: up to 200 records (0-199) not read: the topic was deleted and made again"
+    ]
+
+
 def batch(first: int, end: int, rows_read: int) -> Batch:
     return Batch(
         batch=1, start={"orders": {0: first}}, end={"orders": {0: end}}, rows_read=rows_read, rows_written=0, seconds=1

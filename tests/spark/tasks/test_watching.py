@@ -39,8 +39,9 @@ channel.send(Ended("done")); channel.close()
     assert f'kafkad_etl_up{{job="{topic}"}} 1' in page
 
 
+@pytest.mark.parametrize("on_data_loss", ["fail", "continue"])
 def test_a_topic_that_is_deleted_meanwhile_ends_a_run_that_would_wait(
-    run: Run, topic: str, broker: KafkadProcess, monkeypatch: pytest.MonkeyPatch
+    run: Run, topic: str, broker: KafkadProcess, monkeypatch: pytest.MonkeyPatch, on_data_loss: str
 ) -> None:
     monkeypatch.setattr(presence, "LOOK_SECONDS", 0.1)
     monkeypatch.setattr(presence, "GONE_SECONDS", 0.5)
@@ -52,7 +53,7 @@ while channel.stop is None:
 channel.send(Ended("stopped"))
 channel.close()
 """
-    ran = run(WORK + waits, "--mode", "continuous")
+    ran = run(WORK + waits, "--mode", "continuous", "--set", f"source.on_data_loss={on_data_loss}")
     assert ran.code == EtlExit.CLUSTER
     assert f"topic {topic} was deleted while the job was running: stopping after the current batch" in ran.err
     assert "failed: 3 rows read" in ran.err
