@@ -12,6 +12,8 @@ from kafkad_etl.job import Files, Lookup, Offsets
 from kafkad_etl.messages import Plan, Reading
 
 EARLIEST = -2
+ANY_AGE = {"maxFileAge": "36500d"}
+"""Files of any age, of which Spark's stream otherwise leaves out those a week older than the newest one."""
 
 
 def offsets_text(offsets: Offsets) -> str:
@@ -77,6 +79,8 @@ def everything(spark: Any, plan: Plan) -> DataFrame:
 def options_of(block: Files | Lookup) -> dict[str, str]:
     """Options for Spark's reader. The block's own come last, so that they win."""
     ours = quotes(block.options) if block.format == "csv" else {}
+    if isinstance(block, Files):
+        ours |= ANY_AGE
     return ours | {name: str(value) for name, value in block.options.items()}
 
 

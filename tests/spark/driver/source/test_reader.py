@@ -33,3 +33,8 @@ def test_quotes_in_csv_files_are_doubled_unless_the_job_says_otherwise() -> None
     assert options_of(Files(format="csv", path="a", options={"Quote": "'"}))["escape"] == "'", "it is that quote then"
     assert "escape" not in options_of(Files(format="csv", path="a", options={"quote": ""}))
     assert options_of(Lookup(format="json", path="a", options={"multiLine": True})) == {"multiLine": "True"}
+
+
+def test_a_stream_of_files_reads_old_ones_too_unless_the_job_says_otherwise() -> None:
+    assert options_of(Files(format="json", path="a")) == {"maxFileAge": "36500d"}
+    assert options_of(Files(format="json", path="a", options={"maxFileAge": "1d"})) == {"maxFileAge": "1d"}
