@@ -7,10 +7,16 @@ from typing import NamedTuple
 from kafkad_etl.facts import FILES, TABLES, is_elsewhere, is_streaming
 from kafkad_etl.job import Job
 
+_UNSAFE = {
+    "0": "acks: 0 waits for no broker",
+    "1": "with acks: 1, what the leader has not yet copied to others is gone if it fails",
+}
+"""What makes a row count as written too early, by `sink.topic.acks`."""
+
 
 class Guarantee(NamedTuple):
     level: str
-    """exactly once, at least once, or nothing kept."""
+    """exactly once, at least once, rows may be lost, or nothing kept."""
     text: str
 
     def __str__(self) -> str:
@@ -19,6 +25,8 @@ class Guarantee(NamedTuple):
 
 def guarantee(job: Job) -> Guarantee:
     level, text = _streaming(job) if is_streaming(job) else _batch(job)
+    if job.sink.topic is not None and job.sink.topic.acks != "all":
+        level, text = "rows may be lost", f"{_UNSAFE[job.sink.topic.acks]}; {text}"
     return Guarantee(level, "; ".join((text, *_limits(job))))
 
 

@@ -53,6 +53,8 @@ WATERMARK = "transform.watermark={column: ts, delay: 10 minutes}"
         ([UPSERT, BATCH], "exactly once", "equal keys"),
         ([TOPIC], "at least once", "readers can detect duplicates by the header `source`"),
         ([TOPIC, BATCH], "at least once", "every run writes all its rows"),
+        ([TOPIC, "sink.topic.acks=1"], "rows may be lost", "what the leader has not yet copied to others is gone"),
+        ([TOPIC, "sink.topic.acks=0", BATCH], "rows may be lost", "acks: 0 waits for no broker; every run writes all"),
         ([EXACTLY], "exactly once", "a batch's rows and its number are written in one transaction"),
         (["sink.type=console"], "nothing kept", "rows are shown"),
         ([CSV, "source.on_data_loss=continue"], "exactly once", "deleted before they were read are counted"),
