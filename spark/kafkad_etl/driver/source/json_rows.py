@@ -142,7 +142,7 @@ def is_broken(columns: Columns, schema: Type, strict: bool) -> str:
     """A condition that is never NULL. Texts are not read again where something cheaper says that nothing is wrong."""
     text, parsed, excess = columns.text, columns.parsed, columns.excess
     tests = [f"{text} IS NULL", f"{parsed}._corrupt IS NOT NULL"]
-    tests += [f"{parsed}.{path} IS NULL" for path in required(schema)]
+    tests += [missing for _, missing in _missing(parsed, schema)]
     tests.append(_is_not_one_value(columns))
     if is_limited(schema, strict):
         tests.append(f"{excess} AND ({_exceeds(text, schema, strict)})")
@@ -152,6 +152,28 @@ def is_broken(columns: Columns, schema: Type, strict: bool) -> str:
 def required(schema: Type) -> list[str]:
     """NOT NULL columns, which from_json leaves NULL all the same."""
     return [named(f["name"]) for f in schema["fields"] if not f["nullable"]]
+
+
+def _missing(value: str, kind: Type, path: str = "") -> list[tuple[str, str]]:
+    """For each part that is declared NOT NULL its path, and a condition for what from_json has left NULL all the same.
+    A struct that is NULL itself lacks nothing."""
+    if isinstance(kind, str):
+        return []
+    found = []
+    if is_struct(kind):
+        prefix, there = (f"{path}.", f"{value} IS NOT NULL AND ") if path else ("", "")
+        for field in kind["fields"]:
+            name, inside = prefix + field["name"], f"{value}.{named(field['name'])}"
+            if not field["nullable"]:
+                found.append((name, f"{there}{inside} IS NULL"))
+            found += _missing(inside, field["type"], name)
+        return found
+    is_array, x = kind["type"] == "array", f"x{path.count('[]')}"
+    values = value if is_array else f"map_values({value})"
+    if not kind["containsNull" if is_array else "valueContainsNull"]:
+        found.append((f"{path}[]", f"exists({values}, {x} -> {x} IS NULL)"))
+    inner = _missing(x, kind["elementType" if is_array else "valueType"], f"{path}[]")
+    return found + [(at, f"exists({values}, {x} -> {missing})") for at, missing in inner]
 
 
 def reason(columns: Columns, schema: Type, strict: bool) -> str:
@@ -164,10 +186,8 @@ def reason(columns: Columns, schema: Type, strict: bool) -> str:
     ]
     for field in schema["fields"]:
         cases += _mistyped(text, parsed, field["name"], field["type"])
-    for field in schema["fields"]:
-        if not field["nullable"]:
-            column = named(field["name"])
-            cases.append((f"{parsed}.{column} IS NULL", quoted(field["name"]), "'it is missing but declared NOT NULL'"))
+    for path, missing in _missing(parsed, schema):
+        cases.append((missing, quoted(path), "'it is missing but declared NOT NULL'"))
     for field in schema["fields"]:
         if decimals := _decimals({"type": "struct", "fields": [field]}):
             for path, comma in _commas(TEXTS, decimals):

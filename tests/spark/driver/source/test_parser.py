@@ -104,6 +104,43 @@ def test_unknown_fields_are_errors_in_strict_mode_alone_however_deep(spark: Any)
     assert [_bad(row) for row in lenient] == [None] * len(UNKNOWN)
 
 
+NEVER_NULL = (
+    "id BIGINT NOT NULL, at STRUCT<zip: INT NOT NULL, geo: STRUCT<lat: INT NOT NULL>>, "
+    "items ARRAY<STRUCT<n: INT NOT NULL, tags: MAP<STRING, STRUCT<t: INT NOT NULL>>>>"
+)
+LACKING = [
+    ('{"id": 1, "at": {}}', "at.zip"),
+    ('{"id": 1, "at": {"zip": null}}', "at.zip"),
+    ('{"id": 1, "at": {"zip": 1, "geo": {}}}', "at.geo.lat"),
+    ('{"id": 1, "items": [{"n": 1}, {"n": null}]}', "items[].n"),
+    ('{"id": 1, "items": [{"n": 1, "tags": {"a": {"t": 1}, "b": {}}}]}', "items[].tags[].t"),
+]
+NOT_LACKING = [
+    '{"id": 1}',
+    '{"id": 1, "at": null, "items": [null, {"n": 1}]}',
+    '{"id": 1, "at": {"zip": 1}, "items": []}',
+    '{"id": 1, "at": {"zip": 1, "geo": null}, "items": [{"n": 1, "tags": {"a": null, "b": {"t": 1}}}]}',
+    '{"id": 1, "at": {"zip": 1, "geo": {"lat": 2}}, "items": null}',
+]
+
+
+def test_json_may_lack_nothing_that_is_declared_not_null_however_deep(spark: Any) -> None:
+    plan = plan_of({"value": {"format": "json", "schema": NEVER_NULL}})
+    rows = _parsed(spark, plan, *[text.encode() for text in [*NOT_LACKING, *(text for text, _ in LACKING)]])
+    why = "it is missing but declared NOT NULL"
+    assert [_bad(row) for row in rows] == [None] * len(NOT_LACKING) + [(column, why) for _, column in LACKING]
+
+
+def test_arrays_and_maps_of_a_spark_schema_may_be_without_nulls(spark: Any) -> None:
+    array = {"type": "array", "elementType": "long", "containsNull": False}
+    nested = {"type": "map", "keyType": "string", "valueType": array, "valueContainsNull": False}
+    fields = [{"name": "m", "type": nested, "nullable": True, "metadata": {}}]
+    schema = Schema(kind="spark", text=json.dumps({"type": "struct", "fields": fields}))
+    plan = plan_of({"value": {"format": "json"}}, schema=schema)
+    rows = _parsed(spark, plan, b'{"m": {"a": [1]}}', b"{}", b'{"m": {"a": null}}', b'{"m": {"a": [1, null]}}')
+    assert [_bad(row) and _bad(row)[0] for row in rows] == [None, None, "m[]", "m[][]"]
+
+
 DEEP = (
     "id BIGINT, name STRING, PRICE, list ARRAY<STRING>, address STRUCT<city: STRING, geo: STRUCT<lat: DOUBLE>>, "
     "items ARRAY<STRUCT<n: INT, tag: STRING>>, tags MAP<STRING, STRUCT<t: INT>>"
