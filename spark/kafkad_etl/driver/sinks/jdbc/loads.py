@@ -67,6 +67,7 @@ class Loads:
     ) -> None:
         self._settings = settings
         self._job = job
+        self._dialect = dialect_of(settings.url)
         self._name = staging_name(job, checkpoint)
         self._connect = connect
         self._noted = noted
@@ -101,7 +102,7 @@ class Loads:
             return None
         ends: Offsets = {}
         for _, topic, partition, end, _ in lines:
-            if topic:
+            if topic != self._dialect.no_topic:
                 ends.setdefault(topic, {})[int(partition)] = int(end)
         newest = max(int(number) for number, *_ in lines)
         if newest > batch.number or ends != batch.end:
@@ -124,23 +125,22 @@ class Loads:
                 rows = database.execute(self._sql.insert)
                 self._need_all(database, filled)  # a task that Spark gave up may still have been writing
                 if self._noted:
-                    for line in marks(self._job, batch, rows):
+                    for line in marks(self._dialect, self._job, batch, rows):
                         database.execute(self._sql.mark_batch, *line)
                     database.execute(self._sql.forget_batches, self._job, batch.checkpoint_id, batch.number)
             self._drop_staging(database)
         return Written(rows)
 
     def _prepare_statements(self, table: Table) -> None:
-        dialect = dialect_of(self._settings.url)
-        self.staging = beside(dialect, table.sql, self._name)
-        self._offsets = beside(dialect, table.sql, OFFSETS)
+        self.staging = beside(self._dialect, table.sql, self._name)
+        self._offsets = beside(self._dialect, table.sql, OFFSETS)
         self._sql: Statements = statements(
             self._settings, table, self.staging, self._offsets, list(self.written.values())
         )
 
     def _table(self, database: Database) -> Table:
         problems = []
-        for spelling in spellings(dialect_of(self._settings.url), self._settings.table):
+        for spelling in spellings(self._dialect, self._settings.table):
             try:
                 return Table(spelling, database.columns(spelling))
             except DatabaseError as error:

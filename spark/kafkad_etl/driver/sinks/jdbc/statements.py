@@ -24,6 +24,10 @@ class Dialect(NamedTuple):
     """Statement that creates a table of the same types; without it, Spark chooses the types."""
     times_as_text: bool = False
     one_writer: bool = False
+    whole_number: str = "BIGINT"
+    """A type for numbers of 64 bits."""
+    no_topic: str = ""
+    """What notes of a batch without offsets have for the topic."""
 
 
 DIALECTS = {
@@ -36,7 +40,7 @@ DIALECTS = {
     "mysql": Dialect("com.mysql.cj.jdbc.Driver", quote="`"),
     "mariadb": Dialect("org.mariadb.jdbc.Driver", quote="`"),
     "sqlserver": Dialect("com.microsoft.sqlserver.jdbc.SQLServerDriver"),
-    "oracle": Dialect("oracle.jdbc.OracleDriver"),
+    "oracle": Dialect("oracle.jdbc.OracleDriver", whole_number="NUMBER(19)", no_topic=" "),
     "db2": Dialect("com.ibm.db2.jcc.DB2Driver"),
     "h2": Dialect("org.h2.Driver"),
 }
@@ -219,11 +223,11 @@ def _offset_statements(dialect: Dialect, offsets: str) -> dict[str, str]:
     types = {
         "job": "VARCHAR(64)",
         "checkpoint": "VARCHAR(64)",
-        "batch": "BIGINT",
+        "batch": dialect.whole_number,
         "topic": "VARCHAR(249)",
         "topic_partition": "INTEGER",
-        "next_offset": "BIGINT",
-        "written_rows": "BIGINT",
+        "next_offset": dialect.whole_number,
+        "written_rows": dialect.whole_number,
     }
     quotes = {name: quoted(dialect, name) for name in types}
     columns = ", ".join(f"{quotes[name]} {kind} NOT NULL" for name, kind in types.items())
@@ -238,11 +242,11 @@ def _offset_statements(dialect: Dialect, offsets: str) -> dict[str, str]:
     }
 
 
-def marks(job: str, batch: BatchId, rows: int) -> list[tuple[str, str, int, str, int, int, int]]:
+def marks(dialect: Dialect, job: str, batch: BatchId, rows: int) -> list[tuple[str, str, int, str, int, int, int]]:
     """Rows for `kafkad_etl_offsets`: one per partition, or a single one if there are none."""
     ends = [
         (topic, partition, end)
         for topic, partitions in sorted(batch.end.items())
         for partition, end in sorted(partitions.items())
     ]
-    return [(job, batch.checkpoint_id, batch.number, *end, rows) for end in ends or [("", 0, 0)]]
+    return [(job, batch.checkpoint_id, batch.number, *end, rows) for end in ends or [(dialect.no_topic, 0, 0)]]

@@ -55,6 +55,8 @@ class Sqlite:
 
 
 class Bench:
+    database = Sqlite
+
     def __init__(self, path: Path, **settings: Any) -> None:
         self.path = path
         self.settings = msgspec.convert({"url": f"jdbc:sqlite:{path}", "table": "orders", **settings}, JdbcSink)
@@ -70,7 +72,7 @@ class Bench:
     def connect(self) -> Iterator[Sqlite]:
         connection = sqlite3.connect(self.path, isolation_level=None)
         try:
-            yield Sqlite(connection, self.step)
+            yield self.database(connection, self.step)
         finally:
             connection.close()
 
@@ -103,6 +105,15 @@ class Bench:
         return {name for (name,) in self.sql("SELECT name FROM sqlite_master WHERE type = 'table'")}
 
 
+class Oracle(Sqlite):
+    """Has no BIGINT, and takes an empty text for NULL."""
+
+    def execute(self, sql: str, *values: str | int) -> int:
+        if "BIGINT" in sql:
+            raise DatabaseError("ORA-00902: invalid datatype")
+        return super().execute(sql, *(None if value == "" else value for value in values))  # type: ignore[arg-type]
+
+
 def batch_of(number: int) -> BatchId:
     return BatchId(number, "0123", {"t": {0: number}}, {"t": {0: number + 1, 1: 7}})
 
@@ -120,6 +131,23 @@ def heap(tmp_path: Path) -> Bench:
     bench = Bench(tmp_path / "heap.db")
     bench.sql("CREATE TABLE orders (id INTEGER, amount REAL)")
     return bench
+
+
+@pytest.mark.parametrize("ends", [{"t": {0: 1, 1: 7}}, {}])
+def test_oracle_notes_batches_in_its_own_types(tmp_path: Path, ends: dict[str, dict[int, int]]) -> None:
+    bench = Bench(tmp_path / "shop.db", url="jdbc:oracle:thin:@host:1521/shop")
+    bench.database = Oracle
+    bench.sql("CREATE TABLE orders (id INTEGER, amount REAL)")
+    batch = BatchId(0, "0123", {}, ends)
+    loads = bench.loads()
+    assert loads.finished(batch) is None
+
+    def fill() -> int:
+        bench.sql(f"CREATE TABLE {loads.staging} AS SELECT 1 AS id, 2 AS amount")
+        return 1
+
+    assert loads.write(batch, fill) == Written(1)
+    assert bench.loads().finished(batch) == Written(1)
 
 
 @pytest.mark.parametrize("mode", ["append", "upsert"])
