@@ -25,6 +25,8 @@ _DEEPEST = 50
 """Maximum nesting depth. A job needs eight levels; anything deeper was not written by hand."""
 _TAG = "tag:yaml.org,2002:"
 STRING, INTEGER, NUMBER, BOOLEAN, NULL = (_TAG + name for name in ("str", "int", "float", "bool", "null"))
+_TAGGED = {INTEGER: (INTEGER,), NUMBER: (NUMBER, INTEGER), BOOLEAN: (BOOLEAN,), NULL: (NULL,)}
+"""The tags that a text without quotes must have for one that was written before it: `!!float 1`."""
 _MAPPING = _TAG + "map"
 _FREE_NAMES = ("options", "conf", "config", "vars")
 """Blocks whose keys are the user's own and may contain dots: `--set kafka.options.fetch.max.bytes=1`."""
@@ -86,9 +88,12 @@ class _Composer(Reader, Scanner, Parser, Composer, _Resolver):
             raise Unreadable(line, "blocks are nested too deeply")
         self.depth += 1
         try:
-            return super().compose_node(parent, index)
+            node: Node | None = super().compose_node(parent, index)
         finally:
             self.depth -= 1
+        if isinstance(node, ScalarNode) and node.tag in _TAGGED and tag_of(node.value) not in _TAGGED[node.tag]:
+            raise Unreadable(line, f'"{node.value[:40]}" is not what its tag says; write the value alone')
+        return node
 
 
 def tag_of(text: str) -> str:

@@ -69,6 +69,10 @@ def test_all_mistakes_are_told_at_once_each_with_its_line() -> None:
             "a: \x01",
             "orders.yaml:1: this is not YAML: unacceptable character #x0001: special characters are not allowed",
         ),
+        ("a: 1\nb: !!int abc", 'orders.yaml:2: "abc" is not what its tag says; write the value alone'),
+        ("a: !!float x", 'orders.yaml:1: "x" is not what its tag says; write the value alone'),
+        ("a: [!!bool yes]", 'orders.yaml:1: "yes" is not what its tag says; write the value alone'),
+        ("a: !!null x", 'orders.yaml:1: "x" is not what its tag says; write the value alone'),
         (SMALL + "? [a, b]\n: 1\n", "orders.yaml:1: a key must be a single word"),
     ],
 )
@@ -124,6 +128,11 @@ def test_scalars_are_what_they_look_like() -> None:
     assert job.run.group is False
     assert job.description == "2026"
     assert job.checks[0].expect is None
+
+
+def test_values_may_have_the_tags_that_they_are() -> None:
+    tagged = "kafka: {options: {a: !!int 1, b: !!float 1, c: !!bool true, d: !!str true, e: !!int '7'}}\n"
+    assert loaded(SMALL + tagged).job.kafka.options == {"a": 1, "b": 1.0, "c": True, "d": "true", "e": 7}
 
 
 def test_text_keeps_the_digits_that_are_written() -> None:

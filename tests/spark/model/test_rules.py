@@ -34,6 +34,7 @@ DEAD = "value={format: json, schema: a INT, bad_rows: {action: dead_letter%s}}"
             ["source.start=2026-13-01"],
             'source.start: "2026-13-01" is not a position in a topic; earliest, latest, group,',
         ),
+        (["source.start='" + "9" * 5000 + "'"], "is not a position in a topic; earliest, latest, group,"),
         (
             ["source.start={ordres: {0: 1}}"],
             'source.start.ordres: "ordres" is not read by this job; did you mean "orders"?',

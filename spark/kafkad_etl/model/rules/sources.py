@@ -101,7 +101,7 @@ def _position(source: Source, position: Position, path: str) -> Iterator[Mistake
         if is_like_a_time(word):
             parse_time_ms(word, 0, utc=True)
             return
-    except (KctlError, OverflowError):
+    except (KctlError, OverflowError, ValueError):  # of more digits than Python takes for a number
         pass  # told below, as what is no time at all
     close = did_you_mean(word, ("earliest", "latest", "group"))
     yield Mistake(path, f'"{word}" is not a position in a topic', close or (_PLACES,))
