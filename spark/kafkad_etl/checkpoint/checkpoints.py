@@ -25,6 +25,8 @@ RECORD = "job.json"
 ASIDE = ".reset-"
 """Infix in the names of checkpoints that were set aside, before the timestamp."""
 _STATE = "KAFKAD_ETL_STATE"
+_LEAST_LINES = {"offsets": 3, "commits": 2}
+"""The version; of batches then facts, and the offsets of each source."""
 _RESET = "--reset-checkpoint sets it aside and starts over at source.start"
 
 
@@ -95,14 +97,16 @@ class Record(Struct, frozen=True, kw_only=True):
 
 
 class Files(NamedTuple):
-    """The files found in a checkpoint. Only those that decide its progress are read; the others are empty strings."""
+    """The files found in a checkpoint. Only those that decide its progress are read; the others are empty strings, as
+    are those with a flaw."""
 
     metadata: str | None = None
     initial: str | None = None
     offsets: Mapping[int, str] = {}
     commits: Mapping[int, str] = {}
-    empty: tuple[str, ...] = ()
-    """Names of those that were read and are empty: a power failure may leave a file without its content."""
+    flaws: Mapping[str, str] = {}
+    """What is wrong with those that were read, by name: a power failure may leave a file without its content, or with
+    a part of it."""
 
     @property
     def is_begun(self) -> bool:
@@ -186,19 +190,33 @@ def pieces_missing(files: Files) -> list[str]:
     found += [f"the file offsets/{number} is missing" for number in sorted(needed) if number not in files.offsets]
     if last and last - 1 not in files.commits and last not in files.commits:
         found.append(f"the file commits/{last - 1} is missing")
-    return found + [_is_empty(name) for name in files.empty]
+    return found + [f"the file {name} {flaw}" for name, flaw in files.flaws.items()]
 
 
-def _is_empty(name: str) -> str:
-    return f"the file {name} is empty"
+def _flaw(name: str, text: str) -> str:
+    """What is wrong with a file that was read; empty if nothing is."""
+    lines = text.split("\n")
+    if not text:
+        return "is empty"
+    if len(lines) < _LEAST_LINES.get(name.partition("/")[0], 1) or not _is_whole(lines[-1]):
+        return "is damaged"
+    return ""
+
+
+def _is_whole(line: str) -> bool:
+    """`-` stands for a source without offsets."""
+    try:
+        return line == "-" or isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
 
 
 def _deletable(files: Files) -> list[str]:
-    """The way out that loses nothing: only the newest file is empty, and without it the checkpoint is whole. Spark
+    """The way out that loses nothing: only the newest file has a flaw, and without it the checkpoint is whole. Spark
     would stumble over its checksum."""
     newest = max((*files.offsets, *files.commits))
     folder = "commits" if newest in files.commits else "offsets"
-    if pieces_missing(files) != [_is_empty(f"{folder}/{newest}")]:
+    if list(files.flaws) != [f"{folder}/{newest}"] or len(pieces_missing(files)) > 1:
         return []
     names = f"{folder}/{newest} and {folder}/.{newest}.crc"
     return [f"deleting {names} is safe: no batch follows, and the next run repeats batch {newest}"]
@@ -227,7 +245,7 @@ def _refused(what: str, why: list[str]) -> EtlError:
 
 
 def standing_of(files: Files) -> Standing:
-    """The progress recorded in a checkpoint's files, without what those that are missing or empty would say."""
+    """The progress recorded in a checkpoint's files, without what those that are missing or damaged would say."""
     batch = max(files.commits, default=None)
     last = max(files.offsets, default=None)
     planned = last if last is not None and (batch is None or last > batch) else None
@@ -306,13 +324,15 @@ class Checkpoint:
         done, last = max(commits, default=-1), max(offsets, default=-1)
         names = ["metadata", *(f"offsets/{number}" for number in sorted({done, last - 1, last}))]
         names.append(f"commits/{done}" if commits else "sources/0/0")
-        texts = {name: self._text(name) for name in names}
+        texts = {name: text for name in names if (text := self._text(name)) is not None}
+        flaws = {name: flaw for name, text in texts.items() if (flaw := _flaw(name, text))}
+        texts |= dict.fromkeys(flaws, "")
         return Files(
-            texts["metadata"],
+            texts.get("metadata"),
             texts.get("sources/0/0"),
-            {number: texts.get(f"offsets/{number}") or "" for number in offsets},
-            {number: texts.get(f"commits/{number}") or "" for number in commits},
-            tuple(name for name, text in texts.items() if text is not None and not text.strip()),
+            {number: texts.get(f"offsets/{number}", "") for number in offsets},
+            {number: texts.get(f"commits/{number}", "") for number in commits},
+            flaws,
         )
 
     def unfinished(self) -> str:
@@ -334,7 +354,7 @@ class Checkpoint:
         """The file's text without zero bytes: Spark begins some files with one, and power failures leave nothing but
         them."""
         path = self.directory / name
-        return path.read_text(encoding="utf-8").replace("\0", "") if path.exists() else None
+        return path.read_text(encoding="utf-8", errors="replace").replace("\0", "").strip() if path.exists() else None
 
     def last_commit(self) -> float | None:
         """The time of the last commit, in seconds since 1970; for a remote checkpoint, as known from runs on this

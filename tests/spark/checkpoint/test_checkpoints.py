@@ -81,6 +81,31 @@ def test_a_checkpoint_with_a_file_that_a_power_failure_emptied_is_refused(
     assert (checkpoint.standing().batch, checkpoint.standing().planned) == (0, 1)
 
 
+@pytest.mark.parametrize("kept", [2, 7, -1])
+@pytest.mark.parametrize("name", ["metadata", "offsets/0", "offsets/1", "commits/0", "sources/0/0"])
+def test_a_checkpoint_with_a_file_that_a_power_failure_cut_off_is_refused(tmp_path: Path, name: str, kept: int) -> None:
+    committed = 0 if name.startswith("sources") else 1
+    ends = [{"orders": {0: 50}}, {"orders": {0: 60}}]
+    spark_checkpoint(tmp_path, ends, start={"orders": {0: 7}}, committed=committed)
+    (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:kept])
+    checkpoint = Checkpoint(str(tmp_path), tmp_path)
+    with pytest.raises(EtlError) as refused:
+        guard(record(), record(), checkpoint.files(), str(tmp_path))
+    assert refused.value.exit_code == EtlExit.CHECKPOINT
+    assert str(tmp_path) in refused.value.what
+    assert f"the file {name} is damaged" in refused.value.hints
+    assert "--reset-checkpoint" in refused.value.hints[-1]
+    assert f"the file {name} is damaged" in checkpoint.unfinished()
+    assert checkpoint.standing().batch == (0 if committed else None)
+
+
+@pytest.mark.parametrize("name", ["offsets/1", "commits/1"])
+def test_a_file_that_was_cut_off_at_the_end_of_a_line_is_damaged_as_well(tmp_path: Path, name: str) -> None:
+    spark_checkpoint(tmp_path, [{"orders": {0: 50}}, {"orders": {0: 60}}])
+    (tmp_path / name).write_text((tmp_path / name).read_text().rpartition("\n")[0])
+    assert pieces_missing(Checkpoint(str(tmp_path), tmp_path).files()) == [f"the file {name} is damaged"]
+
+
 def test_where_the_first_run_began_matters_until_the_first_commit(tmp_path: Path) -> None:
     spark_checkpoint(tmp_path, [{"orders": {0: 50}}], committed=0)
     (tmp_path / "sources/0/0").write_bytes(b"")
@@ -90,11 +115,12 @@ def test_where_the_first_run_began_matters_until_the_first_commit(tmp_path: Path
     assert pieces_missing(files()) == []
 
 
-def test_an_empty_file_of_the_last_batch_alone_can_be_deleted(tmp_path: Path) -> None:
+@pytest.mark.parametrize("content", [b"", b'v1\n{"'])
+def test_a_file_with_a_flaw_of_the_last_batch_alone_can_be_deleted(tmp_path: Path, content: bytes) -> None:
     spark_checkpoint(tmp_path, [{"orders": {0: 50}}, {"orders": {0: 60}}])
     files = Checkpoint(str(tmp_path), tmp_path).files
     for folder in ("commits", "offsets"):
-        (tmp_path / folder / "1").write_bytes(b"")
+        (tmp_path / folder / "1").write_bytes(content)
         with pytest.raises(EtlError) as refused:
             guard(record(), record(), files(), str(tmp_path))
         assert f"deleting {folder}/1 and {folder}/.1.crc is safe: no batch follows" in refused.value.hints[1]
