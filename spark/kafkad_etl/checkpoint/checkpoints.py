@@ -7,7 +7,6 @@ it was when the checkpoint was created. Decisions are functions of values; only 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from msgspec import Struct
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.facts import MERGES, has_scheme, is_elsewhere, is_stateful, sink_text, source_text
 from kafkad_etl.job import Job, Offsets
+from kafkad_etl.syncing import sync
 
 RECORD = "job.json"
 ASIDE = ".reset-"
@@ -306,9 +306,9 @@ class Checkpoint:
                 return
             self.directory.mkdir(parents=True, exist_ok=True)
             fresh.write_bytes(text)
-            _sync(fresh)
+            sync(fresh)
             fresh.rename(path)
-            _sync(self.directory)
+            sync(self.directory)
 
     def standing(self) -> Standing:
         """The checkpoint's progress; for a remote one, as this machine last saw it."""
@@ -371,11 +371,3 @@ class Checkpoint:
         target = self.directory.with_name(f"{self.directory.name}{ASIDE}{stamp}")
         self.directory.rename(target)
         return target
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from kafkad_etl.syncing import sync
+
 MOST_REMOVALS = 10
 """How often a directory is removed to which others still write."""
 CHANGED_MEANWHILE = frozenset({errno.ENOENT, errno.ENOTEMPTY, errno.EISDIR, errno.ENOTDIR})
@@ -140,10 +142,10 @@ class LocalFiles:
         top = Path(_local(directory))
         files = [top / name for name in names]
         for file in files:
-            _sync(file)
+            sync(file)
         for path in {top, *top.parents, *(parent for file in files for parent in file.parents)}:
             with suppress(FileNotFoundError, PermissionError):  # directories above ours may be closed to us
-                _sync(path)
+                sync(path)
 
     def rename(self, source: str, target: str) -> None:
         self.make(parent_and_name(target)[0])
@@ -309,13 +311,5 @@ def locked(directory: str) -> Iterator[None]:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
-    finally:
-        os.close(descriptor)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
     finally:
         os.close(descriptor)
