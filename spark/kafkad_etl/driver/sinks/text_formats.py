@@ -6,6 +6,7 @@ from typing import Any
 
 from kafkad_etl.driver.source.csv_rows import QUOTES
 from kafkad_etl.job import Csv
+from kafkad_etl.messages import Failed
 
 TIMES = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
@@ -23,6 +24,14 @@ def csv_options(csv: Csv) -> dict[str, str]:
 def nested(kind: str) -> bool:
     """True if csv does not support this type."""
     return kind.startswith(("array", "map", "struct", "binary", "variant"))
+
+
+def csv_mistake(columns: list[tuple[str, str]]) -> Failed | None:
+    bad = [f"{name} {kind}" for name, kind in columns if nested(kind)]
+    if not bad:
+        return None
+    hints = ["convert it to text in the SQL with to_json(column) or base64(column)"]
+    return Failed(kind="schema", text=f"csv does not support columns of these types: {', '.join(bad)}", hints=hints)
 
 
 def column(name: str) -> Any:

@@ -19,7 +19,7 @@ from typing import Any
 from kafkad_etl.driver import protobuf
 from kafkad_etl.driver.counting import counted
 from kafkad_etl.driver.failures import first_sentence, trace_of
-from kafkad_etl.driver.sinks.text_formats import TIMES, column, csv_options, nested
+from kafkad_etl.driver.sinks.text_formats import TIMES, column, csv_mistake, csv_options, nested
 from kafkad_etl.driver.source import framing
 from kafkad_etl.driver.source.json_rows import named
 from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Written
@@ -234,12 +234,7 @@ def _value_mistake(settings: Settings, columns: list[tuple[str, str]], has: str)
     if settings.format in ("text", "raw"):
         return _one_value_mistake(settings, columns, has)
     if settings.format == "csv":
-        bad = [f"{name} {kind}" for name, kind in columns if name in names and nested(kind)]
-        if bad:
-            hints = ["convert it to text in the SQL with to_json(column) or base64(column)"]
-            return Failed(
-                kind="schema", text=f"csv does not support columns of these types: {', '.join(bad)}", hints=hints
-            )
+        return csv_mistake([(name, kind) for name, kind in columns if name in names])
     return None
 
 

@@ -19,7 +19,7 @@ from kafkad_etl.driver.sinks.disks import explaining_full_disk
 from kafkad_etl.driver.sinks.files.directory import Layout, TargetDirectory, not_shared, visible
 from kafkad_etl.driver.sinks.files.manifest import Manifests
 from kafkad_etl.driver.sinks.files.merging import Merging
-from kafkad_etl.driver.sinks.text_formats import TIMES, csv_options, nested
+from kafkad_etl.driver.sinks.text_formats import TIMES, csv_mistake, csv_options, nested
 from kafkad_etl.driver.source.csv_rows import quotes
 from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Written
 from kafkad_etl.facts import MANIFESTS, MERGES
@@ -171,13 +171,8 @@ def mistake(settings: Settings, columns: list[tuple[str, str]]) -> Failed | None
     rest = [(name, kind) for name, kind in columns if name not in settings.partition_by]
     if not rest:
         return Failed(kind="schema", text="sink.partition_by names every column, leaving none for the files")
-    if settings.type == "csv":
-        bad = [f"{name} {kind}" for name, kind in rest if nested(kind)]
-        if bad:
-            hints = ["convert it to text in the SQL with to_json(column) or base64(column)"]
-            return Failed(
-                kind="schema", text=f"csv does not support columns of these types: {', '.join(bad)}", hints=hints
-            )
+    if settings.type == "csv" and (failed := csv_mistake(rest)):
+        return failed
     if settings.type != "parquet" and settings.compression == "zstd":
         hints = ["use gzip, snappy or lz4"]
         return Failed(kind="sink", text=f"Spark's {settings.type} files cannot be compressed by zstd", hints=hints)
