@@ -33,11 +33,17 @@ def applied(spark: Any, function: Any, column: Any) -> Any:
     return Column(function.apply(spark._jvm.PythonUtils.toSeq([column._jc])))
 
 
-def _made(spark: Any, source: Path) -> Any:
+def compiled(spark: Any, source: str) -> Any:
+    """Janino's compiler, which has the classes of this text."""
     jvm = spark._jvm
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
-    compiler.cook(source.read_text(encoding="utf-8"))
+    compiler.cook(source)
+    return compiler
+
+
+def _made(spark: Any, source: Path) -> Any:
+    compiler = compiled(spark, source.read_text(encoding="utf-8"))
     path = Path(tempfile.mkdtemp(prefix="compiled-")) / f"kafkad-etl-{source.stem.lower()}.jar"
     with ZipFile(path, "w") as jar:
         for name, code in compiler.getBytecodes().items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from kafkad_etl.driver.compiling import compiled
 from kafkad_etl.driver.source.json_rows import named
 from kafkad_etl.driver.terms import DataFrame, JobFailed
 from kafkad_etl.messages import Failed
@@ -67,14 +68,9 @@ def statement(table: str, view: str, keys: tuple[str, ...], null: set[str]) -> s
 
 
 @cache
-def compiled(spark: Any) -> Any:
-    """The class, compiled by the compiler that Spark brings for its own generated code. Once: Py4J takes all classes
-    of one name for the same."""
-    jvm = spark._jvm
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
-    compiler.cook(SOURCE)
-    return compiler.getClassLoader().loadClass(CLASS)
+def merge_class(spark: Any) -> Any:
+    """Compiled once: Py4J takes all classes of one name for the same."""
+    return compiled(spark, SOURCE).getClassLoader().loadClass(CLASS)
 
 
 def merge(spark: Any, session: Any, sql: str, properties: dict[str, str]) -> None:
@@ -82,5 +78,5 @@ def merge(spark: Any, session: Any, sql: str, properties: dict[str, str]) -> Non
     given = jvm.java.util.HashMap()
     for name, value in properties.items():
         given.put(name, value)
-    constructor = compiled(spark).getConstructor(gateway.new_array(jvm.java.lang.Class, 0))
+    constructor = merge_class(spark).getConstructor(gateway.new_array(jvm.java.lang.Class, 0))
     constructor.newInstance(gateway.new_array(jvm.java.lang.Object, 0)).run(session._jsparkSession, sql, given)
