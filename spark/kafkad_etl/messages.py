@@ -94,6 +94,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     """Number of partitions of the target topic."""
     checkpoint: str = ""
     """An absolute path or a URL; empty for none."""
+    owner: str = ""
+    """Where the checkpoint is, or in mode batch would be. Of runs with the same one, a lock allows one at a time."""
     checkpoint_id: str = ""
     """Created with the checkpoint: batch 7 of another checkpoint is another batch."""
     committed: int | None = None

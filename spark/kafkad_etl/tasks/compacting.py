@@ -82,5 +82,6 @@ def plan_of(job: Effective, checkpoint: checkpoints.Checkpoint, min_files: int |
         mode=job.job.run.mode,
         reading=None,
         checkpoint="" if job.job.run.mode == "batch" else checkpoint.path,
+        owner=checkpoint.path,
         checkpoint_id=record.checkpoint_id if record else "",
     )

@@ -101,6 +101,7 @@ def live_plan(
         mode=plan.job.run.mode,
         reading=reading,
         checkpoint=str(checkpoint),
+        owner=str(checkpoint),
         checkpoint_id="0123abcd",
         dead_letter_client=client,
         sink_client=client,

@@ -158,6 +158,7 @@ def test_an_end_counts_in_mode_batch_only(cluster: Cluster) -> None:
 def test_mode_batch_has_no_checkpoint(cluster: Cluster) -> None:
     planned = cluster.plan(run={"mode": "batch"})
     assert (planned.plan.checkpoint, planned.checkpoint, planned.plan.mode) == ("", None, "batch")
+    assert planned.plan.owner == str(cluster.state / "j")
     environment = {"KAFKAD_ETL_STATE": str(cluster.state)}
     assert checkpoint_of(planned.plan.job, environment).lock_path == cluster.state / "j.lock"
 

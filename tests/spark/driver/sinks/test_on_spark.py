@@ -73,6 +73,7 @@ class Bench:
             mode=run,  # type: ignore[arg-type]
             reading=None,
             checkpoint=str(self.checkpoint),
+            owner=str(self.checkpoint),
             checkpoint_id=ID,
             sink_schema=schema,
             sink_client=client or {},

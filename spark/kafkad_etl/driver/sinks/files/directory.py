@@ -22,19 +22,20 @@ ENDING = re.compile(r"[-.]c\d{3}(\..+)$|(\.[^.]+)$")
 
 
 class Layout(NamedTuple):
-    """The directories of one job and checkpoint."""
+    """The directories of one job and owner."""
 
     target: str
     staging: str
     manifests: str
 
     @classmethod
-    def of(cls, target: str, job: Job, checkpoint: str, *, batch_mode: bool) -> Layout:
-        """The layout. Concurrent runs of one job need different checkpoints in the job file, even in mode batch."""
+    def of(cls, target: str, plan: Plan) -> Layout:
+        """The layout. A run in mode batch must not clear away what one with a checkpoint has to complete."""
         parent, name = parent_and_name(target)
-        owner = f"{job.name}-{zlib.crc32((checkpoint or job.run.checkpoint).encode()):08x}"
-        staging = join(parent, f".{name}-etl-staging/{owner}")
-        kept_at = staging if batch_mode or not checkpoint else checkpoint
+        batch_mode = plan.mode == "batch"
+        owner = f"batch {plan.owner}" if batch_mode else plan.owner
+        staging = join(parent, f".{name}-etl-staging/{plan.job.name}-{zlib.crc32(owner.encode()):08x}")
+        kept_at = staging if batch_mode or not plan.checkpoint else plan.checkpoint
         return cls(target, staging, join(kept_at, MANIFESTS))
 
 

@@ -49,7 +49,7 @@ class Place(NamedTuple):
 def place_of(spark: Any, plan: Plan) -> Place:
     files = storage_of(spark, plan.job.sink.path)
     target = files.absolute(plan.job.sink.path)
-    layout = Layout.of(target, plan.job, plan.checkpoint, batch_mode=plan.mode == "batch")
+    layout = Layout.of(target, plan)
     manifest_files = storage_of(spark, layout.manifests)
     directory = TargetDirectory(files, layout, Manifests(manifest_files, layout.manifests), plan)
     return Place(files, layout, directory, Merging(files, manifest_files, layout, plan.job.name))

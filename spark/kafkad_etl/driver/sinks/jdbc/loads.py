@@ -60,7 +60,7 @@ class Loads:
         self,
         settings: Settings,
         job: str,
-        checkpoint: str,
+        owner: str,
         connect: Callable[[], AbstractContextManager[Database]],
         *,
         noted: bool,
@@ -68,7 +68,7 @@ class Loads:
         self._settings = settings
         self._job = job
         self._dialect = dialect_of(settings.url)
-        self._name = staging_name(job, checkpoint)
+        self._name = staging_name(job, owner)
         self._connect = connect
         self._noted = noted
         self._ordered = False

@@ -40,9 +40,7 @@ class JdbcSink:
         self._dialect = dialect_of(settings.url)
         self._options = connection_options(settings)
         noted = plan.mode != "batch"
-        self._loads = Loads(
-            settings, plan.job.name, plan.checkpoint or plan.job.run.checkpoint, self._connect, noted=noted
-        )
+        self._loads = Loads(settings, plan.job.name, plan.owner, self._connect, noted=noted)
 
     def prepare(self, columns: list[tuple[str, str]]) -> None:
         if product(self._settings.url) == "sqlite" and not self._spark.sparkContext.master.startswith("local"):

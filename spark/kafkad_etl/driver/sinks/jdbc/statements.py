@@ -87,8 +87,8 @@ def beside(dialect: Dialect, table: str, name: str) -> str:
     return (schema[1] if schema else "") + quoted(dialect, name)
 
 
-def staging_name(job: str, checkpoint: str) -> str:
-    return f"kafkad_etl_staging_{zlib.crc32(f'{job} {checkpoint}'.encode()):08x}"
+def staging_name(job: str, owner: str) -> str:
+    return f"kafkad_etl_staging_{zlib.crc32(f'{job} {owner}'.encode()):08x}"
 
 
 def mapped(columns: list[tuple[str, str]], table: Table) -> dict[str, Column] | list[str]:

@@ -25,17 +25,19 @@ batches = st.lists(
 """For each batch: how many files in which directory."""
 
 
-def plan_of(mode: str = "append", run: Any = "available-now", end: Offsets | None = None) -> Plan:
+def plan_of(mode: str = "append", run: Any = "available-now", end: Offsets | None = None, owner: str = "/cp") -> Plan:
     sink = {"type": "parquet", "path": TARGET, "mode": mode}
     job = msgspec.convert({"version": 1, "name": "orders", "source": {"topics": ["t"]}, "sink": sink}, Job)
     reading = Reading(
         client={}, how="assign", what="", start={"t": {0: 0}}, end=end or {"t": {0: 1}}, fail_on_data_loss=True
     )
-    return Plan(task="run", job=job, mode=run, reading=reading, checkpoint="/cp", checkpoint_id="0123456789")
+    return Plan(
+        task="run", job=job, mode=run, reading=reading, checkpoint="/cp", owner=owner, checkpoint_id="0123456789"
+    )
 
 
 def layout_on(plan: Plan) -> Layout:
-    return Layout.of(TARGET, plan.job, "/cp", batch_mode=plan.mode == "batch")
+    return Layout.of(TARGET, plan)
 
 
 def directory_on(disk: Disk, plan: Plan) -> TargetDirectory:
@@ -253,6 +255,11 @@ def test_rows_whose_files_are_on_other_disks_are_not_written(mode: str) -> None:
         directory_on(disk, plan_of(mode)).appear(batch_of(1), 500)
     assert it.value.failed.kind == "sink"
     assert disk.files == there
+
+
+def test_runs_that_no_lock_keeps_apart_have_different_staging() -> None:
+    plans = [plan_of(), plan_of(run="batch"), plan_of(run="batch", owner="/home/a/.etl/orders")]
+    assert len({layout_on(plan).staging for plan in plans}) == 3
 
 
 def test_final_names_tell_job_checkpoint_and_batch() -> None:
