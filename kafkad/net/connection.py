@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _SIZE = struct.Struct(">i")
+_size_at = _SIZE.unpack_from
 _SMALLEST_FRAME = 8  # api key, version, correlation id
 SMALL_FRAME = 64 * 1024
 """Copying what has arrived of such a frame costs less than a buffer of its own."""
@@ -109,7 +110,7 @@ class Door(Protocol):
 
     def __call__(self, connection: Connection, view: memoryview, at: int, end: int) -> Answer: ...
     def check_size(self, connection: Connection, size: int) -> None:
-        """Of each frame that is not whole yet, or too small for a request. Raises Ending."""
+        """Of each frame that is not whole yet, or too small or too large for a request. Raises Ending."""
 
     def closed(self, connection: Connection) -> None:
         """The connection has ended at the door."""
@@ -414,10 +415,11 @@ class Connection:
     def _hand_over(self, view: memoryview, have: int, replies: list[Reply | DeferredReply], until: float) -> int:
         """Dispatch frame after frame; returns where the first one starts that is partial or has to wait."""
         at = replied = 0
+        largest = self.listener.max_request_bytes
         while have - at >= 4:
-            size = _SIZE.unpack_from(view, at)[0]
+            (size,) = _size_at(view, at)
             end = at + 4 + size
-            if end > have or size < _SMALLEST_FRAME:
+            if end > have or not _SMALLEST_FRAME <= size <= largest:
                 self._check_size(size)
                 if end > have:
                     break

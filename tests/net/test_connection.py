@@ -591,6 +591,17 @@ def test_absurd_lengths_close_the_connection_and_no_other() -> None:
     run(echo, scenario)
 
 
+def test_a_request_above_the_limit_is_refused_though_it_comes_whole(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        reader, writer = await connect()
+        writer.write(frame(bytes(1000)) + frame(bytes(1001)))
+        assert await read_frame(reader) == bytes(1000)
+        assert await reader.read() == b""
+        assert "a frame of 1001 bytes is over socket.request.max.bytes=1000" in caplog.text
+
+    run(echo, scenario, Limits(max_request_bytes=1000))
+
+
 def test_what_follows_a_pending_request_waits_for_its_answer() -> None:
     waiting: list[Connection] = []
 
