@@ -233,8 +233,9 @@ class Supervisor:
         """SIGHUP: each broker reads the configuration again, and says itself what a restart is needed for."""
         if not self._brokers:
             return  # those that are about to be started read it anyway
-        self._reloading = True
-        self._notifier.reloading()
+        if self._announced:  # systemd takes the end of a reload for that of the start, which is still to come
+            self._reloading = True
+            self._notifier.reloading()
         for broker in self._brokers:
             broker.reload()
         self._changed()

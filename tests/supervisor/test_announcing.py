@@ -110,3 +110,36 @@ def test_a_reload_before_there_are_brokers_changes_nothing(scenario: Run) -> Non
         assert scene.told()[-1] == "READY=1\nSTATUS=brokers 0, 1 are ready"
 
     scenario(steps)
+
+
+def test_a_reload_before_any_broker_serves_is_not_told_as_ready(scenario: Run) -> None:
+    def steps(scene: Scene) -> None:
+        first, second = scene.begin()
+        scene.supervisor._reload()
+        for broker in (first, second):
+            ends(broker, scene.supervisor)
+        scene.supervisor._reload()
+        assert not [text for text in scene.told() if "READY" in text or "RELOADING" in text]
+        first.take({"READY": "1"})
+        assert scene.told() == ["READY=1\nSTATUS=broker 0 is ready; broker 1: ended with exit code 1"]
+
+    scenario(steps)
+
+
+def test_a_reload_amid_which_all_brokers_end_is_over(scenario: Run) -> None:
+    """Each reads the configuration when it is started again; systemd would wait for ever."""
+
+    def steps(scene: Scene) -> None:
+        brokers = scene.begin()
+        for broker in brokers:
+            broker.take({"READY": "1"})
+            broker.reloading = True
+        scene.told()
+        scene.supervisor._reload()
+        assert [text for text in scene.told() if text.startswith("RELOADING")]
+        for broker in brokers:
+            broker.reloading = False
+            ends(broker, scene.supervisor)
+        assert "READY=1\nSTATUS=configuration reloaded" in scene.told()
+
+    scenario(steps)
