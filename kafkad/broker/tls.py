@@ -19,7 +19,7 @@ from kafkad.config import Config
 from kafkad.config.listeners import ENCRYPTED
 from kafkad.metrics import COUNTER, GAUGE, Family
 from kafkad.net.tls import ServerTls, TlsLayer
-from kafkad.security.stores import StoreError
+from kafkad.security.stores import StoreError, UnreadableError
 from kafkad.security.tls_contexts import (
     Material,
     Users,
@@ -39,6 +39,7 @@ _LOOK_MS = 60_000
 _WARN_DAYS = (1, 7, 30)
 
 _Stamps = tuple[tuple[str, int, int, int] | None, ...]
+_Seen = tuple[TlsSettings, _Stamps]
 
 
 class _LoadedTls(NamedTuple):
@@ -61,20 +62,21 @@ class _TooEarlyError(TlsError):
 
 
 class _Listener:
-    """What is in use at one listener. `failed` is what was loaded last and could not be used; if its time has only to
-    come, it `starts` then."""
+    """What is in use at one listener. `failed` is what was read last and could not be used; if its time has only to
+    come, it `starts` then. What could not even be read is tried again. `told` is what was said of it last."""
 
     def __init__(self, loaded: _LoadedTls, layer: TlsLayer) -> None:
         self.loaded = loaded
         self.tls = ServerTls(layer, loaded.server, loaded.users)
-        self.failed: tuple[TlsSettings, _Stamps] | None = None
+        self.failed: _Seen | None = None
+        self.told: tuple[_Seen | None, str] | None = None
         self.starts: datetime | None = None
         self.warned: int | None = None
 
     def use(self, loaded: _LoadedTls) -> None:
         self.loaded = loaded
         self.tls.context, self.tls.user_of = loaded.server, loaded.users
-        self.failed = self.starts = self.warned = None
+        self.failed = self.told = self.starts = self.warned = None
 
 
 class BrokerTls:
@@ -122,18 +124,21 @@ class BrokerTls:
         """Reads again what has changed, or `every` store. What cannot be used is logged, and changes nothing."""
         self._config = config
         for name, listener in self._listeners.items():
+            seen: _Seen | None = None
             try:
                 settings = TlsSettings.of(config, name)
                 seen = settings, _stamps(settings)
                 known = (listener.loaded.settings, listener.loaded.stamps), listener.failed
                 is_time = listener.starts is not None and listener.starts <= self._now()
                 if every or is_time or seen not in known:
-                    listener.failed = seen
                     listener.use(self._load_next(config, name, listener))
                     log.info("listener %s: its TLS stores were read again", name)
             except (TlsError, StoreError) as error:
+                listener.failed = None if isinstance(error, UnreadableError) else seen
                 listener.starts = error.starts if isinstance(error, _TooEarlyError) else None
-                log.error("listener %s keeps the keys and certificates it has: %s", name, error)
+                told, listener.told = listener.told, (seen, str(error))
+                if every or listener.told != told:
+                    log.error("listener %s keeps the keys and certificates it has: %s", name, error)
         self.warn_of_expiry()
 
     async def follow_files(self) -> None:

@@ -31,6 +31,10 @@ class StoreError(ValueError):
     """A store that cannot be used; says which, why, and what to do."""
 
 
+class UnreadableError(StoreError):
+    """The system does not let a store be read: perhaps it will another time, as when there are too many open files."""
+
+
 class Store(NamedTuple):
     """`pem` is what stands in the settings themselves, instead of a file. `setting` is the setting that names it."""
 
@@ -52,7 +56,8 @@ class Keys(NamedTuple):
     chain: tuple[bytes, ...]
 
     def load(self, context: ssl.SSLContext) -> None:
-        """Raises ssl.SSLError if the key cannot be opened, or is not the certificate's."""
+        """Raises ssl.SSLError if the key cannot be opened, or is not the certificate's; OSError without memory or a
+        descriptor for the file."""
         pem = self.key + b"\n" + b"".join(map(pem_of, self.chain))
         with _in_memory(pem) as path:
             context.load_cert_chain(path, password=lambda: self.password or "")
@@ -95,7 +100,7 @@ def _content(store: Store) -> bytes:
         with open(store.path, "rb") as file:
             return file.read()
     except OSError as error:
-        raise StoreError(f"{store}: cannot be read: {error.strerror}") from error
+        raise UnreadableError(f"{store}: cannot be read: {error.strerror}") from error
 
 
 def _kind(store: Store, data: bytes) -> str:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from kafkad.security.certificates import Certificate, subject_of
 from kafkad.security.principals import PrincipalMapping
-from kafkad.security.stores import Keys, StoreError, pem_of, read_keys, read_trusted
+from kafkad.security.stores import Keys, StoreError, UnreadableError, pem_of, read_keys, read_trusted
 from kafkad.security.tls_settings import TLS_1_3_SUITES, TlsError, TlsSettings, openssl_name
 
 _CLIENT_AUTH = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
@@ -96,7 +96,7 @@ def users_of(settings: TlsSettings) -> Users:
 
 
 def server_context(material: Material) -> ssl.SSLContext:
-    """Raises TlsError."""
+    """Raises TlsError or StoreError."""
     settings = material.settings
     if material.keys is None:
         raise TlsError("ssl.keystore.location, or ssl.keystore.key with ssl.keystore.certificate.chain, is not set")
@@ -114,7 +114,7 @@ def server_context(material: Material) -> ssl.SSLContext:
 
 
 def client_context(material: Material) -> ssl.SSLContext:
-    """For connections to other brokers. Raises TlsError."""
+    """For connections to other brokers. Raises TlsError or StoreError."""
     context = _context(ssl.PROTOCOL_TLS_CLIENT, material)
     context.check_hostname = material.settings.checks_hosts
     if material.trusted is None:
@@ -137,6 +137,8 @@ def _context(protocol: int, material: Material) -> ssl.SSLContext:
             material.keys.load(context)
         except ssl.SSLError as error:
             raise TlsError(f"{settings.keys}: {_complaint(error)}") from error
+        except OSError as error:
+            raise UnreadableError(f"{settings.keys}: cannot be handed to OpenSSL: {error.strerror}") from error
     return context
 
 

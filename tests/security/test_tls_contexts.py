@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import ssl
 from collections.abc import Iterator
 from datetime import timedelta
@@ -197,6 +199,25 @@ def test_what_is_no_good_is_told_once_until_it_changes(watched: Watched, caplog:
     watched.tls.refresh(watched.config)
     assert caplog.text.count("keeps the keys and certificates it has") == 2
     AUTHORITY.issue().write(watched.keys)
+    watched.tls.refresh(watched.config)
+    assert watched.context is not before
+
+
+@pytest.mark.parametrize("where", ["builtins.open", "os.memfd_create", "ssl.SSLContext.load_cert_chain"])
+def test_what_could_not_be_read_is_tried_again_and_told_once(
+    watched: Watched, where: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def none_left(*args: object, **named: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    before = watched.context
+    AUTHORITY.issue().write(watched.keys)
+    with monkeypatch.context() as system:
+        system.setattr(where, none_left)
+        for _ in range(3):
+            watched.tls.refresh(watched.config)
+    assert caplog.text.count("keeps the keys and certificates it has") == 1
+    assert watched.context is before
     watched.tls.refresh(watched.config)
     assert watched.context is not before
 
