@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import Awaitable, Callable
 from heapq import heapify, heappop, heappush
 from itertools import count
 
 from kafkad.clock import Clock
+
+log = logging.getLogger(__name__)
 
 
 class Timer:
@@ -81,3 +84,15 @@ async def sleep(ms: float, clock: Clock, timers: Timers) -> None:
         await due.wait()
     finally:
         timer.cancel()
+
+
+async def every(
+    interval_ms: Callable[[], float], what: str, job: Callable[[], Awaitable[None]], clock: Clock, timers: Timers
+) -> None:
+    """Do a job again and again, with a rest before each round. An error in one is logged, and the next comes."""
+    while True:
+        await sleep(interval_ms(), clock, timers)
+        try:
+            await job()
+        except Exception:
+            log.exception("internal error in %s; it will be retried", what)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import signal
@@ -11,10 +12,14 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from kafkad import __version__
+from kafkad.broker.daemon import Daemon
+from kafkad.broker.parts import Parts
+from kafkad.config import Config, load
 from kafkad.wire.records import Record, build_batch
 from tests.broker import API_VERSIONS_V0, KafkadProcess, RawClient
 from tests.clients.asker import Asker, batch, produce
@@ -95,6 +100,53 @@ def test_tells_systemd_what_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         kafkad.process.terminate()
         told("STOPPING=1")
         assert kafkad.process.wait(SECONDS) == 0
+
+
+def test_a_reload_that_fails_is_over_for_systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> Config:
+        raise OSError("a mistake")
+
+    async def reload() -> None:
+        daemon = Daemon(load(None, [f"log.dirs={tmp_path}"], {}), fail, None)
+        chore = asyncio.create_task(daemon._reload_when_asked(cast(Parts, None)))
+        for _ in range(2):
+            daemon._reload_asked.set()
+            while daemon._reload_asked.is_set():
+                await asyncio.sleep(0)
+        chore.cancel()
+        daemon._notifier.close()
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.setblocking(False)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        asyncio.run(reload())
+        for state in (b"RELOADING=1", b"READY=1") * 2:
+            assert manager.recv(4096).startswith(state)
+
+
+def test_idle_connections_are_looked_for_again_after_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkad.broker.daemon._IDLE_CHECK_MS", 1)
+
+    async def look() -> None:
+        config = load(None, [f"log.dirs={tmp_path}"], {})
+        daemon = Daemon(config, lambda: config, None)
+        ticks, again = list[int](), asyncio.Event()
+
+        def close_idle(tick: int, oldest_allowed: int) -> int:
+            ticks.append(tick)
+            if tick == 1:
+                raise ValueError("a mistake")
+            again.set()
+            return 0
+
+        monkeypatch.setattr(daemon._server, "close_idle", close_idle)
+        chore = asyncio.create_task(daemon._close_idle())
+        await asyncio.wait_for(again.wait(), SECONDS)
+        chore.cancel()
+        assert ticks[:2] == [1, 2]
+
+    asyncio.run(look())
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

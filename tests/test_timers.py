@@ -1,9 +1,12 @@
 import asyncio
 import itertools
 
+import pytest
+
 from kafkad.broker.loop_timers import LoopTimers
 from kafkad.clock import SystemClock
-from kafkad.timers import Timers
+from kafkad.timers import Timers, every
+from tests.fakes import FakeClock
 
 
 def test_expire_runs_what_is_due_in_order_of_deadline() -> None:
@@ -72,5 +75,31 @@ def test_an_action_that_fails_does_not_stop_the_clock_of_the_others() -> None:
         timers.at(clock.monotonic_ms() + 1, lambda: rung.set_result(None))
         await asyncio.wait_for(rung, 10)
         assert reported == [failure]
+
+    asyncio.run(scenario())
+
+
+def test_a_job_that_fails_once_is_done_again_after_the_time_that_holds_then(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        clock, timers, rounds = FakeClock(), Timers(), list[float]()
+        intervals = iter((10, 20, 30))
+
+        async def job() -> None:
+            rounds.append(clock.monotonic_ms() - begun)
+            if len(rounds) == 1:
+                raise ValueError("a mistake")
+
+        begun = clock.monotonic_ms()
+        going_on = asyncio.create_task(every(lambda: next(intervals), "the dishes", job, clock, timers))
+        for _ in range(6):
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            clock.advance(10)
+            timers.expire(clock.monotonic_ms())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        going_on.cancel()
+        assert rounds == [10, 30, 60]
+        assert caplog.messages == ["internal error in the dishes; it will be retried"]
 
     asyncio.run(scenario())

@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import count
 from math import ceil
 from random import Random
 from time import monotonic
@@ -50,6 +51,7 @@ from kafkad.net import http
 from kafkad.net.http import DAMAGED, EXPOSED, Condition, Endpoints, HttpServer
 from kafkad.net.server import CannotListen, Server
 from kafkad.systemd import STOP_ALL, Notifier
+from kafkad.timers import every
 
 if TYPE_CHECKING:
     from kafkad.broker.tls import BrokerTls
@@ -57,7 +59,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _THREADS = 4
-_IDLE_CHECK_S = 10
+_IDLE_CHECK_MS = 10_000
 _FAILED = 1
 
 _REFUSALS = (
@@ -395,14 +397,15 @@ class Daemon:
         while True:
             await self._reload_asked.wait()
             self._reload_asked.clear()
+            self._notifier.reloading()
             try:
                 self._reload(parts)
             except Exception:
                 log.exception("internal error: the configuration could not be reloaded")
+            self._notifier.ready("configuration reloaded")
 
     def _reload(self, parts: Parts) -> None:
         """Read the configuration again; what cannot change while running waits for a restart, and is named."""
-        self._notifier.reloading()
         try:
             reload = self._settings.static.with_file(self._read_config())
         except ConfigError as error:
@@ -421,7 +424,6 @@ class Daemon:
                 log.warning("these settings need a restart to change: %s", ", ".join(reload.restart))
         if self._tls is not None:
             self._tls.refresh(self._settings.config, every=True)
-        self._notifier.ready("configuration reloaded")
 
     def _halt(self, why: str) -> None:
         """Nothing is left to serve from."""
@@ -444,13 +446,15 @@ class Daemon:
         self._halt(why)
 
     async def _close_idle(self) -> None:
-        tick = 0
-        while True:
-            await asyncio.sleep(_IDLE_CHECK_S)
-            tick += 1
+        ticks = count(1)
+
+        async def close() -> None:
+            tick = next(ticks)
             idle_ms = self._settings.config.long("connections.max.idle.ms")
-            oldest_allowed = tick - max(ceil(idle_ms / (_IDLE_CHECK_S * 1000)), 1) if idle_ms >= 0 else 0
+            oldest_allowed = tick - max(ceil(idle_ms / _IDLE_CHECK_MS), 1) if idle_ms >= 0 else 0
             self._server.close_idle(tick, oldest_allowed)
+
+        await every(lambda: _IDLE_CHECK_MS, "the search for idle connections", close, self._clock, self._timers)
 
     async def _feed_watchdog(self) -> None:
         interval_s = self._notifier.watchdog_interval_s

@@ -29,7 +29,7 @@ from kafkad.security.tls_contexts import (
     users_of,
 )
 from kafkad.security.tls_settings import TlsError, TlsSettings
-from kafkad.timers import Timers, sleep
+from kafkad.timers import Timers, every
 
 log = logging.getLogger(__name__)
 
@@ -142,9 +142,10 @@ class BrokerTls:
         self.warn_of_expiry()
 
     async def follow_files(self) -> None:
-        while True:
-            await sleep(_LOOK_MS, self._clock, self._timers)
+        async def look() -> None:
             self.refresh(self._config)
+
+        await every(lambda: _LOOK_MS, "the look at TLS stores", look, self._clock, self._timers)
 
     def warn_of_expiry(self) -> None:
         """30, 7 and 1 days before."""

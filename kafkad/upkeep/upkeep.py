@@ -21,7 +21,7 @@ from kafkad.log.manager import LogManager
 from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
 from kafkad.replica.manager import ReplicaManager
-from kafkad.timers import Timers, sleep
+from kafkad.timers import Timers, every
 from kafkad.turns import Turns
 
 log = logging.getLogger(__name__)
@@ -80,14 +80,15 @@ class Upkeep:
             await asyncio.wait(self._tasks)
 
     async def _every(self, job: Callable[..., Awaitable[None]], interval: str | int, *of: LogDirectory) -> None:
-        while True:
-            interval_ms = self._config().long(interval) if isinstance(interval, str) else interval
-            await sleep(max(interval_ms, _SHORTEST_MS), self._logs.clock, self._timers)
-            try:
-                with self._going_on():
-                    await job(*of)
-            except Exception:
-                log.exception("internal error in %s; it will be retried", job.__name__)
+        def interval_ms() -> int:
+            now = self._config().long(interval) if isinstance(interval, str) else interval
+            return max(now, _SHORTEST_MS)
+
+        async def once() -> None:
+            with self._going_on():
+                await job(*of)
+
+        await every(interval_ms, job.__name__, once, self._logs.clock, self._timers)
 
     @contextlib.contextmanager
     def _going_on(self) -> Iterator[None]:
