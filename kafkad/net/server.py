@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from heapq import nsmallest
 from sys import intern
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -42,6 +43,7 @@ connects at once, such as all clients after a restart, waits while the loop does
 that is turned away tries again only after 1, 3 and 7 seconds."""
 _WAIT_FOR_ROOM_S = 0.1
 _MOST_HELD = 1000
+_MOST_ENDED = 50
 _SHARE_OF_STRANGERS = 4
 """What may be held of requests before a login is this part of queued.max.request.bytes, and beside it. The listeners
 share it equally."""
@@ -243,16 +245,23 @@ class Server:
         limited = self.total - sum(listener.open for listener in self.listeners if listener.apart)
         return limited + len(self.held) >= self.limits.max_sockets
 
-    def end_quietest_client(self) -> None:
-        """The connection that has said nothing for longest, as Kafka does where a broker comes at max.connections; of a
-        stranger's nothing is gained."""
+    def end_quietest_clients(self, most: int = 1) -> bool:
+        """The connections that have said nothing for longest, as Kafka does above max.connections; of a stranger's
+        nothing is gained. Whether there are any left."""
         clients = (listener for listener in self.listeners if not listener.apart and not listener.protected)
-        connections = (
+        connections = [
             each for listener in clients for each in listener.connections.values() if each not in listener.lobby
-        )
-        longest = min(connections, key=lambda each: (not each.quiet, each.last_active), default=None)
-        if longest is not None:
-            _end_one_too_many(longest)
+        ]
+        for connection in nsmallest(most, connections, key=lambda each: (not each.quiet, each.last_active)):
+            _end_one_too_many(connection)
+        return len(connections) > most
+
+    def _fit(self) -> None:
+        """Ends clients until there are no more than max.connections, a few in each turn of the loop. As with Kafka, the
+        limit of a single listener ends nobody."""
+        too_many = self.known - self.limits.max_connections
+        if too_many > 0 and self.end_quietest_clients(min(too_many, _MOST_ENDED)):
+            self.loop.call_soon(self._fit)
 
     def accept_if_room(self) -> None:
         for listener in self.listeners:
@@ -269,6 +278,7 @@ class Server:
             lobby.patience_ms = limits.setup_ms
             lobby.most, lobby.most_of_host = limits.max_unauthenticated, limits.max_unauthenticated_per_ip
         self.accept_if_room()
+        self._fit()
 
     def close_idle(self, tick: int, oldest_allowed: int) -> int:
         """Called by the broker's clock: `tick` marks what is active from now on. As with Kafka, a request that waits
@@ -427,7 +437,7 @@ class Listener:
             _end_one_too_many(connection)
         elif not self.apart and server.known > server.limits.max_connections:
             if self.protected:
-                server.end_quietest_client()
+                server.end_quietest_clients()
             else:
                 _end_one_too_many(connection)
 

@@ -73,6 +73,58 @@ def test_max_connections_keeps_no_broker_out() -> None:
     asyncio.run(asyncio.wait_for(main(), 30))
 
 
+@pytest.mark.parametrize("lowered, left", [(3, [5, 3, 3]), (1, [5, 3, 2])])
+def test_a_limit_that_is_lowered_ends_those_that_are_quiet_for_longest(
+    lowered: int, left: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few in each turn of the loop, and none of the two brokers."""
+    monkeypatch.setattr("kafkad.net.server._MOST_ENDED", 2)
+
+    async def main() -> None:
+        server = serving()
+        public, brokers = [server.listen(name, "127.0.0.1", 0, protected=name == "B") for name in ("A", "B")]
+        server.start(Serving(echo))
+        peers: list[Peer] = []
+        for tick in range(7):
+            server.close_idle(tick, 0)
+            port = brokers.port if tick < 2 else public.port
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(frame(b"anything"))
+            assert await read_frame(reader) == b"anything"
+            peers.append((reader, writer))
+        of_brokers, clients = peers[:2], peers[2:]
+        server.apply(Limits(max_connections=lowered))
+        for total in left:
+            assert server.total == total
+            await asyncio.sleep(0)
+        gone = clients[: 7 - left[-1]]
+        assert [await reader.read() for reader, _ in gone] == [b""] * len(gone)
+        for reader, writer in (*of_brokers, *clients[len(gone) :]):
+            writer.write(frame(b"still here"))
+            assert await read_frame(reader) == b"still here"
+        for _, writer in peers:
+            writer.close()
+        server.close()
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+
+
+def test_a_limit_of_one_listener_that_is_lowered_ends_nobody() -> None:
+    """Nor does Kafka's: it keeps new ones out until it holds."""
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        peers = [await connect() for _ in range(3)]
+        for reader, writer in peers:
+            writer.write(frame(b"anything"))
+            assert await read_frame(reader) == b"anything"
+        server.apply(Limits(max_per_listener={"PLAINTEXT": 1}))
+        for reader, writer in peers:
+            writer.write(frame(b"still here"))
+            assert await read_frame(reader) == b"still here"
+
+    run(echo, scenario)
+
+
 def test_strangers_at_the_listener_of_brokers_end_nobody_s_connection() -> None:
     async def main() -> None:
         server = serving(Limits(max_connections=1))
