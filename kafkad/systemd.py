@@ -62,7 +62,8 @@ class Notifier:
         self._send(WATCHDOG="1")
 
     def extend_timeout(self, seconds: float) -> None:
-        """Start or stop may take this much longer from now on: recovery says so while it makes progress."""
+        """Start or stop may take this much longer from now on: recovery says so while it makes progress, a stop while
+        it waits for others."""
         self._send(EXTEND_TIMEOUT_USEC=str(int(seconds * 1_000_000)))
 
     def close(self) -> None:

@@ -60,6 +60,8 @@ log = logging.getLogger(__name__)
 
 _THREADS = 4
 _IDLE_CHECK_MS = 10_000
+_TIME_TO_STOP_S = 120
+_ASK_FOR_TIME_S = 30
 _FAILED = 1
 
 _REFUSALS = (
@@ -470,18 +472,28 @@ class Daemon:
         log.info("stopping")
         self._lifecycle.enter(BrokerState.SHUTTING_DOWN, "stopping")
         self._notifier.stopping("handing leaderships over")
+        asking = asyncio.create_task(self._ask_for_time())
         await self._leave(parts)
         self._notifier.status("finishing requests")
         await parts.stop_taking()
         await drain(self._server, parts, self._clock, self._timers)
+        asking.cancel()
         self._server.close()
         if health is not None:
             await health.close()
         self._notifier.status("writing logs and checkpoints")
+        self._notifier.extend_timeout(_TIME_TO_STOP_S)
         await parts.stop()
         await store.close()
         self._threads.shutdown()
         log.info("stopped cleanly in %.2f s", monotonic() - begun)
+
+    async def _ask_for_time(self) -> None:
+        """While others are waited for. That ends by itself, but perhaps later than systemd waits for a whole stop, and
+        logs are written only then."""
+        while True:
+            self._notifier.extend_timeout(_TIME_TO_STOP_S)
+            await asyncio.sleep(_ASK_FOR_TIME_S)
 
     async def _leave(self, parts: Parts) -> None:
         """Hands leaderships over, unless all brokers stop, which may become known only meanwhile. Nobody is left to

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kafkad.broker.daemon import Daemon
+from kafkad.broker.metadata_store import MetadataStore
 from kafkad.config import load
 from kafkad.errors import ErrorCode
 from kafkad.meta.znodes import Partition
@@ -158,6 +159,30 @@ def test_who_hears_meanwhile_that_all_stop_waits_for_nobody(tmp_path: Path, capl
     process._stop_with_all()
     brokers.until(leaving.done)
     assert brokers[2].partition(A0).is_leader
+    brokers.cut.clear()
+    brokers.stop()
+
+
+def test_systemd_waits_while_others_are_waited_for_and_while_logs_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three tries and two rests may take longer than it waits for a whole stop, and it kills who is late."""
+    monkeypatch.setattr("kafkad.broker.daemon._ASK_FOR_TIME_S", 0.001)
+    brokers = started(tmp_path)
+    brokers.create("a", (2, 1))
+    brokers.cut.add(frozenset({1, 2}))
+    process = process_of(brokers, tmp_path)
+    told: list[object] = []
+    monkeypatch.setattr(process._notifier, "stopping", told.append)
+    monkeypatch.setattr(process._notifier, "status", told.append)
+    monkeypatch.setattr(process._notifier, "extend_timeout", told.append)
+    leaving = brokers.running.pop(2)
+    stopping = brokers.begun(process._stop(leaving.parts, MetadataStore(session=leaving.session), None))
+    brokers.until(lambda: told[-1:] == [120] and len(told) > 3)
+    assert told == ["handing leaderships over", *[120] * (len(told) - 1)]
+    process._stop_with_all()
+    brokers.until(stopping.done)
+    assert told[-2:] == ["writing logs and checkpoints", 120]
     brokers.cut.clear()
     brokers.stop()
 
