@@ -81,7 +81,8 @@ class BrokerProcess:
             self._http.close()
 
     def stop(self) -> None:
-        """Before a process has said anything it may know no signal yet, and SIGTERM ends it quietly."""
+        """Before a process has said anything it may know no signal yet, and SIGTERM ends it quietly. If it knows them
+        it hears when it says something that all stop."""
         self._stopping.set()
         self.signal(STOP_ALL if self._heard else signal.SIGTERM)
 
@@ -101,7 +102,9 @@ class BrokerProcess:
     def take(self, notice: Mapping[str, str]) -> None:
         """What the broker says of itself, as it would to systemd."""
         self._silent_ticks = 0
-        if not self._heard and self.reloading:
+        if not self._heard and self._stopping.is_set():
+            self.signal(STOP_ALL)
+        elif not self._heard and self.reloading:
             self.signal(signal.SIGHUP)
         self._heard = True
         if "READY" in notice:

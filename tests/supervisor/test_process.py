@@ -14,6 +14,7 @@ import pytest
 from kafkad.clock import SystemClock
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.supervisor.process import BrokerProcess
+from kafkad.systemd import STOP_ALL
 
 pytestmark = pytest.mark.slow
 
@@ -88,6 +89,16 @@ def test_a_reload_that_is_asked_for_amid_a_start_is_over_when_it_was_done(first:
     broker.take({"RELOADING": "1"})
     broker.take({"READY": "1", "STATUS": "configuration reloaded"})
     assert (broker.ready, broker.reloading, sent) == (True, False, [signal.SIGHUP])
+
+
+def test_one_that_stops_before_it_has_said_anything_hears_that_all_stop() -> None:
+    """It would wait for somebody to whom it can hand its leaderships over."""
+    broker, sent = signalled()
+    broker.stop()
+    assert sent == [signal.SIGTERM]
+    for _ in range(2):
+        broker.take({"STOPPING": "1", "STATUS": "handing leaderships over"})
+        assert sent == [signal.SIGTERM, STOP_ALL]
 
 
 def test_one_that_stops_is_not_killed_for_its_silence() -> None:
