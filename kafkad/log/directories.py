@@ -71,8 +71,8 @@ class LogDirectory:
         self.broken: dict[TopicPartition, BrokenPartition] = {}
         self._checkpoints: dict[str, dict[TopicPartition, int]] = {}
         self._versions: dict[str, int] = {}
-        self._collected: dict[str, int] = {}
-        """The version of the last write of each checkpoint, done or about to be."""
+        self._collected: dict[str, CheckpointWrite] = {}
+        """The last write of each checkpoint, done or about to be."""
         self._next_version = count(1)
         self._writing = threading.Lock()
         self._files = files
@@ -197,7 +197,7 @@ class LogDirectory:
 
     def says_too_much_of(self, log: Log) -> bool:
         """By the checkpoint, or by one that is about to be written, more of it is on the disk than is known to be."""
-        if self._versions.get(RECOVERY_POINTS, 0) < self._collected.get(RECOVERY_POINTS, 0):
+        if self._is_about_to_be_written(RECOVERY_POINTS):
             return True
         return (self.checkpointed(RECOVERY_POINTS, log.topic_partition) or 0) > log.durability.recovery_point
 
@@ -223,8 +223,12 @@ class LogDirectory:
             known = self.checkpointed(name, topic_partition)
             if known is not None:
                 offsets[topic_partition] = known
-        version = self._collected[name] = next(self._next_version)
-        return CheckpointWrite(self, name, offsets, version)
+        write = self._collected[name] = CheckpointWrite(self, name, offsets, next(self._next_version))
+        return write
+
+    def _is_about_to_be_written(self, name: str) -> bool:
+        write = self._collected.get(name)
+        return write is not None and self._versions.get(name, 0) < write.version
 
     def store(self, write: CheckpointWrite) -> None:
         """Thread-safe; a write that was overtaken by a later one is dropped, and so is one that changes nothing."""
@@ -242,11 +246,15 @@ class LogDirectory:
             self._checkpoints[write.name] = write.offsets
 
     def forget_checkpoints(self, new: Collection[TopicPartition]) -> list[CheckpointWrite]:
-        """Writes to be done before partitions are created, so that no predecessor's checkpoint is taken for theirs."""
+        """Writes to be done before partitions are created, so that no predecessor's checkpoint is taken for theirs.
+
+        They take the place of all that is about to be written: it may have been collected with the predecessor.
+        """
+        latest = self._checkpoints | {name: write.offsets for name, write in self._collected.items()}
         return [
             self.checkpoint(name, {known: offset for known, offset in offsets.items() if known not in new})
-            for name, offsets in self._checkpoints.items()
-            if not offsets.keys().isdisjoint(new)
+            for name, offsets in latest.items()
+            if self._is_about_to_be_written(name) or not self._checkpoints.get(name, {}).keys().isdisjoint(new)
         ]
 
     @contextlib.contextmanager

@@ -443,6 +443,44 @@ def test_predecessors_of_many_partitions_are_forgotten_in_one_write_for_each_fil
     manager.close()
 
 
+@pytest.mark.parametrize("many", [True, False])
+def test_a_checkpoint_that_was_collected_before_a_topic_was_deleted_says_nothing_of_the_next_one(
+    tmp_path: Path, many: bool
+) -> None:
+    manager = started(tmp_path)
+    stays = TopicPartition("u", 0)
+    for tp in (T0, stays):
+        log = manager.create(tp, TOPIC_ID, CONFIG)
+        append(log, 100)
+        log.increment_start_offset(60)
+        log.cleaned_until = 70
+        log.flush()
+    late = [
+        *manager.collect_start_offsets(),
+        *manager.collect_recovery_points(),
+        *manager.collect_cleaned_offsets(),
+        *manager.collect_high_watermarks(dict.fromkeys(manager.logs, 100)),
+    ]
+    manager.delete(T0)
+    for write in manager.forget_predecessors([T0]) if many else ():
+        write.write()
+    append(manager.create(T0, bytes(range(1, 17)), CONFIG), 40)
+    for write in late:
+        write.write()
+    for name, known in (
+        (checkpoint.START_OFFSETS, 60),
+        (checkpoint.RECOVERY_POINTS, 100),
+        (checkpoint.CLEANED_OFFSETS, 70),
+        (checkpoint.HIGH_WATERMARKS, 100),
+    ):
+        assert checkpoint.read_offsets(str(tmp_path / name), Files()) == {stays: known}
+    for directory in manager.directories:  # a crash
+        directory.release()
+    manager = started(tmp_path)
+    assert (manager.logs[T0].start_offset, manager.logs[T0].end_offset) == (0, 40)
+    manager.close()
+
+
 def test_what_waited_for_removal_at_a_stop_is_removed_after_the_next_start(disks: tuple[Path, Path]) -> None:
     clock = FakeClock()
     manager = started(disks[0], clock=clock)
