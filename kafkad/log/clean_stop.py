@@ -53,10 +53,13 @@ def describe(log: Log, files: Files) -> StoppedLog | None:
     has_state = len(log.producers) > 0 or log.end_offset > log.start_offset
     if log.topic_id == NO_TOPIC_ID or log.is_damaged or (has_state and snapshots.newest != log.end_offset):
         return None
+    segments = [(segment.base, files.stamp(segment.path(LOG)), segment.has_transactions) for segment in log.segments]
+    if any(stamp[-1] != segment.size for segment, (_, stamp, _) in zip(log.segments, segments, strict=True)):
+        return None
     return StoppedLog(
         id_text(log.topic_id),
         log.end_offset,
-        [(segment.base, files.stamp(segment.path(LOG)), segment.has_transactions) for segment in log.segments],
+        segments,
         log.epochs.entries,
         list(snapshots.offsets),
         len(log.producers) > 0,

@@ -15,7 +15,7 @@ import os
 import random
 import struct
 from collections.abc import Callable, Iterable
-from typing import Self
+from typing import NoReturn, Self
 
 from kafkad.clock import Clock
 from kafkad.config import LogConfig
@@ -31,6 +31,7 @@ from kafkad.log.files import (
     as_far_as_there_is_room,
     disk_errors,
     final_disk_errors,
+    may_pass,
     short_write,
     storage_error,
 )
@@ -286,7 +287,7 @@ class Log:
             if self._pwrite(segment.fd, view[at:end], position) != length:
                 raise short_write()
         except OSError as error:
-            raise self._undo_write(segment, error) from error
+            self._undo_write(segment, error)
         if max_timestamp > segment.newest_timestamp:
             segment.newest_timestamp = max_timestamp
             segment.newest_timestamp_offset = last
@@ -350,7 +351,7 @@ class Log:
             if len(pending) > 1 and self.files.size(segment.path(LOG)) > segment.size:
                 self.cut_may_return = True  # whole batches of it may be on the disk
                 self.on_cut(self, self.end_offset)
-            raise self._undo_write(segment, error) from error
+            self._undo_write(segment, error)
         for batch in pending:
             header = batch.header
             base = header[BASE_OFFSET]
@@ -397,9 +398,7 @@ class Log:
         """
         segment = self.segments.active
         with disk_errors(self.directory, "making room"):
-            if self._torn:
-                self.files.truncate(segment.file.fd, segment.size)
-                self._torn = False
+            self._clear_torn_away()
             if self.cut_may_return:
                 settling = self.start_settling()
                 settling.wait()
@@ -415,16 +414,24 @@ class Log:
             segment.set_limits(self.config)
         return segment
 
-    def _undo_write(self, segment: Segment, error: OSError) -> StorageError:
-        """Remove what a failed write left; until that succeeds, nothing more is appended."""
+    def _undo_write(self, segment: Segment, error: OSError) -> NoReturn:
+        """Remove what a failed write left, and refuse the append; until it is gone, nothing more is appended, and the
+        segment is not completed."""
         segment.forget_readiness()
         self._torn = True
         try:
-            self.files.truncate(segment.fd, segment.size)
+            with disk_errors(self.directory, "truncating"):
+                self._clear_torn_away()
+        except StorageError as failure:
+            if not may_pass(failure):
+                raise
+        raise storage_error(self.directory, "appending", error) from error
+
+    def _clear_torn_away(self) -> None:
+        if self._torn:
+            active = self.segments.active
+            self.files.truncate(active.file.fd, active.size)
             self._torn = False
-        except OSError:
-            pass  # tried again before the next append
-        return storage_error(self.directory, "appending", error)
 
     def roll(self) -> None:
         """Begin a new segment, unless the active one is empty."""
@@ -454,6 +461,7 @@ class Log:
 
     def seal(self) -> None:
         """Complete the active segment; the recovery point goes back to where it begins until its indexes are stored."""
+        self._clear_torn_away()
         active = self.segments.active
         active.seal()
         self.durability.sealed(active)

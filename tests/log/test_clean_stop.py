@@ -305,6 +305,15 @@ def test_a_log_without_a_topic_id_is_not_in_it(disks: tuple[Path, Path]) -> None
     assert again.logs[T0].topic_id == TOPIC_ID
 
 
+def test_a_log_whose_file_has_more_than_its_records_is_not_in_it(disks: tuple[Path, Path]) -> None:
+    manager = started(disks[0])
+    append(manager.create(T0, TOPIC_ID, CONFIG), 3)
+    append_to_log(disks[0] / "t-0")
+    manager.close({})
+    found = state(load(disks[0]).logs[T0])
+    assert (found["offsets"], found["segments"]) == ((0, 3, 3, 3), [(0, 3 * len(batch(bytes(200))), False)])
+
+
 def test_a_full_disk_does_without_it(disks: tuple[Path, Path]) -> None:
     files = FaultyFiles()
     manager = LogManager([str(disks[0])], files, FakeClock())

@@ -53,6 +53,33 @@ def test_no_append_before_a_torn_one_is_cleared_away(home: Home) -> None:
     assert len(records(log)) == 3
 
 
+def test_no_segment_is_completed_before_a_torn_write_is_cleared_away(home: Home) -> None:
+    log = home.open()
+    fill(log, 2)
+    home.files.shorten_next_write(70)
+    home.files.fail("truncate", errno.ENOSPC, once=False)
+    with pytest.raises(StorageError):
+        fill(log, 1)
+    for attempt in (log.roll, log.close):
+        with pytest.raises(StorageError):
+            attempt()
+    home.files.heal()
+    log.roll()
+    fill(log, 2)
+    assert [os.path.getsize(segment.path(".log")) for segment in log.segments] == [s.size for s in log.segments]
+    log = home.reopen()
+    assert (len(records(log)), log.found) == (4, [])
+
+
+def test_a_torn_write_that_a_bad_disk_keeps_costs_the_directory(home: Home) -> None:
+    log = home.open()
+    home.files.shorten_next_write(70)
+    home.files.fail("truncate", errno.EIO)
+    with pytest.raises(StorageError) as failed:
+        fill(log, 1)
+    assert not may_pass(failed.value)
+
+
 def test_a_copied_run_that_fails_is_taken_back(home: Home) -> None:
     log = home.open()
     log.append_copied(memoryview(_copied(0, 1, 2)))
