@@ -23,7 +23,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
 
 from kafkad.clock import Clock
-from kafkad.errors import ErrorCode, KafkaError
+from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.copied import copied_batches
 from kafkad.log.indexed import Hole
 from kafkad.log.mending import Mending
@@ -121,6 +121,8 @@ class Mender:
                     await self._mend(partition)
                 except LinkError as error:
                     log.warning("cannot mend %s now; trying again: %s", partition.tp, error)
+                except StorageError as error:
+                    self._replicas.directory_failed(error)
                 except KafkaError as error:
                     log.error("cannot mend %s: %s", partition.tp, error)
                 except Exception:
@@ -197,7 +199,8 @@ class Mender:
     ) -> None:
         mending = Mending(partition.log, segment, hole, records)
         await in_turns(mending.write())
-        await self._replicas.parts.durable.run(mending.sync)
+        synced = self._replicas.parts.durable.in_thread(mending.sync, lambda error: None)
+        await asyncio.shield(synced)  # what it fails to write may be anybody's records: it counts if nobody waits, too
         readable = await in_turns(mending.serve())
         if readable is None:
             return

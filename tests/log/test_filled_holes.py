@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 from contextlib import suppress
 
 import pytest
 
 from kafkad.errors import StorageError
 from kafkad.log.check import check
+from kafkad.log.files import may_pass
 from kafkad.log.indexed import Hole
 from kafkad.log.log import Log
 from kafkad.log.mending import Mending, verify_batch
@@ -121,3 +123,15 @@ def test_a_read_error_behind_a_hole_that_was_filled_is_one_of_the_log_directory(
     home.files.fail("pread")
     with pytest.raises(StorageError):
         mend(log, segment, hole, whole[hole.start : hole.end])
+
+
+def test_an_fsync_of_a_mended_segment_that_finds_no_room_is_final(home: Home) -> None:
+    """Records that others wait for are lost with it."""
+    log, whole = damaged_in_its_middle(home, 20)
+    [(segment, hole)] = log.damage
+    mending = Mending(log, segment, hole, whole[hole.start : hole.end])
+    at_once(mending.write())
+    home.files.fail("sync", errno.ENOSPC)
+    with pytest.raises(StorageError) as failed:
+        mending.sync()
+    assert not may_pass(failed.value)

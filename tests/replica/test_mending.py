@@ -4,13 +4,13 @@ they answer is written only where it belongs."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from kafkad.errors import ErrorCode
+from kafkad.errors import ErrorCode, StorageError
 from kafkad.log.indexed import Hole
 from kafkad.model import BrokerInfo
 from kafkad.names import TopicPartition
@@ -32,8 +32,14 @@ def followed(leader: int) -> Any:
     return SimpleNamespace(tp=tp, role=role, log=log, following=object(), is_leader=False, leader_epoch=1)
 
 
-async def at_once_instead(of_a_thread: Callable[[], None]) -> None:
-    of_a_thread()
+class AtOnce:
+    """Does what is for a thread."""
+
+    async def _run(self, work: Callable[[], None]) -> None:
+        work()
+
+    def in_thread(self, work: Callable[[], None], on_done: Callable[[StorageError | None], None]) -> Awaitable[None]:
+        return self._run(work)
 
 
 class Replicas(list[Any]):
@@ -41,7 +47,9 @@ class Replicas(list[Any]):
         super().__init__(followed(leader) for leader in leaders)
         self.on_replicas_changed: Any = None
         self.logs: Any = None
-        self.parts = SimpleNamespace(durable=SimpleNamespace(run=at_once_instead))
+        self.parts = SimpleNamespace(durable=AtOnce())
+        self.failed: list[StorageError] = []
+        self.directory_failed = self.failed.append
         self.giving_way: Any = frozenset()
         self.metadata = SimpleNamespace(brokers={id_: BrokerInfo(id=id_, endpoints=()) for id_ in leaders})
 
@@ -189,13 +197,17 @@ def looked_once(log: DamagedLog, meanwhile: Callable[[Any], None] = lambda parti
     partition.log, partition.failure = log, None
     replicas = Replicas(range(0))
     replicas.append(partition)
+    return looked_once_at(replicas, lambda: meanwhile(partition))
+
+
+def looked_once_at(replicas: Replicas, meanwhile: Callable[[], None] = lambda: None) -> list[int]:
     replicas.metadata.brokers[LEADER] = BrokerInfo(id=LEADER, endpoints=())
     replicas.logs = SimpleNamespace(damages=SimpleNamespace(mended=lambda path, start, end: None))
     asked: list[int] = []
 
     async def run() -> None:
         clock, timers = FakeClock(), Timers()
-        leader = Whole(asked, lambda: meanwhile(partition))
+        leader = Whole(asked, meanwhile)
         mender = Mender(replicas, lambda broker: leader, clock, timers)  # type: ignore[arg-type]
         mender.start()
         await asyncio.sleep(0)
@@ -224,6 +236,22 @@ def test_what_is_left_of_a_lost_end_is_filled_only_if_all_of_it_is_there_then(lo
 
 def hole(first: int) -> Hole:
     return Hole(first * SIZE, (first + 1) * SIZE, first, first + 1)
+
+
+def test_a_disk_that_fails_while_a_stretch_is_filled_costs_the_directory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel tells of a failed write once: others may have waited for the same file."""
+
+    def sync(mending: NotedMending) -> None:
+        raise failure
+
+    failure = StorageError("/logs", "records were lost")
+    monkeypatch.setattr(NotedMending, "sync", sync)
+    partition = followed(LEADER)
+    partition.log, partition.failure = DamagedLog(hole(1)), None
+    replicas = Replicas(range(0))
+    replicas.append(partition)
+    assert looked_once_at(replicas) == [1]
+    assert replicas.failed == [failure]
 
 
 def test_a_log_that_is_cut_back_while_its_leader_is_asked_is_left_as_it_is() -> None:
