@@ -46,5 +46,5 @@ def put_in_place(log: Log, new: Replacement) -> bool:
     segment.has_transactions = has_transactions
     segments[place] = [segment]
     log.segments.become(segments)
-    log.durability.new_names = True
+    log.durability.names_changed()
     return True

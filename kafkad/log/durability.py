@@ -14,13 +14,14 @@ class Durability:
     """Of one log. The end of the records that are on the disk, without their indexes, is `Log.flushed_until`."""
 
     __slots__ = (
+        "_changes",
+        "_changes_flushed",
         "_epochs",
         "_files",
         "_flushed_to",
         "_segments",
         "durable_name",
         "flushed_ms",
-        "new_names",
         "placed",
         "recovery_point",
     )
@@ -48,12 +49,23 @@ class Durability:
         self._flushed_to = segments.active.base, segments.active.size
         """The end of the last flush: the base of a segment and a position in it."""
         self.flushed_ms = now_ms
-        self.new_names = new_names
-        """The names of some files may not be on the disk."""
+        self._changes = int(new_names)
+        """The number of times that names of files have changed which may not be on the disk."""
+        self._changes_flushed = 0, 0
+        """How many of these the disk has, and of the changes of the leader epochs."""
         self.durable_name = -1
         """The base of the last segment whose file name is on the disk for `kafkad.acks.fsync`."""
         self.placed = False
         """True if the name of the log's directory, and its topic id, are known to be on the disk."""
+
+    @property
+    def new_names(self) -> bool:
+        """True if the names of some files may not be on the disk."""
+        return self._changes > self._changes_flushed[0]
+
+    @property
+    def _new_epochs(self) -> bool:
+        return self._epochs.changes > self._changes_flushed[1]
 
     @property
     def unflushed_bytes(self) -> int:
@@ -62,14 +74,14 @@ class Durability:
 
     def is_complete(self, end_offset: int) -> bool:
         """True if a flush of the log, which ends there, would have nothing to do."""
-        return self.placed and not self.new_names and not self._epochs.dirty and self.recovery_point >= end_offset
+        return self.placed and not self.new_names and not self._new_epochs and self.recovery_point >= end_offset
 
     # -- flushes ---------------------------------------------------------------------------------------------------
 
     def start_flush(self, directory: str, upto: int, truncations: int) -> Flush:
         """Everything that must reach the disk before the recovery point may move to `upto`, the present end. OSError.
 
-        `end_flush` or `flush_failed` follows.
+        `end_flush` follows, unless it fails: then, and meanwhile, another one begins with the same.
         """
         active = self._segments.active
         segments = self._segments.starting_at(self.recovery_point)
@@ -84,32 +96,32 @@ class Durability:
             upto=upto,
             size=(active.base, active.size),
             truncations=truncations,
-            names=self.new_names,
+            changes=(self._changes, self._epochs.changes),
+            names=self.new_names or self._new_epochs,
             place=not self.placed,
         )
-        if self._epochs.dirty:
+        if self._new_epochs:
             flush.paths.append(self._epochs.path)
-            self._epochs.dirty = False
-            flush.names = True
-        self.new_names = False
         return flush
 
     def end_flush(self, flush: Flush, truncations: int, now_ms: int) -> None:
         """`truncations` is how often the log has been cut back by now."""
         self.flushed_ms = now_ms
+        if flush.directory != self._epochs.directory:
+            return  # it was renamed meanwhile: not all may have been found
         self.placed = True
+        self._changes_flushed = max(self._changes_flushed, flush.changes)
         if flush.truncations == truncations:
             closed = self._segments.starting_at(self.recovery_point)[:-1]
             waiting = (segment.base for segment in closed if not segment.is_complete)  # rolled during the flush
             self.recovery_point = max(self.recovery_point, min(flush.upto, next(waiting, flush.upto)))
             self._flushed_to = max(self._flushed_to, flush.size)
 
-    def flush_failed(self, flush: Flush) -> None:
-        """Leaves to the next flush what this one should have written beside records."""
-        self.new_names = self.new_names or flush.names
-        self._epochs.dirty = self._epochs.dirty or self._epochs.path in flush.paths
-
     # -- changes of the log ----------------------------------------------------------------------------------------
+
+    def names_changed(self) -> None:
+        """Files of the log have got other names, or there are new ones."""
+        self._changes += 1
 
     def sealed(self, segment: Segment) -> None:
         """A segment was completed: the recovery point goes back to its beginning until its indexes are stored."""
@@ -119,7 +131,7 @@ class Durability:
     def cut_back(self) -> None:
         """The log was cut back to the segments that it has now: what was cut away may come back with a power cut."""
         active = self._segments.active
-        self.new_names = True  # those of dropped segments may come back
+        self.names_changed()  # those of dropped segments may come back
         self.durable_name = -1
         self.recovery_point = min(self.recovery_point, _last_kept(active))
         self._flushed_to = min(self._flushed_to, (active.base, active.size))

@@ -19,13 +19,13 @@ UNDEFINED = (-1, -1)
 
 
 class LeaderEpochs:
-    """Epochs and their first offsets, both growing. `dirty` says that the file has changes the disk may not have."""
+    """Epochs and their first offsets, both growing. `changes` counts the writes of the file."""
 
-    __slots__ = ("_epochs", "_files", "_starts", "_stored", "directory", "dirty")
+    __slots__ = ("_epochs", "_files", "_starts", "_stored", "changes", "directory")
 
     def __init__(self, directory: str, files: Files) -> None:
         self.directory = directory
-        self.dirty = False
+        self.changes = 0
         self._stored = True
         self._files = files
         self._epochs: list[int] = []
@@ -56,7 +56,7 @@ class LeaderEpochs:
             self._starts.append(start)
 
     def store(self) -> None:
-        self.dirty = True
+        self.changes += 1
         self._stored = False
         with as_far_as_there_is_room():
             self._write()

@@ -477,7 +477,7 @@ class Log:
         jitter_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
         if jitter_ms > 0:
             segment.jitter_ms = random.randrange(jitter_ms)
-        self.durability.new_names = True
+        self.durability.names_changed()
         return segment
 
     # -- read ------------------------------------------------------------------------------------------------------
@@ -628,8 +628,7 @@ class Log:
     def start_flush(self) -> Flush:
         """Everything that must reach the disk before the recovery point may move to the present end.
 
-        `Flush.sync` does the work and may run in a thread; `end_flush` or `Durability.flush_failed` follows on the
-        event loop.
+        `Flush.sync` does the work and may run in a thread; `end_flush` follows on the event loop, unless it fails.
         """
         with disk_errors(self.directory, "flushing"):
             return self.durability.start_flush(self.directory, self.end_offset, self.truncations)
@@ -665,11 +664,7 @@ class Log:
     def flush(self) -> None:
         """Flush all of it and wait for the disk."""
         flush = self.start_flush()
-        try:
-            flush.sync()
-        except StorageError:
-            self.durability.flush_failed(flush)
-            raise
+        flush.sync()
         self.end_flush(flush)
 
     # -- close and rename ------------------------------------------------------------------------------------------

@@ -35,8 +35,6 @@ class Durable:
         def end(error: StorageError | None) -> None:
             if error is None:
                 log.end_flush(flush)
-            else:
-                log.durability.flush_failed(flush)
 
         await asyncio.shield(self.in_thread(flush.sync, end))
 

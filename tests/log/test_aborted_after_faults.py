@@ -115,9 +115,7 @@ def test_a_cut_leaves_the_fsync_of_aborted_transactions_to_the_next_flush(home: 
         truncate_to(log, 5)
     assert home.files.count["sync"] == before
     assert aborted_transactions(log, 0, 10) == ([] if fully else [(5, 0)])
-    flush = log.start_flush()
-    assert log.segments.active.path(".txnindex") in flush.paths
-    log.durability.flush_failed(flush)
+    assert log.segments.active.path(".txnindex") in log.start_flush().paths
     log = home.reopen(clean=False)
     assert aborted_transactions(log, 0, 10) == ([] if fully else [(5, 0)])
 

@@ -492,6 +492,48 @@ def test_a_flush_that_a_truncation_overtook_counts_for_nothing(home: Home) -> No
     assert log.durability.recovery_point <= 3
 
 
+def test_a_flush_that_overtakes_another_waits_for_the_same_names(home: Home) -> None:
+    log = home.open()
+    fill(log, 30)
+    slow = log.start_flush()
+    fill(log, 1)
+    quick = log.start_flush()
+    home.files.synced.clear()
+    quick.sync()
+    log.end_flush(quick)
+    assert log.durability.recovery_point == 31
+    assert {log.directory, log.epochs.path} <= set(home.files.synced)
+    slow.sync()
+    log.end_flush(slow)
+    assert not log.durability.new_names
+
+
+def test_names_that_come_during_a_flush_are_left_to_the_next(home: Home) -> None:
+    log = home.open()
+    fill(log, 3)
+    flush = log.start_flush()
+    log.roll()
+    log.assign_epoch(3, 3)
+    flush.sync()
+    log.end_flush(flush)
+    home.files.synced.clear()
+    log.flush()
+    assert {log.directory, log.epochs.path} <= set(home.files.synced)
+
+
+def test_a_flush_of_a_log_that_is_renamed_meanwhile_vouches_for_no_names(home: Home) -> None:
+    log = home.open()
+    fill(log, 3)
+    flush = log.start_flush()
+    log.rename(str(home.directory.with_name("t-1")))
+    flush.sync()
+    log.end_flush(flush)
+    assert not log.durability.is_complete(3)
+    home.files.synced.clear()
+    log.flush()
+    assert {log.directory, os.path.dirname(log.directory), log.epochs.path} <= set(home.files.synced)
+
+
 def test_a_rename_takes_open_logs_along(home: Home) -> None:
     log = home.open()
     fill(log, 30)
