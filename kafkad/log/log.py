@@ -355,6 +355,8 @@ class Log:
         for batch in pending:
             header = batch.header
             base = header[BASE_OFFSET]
+            if base > self.end_offset:
+                self.producers.forget_past()  # what was compacted away may have named producers
             if header[LEADER_EPOCH] >= 0 and header[LEADER_EPOCH] != self.last_epoch:
                 self.assign_epoch(header[LEADER_EPOCH], max(base, self.start_offset))
             segment.last_base = base if header[MAGIC] >= 2 else NOWHERE

@@ -110,6 +110,17 @@ def test_a_follower_that_has_not_the_whole_log_may_not_know_a_producer(partition
     assert partition.append(batch, 0, len(batch), header_at(batch, 0, len(batch))) == 10
 
 
+@pytest.mark.parametrize("gap", ["at the start", "in between"])
+def test_a_follower_of_a_compacted_log_may_not_know_a_producer(partition: Partition, gap: str) -> None:
+    follower = following(partition)
+    follower.append(
+        sent(500, 1, 4) if gap == "at the start" else memoryview(bytes(sent(0, 1, 4)) + bytes(sent(500, 1, 4))), 1, 0
+    )
+    partition.become(replace(FOLLOWER, leader=1, leader_epoch=5))
+    batch = produced(8, 3)
+    assert partition.append(batch, 0, len(batch), header_at(batch, 0, len(batch))) == 501
+
+
 def test_what_does_not_fit_is_refused_and_what_came_before_it_stays(partition: Partition) -> None:
     follower = following(partition)
     with pytest.raises(KafkaError) as refused:
