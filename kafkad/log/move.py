@@ -190,6 +190,7 @@ class Moves:
         log.retired = True
         log.close(clean=False)
         future.cleaned_until = log.cleaned_until
+        future.producers.know_no_more_than(log.producers)
         manager.adopt(topic_partition, future, target)
         writes = (*manager.collect_start_offsets(), *manager.collect_cleaned_offsets())
         put_away = partial(self._put_away, log, source, future, target)

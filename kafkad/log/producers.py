@@ -507,6 +507,10 @@ class ProducerStates:
         """Producers unknown here may have sequences to go on from: the log was not read whole, or had a predecessor."""
         self._knows_all = False
 
+    def know_no_more_than(self, other: ProducerStates) -> None:
+        """Who may have been here before `other` knew of any may go on here, too."""
+        self._knows_all &= other._knows_all
+
     def take_snapshot(self, offset: int) -> None:
         """Write the state as of `offset`, the end of the log, unless there is one already. StorageError on failure."""
         if offset > self.snapshots.newest:

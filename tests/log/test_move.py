@@ -355,6 +355,17 @@ def test_a_copy_gives_up_an_epoch_that_its_replica_has_lost_to_an_earlier_one(
     manager.close()
 
 
+def test_a_producer_that_outlives_its_topic_goes_on_in_a_copy_of_the_next_one(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    filled(manager, tmp_path)
+    manager.delete(T0)
+    filled(manager, tmp_path)
+    moved = finished(copied(manager, tmp_path))
+    assert moved is not None
+    assert append(moved, batch(b"x", producer_id=7, producer_epoch=0, base_sequence=12), epoch=2) == 30
+    manager.close()
+
+
 def test_of_many_small_batches_a_step_copies_some(tmp_path: Path) -> None:
     manager = started(tmp_path)
     log = manager.create(T0, TOPIC_ID, CONFIG, directory=str(tmp_path / "a"))
