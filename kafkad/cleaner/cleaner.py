@@ -3,7 +3,7 @@
 As many workers as `log.cleaner.threads` says: a task here, and a process with the algorithm (`log.compact`) at its
 first job. Each takes the dirtiest log, and rests for `log.cleaner.backoff.ms` when there is none. On the event loop
 remain decisions and renames. A log that cannot be compacted is reported once and left alone until its settings change,
-its damage is mended or the broker starts again.
+its damage is mended or the broker starts again; one that found no room rests, and the others go on.
 """
 
 from __future__ import annotations
@@ -106,6 +106,8 @@ class Cleaner:
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._workers: list[asyncio.Task[None]] = []
+        self._resting: dict[Log, float] = {}
+        """Those for which a disk had no room, until when."""
         self._deaths: set[TopicPartition] = set()
         self._named: dict[TopicPartition, set[int]] = {}
         """Batches that cannot be read, by their offsets: each is named once."""
@@ -159,7 +161,7 @@ class Cleaner:
     # -- which log -------------------------------------------------------------------------------------------------
 
     async def _clean_one(self, number: int, compactor: Compactor, settings: CleanerSettings) -> bool:
-        """True if there was one, and it went well."""
+        """True if another one may follow at once: there was one, and it went well, or rests now."""
         async with self._choosing:
             chosen = await self._choose()
             if chosen is not None:
@@ -175,7 +177,7 @@ class Cleaner:
                 _report(chosen, result.stats)
                 self._name_poison(chosen, result.poison)
                 await self._write_checkpoints()
-            return result is not None
+            return result is not None or chosen.log in self._resting
         finally:
             chosen.log.compacting = False
 
@@ -184,6 +186,8 @@ class Cleaner:
         does that, for `Upkeep` passes over logs that are being compacted, which may be always."""
         turns = Turns()
         self._marks = {tp: mark for tp, mark in self._marks.items() if self._is_valid(tp, mark)}
+        now_ms = self._logs.clock.monotonic_ms()
+        self._resting = {known: until_ms for known, until_ms in self._resting.items() if now_ms < until_ms}
         self._deaths = {tp for tp in self._deaths if self._logs.get(tp) is not None}
         self._named = {tp: named for tp, named in self._named.items() if self._logs.get(tp) is not None}
         found = []
@@ -195,7 +199,8 @@ class Cleaner:
         self.probe.dirtiest_share = max((each.dirt.share for each in found), default=0.0)
         self.probe.max_delay_ms = max((each.dirt.overdue_ms for each in found), default=0)
         self.probe.last_look_ms = self._now_ms()
-        ready = [each for each in found if each.dirt.wants_cleaning(each.log.config) and self._stands(each)]
+        awake = [each for each in found if each.log not in self._resting]
+        ready = [each for each in awake if each.dirt.wants_cleaning(each.log.config) and self._stands(each)]
         return max(ready, key=lambda each: each.dirt.share, default=None)
 
     def _assessed(self, partition: Partition) -> LogToCompact | None:
@@ -262,10 +267,10 @@ class Cleaner:
             if self._stands(chosen):  # else what it found wrong may be the files of a later log
                 self._mark(chosen, str(error))
         except StorageError as error:
-            self._replicas.directory_failed(error)
+            self._refused(chosen, error)
         except OSError as error:
             if self._stands(chosen):
-                self._refused(chosen, error)
+                self._worker_refused(chosen, error)
         finally:
             if result is None:
                 await self._discard(chosen)
@@ -291,14 +296,19 @@ class Cleaner:
             raise AbandonedError
         return result
 
-    def _refused(self, chosen: LogToCompact, error: OSError) -> None:
-        """A full disk may pass, and only compaction suffers; anything else costs the directory."""
+    def _worker_refused(self, chosen: LogToCompact, error: OSError) -> None:
         log.error("compacting %s: %s", chosen.tp, error)
         try:
             with disk_errors(chosen.log.directory, "compacting"):
                 raise error
         except StorageError as failure:
-            self._replicas.directory_failed(failure)
+            self._refused(chosen, failure)
+
+    def _refused(self, chosen: LogToCompact, error: StorageError) -> None:
+        """A full disk may pass, and only compaction suffers: that of others goes on, which may need less room or make
+        some. Anything else costs the directory."""
+        self._resting[chosen.log] = self._logs.clock.monotonic_ms() + self._settings.backoff_ms
+        self._replicas.directory_failed(error)
 
     async def _take(self, chosen: LogToCompact, finished: deque[Replacement]) -> None:
         """Put what was made in place. StorageError; AbandonedError when it is void.

@@ -416,6 +416,27 @@ def test_a_disk_that_refuses_the_worker(scene: Scene, code: int, offline: bool) 
     assert (directory.failure is not None) == offline
 
 
+def test_others_are_compacted_at_once_while_a_log_that_found_no_room_rests(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, "log.cleaner.backoff.ms=600000")
+    scene.broker.run(scene.cleaner.stop())
+    for topic in ("a", "b", "c"):
+        scene.dirty(topic)
+    scene.cleaner = scene.broker.run(scene._start())
+    refused = scene.until_job().directory
+    scene.worker.fail(OSError(errno.ENOSPC, "no"))
+    other = scene.until_job().directory
+
+    def full(path: str) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    scene.broker.replicas.logs.files.sync_directory = full  # type: ignore[method-assign]
+    [log] = [log for log in scene.broker.replicas.logs.logs.values() if log.directory == other]
+    scene.worker.do(log)
+    last = scene.until_job().directory
+    assert {os.path.basename(path) for path in (refused, other, last)} == {"a-0", "b-0", "c-0"}
+    scene.stop()
+
+
 def test_a_worker_that_cannot_be_started_costs_neither_log_nor_directory(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
