@@ -11,6 +11,7 @@ import contextlib
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from kafkad.clock import Clock
 from kafkad.config import LogConfig
@@ -187,6 +188,7 @@ class LogManager:
 
     def watch_future(self, future: Log) -> None:
         """A copy that is being made in another directory is cut back with its replica."""
+        future.producers.expiration_ms = self._producer_expiration_ms
         self._watch_cuts(future)
         future.on_cut = lambda log, offset: self._note_cut(log)
 
@@ -462,42 +464,60 @@ class LogManager:
     def retention_pass(
         self, high_watermark: Callable[[TopicPartition], int], on_refusal: Callable[[StorageError], None]
     ) -> Iterator[int]:
-        """Delete what retention no longer keeps of the logs that are not being compacted, some segments at a time;
-        yields how many. What a disk refuses goes to `on_refusal`, and the other logs are done all the same."""
+        """Delete what retention no longer keeps of the logs that are not being compacted, and the same of their copies,
+        some segments at a time; yields how many. What a disk refuses goes to `on_refusal`, and the other logs are done
+        all the same."""
         for topic_partition in list(self.logs):
-            deleted = MOST_AT_ONCE
-            while deleted == MOST_AT_ONCE:
-                log = self.logs.get(topic_partition)
-                if log is None or log.compacting:
-                    break
-                deleted = 0
-                try:
-                    deleted = delete_old_segments(log, self.clock.now_ms(), high_watermark(topic_partition))
-                except StorageError as error:
-                    on_refusal(error)
-                yield deleted
+            for delete in (partial(self._retain, high_watermark), self._retain_in_copy):
+                deleted: int | None = MOST_AT_ONCE
+                while deleted == MOST_AT_ONCE:
+                    try:
+                        deleted = delete(topic_partition)
+                    except StorageError as error:
+                        on_refusal(error)
+                        deleted = 0
+                    if deleted is not None:
+                        yield deleted
+
+    def _retain(self, high_watermark: Callable[[TopicPartition], int], topic_partition: TopicPartition) -> int | None:
+        log = self.logs.get(topic_partition)
+        if log is None or log.compacting:
+            return None
+        return delete_old_segments(log, self.clock.now_ms(), high_watermark(topic_partition))
+
+    def _retain_in_copy(self, topic_partition: TopicPartition) -> int | None:
+        """A slow move must not need room for what its replica has not had for long."""
+        log, future = self.logs.get(topic_partition), self.future(topic_partition)
+        if log is None or future is None:
+            return None
+        future.increment_start_offset(min(log.start_offset, future.end_offset))
+        return delete_old_segments(future, self.clock.now_ms(), future.start_offset)
+
+    def _all_logs(self) -> list[Log]:
+        """With the copies of those that are being moved."""
+        return [log for directory in self.live for _, log in directory.all_logs()]
 
     def producer_expiry_pass(self) -> Iterator[int]:
         """Forget producers that have been silent for `producer.id.expiration.ms`; yields how many of each log."""
-        for log in list(self.logs.values()):
+        for log in self._all_logs():
             yield log.producers.expire(self.clock.now_ms())
 
     def expire_producers_after(self, producer_expiration_ms: int) -> None:
         """`producer.id.expiration.ms` was changed."""
         self._producer_expiration_ms = producer_expiration_ms
-        for log in self.logs.values():
+        for log in self._all_logs():
             log.producers.expiration_ms = producer_expiration_ms
 
     def logs_to_flush(self, directory: LogDirectory) -> list[Log]:
         """Those that `flush.messages`, `flush.ms` or a rolled segment want on the disk: see `Log.start_flush`."""
         now_ms = self.clock.now_ms()
-        return [log for log in directory.logs.values() if log.needs_flush(now_ms)]
+        return [log for _, log in directory.all_logs() if log.needs_flush(now_ms)]
 
     def take_due_removals(self, directory: LogDirectory) -> list[str]:
         """Files and directories whose time has come; `removal.remove` each, in a thread."""
         now_ms = self.clock.now_ms()
         paths = self.removal.take_due(now_ms, directory.path)
-        for log in directory.logs.values():
+        for _, log in directory.all_logs():
             paths += log.doomed.take_due(now_ms)
         return paths
 

@@ -102,7 +102,7 @@ class Upkeep:
 
     async def flush(self, directory: LogDirectory) -> None:
         for each in self._logs.logs_to_flush(directory):
-            if self._logs.get(each.topic_partition) is each:
+            if directory.holds(each):
                 with self._going_on():
                     await self._durable.flush(each)
 

@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -363,6 +364,66 @@ def test_a_producer_that_outlives_its_topic_goes_on_in_a_copy_of_the_next_one(tm
     moved = finished(copied(manager, tmp_path))
     assert moved is not None
     assert append(moved, batch(b"x", producer_id=7, producer_epoch=0, base_sequence=12), epoch=2) == 30
+    manager.close()
+
+
+def half_copied(manager: LogManager, tmp_path: Path) -> Log:
+    """A copy that has the first half of its replica, in several segments."""
+    log = filled(manager, tmp_path, 100)
+    moves = Moves(manager)
+    moves.start(T0, str(tmp_path / "b"))
+    future = moves.future(T0)
+    assert future is not None
+    while future.end_offset < log.end_offset // 2:
+        moves.step(T0, 1000)
+    assert len(future.segments) > 2
+    return future
+
+
+def test_a_copy_under_way_loses_what_its_replica_loses_and_no_more(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    future = half_copied(manager, tmp_path)
+    end, path = future.end_offset, Path(future.directory)
+    manager.logs[T0].update_config(replace(CONFIG, retention_ms=-1))
+    manager.logs[T0].increment_start_offset(30)
+    assert sum(manager.retention_pass(lambda tp: 100, manager.fail)) > 0
+    first, second = future.segments[:2]
+    assert first.base <= future.start_offset == 30 < second.base
+    assert list(path.glob("*.log.deleted"))
+    manager.clock.advance(60_000)  # type: ignore[attr-defined]
+    for due in manager.take_due_removals(manager.directories[1]):
+        manager.removal.remove(due)
+    assert not list(path.glob("*.deleted"))
+    manager.logs[T0].increment_start_offset(100)
+    list(manager.retention_pass(lambda tp: 100, manager.fail))
+    assert (future.start_offset, future.end_offset) == (end, end)
+    copy_all(Moves(manager))
+    assert (future.start_offset, future.end_offset) == (100, 100)
+    manager.close()
+
+
+def test_what_a_copy_has_of_full_segments_is_flushed_while_it_grows(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    future = half_copied(manager, tmp_path)
+    [to_flush] = manager.logs_to_flush(manager.directories[1])
+    assert to_flush is future
+    future.flush()
+    assert manager.logs_to_flush(manager.directories[1]) == []
+    manager.close()
+
+
+def test_producers_of_a_copy_expire_as_those_of_its_replica(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    manager.expire_producers_after(1_000)
+    log = filled(manager, tmp_path)
+    sent = {"producer_epoch": 0, "base_sequence": 0, "timestamp": manager.clock.now_ms()}
+    append(log, batch(b"x", producer_id=7, **sent), epoch=2)
+    future = copied(manager, tmp_path).future(T0)
+    assert future is not None
+    manager.clock.advance(1_000)  # type: ignore[attr-defined]
+    assert list(manager.producer_expiry_pass()) == [1, 1]
+    manager.expire_producers_after(5_000)
+    assert future.producers.expiration_ms == 5_000
     manager.close()
 
 

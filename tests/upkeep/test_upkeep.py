@@ -18,6 +18,7 @@ from kafkad.log.deletion import delete_old_segments
 from kafkad.log.directories import LogDirectory
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
+from kafkad.log.move import Moves
 from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
 from kafkad.replica.manager import ReplicaManager
@@ -134,6 +135,17 @@ def test_a_log_that_cannot_be_flushed_keeps_no_other(jobs: Jobs, monkeypatch: py
     assert [jobs.logs.logs_to_flush(each) for each in jobs.logs.directories] == [[jobs.log(BAD)], [jobs.log(GOOD)]]
     jobs.do_for_each(jobs.upkeep.flush)
     assert (jobs.log(BAD).durability.recovery_point, jobs.log(GOOD).durability.recovery_point) == (0, 60)
+
+
+def test_a_copy_under_way_is_flushed_as_its_replica(jobs: Jobs) -> None:
+    moves = Moves(jobs.logs)
+    moves.start(BAD, jobs.good)
+    while not moves.step(BAD).caught_up:
+        pass
+    copy = moves.future(BAD)
+    assert copy is not None
+    jobs.do_for_each(jobs.upkeep.flush)
+    assert copy.durability.recovery_point == 60
 
 
 def test_a_disk_that_hangs_holds_up_neither_flushes_nor_removals_of_another(
