@@ -12,7 +12,13 @@ from kafkad.config import LogConfig
 from kafkad.errors import KafkaError, StorageError
 from kafkad.log import checkpoint, clean_stop
 from kafkad.log.batches import BadBatch
-from kafkad.log.checkpoint import CLEANED_OFFSETS, DAMAGED_OFFSETS, RECOVERY_POINTS, START_OFFSETS
+from kafkad.log.checkpoint import (
+    CLEANED_OFFSETS,
+    DAMAGED_OFFSETS,
+    HIGH_WATERMARKS,
+    RECOVERY_POINTS,
+    START_OFFSETS,
+)
 from kafkad.log.directories import BrokenPartition, FoundPartition, LogDirectory
 from kafkad.log.files import Files, may_pass
 from kafkad.log.log import Log
@@ -266,6 +272,7 @@ def open_log(
         topic_id=topic_id,
         start_offset=directory.checkpointed(START_OFFSETS, topic_partition) or 0,
         recovery_point=directory.checkpointed(RECOVERY_POINTS, topic_partition) or 0,
+        high_watermark=directory.checkpointed(HIGH_WATERMARKS, topic_partition) or 0,
         damaged_from=directory.checkpointed(DAMAGED_OFFSETS, topic_partition),
         clean=directory.was_clean,
         was_compacted=cleaned_until is not None,

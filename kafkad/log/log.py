@@ -182,6 +182,7 @@ class Log:
         topic_id: bytes = NO_TOPIC_ID,
         start_offset: int = 0,
         recovery_point: int = 0,
+        high_watermark: int = 0,
         damaged_from: int | None = None,
         clean: bool = True,
         was_compacted: bool = False,
@@ -192,7 +193,7 @@ class Log:
 
         `clean` means that it was closed properly: then only its end is looked at, unless it was damaged. Otherwise
         every batch from the recovery point on is checked, or from where the damage was, and `progress(bytes done,
-        bytes to do)` is called now and then.
+        bytes to do)` is called now and then. Transactions that ended below the `high_watermark` are not remembered.
         With `was_compacted` offsets may be missing though nothing is compacted now.
         """
         with disk_errors(directory, "opening the log"):
@@ -203,6 +204,7 @@ class Log:
                 clock.now_ms(),
                 start_offset=start_offset,
                 recovery_point=recovery_point,
+                high_watermark=high_watermark,
                 damaged_from=damaged_from,
                 clean=clean,
                 was_compacted=was_compacted,

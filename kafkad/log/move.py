@@ -126,8 +126,18 @@ class Moves:
         log, future = self._both(topic_partition)
         return read_ahead(future, _common_end(log, future))
 
-    def step(self, topic_partition: TopicPartition, max_bytes: int = STEP_BYTES, *, ahead: Ahead | None = None) -> Step:
-        """Copy some more. KafkaError when the replica is damaged where it is to be read: such a move cannot end."""
+    def step(
+        self,
+        topic_partition: TopicPartition,
+        max_bytes: int = STEP_BYTES,
+        *,
+        high_watermark: int = 0,
+        ahead: Ahead | None = None,
+    ) -> Step:
+        """Copy some more. KafkaError when the replica is damaged where it is to be read: such a move cannot end.
+
+        `high_watermark` is the replica's: of transactions that ended below, the copy need not remember anything.
+        """
         log, future = self._both(topic_partition)
         cuts = future.truncations
         self._align(log, future, ahead)
@@ -141,6 +151,7 @@ class Moves:
                 data = self._manager.files.pread(part.file.fd, part.length, part.position)
             some = next(some_at_a_time(memoryview(data)))
             future.append_copied(some)
+            future.producers.committed_until(high_watermark)
             return Step(len(some), future.end_offset == log.end_offset)
         if future.end_offset < log.end_offset:
             self._skip_to_end(log, future)

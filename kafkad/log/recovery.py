@@ -83,6 +83,7 @@ def load(
     *,
     start_offset: int,
     recovery_point: int,
+    high_watermark: int,
     damaged_from: int | None,
     clean: bool,
     was_compacted: bool,
@@ -117,7 +118,8 @@ def load(
         _find_epochs(epochs, segments)
     if not (clean and damaged_from is None and _load_clean(loaded, now_ms)):
         checked_from = recovery_point if damaged_from is None else min(recovery_point, damaged_from)
-        _recover(loaded, checked_from, now_ms, progress, compacted=config.compacted or was_compacted)
+        was_compacted |= config.compacted
+        _recover(loaded, checked_from, now_ms, progress, high_watermark=high_watermark, compacted=was_compacted)
     if loaded.end_offset < recovery_point:
         loaded.lost_until = recovery_point
     _fit_together(loaded, config, now_ms)
@@ -213,7 +215,13 @@ def _fit_together(loaded: Loaded, config: LogConfig, now_ms: int) -> None:
 
 
 def _recover(
-    loaded: Loaded, checked_from: int, now_ms: int, progress: ReportProgress | None, *, compacted: bool
+    loaded: Loaded,
+    checked_from: int,
+    now_ms: int,
+    progress: ReportProgress | None,
+    *,
+    high_watermark: int,
+    compacted: bool,
 ) -> None:
     segments = loaded.segments
     number = max(sum(segment.base <= checked_from for segment in segments) - 1, 0)
@@ -222,7 +230,7 @@ def _recover(
     snapshots = loaded.producers.snapshots
     snapshots.doubt(first)
     reload_producers(loaded.producers, segments[:number], loaded.start_offset, first, now_ms)
-    check = _Check(loaded, checked_from, progress, checked, compacted=compacted)
+    check = _Check(loaded, checked_from, progress, checked, high_watermark=high_watermark, compacted=compacted)
     until = max((place for place, segment in enumerate(checked, start=1) if segment.size), default=1)
     for segment, following in zip(checked[:until], [*checked[1:until], None], strict=True):
         if segment.base > first:
@@ -261,10 +269,12 @@ class _Check:
         progress: ReportProgress | None,
         segments: Sequence[Segment],
         *,
+        high_watermark: int,
         compacted: bool,
     ) -> None:
         self.loaded = loaded
         self._checked_from = checked_from
+        self._high_watermark = high_watermark
         self._compacted = compacted
         self.end = segments[0].base
         self._aborted: list[AbortedTransaction] = []
@@ -344,6 +354,8 @@ class _Check:
                 aborted = loaded.producers.update(header, header[BASE_OFFSET], marker)
                 if aborted is not None:
                     self._aborted.append(aborted)
+                if marker is not None:
+                    loaded.producers.committed_until(self._high_watermark)
             segment.note(header)
             self.end = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA] + 1
             if segment.size >= self._report_at:

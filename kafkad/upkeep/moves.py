@@ -129,7 +129,9 @@ class ReplicaMoves:
         ahead = await in_turns(self._moves.read_ahead(tp))
         if self._moves.future(tp) is not future or self._replicas.logs.get(tp) is None:
             return
-        step = self._moves.step(tp, ahead=ahead)
+        partition = self._replicas.find(*tp)
+        high_watermark = 0 if partition is None else partition.high_watermark
+        step = self._moves.step(tp, high_watermark=high_watermark, ahead=ahead)
         self._quota.take(step.copied, self._clock.monotonic_ms())
         if not step.caught_up:
             return

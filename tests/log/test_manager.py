@@ -23,6 +23,7 @@ from kafkad.log.mending import verify_batch
 from kafkad.log.move import Moves
 from kafkad.log.truncation import truncate_to
 from kafkad.names import NO_TOPIC_ID, TopicPartition
+from kafkad.wire.control import ControlRecord, build_marker
 from tests.fakes import FakeClock, FaultyFiles
 from tests.log.conftest import GOLDEN, batch
 from tests.log.conftest import append as append_one
@@ -415,6 +416,22 @@ def test_nothing_is_to_be_settled_of_a_log_that_was_deleted(disks: tuple[Path, P
     settling.wait()
     log.end_settling(settling)
     assert not manager.cut
+    manager.close()
+
+
+def test_a_start_after_a_crash_remembers_no_transactions_that_were_passed_long_ago(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    log = manager.create(T0, TOPIC_ID, CONFIG)
+    for sequence in range(3):
+        of_producer = {"producer_id": 9, "producer_epoch": 0}
+        append_one(log, batch(base_sequence=sequence, transactional=True, **of_producer))
+        append_one(log, build_marker(ControlRecord(True, 0), timestamp=1000, **of_producer))
+    for write in manager.collect_high_watermarks({T0: 4}):
+        write.write()
+    for directory in manager.directories:  # a crash
+        directory.release()
+    manager = started(tmp_path)
+    assert manager.logs[T0].first_unstable_offset(0) == 4
     manager.close()
 
 

@@ -26,6 +26,7 @@ from kafkad.log.move import Moves
 from kafkad.log.truncation import truncate_to
 from kafkad.names import TopicPartition
 from kafkad.turns import at_once
+from kafkad.wire.control import ControlRecord, build_marker
 from tests.fakes import FakeClock
 from tests.full_disk import FullDisk
 from tests.log.conftest import append, batch, records
@@ -364,6 +365,23 @@ def test_a_producer_that_outlives_its_topic_goes_on_in_a_copy_of_the_next_one(tm
     moved = finished(copied(manager, tmp_path))
     assert moved is not None
     assert append(moved, batch(b"x", producer_id=7, producer_epoch=0, base_sequence=12), epoch=2) == 30
+    manager.close()
+
+
+def test_a_copy_remembers_no_transactions_that_readers_of_its_replica_have_passed(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    log = manager.create(T0, TOPIC_ID, CONFIG, directory=str(tmp_path / "a"))
+    for sequence in range(3):
+        of_producer: dict[str, Any] = {"producer_id": 9, "producer_epoch": 0}
+        append(log, batch(b"x", base_sequence=sequence, transactional=True, **of_producer))
+        append(log, build_marker(ControlRecord(True, 0), timestamp=1000, **of_producer))
+    moves = Moves(manager)
+    moves.start(T0, str(tmp_path / "b"))
+    while not moves.step(T0, high_watermark=4).caught_up:
+        pass
+    future = moves.future(T0)
+    assert future is not None
+    assert future.first_unstable_offset(0) == 4
     manager.close()
 
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from threading import current_thread
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from kafkad.log.checkpoint import CLEANED_OFFSETS
 from kafkad.log.directories import CheckpointWrite
 from kafkad.log.files import Files
 from kafkad.log.log import Log
-from kafkad.log.move import Moves
+from kafkad.log.move import Moves, Step
 from kafkad.log.truncation import truncate_to
 from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
@@ -231,6 +232,21 @@ def test_a_move_that_a_disk_does_not_let_be_given_up_is_given_up_later(
     broker.work(after_ms=1_000)
     assert not list(Moves(broker.replicas.logs).under_way())
     assert broker.home(FIRST) == broker.first
+
+
+def test_what_is_committed_in_the_replica_is_committed_in_its_copy(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, told = Moves.step, set()
+
+    def noted(moves: Moves, tp: TopicPartition, **options: Any) -> Step:
+        told.add(options["high_watermark"])
+        return step(moves, tp, **options)
+
+    monkeypatch.setattr(Moves, "step", noted)
+    broker.move(FIRST, broker.second)
+    broker.work()
+    assert (broker.home(FIRST), told) == (broker.second, {5})
 
 
 def test_a_move_ends_although_records_come_whenever_its_copy_is_flushed(
