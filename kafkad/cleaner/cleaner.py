@@ -41,6 +41,7 @@ from kafkad.log.indexed import LOG, Hole
 from kafkad.log.log import Log
 from kafkad.log.move import Moves
 from kafkad.log.segment import Segment
+from kafkad.log.txnindex import SUFFIX as TXN_INDEX
 from kafkad.log.worker import NoWorkerError
 from kafkad.names import TopicPartition
 from kafkad.replica.manager import ReplicaManager
@@ -170,7 +171,7 @@ class Cleaner:
             await self._write_checkpoints()  # logs may have been deleted, or cut back
             return False
         try:
-            result = await self._outcome(chosen, compactor, job(chosen, settings, self._now_ms()))
+            result = await self._outcome(chosen, compactor, settings)
             if result is not None:
                 self.probe.jobs[number] = result.stats
                 chosen.log.cleaned_until = result.next_dirty
@@ -248,12 +249,13 @@ class Cleaner:
     # -- its compaction --------------------------------------------------------------------------------------------
 
     async def _outcome(
-        self, chosen: LogToCompact, compactor: Compactor, wanted: CompactionJob
+        self, chosen: LogToCompact, compactor: Compactor, settings: CleanerSettings
     ) -> CompactionResult | None:
         """The result of the compaction; None when it failed or is no longer wanted."""
         result = None
         try:
             _check_sound(chosen)
+            wanted = job(chosen, settings, self._now_ms())
             # A `.cleaned` file of an earlier job would tell a start after a crash that a later swap is void.
             await self._in_thread(partial(swap.discard_all, self._logs.files, wanted.directory))
             result = await self._run(chosen, compactor, wanted)
@@ -413,10 +415,12 @@ def _check_sound(chosen: LogToCompact) -> None:
 
 
 def job(chosen: LogToCompact, settings: CleanerSettings, now_ms: int) -> CompactionJob:
+    """StorageError if a disk refuses what it is to say of transactions."""
     found, config, dirt = chosen.log, chosen.log.config, chosen.dirt
     return CompactionJob(
         directory=found.directory,
         segments=tuple(SegmentToClean(each.base, each.size) for each in found.segments if each.base < dirt.upto),
+        later_transactions=_later_transactions(found, dirt.upto),
         first_dirty=dirt.first_dirty,
         upto=dirt.upto,
         now_ms=now_ms,
@@ -431,6 +435,14 @@ def job(chosen: LogToCompact, settings: CleanerSettings, now_ms: int) -> Compact
         io_buffer_bytes=settings.io_buffer_bytes,
         max_bytes_per_second=settings.max_bytes_per_second,
     )
+
+
+def _later_transactions(found: Log, upto: int) -> tuple[tuple[int, int], ...]:
+    with disk_errors(found.directory, "looking at transactions"):
+        later = [each for each in found.segments if each.base >= upto and each.has_transactions]
+        for each in later:
+            each.store_transactions()
+        return tuple((each.base, found.files.size(each.path(TXN_INDEX))) for each in later)
 
 
 def _report(chosen: LogToCompact, stats: CompactionStats) -> None:

@@ -98,11 +98,13 @@ class Compaction:
         self._clock = clock
         self._spend = spend
         self._step = max(job.io_buffer_bytes // 2, 1)
-        self._transaction_indexes = sorted(
-            base
-            for name in files.listdir(job.directory)
-            if name.endswith(TXN_INDEX) and (base := base_of(name)) is not None
-        )
+        closed: dict[int, int | None] = {
+            base: None
+            for name in sorted(files.listdir(job.directory))
+            if name.endswith(TXN_INDEX) and (base := base_of(name)) is not None and base < job.upto
+        }
+        self._transaction_indexes = closed | dict(job.later_transactions)
+        """Bases in their order, and how much is to be read of those that may grow."""
         self._counts: Counter[str] = Counter()
         self._poison: dict[int, Poison] = {}
 
@@ -215,11 +217,12 @@ class Compaction:
         """The aborted transactions with records in [start, end), as the indexes of all segments have them."""
         found: list[AbortedTransaction] = []
         first = max((segment.base for segment in self._job.segments if segment.base <= start), default=0)
-        for base in self._transaction_indexes:
+        for base, limit in self._transaction_indexes.items():
             if base >= first:
                 path = segment_path(self._job.directory, base, TXN_INDEX)
                 try:
-                    more, complete = TransactionIndex(path, self._files, exists=True).collect(start, end)
+                    index = TransactionIndex(path, self._files, exists=True, limit=limit)
+                    more, complete = index.collect(start, end)
                 except BrokenTransactionIndexError as error:
                     raise UncleanableError(path, 0, str(error)) from error
                 found += more

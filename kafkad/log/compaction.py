@@ -33,6 +33,9 @@ class CompactionJob(NamedTuple):
     directory: str
     segments: tuple[SegmentToClean, ...]
     """Every closed one from the start of the log to the first that must not be cleaned, in order."""
+    later_transactions: tuple[tuple[int, int], ...]
+    """Of the segments behind them the bases and the sizes of transaction indexes. What comes to these meanwhile is of
+    no transaction with records in front of `upto`, and may be half written."""
     first_dirty: int
     upto: int
     """The first offset that must not be cleaned: nothing from there on is looked at or moved."""

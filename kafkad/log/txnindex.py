@@ -61,15 +61,27 @@ def encode(entries: Iterable[AbortedTransaction]) -> bytes:
 
 
 class TransactionIndex:
-    """One segment's. `exists` is what the caller's listing of the directory said.
+    """One segment's. `exists` is what the caller's listing of the directory said; who reads while another process
+    writes has a `limit`, the size of what there is for certain.
 
     What a full disk has no room for stays in memory, where readers find it, until `store`.
     """
 
-    __slots__ = ("_blocks", "_blocks_of", "_file", "_files", "_is_stale", "_known_stored", "_unstored", "path")
+    __slots__ = (
+        "_blocks",
+        "_blocks_of",
+        "_file",
+        "_files",
+        "_is_stale",
+        "_known_stored",
+        "_limit",
+        "_unstored",
+        "path",
+    )
 
-    def __init__(self, path: str, files: Files, *, exists: bool) -> None:
+    def __init__(self, path: str, files: Files, *, exists: bool, limit: int | None = None) -> None:
         self.path = path
+        self._limit = limit
         self._files = files
         self._file: LogFile | None = None
         self._known_stored: list[AbortedTransaction] | None = None if exists else []
@@ -184,7 +196,7 @@ class TransactionIndex:
 
     def _read(self) -> bytes:
         with self._disk_errors("reading"), contextlib.suppress(FileNotFoundError):
-            return self._files.read(self.path)
+            return self._files.read(self.path)[: self._limit]
         return b""
 
     def _open(self) -> LogFile:

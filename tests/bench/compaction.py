@@ -77,6 +77,7 @@ def compact(directory: str, records: int) -> None:
     job = CompactionJob(
         directory=directory,
         segments=segments,
+        later_transactions=(),
         first_dirty=0,
         upto=records,
         now_ms=NOW_MS,

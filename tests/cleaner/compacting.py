@@ -49,9 +49,11 @@ class Partition:
         """All but the last segment, from the start."""
         upto = changes.pop("upto", self.bases[-1])
         segments = [SegmentToClean(base, self.path(base).stat().st_size) for base in self.bases if base < upto]
+        later = [(base, self.path(base, TXN_INDEX)) for base in self.bases if base >= upto]
         job = CompactionJob(
             directory=str(self.directory),
             segments=tuple(segments),
+            later_transactions=tuple((base, index.stat().st_size) for base, index in later if index.exists()),
             first_dirty=0,
             upto=upto,
             now_ms=NOW_MS,

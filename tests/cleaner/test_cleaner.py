@@ -27,6 +27,7 @@ from kafkad.log.indexed import Hole
 from kafkad.log.log import Log
 from kafkad.log.move import Moves
 from kafkad.log.truncation import truncate_to
+from kafkad.log.txnindex import AbortedTransaction
 from kafkad.log.worker import NoWorkerError
 from kafkad.names import TopicPartition
 from kafkad.wire.records import Record
@@ -172,6 +173,15 @@ def test_a_dirty_log_is_compacted_and_remembered(scene: Scene) -> None:
     assert {record.key for record in records(scene.log())[:3]} == {b"k0", b"k1", b"k2"}
     scene.look()
     assert scene.cleaner.probe.jobs[0].bytes_written == 250
+
+
+def test_a_job_says_how_much_there_is_of_transactions_that_end_behind_it(scene: Scene) -> None:
+    scene.dirty("a", min_cleanable_dirty_ratio="1")
+    active = scene.log().segments.active
+    active.transactions.append(AbortedTransaction(7, 1, 60, 60))
+    active.has_transactions = True
+    scene.configure("a")
+    assert scene.until_job().later_transactions == ((active.base, 34),)
 
 
 def test_the_dirtiest_log_comes_first(scene: Scene) -> None:

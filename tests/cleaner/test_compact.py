@@ -12,8 +12,9 @@ from kafkad.config import LONG_MAX
 from kafkad.log.compaction import CompactionStats, LastOfProducer, UncleanableError
 from kafkad.log.indexed import INDEX, LARGEST_RELATIVE_OFFSET, LOG
 from kafkad.log.txnindex import SUFFIX as TXN_INDEX
+from kafkad.log.txnindex import AbortedTransaction
 from kafkad.wire.records import Record, build_batch
-from tests.cleaner.compacting import DAY_MS, NOW_MS, Partition, modified_ns
+from tests.cleaner.compacting import DAY_MS, NOW_MS, Partition, modified_ns, run
 
 
 @pytest.fixture
@@ -135,6 +136,22 @@ def test_a_broken_transaction_index_is_named(partition: Partition) -> None:
     with pytest.raises(UncleanableError, match="no whole number of entries") as caught:
         partition.compact()
     assert caught.value.path == str(partition.path(0, TXN_INDEX))
+
+
+def test_what_is_half_written_of_later_transactions_is_not_looked_at(partition: Partition) -> None:
+    """A broker goes on writing behind what is compacted."""
+    kind = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0, "transactional": True}
+    partition.write(0, batch(0, (b"a", b"1")), batch(1, (b"a", b"aborted"), **kind))
+    aborted = AbortedTransaction(7, 1, 2, 3)
+    partition.write(2, aborted=[aborted])
+    partition.write(4)
+    job = partition.job(upto=2)
+    for base in (2, 4):
+        with partition.path(base, TXN_INDEX).open("ab") as index:
+            index.write(bytes(17))
+    run(job, partition.offered.append)
+    partition.take()
+    assert [record.value for record in partition.records()] == [b"1"]
 
 
 def test_a_batch_larger_than_the_buffer_is_read_whole(partition: Partition) -> None:
