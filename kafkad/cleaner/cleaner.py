@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from kafkad.cleaner.compactor import Compactor
 from kafkad.cleaner.settings import CleanerSettings
@@ -50,6 +50,8 @@ from kafkad.timers import Timers, sleep
 from kafkad.turns import Turns
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _LOOK_S = 0.1
 """The longest delay before a worker stops whose log was deleted, moved or cut back."""
@@ -319,8 +321,10 @@ class Cleaner:
         """
         while finished:
             new = finished.popleft()
-            for path in chosen.log.doomed.take_named(new.old):
-                await self._in_thread(partial(self._logs.removal.remove, path))
+            doomed = chosen.log.doomed
+            for path in doomed.named(new.old):
+                if await self._in_thread(partial(self._logs.removal.remove, path)):
+                    doomed.forget(path)
             if not self._stands(chosen) or not put_in_place(chosen.log, new):
                 raise AbandonedError
 
@@ -398,8 +402,8 @@ class Cleaner:
     def _now_ms(self) -> int:
         return self._logs.clock.now_ms()
 
-    async def _in_thread(self, work: Callable[[], object]) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._threads, work)
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
 def _check_sound(chosen: LogToCompact) -> None:

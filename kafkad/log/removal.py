@@ -57,17 +57,19 @@ class DoomedFiles:
             self._due_ms[path + DELETED] = due_ms
 
     def take_due(self, now_ms: int) -> list[str]:
-        return self._take([path for path, due_ms in self._due_ms.items() if due_ms <= now_ms])
-
-    def take_named(self, bases: Iterable[int]) -> list[str]:
-        """The files of segments with these bases, whose names others are to have."""
-        names = {f"{base:020d}" for base in bases}
-        return self._take([path for path in self._due_ms if os.path.basename(path)[:20] in names])
-
-    def _take(self, paths: list[str]) -> list[str]:
+        paths = [path for path, due_ms in self._due_ms.items() if due_ms <= now_ms]
         for path in paths:
             del self._due_ms[path]
         return paths
+
+    def named(self, bases: Iterable[int]) -> list[str]:
+        """The files of segments with these bases, whose names others are to have."""
+        names = {f"{base:020d}" for base in bases}
+        return [path for path in self._due_ms if os.path.basename(path)[:20] in names]
+
+    def forget(self, path: str) -> None:
+        """It is gone."""
+        self._due_ms.pop(path, None)
 
     def move_to(self, directory: str) -> None:
         """The log's directory has another name now."""

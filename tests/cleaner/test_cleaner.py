@@ -322,6 +322,28 @@ def test_a_full_disk_in_the_middle_leaves_nothing_behind(scene: Scene) -> None:
     assert not scene.checkpoint()
 
 
+def test_what_a_disk_does_not_let_go_at_once_goes_later(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The files of an earlier compaction, whose names the present one needs."""
+    scene.dirty("a")
+    scene.until_job()
+    log = scene.log()
+    scene.worker.do(log)
+    scene.until(lambda: log.cleaned_until)
+    before = set(Path(log.directory).glob("*.deleted"))
+    assert before
+
+    def full(path: str) -> None:
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(scene.broker.replicas.logs.files, "unlink", full)
+    scene.fill("a")
+    scene.until_job()
+    scene.worker.do(log)
+    scene.until(lambda: not log.compacting)
+    monkeypatch.undo()
+    assert {Path(path) for path in log.doomed.take_due(1 << 60)} == before
+
+
 def test_a_log_that_changes_between_two_segments_keeps_the_rest(scene: Scene) -> None:
     scene.dirty("a")
     scene.until_job()
