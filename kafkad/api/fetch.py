@@ -291,8 +291,11 @@ class FetchApi:
                 urgent = True
             session.looked_at(followed, answer.quiet, answer.high_watermark, answer.log_start_offset)
             if answer.records is not None:
-                total += answer.records.length
-                left = max(left - answer.records.length, 0)
+                length = answer.records.length
+                total += length
+                left = max(left - length, 0)
+                if length < frame.min_bytes and _is_on_older_segment(frame, answer):
+                    urgent = True
             found.append(answer)
         return found, total, urgent
 
@@ -590,6 +593,18 @@ class _Attempt:
         if version < FIRST_WITH_LEADERS:
             return _whole(start, body, version)
         return _whole(start, body, version, self._api.endpoints(found, self._listener))
+
+
+def _is_on_older_segment(frame: FetchFrame, answer: Found) -> bool:
+    """There is another segment between what is read and the end of what may be read. As in Kafka, nobody waits there:
+    however long, no more would come of this one."""
+    partition = answer.followed.partition
+    assert partition is not None
+    upto = answer.last_stable_offset if frame.read_committed else answer.high_watermark
+    if frame.replica_id >= 0:
+        upto = partition.log.end_offset
+    segments = partition.log.segments
+    return segments.number_of(answer.followed.wanted.offset) < segments.number_of(upto)
 
 
 def _is_news(answer: Found) -> bool:

@@ -189,6 +189,26 @@ def test_a_fetch_waits_until_there_is_enough(frames: Frames) -> None:
         assert bool(frames.connection.replies) == enough
 
 
+@pytest.mark.parametrize("isolation_level", [0, 1])
+def test_a_fetch_does_not_wait_for_more_than_is_in_an_older_segment(frames: Frames, isolation_level: int) -> None:
+    """No more would ever come of that segment: a reader of few records would stand at its end for the whole wait."""
+    frames.broker.create("t")
+    fill(frames, batches=1)
+    frames.broker.replicas.get("t", 0).log.roll()
+    fill(frames, batches=1)
+    wait = {"max_wait_ms": 60_000, "min_bytes": 100_000, "isolation_level": isolation_level}
+    [found] = fetch(frames, 12, {0: 0}, **wait)
+    assert offsets(found) == [0, 1]
+    assert frames.begin(request(frames, 12, {0: 2}, **wait), 12) is None
+    frames.broker.replicas.get("t", 0).log.roll()
+    fill(frames, batches=1)
+    frames.broker.settle()
+    [reply] = frames.connection.replies
+    assert reply is not None
+    [found] = answers(frames.decode(reply, 1, 12))
+    assert offsets(found) == [2, 3]
+
+
 def test_a_fetch_that_waits_is_forgotten_with_its_connection(frames: Frames) -> None:
     frames.broker.create("t")
     frames.begin(request(frames, 12, {0: 0}, max_wait_ms=60_000), 12)

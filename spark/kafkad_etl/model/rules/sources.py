@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Iterator
 
 from kafkad_etl.facts import is_like_a_time, is_streaming
@@ -99,7 +100,7 @@ def _position(source: Source, position: Position, path: str) -> Iterator[Mistake
         return
     try:
         if is_like_a_time(word):
-            parse_time_ms(word, 0, utc=True)
+            parse_time_ms(word, time.time_ns() // 1_000_000, utc=True)
             return
     except (KctlError, OverflowError, ValueError):  # of more digits than Python takes for a number
         pass  # told below, as what is no time at all
