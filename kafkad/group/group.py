@@ -433,8 +433,6 @@ class Group:
         self._deadlines.sessions = min([*waiting, *self._pending.values()], default=inf)
 
     def _remove(self, member: Member, why: str, now: Moment) -> None:
-        self._answer_join(member, Joined(ErrorCode.UNKNOWN_MEMBER_ID, ""))
-        self._give_up_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
         self._drop(member.id)
         self._note(f"{member.id} {why}")
         self._rebalance_if_may(f"{member.id} is gone", now)
@@ -603,9 +601,12 @@ class Group:
         return decided
 
     def _drop(self, member_id: str) -> None:
+        """Forget a member, or an id that was given out. What the member waits for is answered."""
         self._pending.pop(member_id, None)
         member = self._members.get(member_id)
         if member is not None:
+            self._answer_join(member, Joined(ErrorCode.UNKNOWN_MEMBER_ID, ""))
+            self._give_up_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
             self._members.remove(member)
             self._has_synced(member_id)
 

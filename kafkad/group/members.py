@@ -158,12 +158,11 @@ class Members:
             self.joining += 1
 
     def remove(self, member: Member) -> None:
+        """The caller has answered what it waited for."""
         del self._by_id[member.id]
         if member.instance_id is not None and self._by_instance.get(member.instance_id) == member.id:
             del self._by_instance[member.instance_id]
         self._forget(member.protocols)
-        if member.joining is not None:
-            self.joining -= 1
         if self.leader == member.id:
             self.leader = next(iter(self._by_id), None)
 

@@ -43,6 +43,23 @@ def test_who_comes_back_before_it_asked_for_its_part_is_not_waited_for_under_its
         assert life.heartbeat(a, 1) == life.heartbeat(new, 1) == OK
 
 
+def test_who_is_put_out_while_its_replacement_is_written_is_told_so(life: Life) -> None:
+    """It has not asked for its part in time, neither before it came back nor since."""
+    leader, follower = life.join(instance_id="a"), life.join(instance_id="b")
+    life.advance(6000)
+    a, b = leader.answer.member_id, follower.answer.member_id
+    life.sync(a, 1, {a: b"A", b: b"B"}, instance_id="a")
+    for _ in range(11):
+        life.advance(5000)
+        assert life.heartbeat(a, 1) == life.heartbeat(b, 1) == OK
+    life.hold = True
+    back = life.join(instance_id="b")
+    life.advance(5000)
+    assert life.state() is State.PREPARING
+    life.commit()
+    assert back.error == ErrorCode.UNKNOWN_MEMBER_ID
+
+
 def test_a_static_leader_comes_back_and_need_not_assign(life: Life) -> None:
     asked = life.join(instance_id="a")
     life.advance(3000)
