@@ -192,13 +192,15 @@ _NOT_NOW = frozenset(
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
     }
 )
 
 
 def _as_client_sees_it(code: ErrorCode, claim: Claim) -> ErrorCode:
     """Old clients know neither that they are fenced nor that a transaction can be aborted; what passes is told so that
-    they send the same batch again."""
+    they send the same batch again. So is what was left out because the coordinator does not know another partition of
+    the request yet: as Kafka's error for it is meant for AddPartitionsToTxn, a Produce that gets it fails for good."""
     if code in _NOT_NOW or (code is ErrorCode.CONCURRENT_TRANSACTIONS and not claim.adds):
         return ErrorCode.NOT_ENOUGH_REPLICAS
     if code is ErrorCode.PRODUCER_FENCED:

@@ -353,6 +353,7 @@ def test_partitions_that_cannot_be_written_to_are_not_added(frames: Frames, vers
         (ErrorCode.NOT_COORDINATOR, 11, ErrorCode.NOT_ENOUGH_REPLICAS),
         (ErrorCode.CONCURRENT_TRANSACTIONS, 11, ErrorCode.NOT_ENOUGH_REPLICAS),
         (ErrorCode.CONCURRENT_TRANSACTIONS, 12, ErrorCode.CONCURRENT_TRANSACTIONS),
+        (ErrorCode.OPERATION_NOT_ATTEMPTED, 12, ErrorCode.NOT_ENOUGH_REPLICAS),
     ],
 )
 def test_a_coordinator_that_cannot_say_it_now(frames: Frames, code: ErrorCode, version: int, told: ErrorCode) -> None:
