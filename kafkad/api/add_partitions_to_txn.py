@@ -1,7 +1,8 @@
 """AddPartitionsToTxn, 0 to 5: partitions that a transaction is about to write to.
 
 - 2: knows PRODUCER_FENCED
-- 4: asked by brokers, for many transactions: adds their partitions, or only says whether they are there (KIP-890)
+- 4: asked by brokers, for many transactions: adds their partitions, or only says whether they are there (KIP-890). All
+  that a broker asks comes over one connection, so that nobody is held back there for markers of another's transaction
 """
 
 from __future__ import annotations
@@ -134,15 +135,17 @@ def _add(
     if refusals:
         done({tp: refusals.get(tp, ErrorCode.OPERATION_NOT_ATTEMPTED) for tp in partitions})
         return
+    by_broker = request.version >= _FIRST_OF_BROKERS
     context.transactions().add_partitions(
         asked.transactional_id,
         asked.producer_id,
         asked.producer_epoch,
         partitions,
         verify_only=asked.verify_only,
-        version=_OF_BROKERS if request.version >= _FIRST_OF_BROKERS else _OF_CLIENTS,
+        version=_OF_BROKERS if by_broker else _OF_CLIENTS,
         done=done,
         asker=request.asker,
+        patient=not by_broker,
     )
 
 

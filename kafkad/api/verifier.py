@@ -7,6 +7,7 @@ do not add partitions themselves: for them the same question adds what is missin
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -15,13 +16,20 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.metrics import Family, counters, gauges
 from kafkad.model import BrokerInfo
 from kafkad.names import TopicPartition
+from kafkad.timers import Timers, sleep
 
 if TYPE_CHECKING:
     from kafkad.net.client import Link
-    from kafkad.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
+    from kafkad.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 
 ADDING = 2
 """The transaction version of clients for which partitions are added (KIP-890)."""
+_PAUSE_MS = 20
+_LONGEST_MS = 100
+"""A coordinator elsewhere that says CONCURRENT_TRANSACTIONS is asked again, so often and for so long, before the client
+is told."""
+_MOST_IN_A_REQUEST = 500
+"""Partitions."""
 
 Verdict = Mapping[TopicPartition, ErrorCode]
 OnVerdict = Callable[[Verdict], None]
@@ -80,14 +88,16 @@ class Verifier:
         broker_id: int,
         connect: Callable[[BrokerInfo], Link] | None,
         clock: Clock,
+        timers: Timers,
         timeout_ms: Callable[[], int],
     ) -> None:
         self._coordinator = coordinator
         self._broker_id = broker_id
         self._connect = connect
         self._clock = clock
+        self._timers = timers
         self._timeout_ms = timeout_ms
-        self._links: dict[BrokerInfo, Link] = {}
+        self._others: dict[BrokerInfo, _Other] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked = self._failed = 0
         self._total_ms = 0.0
@@ -140,38 +150,29 @@ class Verifier:
         task.add_done_callback(self._tasks.discard)
 
     async def _ask(self, broker: BrokerInfo, claim: Claim, told: OnVerdict) -> None:
-        from kafkad.net.client import LinkError
-
-        try:
-            answer = await self._link(broker).call(_request(claim), timeout_ms=self._timeout_ms())
-        except LinkError:
-            verdict: Verdict = dict.fromkeys(claim.partitions, ErrorCode.NETWORK_EXCEPTION)
-        else:
-            whole = ErrorCode.of(answer.error_code)
-            verdict = dict.fromkeys(claim.partitions, whole or ErrorCode.UNKNOWN_SERVER_ERROR)
-            verdict |= {
-                TopicPartition(topic.name, one.partition_index): ErrorCode.of(one.partition_error_code)
-                for transaction in answer.results_by_transaction
-                for topic in transaction.topic_results
-                for one in topic.results_by_partition
-            }
+        other = self._other(broker)
+        last_ms = self._clock.monotonic_ms() + _LONGEST_MS - _PAUSE_MS
+        verdict = await other.ask(claim)
+        while ErrorCode.CONCURRENT_TRANSACTIONS in verdict.values() and self._clock.monotonic_ms() <= last_ms:
+            await sleep(_PAUSE_MS, self._clock, self._timers)
+            verdict = await other.ask(claim)
         told(verdict)
 
-    def _link(self, broker: BrokerInfo) -> Link:
-        link = self._links.get(broker)
-        if link is None:
+    def _other(self, broker: BrokerInfo) -> _Other:
+        other = self._others.get(broker)
+        if other is None:
             assert self._connect is not None
-            link = self._links[broker] = self._connect(broker)
-        return link
+            other = self._others[broker] = _Other(self._connect(broker), self._timeout_ms)
+        return other
 
     def brokers_changed(self, brokers: Mapping[int, BrokerInfo]) -> None:
         """Nobody waits for one that is gone: its transactions have another coordinator by now."""
-        for broker in [each for each in self._links if brokers.get(each.id) != each]:
-            self._links.pop(broker).close()
+        for broker in [each for each in self._others if brokers.get(each.id) != each]:
+            self._others.pop(broker).close()
 
     async def stop(self) -> None:
-        for link in self._links.values():
-            link.close()
+        for other in self._others.values():
+            other.close()
         if self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -184,6 +185,72 @@ class Verifier:
         )
         average = self._total_ms / max(self._asked, 1)
         yield from gauges(prefix, {"verificationtimems": average}, "Milliseconds that asking took, on average")
+
+
+class _Other:
+    """Another broker, which is asked one request at a time. What is to be asked meanwhile goes together into the next
+    one, but of each transactional id only one claim: its answer says no more than the id."""
+
+    def __init__(self, link: Link, timeout_ms: Callable[[], int]) -> None:
+        self._link = link
+        self._timeout_ms = timeout_ms
+        self._waiting: deque[_Asked] = deque()
+        self._asking: asyncio.Task[None] | None = None
+
+    async def ask(self, claim: Claim) -> Verdict:
+        asked = _Asked(claim, asyncio.get_running_loop().create_future())
+        self._waiting.append(asked)
+        self._go_on()
+        return await asked.answered
+
+    def close(self) -> None:
+        self._link.close()
+
+    def _go_on(self) -> None:
+        if self._waiting and self._asking is None:
+            self._asking = asyncio.get_running_loop().create_task(self._ask())
+            self._asking.add_done_callback(self._asked)
+
+    def _asked(self, task: asyncio.Task[None]) -> None:
+        self._asking = None
+        self._go_on()
+
+    def _next(self) -> list[_Asked]:
+        chosen: dict[str, _Asked] = {}
+        left: deque[_Asked] = deque()
+        size = 0
+        for one in self._waiting:
+            claim = one.claim
+            if claim.transactional_id in chosen or (chosen and size + len(claim.partitions) > _MOST_IN_A_REQUEST):
+                left.append(one)
+            else:
+                chosen[claim.transactional_id] = one
+                size += len(claim.partitions)
+        self._waiting = left
+        return list(chosen.values())
+
+    async def _ask(self) -> None:
+        from kafkad.net.client import LinkError
+
+        asked = self._next()
+        claims = [one.claim for one in asked]
+        try:
+            answer = await self._link.call(_request(claims), timeout_ms=self._timeout_ms())
+        except LinkError:
+            verdicts: list[Verdict] = [dict.fromkeys(one.partitions, ErrorCode.NETWORK_EXCEPTION) for one in claims]
+        except Exception as error:
+            for one in asked:
+                one.answered.set_exception(error)
+            return
+        else:
+            verdicts = _verdicts(claims, answer)
+        for one, verdict in zip(asked, verdicts, strict=True):
+            one.answered.set_result(verdict)
+
+
+class _Asked(NamedTuple):
+    claim: Claim
+    answered: asyncio.Future[Verdict]
 
 
 _NOT_NOW = frozenset(
@@ -210,21 +277,38 @@ def _as_client_sees_it(code: ErrorCode, claim: Claim) -> ErrorCode:
     return code
 
 
-def _request(claim: Claim) -> AddPartitionsToTxnRequest:
+def _request(claims: Sequence[Claim]) -> AddPartitionsToTxnRequest:
     from kafkad.wire.messages.add_partitions_to_txn import (
         AddPartitionsToTxnRequest,
         AddPartitionsToTxnTopic,
         AddPartitionsToTxnTransaction,
     )
 
-    topics: dict[str, AddPartitionsToTxnTopic] = {}
-    for topic, index in claim.partitions:
-        topics.setdefault(topic, AddPartitionsToTxnTopic(name=topic)).partitions.append(index)
-    transaction = AddPartitionsToTxnTransaction(
-        transactional_id=claim.transactional_id,
-        producer_id=claim.producer_id,
-        producer_epoch=claim.epoch,
-        verify_only=not claim.adds,
-        topics=list(topics.values()),
-    )
-    return AddPartitionsToTxnRequest(transactions=[transaction])
+    transactions = []
+    for claim in claims:
+        topics: dict[str, AddPartitionsToTxnTopic] = {}
+        for topic, index in claim.partitions:
+            topics.setdefault(topic, AddPartitionsToTxnTopic(name=topic)).partitions.append(index)
+        transaction = AddPartitionsToTxnTransaction(
+            transactional_id=claim.transactional_id,
+            producer_id=claim.producer_id,
+            producer_epoch=claim.epoch,
+            verify_only=not claim.adds,
+            topics=list(topics.values()),
+        )
+        transactions.append(transaction)
+    return AddPartitionsToTxnRequest(transactions=transactions)
+
+
+def _verdicts(claims: Sequence[Claim], answer: AddPartitionsToTxnResponse) -> list[Verdict]:
+    """Of each claim; what the answer leaves out is an error."""
+    found = {
+        transaction.transactional_id: {
+            TopicPartition(topic.name, one.partition_index): ErrorCode.of(one.partition_error_code)
+            for topic in transaction.topic_results
+            for one in topic.results_by_partition
+        }
+        for transaction in answer.results_by_transaction
+    }
+    missing = ErrorCode.of(answer.error_code) or ErrorCode.UNKNOWN_SERVER_ERROR
+    return [dict.fromkeys(claim.partitions, missing) | found.get(claim.transactional_id, {}) for claim in claims]

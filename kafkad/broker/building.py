@@ -105,6 +105,7 @@ def build(platform: Platform, identity: Identity) -> Parts:
         identity.broker_id,
         platform.links,
         platform.clock,
+        platform.timers,
         lambda: settings.config.int("request.timeout.ms"),
     )
     replicas.metadata.on_brokers_changed.append(lambda: verifier.brokers_changed(replicas.metadata.brokers))

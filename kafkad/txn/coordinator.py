@@ -138,10 +138,12 @@ class TransactionCoordinator:
         version: int,
         done: OnCodes,
         asker: str = "",
+        patient: bool = True,
     ) -> None:
         """A code for each partition. `version` is the transaction version of who asks: 2 where the
         request itself adds the partition, 0 where AddPartitionsToTxn came before. What this broker has not been told
-        of yet is not added, for it would get no marker; nor is anything with it."""
+        of yet is not added, for it would get no marker; nor is anything with it. Who is not `patient` is told at once
+        to ask again while markers are on their way."""
 
         def answered(found: ErrorCode | Codes) -> None:
             done(dict.fromkeys(partitions, found) if isinstance(found, ErrorCode) else found)
@@ -153,14 +155,14 @@ class TransactionCoordinator:
                 done(codes | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
                 return
             added = AddPartitions(producer_id, epoch, partitions, version)
-            self._ask(transactional_id, added, lambda answer: answered(answer.error), asker)
+            self._ask(transactional_id, added, lambda answer: answered(answer.error), asker, patient=patient)
             return
         try:
             machine = self._machine(transactional_id)
         except KafkaError as error:
             answered(error.code)
         else:
-            machine.verify(transactional_id, producer_id, epoch, partitions, answered)
+            machine.verify(transactional_id, producer_id, epoch, partitions, answered, patient=patient)
 
     def lets_in(
         self,
@@ -243,14 +245,14 @@ class TransactionCoordinator:
                 )
                 yield known if wanted else None
 
-    def _ask(self, transactional_id: str, asked: Asked, done: OnAnswer, asker: str) -> None:
+    def _ask(self, transactional_id: str, asked: Asked, done: OnAnswer, asker: str, *, patient: bool = True) -> None:
         """HOT."""
         try:
             machine = self._machine(transactional_id)
         except KafkaError as error:
             done(Answer(error.code))
         else:
-            machine.ask(transactional_id, asked, done, asker)
+            machine.ask(transactional_id, asked, done, asker, patient=patient)
 
     def _machine(self, transactional_id: str) -> TransactionMachine:
         if not transactional_id:

@@ -1,8 +1,9 @@
 """The transactional ids of one partition of `__transaction_state`: applies its records and carries decisions out.
 
 One write at a time for an id; until it is committed, and until all markers of an ended transaction are written, whoever
-asks for the id is held back, for a short while, instead of being told to ask again. Nothing of one step is written
-before the step ahead of it is committed: prepared, markers, complete.
+asks for the id is held back, for a short while, instead of being told to ask again. Requests of brokers are not held
+back for markers: those about other ids wait behind them. Nothing of one step is written before the step ahead of it is
+committed: prepared, markers, complete.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ OnAnswer = Callable[[Answer], None]
 Codes = dict[TopicPartition, ErrorCode]
 
 HELD_MS = 100
-"""How long a request waits for markers or another request of its id, before it is told to ask again."""
+"""How long a request waits for markers or another request of its id, before it is told to ask again. Its own record is
+waited for so long where others wait behind it."""
 ANSWERED_AFTER_MS = 20
 """How long the answer to EndTxn waits for markers; the end is decided, and comes without the client."""
 _PAUSE_MS = 1_000
@@ -87,12 +89,14 @@ class TransactionProbe:
 class _Request:
     """One request, until it is answered."""
 
-    __slots__ = ("asked", "asker", "done", "held_until_ms", "new_id", "timer", "written")
+    __slots__ = ("asked", "asker", "done", "held_until_ms", "new_id", "patient", "timer", "written")
 
-    def __init__(self, asked: Asked, done: OnAnswer, asker: str) -> None:
+    def __init__(self, asked: Asked, done: OnAnswer, asker: str, patient: bool) -> None:
         self.asked = asked
         self.done: OnAnswer | None = done
         """None when it is answered: of a write that took too long that may be before the end."""
+        self.patient = patient
+        """False for one that others wait behind."""
         self.asker = asker
         self.new_id: int | None = None
         self.held_until_ms: float | None = None
@@ -244,13 +248,17 @@ class TransactionMachine:
 
     # What is asked
 
-    def ask(self, name: str, asked: Asked, done: OnAnswer, asker: str = "") -> None:
-        """HOT. `done` is called once, and at once where nothing has to be waited for."""
-        request = _Request(asked, done, asker)
+    def ask(self, name: str, asked: Asked, done: OnAnswer, asker: str = "", *, patient: bool = True) -> None:
+        """HOT. `done` is called once, and at once where nothing has to be waited for. Who is not `patient` waits
+        for records, but not for long, and for no markers."""
+        request = _Request(asked, done, asker, patient)
         if name in self.damaged:
             done(Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         elif name in self._held or not self._consider(name, request):
-            self._hold(name, request)
+            if patient or name in self._busy:
+                self._hold(name, request)
+            else:
+                self._send_away(name, request)
 
     def verify(
         self,
@@ -259,13 +267,15 @@ class TransactionMachine:
         epoch: int,
         partitions: Sequence[TopicPartition],
         done: Callable[[ErrorCode | Codes], None],
+        *,
+        patient: bool = True,
     ) -> None:
         """Whether each of the partitions is in the transaction; decided by what is committed, and changes nothing."""
         if name in self.damaged:
             done(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
         found = transaction.verify(self.transactions.get(name), producer_id, epoch, partitions)
-        if found is not _CONCURRENT:
+        if found is not _CONCURRENT or not patient:
             done(found)
             return
         verification = _Verification(producer_id, epoch, partitions)
@@ -331,7 +341,7 @@ class TransactionMachine:
             request.written = False
             self._write((decision.record,), partial(self._recorded, name, request, decision))
             if not request.written:
-                due_ms = self._clock.monotonic_ms() + self._write_timeout_ms
+                due_ms = self._clock.monotonic_ms() + (self._write_timeout_ms if request.patient else HELD_MS)
                 request.timer = self._timers.at(due_ms, partial(self._answer, request, _TIMED_OUT))
         elif type(decision) is Answer:
             if decision.error is _CONCURRENT:
@@ -418,13 +428,20 @@ class TransactionMachine:
         self._advancing.discard(name)
         if not held:
             self._held.pop(name, None)
+        elif name not in self._busy:
+            for request in [one for one in held if not one.patient]:
+                self._give_up(name, request)
 
     def _give_up(self, name: str, request: _Request) -> None:
-        """Not answered in time: its sender has to ask again, unless the request is wrong anyway."""
+        """Not answered in time."""
         held = self._held[name]
         held.remove(request)
         if not held:
             del self._held[name]
+        self._send_away(name, request)
+
+    def _send_away(self, name: str, request: _Request) -> None:
+        """Its sender has to ask again, unless the request is wrong anyway."""
         decision = self._decide(name, request)
         wrong = type(decision) is Answer and decision.error
         self._answer(request, decision if wrong and type(decision) is Answer else Answer(_CONCURRENT))

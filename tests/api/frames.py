@@ -95,7 +95,7 @@ class Frames:
         self.slow_path = SlowPath()
         clock = SystemClock()
         self.transactions = FakeTransactions()
-        verifier = Verifier(lambda: self.transactions, 1, None, clock, lambda: 1_000)
+        verifier = Verifier(lambda: self.transactions, 1, None, clock, broker.timers, lambda: 1_000)
         self.produce = ProduceApi(
             *(broker.replicas, clock, broker.timers, self.slow_path, self.probes[PRODUCE], jobs(), verifier)
         )

@@ -354,7 +354,7 @@ def in_transaction(users: Users) -> Users:
     )
     transactions.holding = True
     context = users.frames.broker.context
-    context.verifier = Verifier(lambda: transactions, 1, None, context.clock, lambda: 1_000)
+    context.verifier = Verifier(lambda: transactions, 1, None, context.clock, context.timers, lambda: 1_000)
     return users
 
 

@@ -361,6 +361,22 @@ def test_brokers_verify_and_add(txns: Transactions) -> None:
     assert txns.broker.ask(AddPartitionsToTxnRequest(transactions=[]), 4).results_by_transaction == []
 
 
+def test_brokers_are_not_held_back_for_markers(txns: Transactions, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of a broker's questions come over one connection."""
+    broker = txns.broker
+    monkeypatch.setattr(broker, "ask", lambda message, version: broker.ask_together((message, version))[0])
+    producer = txns.new("a")
+    txns.add(producer, ("t", 0))
+    broker.replicas.metadata.topic("t").partitions[0].leader = -1
+    assert txns.end(producer, True).error_code == 0
+    not_yet = {("t", 1): ErrorCode.CONCURRENT_TRANSACTIONS}
+    probe = broker.context.transactions()._probe
+    assert txns.verify(producer, ("t", 1)) == txns.verify(producer, ("t", 1), only=False) == not_yet
+    assert probe.held == 0
+    assert txns.add(producer, ("t", 1)) == not_yet
+    assert probe.held == 1
+
+
 def test_a_deleted_partition_does_not_keep_a_transaction_open(txns: Transactions) -> None:
     txns.broker.create("gone")
     producer = txns.new("a")

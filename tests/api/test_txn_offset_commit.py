@@ -76,7 +76,9 @@ class Client:
         self.pid = next(_pids)
         self.group = f"g{self.pid}"
         self.transactions = FakeTransactions()
-        broker.context.verifier = Verifier(lambda: self.transactions, 1, None, broker.context.clock, lambda: 1_000)
+        broker.context.verifier = Verifier(
+            *(lambda: self.transactions, 1, None, broker.context.clock, broker.context.timers), lambda: 1_000
+        )
         self.transactions.begin(TXN, self.pid, EPOCH, HOME)
 
     def request(

@@ -190,10 +190,10 @@ class Life:
 
     # What is asked
 
-    def ask(self, asked: Asked, name: str = "a") -> list[Answer]:
+    def ask(self, asked: Asked, name: str = "a", *, patient: bool = True) -> list[Answer]:
         """The answer, as soon as there is one."""
         answers: list[Answer] = []
-        self.machine.ask(name, asked, answers.append, "a test")
+        self.machine.ask(name, asked, answers.append, "a test", patient=patient)
         return answers
 
     async def new(self, name: str = "a", timeout_ms: int = 60_000) -> tuple[int, int]:
@@ -203,8 +203,9 @@ class Life:
         assert error is ErrorCode.NONE
         return producer_id, epoch
 
-    def add(self, producer: tuple[int, int], *partitions: int) -> list[Answer]:
-        return self.ask(AddPartitions(*producer, [TopicPartition("t", index) for index in partitions], 0))
+    def add(self, producer: tuple[int, int], *partitions: int, patient: bool = True) -> list[Answer]:
+        added = AddPartitions(*producer, [TopicPartition("t", index) for index in partitions], 0)
+        return self.ask(added, patient=patient)
 
     def end(self, producer: tuple[int, int], commit: bool, *, bump: bool = False) -> list[Answer]:
         return self.ask((EndAndBump if bump else End)(*producer, commit))
