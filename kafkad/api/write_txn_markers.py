@@ -1,6 +1,8 @@
 """WriteTxnMarkers, 0 to 2: a transaction has ended, and its partitions here are told how.
 
-Sent by the coordinator of the transaction, and by tools that end one which nobody coordinates any more.
+Sent by the coordinator of the transaction, and by tools that end one which nobody coordinates any more. A coordinator
+sends the markers of many transactions together, and one request at a time: what is not committed soon is left to its
+next try, so that the others are done.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from kafkad.wire.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
+_LONGEST_MS = 1_000
+"""How long markers are waited for."""
 _PIECE = 500
 """Partitions that are read, or answered, without giving way to other work."""
 
@@ -43,11 +47,11 @@ def handle(
         if not answer.done():
             answer.set_result(_response(markers, codes))
 
-    context.markers.append(markers, done)
+    codes = context.markers.append(markers, done)
     if answer.done():
         return (yield from answer.result())
-    due_ms = context.clock.monotonic_ms() + context.config.int("request.timeout.ms")
-    timer = context.timers.at(due_ms, lambda: done(_of_all(markers, ErrorCode.REQUEST_TIMED_OUT)))
+    due_ms = context.clock.monotonic_ms() + min(_LONGEST_MS, context.config.int("request.timeout.ms") / 2)
+    timer = context.timers.at(due_ms, lambda: done(codes))
     answer.add_done_callback(lambda _: timer.cancel())
     return answer
 

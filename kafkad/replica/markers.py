@@ -22,6 +22,7 @@ from kafkad.wire.control import ControlRecord, build_marker
 from kafkad.wire.records import BATCH_HEADER, HEADER_SIZE, Header
 
 _NO_ERROR = ErrorCode.NONE
+_NOT_YET = ErrorCode.REQUEST_TIMED_OUT
 Codes = list[list[ErrorCode]]
 """For each marker, and for each of its partitions."""
 OnEnd = Callable[[KafkaError | None], None]
@@ -96,21 +97,22 @@ class Markers:
         """Nothing more is written; who waits for that is not answered."""
         self._closed = True
 
-    def append(self, markers: Sequence[Marker], done: Callable[[Codes], None]) -> None:
+    def append(self, markers: Sequence[Marker], done: Callable[[Codes], None]) -> Codes:
         """HOT. Append all; `done` is called once, when each is committed or refused: before this returns, if they are
-        few and nothing has to be waited for.
+        few and nothing has to be waited for. Returns the codes as they come: REQUEST_TIMED_OUT until one is known.
 
         One call after the other: a marker that came behind its repetition could end the next transaction of its
         producer."""
-        codes = [[_NO_ERROR] * len(marker.partitions) for marker in markers]
+        codes = [[_NOT_YET] * len(marker.partitions) for marker in markers]
         ending = _Ending(codes, done)
         if self._queued or sum(map(len, codes)) > _AT_ONCE:
             self._queued += 1
             self._jobs.do(self._append_in_pieces(markers, codes, ending), alone=True)
-            return
+            return codes
         for marker, of_marker in zip(markers, codes, strict=True):
             self._append_to(marker, 0, len(of_marker), of_marker, ending)
         ending.settled()
+        return codes
 
     def _append_in_pieces(self, markers: Sequence[Marker], codes: Codes, ending: _Ending) -> Pieces[None]:
         try:
@@ -143,7 +145,9 @@ class Markers:
                     self._replicas.directory_failed(error)
                 codes[place] = error.code
                 continue
-            if not partition.commits_at_once:
+            if partition.commits_at_once:
+                codes[place] = _NO_ERROR
+            else:
                 partition.when_committed(partition.log.end_offset, ending.waits_for(codes, place))
 
 
@@ -163,8 +167,7 @@ class _Ending:
         return partial(self._settle, codes, place)
 
     def _settle(self, codes: list[ErrorCode], place: int, error: KafkaError | None) -> None:
-        if error is not None:
-            codes[place] = error.code
+        codes[place] = _NO_ERROR if error is None else error.code
         self.settled()
 
     def settled(self) -> None:

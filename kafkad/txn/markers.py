@@ -32,7 +32,7 @@ from kafkad.wire.messages.write_txn_markers import (
 
 log = logging.getLogger(__name__)
 
-Append = Callable[[Sequence[Marker], Callable[[Codes], None]], None]
+Append = Callable[[Sequence[Marker], Callable[[Codes], None]], object]
 """Appends markers to partitions led here; see `replica.markers.Markers.append`."""
 
 _SHORTEST_PAUSE_MS = 100

@@ -156,6 +156,20 @@ def test_who_has_gone_while_thousands_are_read_has_nothing_written(broker: OneBr
     assert broker.replicas.leader("t", 0).log.end_offset == 1
 
 
+def test_who_cannot_be_committed_does_not_hold_up_the_others_of_its_request(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The coordinator sends only that one again."""
+    monkeypatch.setattr(write_txn_markers, "_LONGEST_MS", 0)
+    begun(broker)
+    broker.lead("t", 1, leader=1, isr=[1, 2])
+    later = ErrorCode.REQUEST_TIMED_OUT
+    message = WriteTxnMarkersRequest(markers=[marker(0, 1), marker(1, pid=PID + 1), marker(0, pid=PID + 2)])
+    [response] = broker.ask_together((message, 1))
+    codes = [[p.error_code for t in one.topics for p in t.partitions] for one in response.markers]
+    assert codes == [[0, later], [later], [0]]
+
+
 def test_an_abort_under_a_living_transaction_tears_it_in_two_as_in_kafka(broker: OneBroker) -> None:
     begun(broker)
     assert write(broker, 1, marker()) == [[0]]
