@@ -85,7 +85,7 @@ class OffsetExpiry:
         self._run(self.forget_expired())
 
     def topics_deleted(self, topics: Collection[str]) -> None:
-        self._run(self.forget_topics(frozenset(topics)))
+        self._run(self.forget_topics(frozenset(topics), self._clock.now_ms()))
 
     async def forget_expired(self) -> None:
         """Not of groups that are just committing, and not where a transaction is about to commit another."""
@@ -108,22 +108,23 @@ class OffsetExpiry:
         if removed:
             log.info("removed %d offsets that had expired after %d minutes", removed, settings.retention_ms // 60_000)
 
-    async def forget_topics(self, topics: frozenset[str]) -> None:
-        """Not what is committed from now on: a topic may be made anew before all groups have been looked at. Where that
-        is under way, or waits for the end of its transaction, older offsets stay as well."""
-        deleted_ms = self._clock.now_ms()
+    async def forget_topics(self, topics: frozenset[str], deleted_ms: int) -> None:
+        """Not what was committed after the deletion: a topic may be made anew before all groups have been looked at.
+        Where that is under way, or waits for the end of its transaction, older offsets stay as well. A time that is
+        still to come says nothing: the clock was set back since, or the client has named it."""
 
         async def choose(machine: GroupMachine, name: str, positions: Sequence[Position]) -> set[Position]:
             offsets, waiting = machine.offsets, self._committer.waiting.get(name, ())
+            since = range(deleted_ms + 1, self._clock.now_ms() + 1)
             settled = [
                 position
                 for position in positions
                 if position[0] in topics
                 and position not in waiting
-                and not offsets.is_pending_since(name, position, deleted_ms)
+                and not offsets.is_pending_since(name, position, since)
             ]
             found = {position: offsets.committed(name, *position) for position in settled}
-            return {position for position, one in found.items() if one is None or one.commit_timestamp <= deleted_ms}
+            return {position for position, one in found.items() if one is None or one.commit_timestamp not in since}
 
         removed = await self._forget(choose)
         if removed:

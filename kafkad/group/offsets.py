@@ -89,10 +89,10 @@ class Offsets:
     def is_pending(self, group: str, position: Position) -> bool:
         return position in self._pending.get(group, ())
 
-    def is_pending_since(self, group: str, position: Position, ms: int) -> bool:
-        """True if an open transaction will commit an offset there that was sent after that time."""
+    def is_pending_since(self, group: str, position: Position, since: range) -> bool:
+        """True if an open transaction will commit an offset there that was sent at one of these times."""
         return any(
-            value is not None and _unpack(value).commit_timestamp > ms
+            value is not None and _unpack(value).commit_timestamp in since
             for _, value in self._pending.get(group, {}).get(position, {}).values()
         )
 

@@ -198,9 +198,20 @@ def test_offsets_of_deleted_topics_go_whoever_has_them(world: Offsets) -> None:
     commit(world, "a", member)
     for group in ("h", "i"):
         world.commit_offsets(Offset("a", 0, 5), Offset("a", 1, 5), Offset("b", 0, 5), group=group)
-    world.run(world.expiry.forget_topics(frozenset({"a", "z"})))
+    world.run(world.expiry.forget_topics(frozenset({"a", "z"}), world.clock.now_ms()))
     assert world.everything() == {("h", "b", 0), ("i", "b", 0)}
     assert world.committer.probe.expired == 0
+
+
+def test_offsets_of_deleted_topics_go_also_with_a_time_that_is_still_to_come(world: Offsets) -> None:
+    """The clock was set back before the topic was deleted, or the client's is ahead."""
+    commit(world, "a")
+    now_ms = world.clock.now_ms()
+    world.commit_offsets(Offset("c", 0, 5, timestamp=now_ms + MINUTE))
+    world.machine.apply(OffsetCommitted("g", "b", 0, 9, -1, "", now_ms), 77)
+    world.clock.jump(-MINUTE)
+    world.run(world.expiry.forget_topics(frozenset({"a", "b", "c"}), world.clock.now_ms()))
+    assert world.everything() == NOTHING
 
 
 def test_what_is_committed_to_a_topic_made_anew_stays_while_offsets_of_the_old_one_go(world: Offsets) -> None:
@@ -210,7 +221,7 @@ def test_what_is_committed_to_a_topic_made_anew_stays_while_offsets_of_the_old_o
 
     async def scenario() -> None:
         world.hold = True
-        forgetting = asyncio.ensure_future(world.expiry.forget_topics(frozenset({"a"})))
+        forgetting = asyncio.ensure_future(world.expiry.forget_topics(frozenset({"a"}), world.clock.now_ms()))
         await asyncio.sleep(0)
         world.advance(1)
         for group in groups:
@@ -232,10 +243,11 @@ def test_what_is_just_being_committed_to_a_topic_made_anew_stays(world: Offsets)
     now_ms = world.clock.now_ms()
     world.machine.apply(OffsetCommitted("g", "b", 0, 9, -1, "", now_ms + 1), 77)
     world.machine.apply(OffsetCommitted("g", "c", 0, 9, -1, "", now_ms), 78)
+    world.advance(1)
 
     async def scenario() -> None:
         world.hold = True
-        forgetting = asyncio.ensure_future(world.expiry.forget_topics(frozenset(topics)))
+        forgetting = asyncio.ensure_future(world.expiry.forget_topics(frozenset(topics), now_ms))
         committing = world.committer.commit(Committer("g"), [Offset("a", 0, 6)])
         assert isinstance(committing, asyncio.Future)
         while not forgetting.done():
@@ -260,8 +272,8 @@ def test_what_is_pending_is_looked_at_once_when_topics_are_deleted(
     unpacked = offsets._unpack
     monkeypatch.setattr(offsets, "_unpack", unpack)
     for partition in range(1234):
-        world.machine.apply(OffsetCommitted("g", "a", partition, 5, -1, "", world.clock.now_ms() + 1), 77)
-    world.run(world.expiry.forget_topics(frozenset({"a"})))
+        world.machine.apply(OffsetCommitted("g", "a", partition, 5, -1, "", world.clock.now_ms()), 77)
+    world.run(world.expiry.forget_topics(frozenset({"a"}), world.clock.now_ms() - 1))
     assert len(looked_at) == len(world.everything()) == 1234
 
 

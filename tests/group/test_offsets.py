@@ -143,9 +143,10 @@ def test_what_is_sent_in_a_transaction_is_pending_since_then_unless_something_be
     offsets.apply(committed("g", 1, 2))
     sent_ms = 1700000000001
     for group, partition in (("g", 1), ("g", 2), ("h", 0)):
-        assert not offsets.is_pending_since(group, ("t", partition), sent_ms - 1)
-    assert offsets.is_pending_since("g", ("t", 0), sent_ms - 1)
-    assert not offsets.is_pending_since("g", ("t", 0), sent_ms)
+        assert not offsets.is_pending_since(group, ("t", partition), range(sent_ms, sent_ms + 1))
+    assert offsets.is_pending_since("g", ("t", 0), range(sent_ms, sent_ms + 1))
+    assert not offsets.is_pending_since("g", ("t", 0), range(sent_ms + 1, sent_ms + 9))
+    assert not offsets.is_pending_since("g", ("t", 0), range(sent_ms - 9, sent_ms))
 
 
 def test_what_other_producers_have_pending_costs_nothing() -> None:
