@@ -1,4 +1,8 @@
-"""DeleteGroups, 0 to 2: groups that have no members, with all their offsets; each by itself."""
+"""DeleteGroups, 0 to 2: groups that have no members, with all their offsets; each by itself.
+
+A deletion that takes longer than `offsets.commit.timeout.ms` is answered with REQUEST_TIMED_OUT, and goes on: nobody
+can use the group until that is committed, or cannot be any more.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +33,11 @@ def _delete(context: Context, request: Request, group: str) -> asyncio.Future[De
         context.groups.delete(group, partial(_end, end, group))
     except KafkaError as error:
         _end(end, group, error)
+    if not end.done():
+        late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "the deletion is written, but not committed yet")
+        due_ms = context.clock.monotonic_ms() + context.config.int("offsets.commit.timeout.ms")
+        timer = context.timers.at(due_ms, partial(_end, end, group, late))
+        end.add_done_callback(lambda _: timer.cancel())
     return end
 
 

@@ -280,11 +280,29 @@ class OffsetCommitter:
         return machine, known
 
     async def _deleted(self, writing: Writing, there: int, codes: Codes) -> Codes:
-        await writing.wait()
-        if writing.error is not None:
-            raise KafkaError(_refusal(writing.error), writing.error.message or "")
+        error = await self.end_of(writing)
+        if error is not None:
+            raise KafkaError(_refusal(error), error.message or "")
         self.probe.deleted += there
         return codes
+
+    async def end_of(self, writing: Writing) -> KafkaError | None:
+        """What went wrong. Waits at most `offsets.commit.timeout.ms`; the records may still be committed later."""
+        if writing.ended:
+            return writing.error
+        end: asyncio.Future[KafkaError | None] = asyncio.get_running_loop().create_future()
+
+        def settle(error: KafkaError | None) -> None:
+            if not end.done():
+                end.set_result(error)
+
+        late = KafkaError(ErrorCode.REQUEST_TIMED_OUT, "it is written, but not committed yet")
+        timer = self._timers.at(self._clock.monotonic_ms() + self.settings.commit_timeout_ms, partial(settle, late))
+        writing.on_end = settle
+        try:
+            return await end
+        finally:
+            timer.cancel()
 
     def collect(self) -> Iterator[Family]:
         """Under the names that JMX exporters give Kafka's metrics."""
@@ -438,12 +456,6 @@ class Writing:
         self.error = error
         if self.on_end is not None:
             self.on_end(error)
-
-    async def wait(self) -> None:
-        if not self.ended:
-            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self.on_end = lambda error: None if done.done() else done.set_result(None)
-            await done
 
 
 def _codes(code: ErrorCode, fits: Sequence[bool]) -> Codes:

@@ -151,10 +151,10 @@ class OffsetExpiry:
     async def _written(self, machine: GroupMachine, name: str, positions: set[Position]) -> int:
         writing = Writing()
         machine.forget_offsets(name, positions, writing.end)
-        await writing.wait()
-        if writing.error is None:
+        error = await self._committer.end_of(writing)
+        if error is None:
             return len(positions)
-        log.warning("could not remove %d offsets of group %s: %s", len(positions), name, writing.error)
+        log.warning("could not remove %d offsets of group %s: %s", len(positions), name, error)
         return 0
 
     def _run(self, work: Coroutine[None, None, None]) -> None:

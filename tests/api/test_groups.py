@@ -376,6 +376,30 @@ def test_groups_are_deleted(broker: OneBroker, version: int) -> None:
     ]
 
 
+def test_a_deletion_that_takes_too_long_is_answered_and_goes_on(tmp_path: Path) -> None:
+    broker = OneBroker(tmp_path, "offsets.commit.timeout.ms=1", "offsets.topic.num.partitions=1")
+    broker.run(broker.context.group_coordination.prepare())
+    broker.run_until(lambda: bool(list(broker.context.group_coordination.shards())))
+    broker.create("t")
+    topics = [OffsetCommitRequestTopic(name="t", partitions=[OffsetCommitRequestPartition(partition_index=0)])]
+    broker.ask(OffsetCommitRequest(group_id="g", topics=topics), 5)
+    home = broker.context.group_coordination.shard("g").partition
+    broker.lead(*home.tp, leader=1, isr=[1, 2])
+    broker.run_until(lambda: not broker.context.group_coordination.loading)
+    [[deleted]] = [one.results for one in broker.ask_together((DeleteGroupsRequest(groups_names=["g"]), 2))]
+    assert deleted.error_code == ErrorCode.REQUEST_TIMED_OUT
+    machine = broker.context.group_coordination.shard("g").machine
+    assert machine.groups["g"].state is State.DEAD
+
+    async def fetched() -> None:
+        home.fetched_by(2, home.log.end_offset, 0)
+
+    broker.run(fetched())
+    broker.settle()
+    assert "g" not in machine.groups
+    broker.stop()
+
+
 def test_a_group_with_a_long_name_and_many_offsets_is_deleted(broker: OneBroker) -> None:
     """All its tombstones together are more than a batch may have."""
     broker.create("many", 10)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kafkad.errors import ErrorCode
+from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group import committing, offsets
 from kafkad.group.committing import Committer, Fetched, PreparedCommit
 from kafkad.group.committing import OffsetToCommit as Offset
@@ -348,4 +348,23 @@ def test_a_deletion_waits_for_its_write(world: Offsets) -> None:
         return await task
 
     assert world.run(delete()) == [NONE]
+    assert world.everything() == set()
+
+
+def test_a_deletion_does_not_wait_for_ever(world: Offsets) -> None:
+    world.commit_offsets(Offset("a", 0, 5))
+    world.hold = True
+
+    async def delete() -> object:
+        task = asyncio.ensure_future(world.committer.delete("g", [A]))
+        for ms in (4999, 1):
+            await asyncio.sleep(0)
+            assert not task.done()
+            world.advance(ms)
+        return await task
+
+    with pytest.raises(KafkaError) as late:
+        world.run(delete())
+    assert late.value.code == ErrorCode.REQUEST_TIMED_OUT
+    world.commit()
     assert world.everything() == set()

@@ -193,6 +193,24 @@ def test_what_cannot_be_written_is_tried_again(world: Offsets) -> None:
     assert world.expire() == {A}
 
 
+def test_a_removal_that_takes_too_long_does_not_keep_others_from_theirs(world: Offsets) -> None:
+    for group in ("g", "h"):
+        world.commit_offsets(Offset("a", 0, 5), group=group)
+
+    async def scenario() -> None:
+        world.hold = True
+        forgetting = asyncio.ensure_future(world.expiry.forget_topics(frozenset({"a"}), world.clock.now_ms()))
+        for _ in range(2):
+            await asyncio.sleep(0)
+            assert not forgetting.done()
+            world.advance(5_000)
+        await forgetting
+
+    world.run(scenario())
+    world.commit()
+    assert world.everything() == NOTHING
+
+
 def test_offsets_of_deleted_topics_go_whoever_has_them(world: Offsets) -> None:
     [member] = world.stable(protocols=SUBSCRIBED_TO_A)
     commit(world, "a", member)
