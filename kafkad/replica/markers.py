@@ -124,7 +124,8 @@ class Markers:
                     yield
         finally:
             self._queued -= 1
-        ending.settled()
+            if not self._closed:
+                ending.settled()
 
     def _append_to(self, marker: Marker, begin: int, end: int, codes: list[ErrorCode], ending: _Ending) -> None:
         """To these of its partitions."""

@@ -420,15 +420,17 @@ class TransactionMachine:
         if held is None or name in self._advancing:
             return
         self._advancing.add(name)
-        while held:
-            request = held.popleft()
-            if not self._consider(name, request):
-                self._hold(name, request, first=True)
-                break
-        self._advancing.discard(name)
-        if not held:
-            self._held.pop(name, None)
-        elif name not in self._busy:
+        try:
+            while held:
+                request = held.popleft()
+                if not self._consider(name, request):
+                    self._hold(name, request, first=True)
+                    break
+        finally:
+            self._advancing.discard(name)
+            if not held:
+                self._held.pop(name, None)
+        if held and name not in self._busy:
             for request in [one for one in held if not one.patient]:
                 self._give_up(name, request)
 

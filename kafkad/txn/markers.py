@@ -279,24 +279,27 @@ class _Destination:
 
     def put(self, ending: Ending, tp: TopicPartition, tries: int) -> None:
         self._queue.append((ending, tp, tries))
-        if self._sending is None:
-            self._sending = asyncio.ensure_future(self._send_all())
+        self._go_on()
 
     def close(self) -> None:
         """Nothing that waits is lost: it is routed again, and soon."""
         self._closed = True
         self._link.close()
 
-    async def _send_all(self) -> None:
-        try:
-            while self._queue:
-                count = min(len(self._queue), _MOST_IN_A_REQUEST)
-                await self._send([self._queue.popleft() for _ in range(count)])
-        finally:
-            self._sending = None
+    def _go_on(self) -> None:
+        if self._queue and self._sending is None:
+            self._sending = asyncio.ensure_future(self._send())
+            self._sending.add_done_callback(self._sent)
 
-    async def _send(self, queued: list[_Queued]) -> None:
-        queued = [one for one in queued if not one[0].over]
+    def _sent(self, sending: asyncio.Task[None]) -> None:
+        self._sending = None
+        self._go_on()
+
+    async def _send(self) -> None:
+        """What has come by now. An error of what is told that all of a transaction is done keeps no other one from its
+        end."""
+        count = min(len(self._queue), _MOST_IN_A_REQUEST)
+        queued = [one for one in (self._queue.popleft() for _ in range(count)) if not one[0].over]
         if not queued:
             return
         try:
@@ -305,9 +308,15 @@ class _Destination:
             codes = {}
         else:
             codes = _codes(answer)
-        for ending, tp, tries in queued:
-            code = codes.get((ending.marker.producer_id, *tp), _UNREACHED)
-            self._settle(ending, tp, 0 if self._closed else tries, code)
+        left = deque(queued)
+        try:
+            while left:
+                ending, tp, tries = left.popleft()
+                code = codes.get((ending.marker.producer_id, *tp), _UNREACHED)
+                self._settle(ending, tp, 0 if self._closed else tries, code)
+        finally:
+            for ending, tp, tries in left:
+                self._settle(ending, tp, tries, _UNREACHED)
 
 
 def _request(queued: Iterable[_Queued]) -> WriteTxnMarkersRequest:

@@ -13,7 +13,8 @@ from kafkad.errors import ErrorCode
 from kafkad.log.transactions import aborted_transactions
 from kafkad.names import GROUPS_TOPIC, TopicPartition
 from kafkad.net.connection import Connection
-from kafkad.replica.markers import Marker
+from kafkad.replica.markers import Codes, Marker, MarkerBatch
+from kafkad.replica.partition import Partition
 from kafkad.turns import at_once
 from kafkad.wire.frames import RequestHeader
 from kafkad.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -223,3 +224,31 @@ def test_a_few_markers_do_not_overtake_thousands(broker: OneBroker) -> None:
         assert ended == ["first", "second", "third"], "there is nobody to wait for any more"
 
     broker.run(all_of_them())
+
+
+def test_an_internal_error_among_thousands_is_answered(broker: OneBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The coordinator tries again what has not been written."""
+    markers = broker.coordinators.markers
+    append = MarkerBatch.append
+    count = 0
+
+    def fails_once(batch: MarkerBatch, partition: Partition) -> None:
+        nonlocal count
+        count += 1
+        if count == 1_001:
+            raise ValueError
+        append(batch, partition)
+
+    monkeypatch.setattr(MarkerBatch, "append", fails_once)
+    told: list[Codes] = []
+
+    async def both() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        for _ in range(2):
+            markers.append([Marker(PID, EPOCH, True, 0, 0, [TopicPartition("t", 0)] * 2_000)], told.append)
+        while len(told) < 2:
+            await asyncio.sleep(0)
+
+    broker.run(both())
+    later = ErrorCode.REQUEST_TIMED_OUT
+    assert told == [[[ErrorCode.NONE] * 1_000 + [later] * 1_000], [[ErrorCode.NONE] * 2_000]]

@@ -210,6 +210,23 @@ async def test_a_thousand_who_wait_are_served_without_running_out_of_stack() -> 
 
 
 @scenario
+async def test_an_internal_error_of_who_waits_does_not_keep_others_waiting() -> None:
+    life = Life()
+    producer = await life.new()
+    life.hold = True
+    life.add(producer, 0)
+
+    def fail(answer: Answer) -> None:
+        raise ValueError
+
+    life.machine.ask("a", AddPartitions(*producer, [T0], 0), fail)
+    with pytest.raises(ValueError):
+        life.commit()
+    life.hold = False
+    assert life.add(producer, 1) == OK
+
+
+@scenario
 async def test_who_takes_over_waits_for_the_fenced_transaction() -> None:
     life = Life()
     producer_id, epoch = await life.new()

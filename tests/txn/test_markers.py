@@ -182,6 +182,28 @@ async def test_one_request_at_a_time_is_on_its_way_to_a_broker() -> None:
     assert life.known("b").state is State.COMPLETE_COMMIT
 
 
+@scenario
+async def test_an_internal_error_at_the_end_of_a_transaction_keeps_no_other_from_its_end() -> None:
+    other = OtherBroker()
+    life = Life(connect=lambda broker: other)
+    life.leaders("t", [ELSEWHERE])
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+    for name in "abc":
+        producer = await life.new(name)
+        life.ask(AddPartitions(*producer, [T0], 0), name)
+    for name in "ab":
+        life.ask(End(*life.known(name)[1:3], True), name)
+    life.machine._endings["a"].done = lambda: 1 / 0  # type: ignore[assignment, return-value]
+    await turns()
+    life.ask(End(*producer, True), "c")
+    await other.answer(NONE)
+    await other.answer(NONE)
+    assert life.known("c").state is State.COMPLETE_COMMIT, "it waited behind them"
+    life.advance(100)
+    await other.answer(NONE)
+    assert life.known("b").state is State.COMPLETE_COMMIT
+
+
 async def committed_elsewhere() -> tuple[Life, OtherBroker]:
     """A transaction has been committed, and the broker that leads its partition is to write the marker."""
     other = OtherBroker()
