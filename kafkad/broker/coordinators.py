@@ -65,6 +65,7 @@ class Coordinators:
         self._take_producer_id = take_producer_id
         self._level = level
         self._lane = lane
+        self._store = store
         self._transactions: TransactionCoordinator | None = None
         self._started = False
         self._refusal = ""
@@ -130,6 +131,7 @@ class Coordinators:
 
         return make_transactions(
             self._replicas,
+            self._store,
             self._counts[TRANSACTIONS_TOPIC],
             self.markers,
             lambda group: TopicPartition(GROUPS_TOPIC, self.groups.partition_for(group)),

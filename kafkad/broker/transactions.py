@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from kafkad.clock import Clock
 from kafkad.config import Config
+from kafkad.meta.store import MetaStore
 from kafkad.model import BrokerInfo
 from kafkad.names import TRANSACTIONS_TOPIC, TopicPartition
 from kafkad.net.client import Link
@@ -16,6 +17,7 @@ from kafkad.shard.partition_count import PartitionCount
 from kafkad.shard.shard import CoordinatorParts
 from kafkad.timers import Timers
 from kafkad.txn.coordinator import TransactionCoordinator, TransactionSettings
+from kafkad.txn.gone import GonePartitions
 from kafkad.txn.machine import TransactionMachine, TransactionProbe
 from kafkad.txn.markers import MarkerQueues
 
@@ -24,6 +26,7 @@ _UNCOMPRESSED = 0
 
 def make_transactions(
     replicas: ReplicaManager,
+    store: MetaStore,
     count: PartitionCount,
     markers: Markers,
     offsets_partition: Callable[[str], TopicPartition],
@@ -47,6 +50,7 @@ def make_transactions(
         clock=clock,
         timers=timers,
         later=later,
+        gone=GonePartitions(store),
     )
 
     def make_machine(shard: Shard[TransactionMachine]) -> TransactionMachine:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -22,6 +22,7 @@ from kafkad.names import TopicPartition
 from kafkad.net.client import Link, LinkError
 from kafkad.replica.markers import Codes, Marker
 from kafkad.timers import Timer, Timers
+from kafkad.txn.gone import GonePartitions
 from kafkad.txn.transaction import Transaction
 from kafkad.wire.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -106,9 +107,11 @@ class MarkerQueues:
         clock: Clock,
         timers: Timers,
         later: Callable[[Callable[[], None]], None],
+        gone: GonePartitions,
     ) -> None:
         """`connect` is None where there can be no other broker; `timeout_ms` is that of a request. `later` runs
-        something when it is its turn among work that may wait."""
+        something when it is its turn among work that may wait. `gone` tells deleted partitions from others that this
+        broker does not know."""
         self.without_leader = 0
         """Partitions whose markers wait because nobody leads them."""
         self._metadata = metadata
@@ -119,6 +122,7 @@ class MarkerQueues:
         self._clock = clock
         self._timers = timers
         self._later = later
+        self._gone = gone
         self._destinations: dict[int, _Destination] = {}
         self._resting: dict[_Rest, Timer] = {}
         metadata.on_brokers_changed.append(self._brokers_changed)
@@ -143,7 +147,7 @@ class MarkerQueues:
             self._later(partial(self._try_now, rests))
 
     def knows(self, tp: TopicPartition) -> bool:
-        """HOT. False for a partition that would be taken for a deleted one, and get no marker."""
+        """HOT. False for a partition that may be deleted, and would get no marker then."""
         topic = self._metadata.topics.get(tp.topic)
         return topic is not None and tp.partition in topic.partitions
 
@@ -157,18 +161,19 @@ class MarkerQueues:
         for destination in self._destinations.values():
             destination.close()
         self._destinations.clear()
+        self._gone.close()
 
     def _route(self, ending: Ending, partitions: Iterable[TopicPartition], tries: int) -> None:
         """HOT."""
         if ending.over:
             return
-        here, leaderless = [], []
+        here, leaderless, unknown = [], [], []
         metadata, broker_id = self._metadata, self._broker_id
         for tp in partitions:
             topic = metadata.topics.get(tp.topic)
             state = topic.partitions.get(tp.partition) if topic is not None else None
             if state is None and metadata.is_here.is_set():
-                ending.waiting.discard(tp)  # deleted; before the controller has told anything, nothing is known of it
+                unknown.append(tp)
             elif state is not None and state.leader == broker_id:
                 here.append(tp)
             else:
@@ -178,14 +183,31 @@ class MarkerQueues:
                 else:
                     self._destination(leader).put(ending, tp, tries)
         if leaderless:
-            self.without_leader += len(leaderless)
-            self._rest(_Rest(ending, leaderless, tries + 1, True))
+            self._wait_for_leader(ending, leaderless, tries)
+        if unknown:
+            self._gone.find(unknown, partial(self._found_gone, ending, unknown, tries))
         if here:
             pid, epoch, commit, coordinator_epoch, version, _ = ending.marker
             marker = Marker(pid, epoch, commit, coordinator_epoch, version, here)
             self._append((marker,), partial(self._appended, ending, here, tries))
         else:
             _end_if_done(ending)
+
+    def _found_gone(
+        self, ending: Ending, asked: Sequence[TopicPartition], tries: int, gone: Collection[TopicPartition]
+    ) -> None:
+        """What is gone needs no marker. The controller will tell of the others, if it has not yet."""
+        if ending.over:
+            return
+        ending.waiting.difference_update(gone)
+        left = [tp for tp in asked if tp in ending.waiting]
+        if left:
+            self._wait_for_leader(ending, left, tries)
+        _end_if_done(ending)
+
+    def _wait_for_leader(self, ending: Ending, partitions: list[TopicPartition], tries: int) -> None:
+        self.without_leader += len(partitions)
+        self._rest(_Rest(ending, partitions, tries + 1, True))
 
     def _rest(self, rest: _Rest) -> None:
         pause_ms = min(_SHORTEST_PAUSE_MS << min(rest.tries - 1, 10), _LONGEST_PAUSE_MS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import cast
 
 from kafkad.cluster.metadata import MetadataCache, TopicMetadata
 from kafkad.errors import ErrorCode, KafkaError
@@ -14,6 +15,7 @@ from kafkad.net.client import Link
 from kafkad.replica.markers import Codes, Marker
 from kafkad.timers import Timers
 from kafkad.turns import at_once
+from kafkad.txn.gone import GonePartitions, OnGone
 from kafkad.txn.machine import OnEnd, TransactionMachine, TransactionProbe
 from kafkad.txn.markers import MarkerQueues
 from kafkad.txn.records import Record, decode
@@ -80,6 +82,8 @@ class Life:
         self._waiting: list[tuple[Sequence[Record], OnEnd]] = []
         self._waiting_markers: list[Callable[[], None]] = []
         self.metadata = MetadataCache()
+        self.unheard_of: set[TopicPartition] = set()
+        """Partitions that the store has, although the controller may not have told of them."""
         self.metadata.is_here.set()
         self.metadata.brokers = {broker: _broker(broker) for broker in (HERE, ELSEWHERE)}
         self.leaders("t", [HERE, HERE, HERE])
@@ -92,6 +96,7 @@ class Life:
             clock=self.clock,
             timers=self.timers,
             later=self._later,
+            gone=cast(GonePartitions, self),
         )
         self.probe = TransactionProbe()
         self.machine = TransactionMachine(
@@ -116,6 +121,13 @@ class Life:
             for index, leader in enumerate(leaders)
         }
         self.metadata.topics[topic] = TopicMetadata(topic, b"", states)
+
+    def find(self, partitions: Sequence[TopicPartition], done: OnGone) -> None:
+        """Those that are gone."""
+        done([tp for tp in partitions if tp not in self.unheard_of])
+
+    def close(self) -> None:
+        pass
 
     def advance(self, ms: int) -> None:
         """Step by step, so that what one timer sets goes off as well."""

@@ -97,6 +97,28 @@ async def test_before_the_controller_has_told_of_partitions_none_is_taken_for_de
     assert again.queues.without_leader == 0
 
 
+@scenario
+async def test_a_partition_that_the_controller_has_not_told_of_is_waited_for() -> None:
+    """It has told of other topics already, and tells of this one a moment later."""
+    life = Life()
+    producer = await life.new()
+    life.add(producer, 0, 1)
+    life.hold_markers = True
+    life.end(producer, True)
+    again = Life()
+    again.leaders("t", [HERE])
+    again.unheard_of.add(T1)
+    life.disk.load(again)
+    again.advance(500)
+    assert again.known().state is State.PREPARE_COMMIT
+    assert again.machine.lacking("a") == {T1}
+    assert again.queues.without_leader == 1
+    again.leaders("t", [HERE, HERE])
+    again.advance(1000)
+    assert again.known().state is State.COMPLETE_COMMIT
+    assert [marker.partitions for marker in again.markers] == [[T0], [T1]]
+
+
 class OtherBroker:
     """A link that keeps its requests until they are answered."""
 
