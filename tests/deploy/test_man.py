@@ -43,7 +43,7 @@ def test_a_page_says_what_help_says(tmp_path: Path) -> None:
     topics = " ".join(rendered(tmp_path / "kctl-topics.1").split())
     for said in (
         "kctl topics create [OPTIONS] TOPIC…",
-        "-r, --replication N Replication factor. [default: the broker's] [x>=1]",
+        "-r, --replication N Replication factor. [default: the broker's] [1<=x<=32767]",
         "Example: kctl topics create orders -p 6 -r 3 --config retention.ms=7d",
     ):
         assert said in topics
