@@ -40,6 +40,6 @@ def told_of(broker: int, text: str) -> list[str]:
     looks for keep their beginning."""
     return [
         f"{line} (broker {broker})" if line.startswith((DAMAGED, EXPOSED)) else f"broker {broker}: {line}"
-        for line in text.splitlines()
+        for line in text.removesuffix("\n").split("\n")
         if line != "ok"
     ]

@@ -37,7 +37,7 @@ def merged(texts: Mapping[int, str]) -> Iterator[str]:
 def _gathered(families: dict[str, list[str]], text: str, label: str) -> Iterator[str]:
     lines: list[str] = []
     known = False
-    for number, line in enumerate(text.splitlines()):
+    for number, line in enumerate(text.removesuffix("\n").split("\n")):  # other line ends may be in a client's names
         if line.startswith("# HELP "):
             name = line.split(" ", 3)[2]
             known = name in families

@@ -58,7 +58,7 @@ def health_report(listener: HttpListener, tls: Callable[[], SSLContext]) -> Heal
     connection = _connection(listener, tls)
     try:
         connection.request("GET", "/health")
-        lines = connection.getresponse().read().decode("utf-8", "replace").splitlines()
+        lines = connection.getresponse().read().decode("utf-8", "replace").split("\n")
     except HTTPException as error:
         raise OSError(f"no HTTP there: {error!r}") from error
     finally:

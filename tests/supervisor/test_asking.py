@@ -37,3 +37,7 @@ def test_damaged_logs_and_open_listeners_stay_recognisable() -> None:
         "damaged: orders-0: 7 bytes at 12 (broker 1)",
         "exposed: listener A is PLAINTEXT (broker 1)",
     ]
+
+
+def test_only_a_newline_ends_a_line() -> None:
+    assert told_of(1, "no room in /a\u2028exposed: b\n") == ["broker 1: no room in /a\u2028exposed: b"]

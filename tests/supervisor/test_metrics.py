@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kafkad.metrics import GAUGE, Family, Registry
 from kafkad.supervisor.metrics import LINES_PER_PIECE, labelled, merged
 
 ONE = """\
@@ -41,6 +42,15 @@ def test_each_family_is_told_once_with_the_samples_of_all_brokers() -> None:
 
 def test_a_brace_or_a_blank_in_a_label_is_left_as_it_is() -> None:
     assert labelled('x{group="a{b} c"} 1', 'broker="0"') == 'x{broker="0",group="a{b} c"} 1'
+
+
+def test_only_a_newline_ends_a_line() -> None:
+    name = "a\r\v\f\x1c\x1d\x1e\x85\u2028b 7\u2029c"
+    registry = Registry()
+    registry.add(lambda: [Family("lag", GAUGE, "Lag.", [((("group", name),), 3)])])
+    assert "".join(merged({1: registry.collect()})) == (
+        f'# HELP lag Lag.\n# TYPE lag gauge\nlag{{broker="1",group="{name}"}} 3\n'
+    )
 
 
 def test_long_texts_come_in_pieces() -> None:

@@ -77,6 +77,11 @@ def test_a_report_of_a_disk_that_has_no_room_for_topics() -> None:
         assert health_report(listener, ssl.create_default_context).refusing == ALMOST_FULL
 
 
+def test_only_a_newline_ends_a_line_of_a_report() -> None:
+    with broker(report="no room in /a\u2028exposed: b\n") as listener:
+        assert health_report(listener, ssl.create_default_context) == HealthReport((), ())
+
+
 def test_a_report_over_tls(tmp_path: Path) -> None:
     with broker(server_context(AUTHORITY.issue(names=["localhost"]), tmp_path)) as listener:
         assert health_report(listener, lambda: client_context(AUTHORITY)).damaged == ("t-0: cut",)
