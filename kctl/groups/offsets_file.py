@@ -42,8 +42,9 @@ def _bad(name: str, what: str) -> KctlError:
 
 def _from_csv(text: str, name: str) -> Iterator[FileOffset]:
     import csv
+    import io
 
-    lines = csv.reader(text.splitlines(), skipinitialspace=True)
+    lines = csv.reader(io.StringIO(text, newline=""), skipinitialspace=True)
     for fields in lines:
         if not fields or fields[-3:] == ["topic", "partition", "offset"]:
             continue

@@ -152,7 +152,7 @@ def test_files_of_one_group_come_back(offsets: list[tuple[str, int, int]]) -> No
 
 @given(OFFSETS)
 def test_files_of_several_groups_come_back(offsets: list[tuple[str, int, int]]) -> None:
-    groups = ("g,1", "g 2")
+    groups = ("g,1", "g 2", "g\n3\r", "\v\x85\u20284")
     lines = [FileOffset(group, TopicPartition(t, p), offset) for group in groups for t, p, offset in offsets]
     assert parse_offsets(csv_text(lines, of_one=False), "f") == lines
 
