@@ -9,6 +9,7 @@ the other, in a share of each turn of the loop.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -75,6 +76,8 @@ class Logins:
         """Connections by address that may log in when others have: so much has failed from there."""
         self._unready: dict[_Door, Connection] = {}
         """Those whose mechanism is not ready yet."""
+        self._doubted: set[str] = set()
+        """Users and tokens that may be known no more, whose connections are looked for in the next turn."""
         self.settings_changed()
 
     def __contains__(self, listener: str) -> bool:
@@ -90,11 +93,11 @@ class Logins:
         """Closes the connections of a user that has lost its credentials: of all changes only that has them looked
         through."""
         if self.users.changed(user, overrides):
-            self._close_unknown(lambda peer: peer.principal.name == user)
+            self._doubt(user)
 
     def token_ended(self, token_id: str) -> None:
         """Closes the connections of a delegation token that is no more."""
-        self._close_unknown(lambda peer: peer.token == token_id)
+        self._doubt(token_id)
 
     def welcome(self, connection: Connection, dispatch: Serve) -> None:
         """A connection has been opened at one of the listeners."""
@@ -135,6 +138,17 @@ class Logins:
             self._waiting.pop(host, None)
         if not self._logging_in[host]:
             del self._logging_in[host]
+
+    def _doubt(self, name: str) -> None:
+        """All connections are looked through once for the hundreds of users and tokens that may end together, and
+        before anything is read that comes from now on."""
+        if not self._doubted:
+            asyncio.get_running_loop().call_soon(self._close_doubted)
+        self._doubted.add(name)
+
+    def _close_doubted(self) -> None:
+        names, self._doubted = self._doubted, set()
+        self._close_unknown(lambda peer: peer.principal.name in names or peer.token in names)
 
     def _close_unknown(self, is_meant: Callable[[Peer], bool] = lambda peer: True) -> None:
         for connection in self._connections():

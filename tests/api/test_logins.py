@@ -209,7 +209,7 @@ def test_scram_and_what_becomes_of_a_user_who_is_deleted() -> None:
     at_home(scenario)
 
 
-def test_connections_are_looked_through_only_for_a_user_who_has_lost_credentials(
+def test_connections_are_looked_through_only_for_lost_credentials_and_once_for_those_of_a_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def scenario(house: House) -> None:
@@ -226,9 +226,17 @@ def test_connections_are_looked_through_only_for_a_user_who_has_lost_credentials
             house.logins.user_changed(f"user-{number}", {"SCRAM-SHA-256": credential.text})
             house.logins.user_changed(f"user-{number}", {"SCRAM-SHA-256": credential.text, "producer_byte_rate": "1"})
         house.logins.user_changed("somebody else", {"producer_byte_rate": "1"})
+        await asyncio.sleep(0)
         assert looks == 0
         house.logins.user_changed("user-1", {"producer_byte_rate": "1"})
+        await asyncio.sleep(0)
         assert looks == 1
+        for number in range(500):
+            house.logins.token_ended(f"token-{number}")
+        for user in ("user-0", "user-2"):
+            house.logins.user_changed(user, {})
+        await asyncio.sleep(0)
+        assert looks == 2
 
     at_home(scenario)
 
@@ -247,7 +255,8 @@ def test_who_has_logged_in_by_a_token_leaves_with_it() -> None:
         for client in (one, other, carol):
             assert (await client.ask(METADATA))[:4] == b"\0\0\0\x02"
         del house.tokens["one"]
-        house.logins.token_ended("one")
+        for token_id in ("other", "one", "a third"):
+            house.logins.token_ended(token_id)
         assert await one.closed()
         for client in (other, carol):
             assert (await client.ask(METADATA))[:4] == b"\0\0\0\x02"
