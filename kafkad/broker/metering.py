@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kafkad.api.fetch_session import FetchSessions
 from kafkad.api.verifier import Verifier
 from kafkad.broker.lifecycle import Lifecycle
-from kafkad.broker.partition_metrics import log_families, partition_families
+from kafkad.broker.partition_metrics import READ_AT_ONCE, log_families, partition_families
 from kafkad.cleaner.cleaner import Cleaner
 from kafkad.config import Config
 from kafkad.config.exposed import exposed
@@ -22,6 +22,7 @@ from kafkad.log.manager import LogManager
 from kafkad.metrics import (
     COUNTER,
     GAUGE,
+    PAUSE,
     Collector,
     Family,
     IdleShare,
@@ -132,17 +133,23 @@ def _waiting_families(replicas: ReplicaManager, logs: LogManager) -> Iterator[Fa
     yield from gauges("kafkad_log", found, "Damage found in logs since the start (torn: cut off after a crash)")
 
 
-def _controller_families(replicas: ReplicaManager, controller: Controller) -> Iterator[Family]:
+def _controller_families(replicas: ReplicaManager, controller: Controller) -> Iterator[Family | None]:
     """Metrics of the whole cluster, which only the controller exports, so that sums over brokers are right."""
     active = controller.active
     topics = list(replicas.metadata.topics.values()) if active else []
     states = [state for topic in topics for state in topic.partitions.values()]
+    offline = moved = 0
+    for number, state in enumerate(states, 1):
+        offline += state.leader == NO_LEADER
+        moved += state.leader != state.replicas[0]
+        if not number % READ_AT_ONCE:
+            yield PAUSE
     values = {
         "activecontrollercount": int(active),
         "globaltopiccount": len(topics),
         "globalpartitioncount": len(states),
-        "offlinepartitionscount": sum(state.leader == NO_LEADER for state in states),
-        "preferredreplicaimbalancecount": sum(state.leader != state.replicas[0] for state in states),
+        "offlinepartitionscount": offline,
+        "preferredreplicaimbalancecount": moved,
     }
     yield from gauges("kafka_controller_kafkacontroller", values, "As the controller sees the cluster")
     yield from gauges(
@@ -168,7 +175,7 @@ def _controller_families(replicas: ReplicaManager, controller: Controller) -> It
         for endpoint in broker.endpoints[:1]
     ]
     yield Family("kafka_broker_info", GAUGE, "Where clients reach a broker.", addresses)
-    counted: list[tuple[Labels | str, float]] = [((("topic", topic.name),), len(topic.partitions)) for topic in topics]
+    counted = (((("topic", topic.name),), len(topic.partitions)) for topic in topics)
     yield Family("kafka_topic_partitions", GAUGE, "Partitions of the topic.", counted)
 
 

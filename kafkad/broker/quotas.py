@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 from kafkad.api.dispatch import Dispatcher
 from kafkad.api.throttling import Throttling
+from kafkad.broker.partition_metrics import READ_AT_ONCE
 from kafkad.clock import Clock
 from kafkad.cluster.entities import EntityConfigs, Overrides
 from kafkad.config import INT_MAX, Config
-from kafkad.metrics import GAUGE, Family, Labels
+from kafkad.metrics import GAUGE, PAUSE, Family, Labels
 from kafkad.model import Entity
 from kafkad.net.server import Server
 from kafkad.timers import Timers
@@ -146,22 +147,26 @@ class QuotasInForce:
             ),
         )
 
-    def collect(self) -> Iterator[Family]:
-        """What clients with a quota took of late, under the names that rules of the JMX exporter give it."""
+    def collect(self) -> Iterator[Family | None]:
+        """What clients with a quota took of late, under the names that rules of the JMX exporter give it. Clients may
+        have made up thousands of ids, each with what it took of the same quota."""
         if self.clients is None:
             return
-        now_ms = self._clock.monotonic_ms()
-        measured = [meter.measured(now_ms) for meter in self.clients.meters() if not meter.is_idle(now_ms)]
+        samples: dict[str, list[tuple[Labels | str, float]]] = {}
+        for number, meter in enumerate(list(self.clients.meters()), 1):
+            now_ms = self._clock.monotonic_ms()
+            if not meter.is_idle(now_ms):
+                resource, sharers, values = meter.measured(now_ms)
+                labels = (("resource", resource), ("user", sharers.user), ("clientId", sharers.client))
+                for name, value in values.items():
+                    samples.setdefault(name, []).append((labels, value))
+            if not number % READ_AT_ONCE:
+                yield PAUSE
         for name, text in (
             ("byte_rate", "Bytes per second of a client with a quota."),
             ("request_time", "Percent of the serving thread that a client with a quota takes."),
             ("tokens", "Partitions that a client with a quota may create and delete at once."),
             ("throttle_time", "Milliseconds for which a client was made to wait, on average of those times."),
         ):
-            samples: list[tuple[Labels | str, float]] = [
-                ((("resource", m.resource), ("user", m.sharers.user), ("clientId", m.sharers.client)), m.values[name])
-                for m in measured
-                if name in m.values
-            ]
-            if samples:
-                yield Family(f"kafka_server_quota_{name}", GAUGE, text, samples)
+            if name in samples:
+                yield Family(f"kafka_server_quota_{name}", GAUGE, text, samples[name])

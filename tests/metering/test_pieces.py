@@ -8,14 +8,19 @@ from time import thread_time
 from types import SimpleNamespace
 from typing import Any
 
+from kafkad.broker.metering import _controller_families
 from kafkad.broker.partition_metrics import log_families, partition_families
+from kafkad.broker.quotas import QuotasInForce
 from kafkad.group.lag import lag_families
 from kafkad.log.files import Files
 from kafkad.log.producers import ProducerStates
 from kafkad.log.snapshots import Snapshots
-from kafkad.metrics import Family, Registry
+from kafkad.metrics import PAUSE, Family, Registry
+from kafkad.model import DEFAULT, Entity
 from kafkad.names import TopicPartition
 from kafkad.replica.partition import Role
+from kafkad.security.quotas.clients import ClientQuotas
+from kafkad.security.quotas.rate import Windows
 from kafkad.wire.records import BatchHeader
 from tests.fakes import FakeClock
 
@@ -86,6 +91,33 @@ def test_ten_thousand_logs() -> None:
     text, longest = scraped(lambda: log_families(logs, lambda: PARTITIONS))
     assert text.count("\nkafka_log_log_size{") == PARTITIONS
     assert longest < LONGEST_S
+
+
+def test_the_partitions_of_a_whole_cluster() -> None:
+    states = {number: SimpleNamespace(leader=number % 3 - 1, replicas=(0, 1)) for number in range(1_500)}
+    topics = {"t": SimpleNamespace(name="t", partitions=states)}
+    replicas: Any = SimpleNamespace(metadata=SimpleNamespace(topics=topics, brokers={}))
+    controller: Any = SimpleNamespace(active=True, events_waiting=0, requests_waiting={}, unclean_elections=0)
+    collected = list(_controller_families(replicas, controller))
+    assert collected[:3] == [PAUSE, PAUSE, PAUSE]
+    registry = Registry()
+    registry.add(lambda: collected)
+    text = registry.collect()
+    assert "\nkafka_controller_kafkacontroller_offlinepartitionscount 500\n" in text
+    assert "\nkafka_controller_kafkacontroller_preferredreplicaimbalancecount 1000\n" in text
+
+
+def test_quotas_of_clients_that_are_made_up() -> None:
+    clients = ClientQuotas({Entity(client=DEFAULT): {"producer_byte_rate": "1000"}}, Windows(), Windows())
+    for number in range(1_200):
+        budget = clients.of("u", f"client-{number}", 0)
+        assert budget is not None and budget.produce is not None
+        budget.produce.take(1, 0)
+    in_force: Any = SimpleNamespace(clients=clients, _clock=SimpleNamespace(monotonic_ms=lambda: 1_000.0))
+    collected = list(QuotasInForce.collect(in_force))
+    assert collected[:2] == [PAUSE, PAUSE]
+    families = {family.name: len(list(family.samples)) for family in collected if family is not None}
+    assert families == {"kafka_server_quota_byte_rate": 1_200, "kafka_server_quota_throttle_time": 1_200}
 
 
 def test_of_too_many_partitions_the_first_by_name_are_told() -> None:
