@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 
 _SOONEST_MS: Final = 10_000
 """The least time between two requests: tokens with made-up key ids must not make the broker ask all the time."""
+_SHORTEST_MS: Final = 100
+"""Shorter times of the settings count as this."""
 
 Read = Callable[[], bytes]
 
@@ -77,18 +79,22 @@ class Jwks:
         self._wanted.set()
 
     async def _keep_reading(self) -> None:
-        settings, pause_ms = self._settings, float(self._settings.retry_ms)
+        settings = self._settings
+        refresh_ms, retry_ms, retry_max_ms = (
+            max(ms, _SHORTEST_MS) for ms in (settings.refresh_ms, settings.retry_ms, settings.retry_max_ms)
+        )
+        pause_ms = retry_ms
         while True:
             read = await self._refresh()
             if not self.asked.is_set():
                 self.asked.set()
                 self._on_asked()
             if read:
-                pause_ms = settings.retry_ms
-                await self._rest(settings.refresh_ms)
+                pause_ms = retry_ms
+                await self._rest(refresh_ms)
             else:
                 await sleep(pause_ms, self._clock, self._timers)
-                pause_ms = min(pause_ms * 2, settings.retry_max_ms)
+                pause_ms = min(pause_ms * 2, retry_max_ms)
 
     async def _rest(self, ms: float) -> None:
         """Until it is time, or a key is missed, but always for a while."""

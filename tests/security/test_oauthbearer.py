@@ -261,12 +261,11 @@ def test_messages_that_are_none(message: bytes) -> None:
 class Issuer:
     """Its keys, read through a Jwks; a test moves the time."""
 
-    def __init__(self, url: str = "file:///keys", refresh_ms: int = 3_600_000) -> None:
+    def __init__(self, settings: JwksSettings | None = None) -> None:
         self.clock, self.timers, self.threads = FakeClock(), Timers(), ThreadPoolExecutor(1)
         self.text: bytes | OSError = key_set(RSA)
         self.reads = 0
-        settings = JwksSettings(url, refresh_ms=refresh_ms)
-        self.jwks = Jwks(settings, self._read, self.threads, self.clock, self.timers)
+        self.jwks = Jwks(settings or JwksSettings("file:///keys"), self._read, self.threads, self.clock, self.timers)
 
     def _read(self) -> bytes:
         self.reads += 1
@@ -347,6 +346,28 @@ async def test_keys_stay_while_the_issuer_is_away(issuer: Issuer) -> None:
     issuer.text = key_set(EC)
     await issuer.after(800)
     assert (issuer.kids, issuer.jwks.failure) == (["k1"], None)
+
+
+@pytest.mark.parametrize("ms", [0, -1])
+def test_times_of_nothing_count_as_100_ms(ms: int) -> None:
+    async def reads_in_a_second(settings: JwksSettings, text: bytes | OSError) -> int:
+        issuer = Issuer(settings)
+        issuer.text = text
+        issuer.jwks.start()
+        await issuer.settle()
+        for _ in range(100):
+            await issuer.after(10)
+        await issuer.jwks.stop()
+        issuer.threads.shutdown()
+        return issuer.reads
+
+    url, away = "file:///keys", OSError("away")
+    for settings, text in (
+        (JwksSettings(url, refresh_ms=ms), key_set(EC)),
+        (JwksSettings(url, retry_ms=ms), away),
+        (JwksSettings(url, retry_max_ms=ms), away),
+    ):
+        assert 2 < asyncio.run(reads_in_a_second(settings, text)) <= 11
 
 
 def test_a_failure_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
