@@ -127,7 +127,7 @@ def offer(
             log.error("nobody can log in with %s at listener %s: %s", mechanism, listener, error)
     return Offer(
         mechanisms,
-        {each: config.int_for_mechanism(listener, each, "connections.max.reauth.ms") for each in enabled},
+        {each: max(config.int_for_mechanism(listener, each, "connections.max.reauth.ms"), 0) for each in enabled},
         config.int_for_listener(listener, "sasl.server.max.receive.size"),
         config.int("connection.failed.authentication.delay.ms"),
         users,

@@ -363,6 +363,16 @@ def test_after_its_end_a_session_may_still_begin_anew() -> None:
     at_home(scenario, "listener.name.sasl.plain.connections.max.reauth.ms=50")
 
 
+@pytest.mark.parametrize("setting", ["connections.max.reauth.ms", "listener.name.sasl.plain.connections.max.reauth.ms"])
+def test_less_than_no_time_is_no_end_of_a_session(setting: str) -> None:
+    async def scenario(house: House) -> None:
+        client = await house.connect()
+        assert (await client.log_in()).session_lifetime_ms == 0
+        assert (await client.ask(METADATA))[:4] == b"\0\0\0\x02"
+
+    at_home(scenario, f"{setting}=-1")
+
+
 def test_nobody_else_may_take_over_a_session() -> None:
     async def scenario(house: House) -> None:
         client = await house.connect()

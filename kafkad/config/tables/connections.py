@@ -171,7 +171,7 @@ SETTINGS: tuple[Setting, ...] = (
         "connections.max.reauth.ms",
         0,
         MEDIUM,
-        "How long an authenticated connection lives without authenticating again; 0: for ever.",
+        "How long an authenticated connection lives without authenticating again; 0 or less: for ever.",
     ),
     integer(
         "fetch.max.bytes",
