@@ -41,6 +41,8 @@ _OF_SIGNED_TOKENS = (
 """What Kafka has to be told for tokens that are signed, under its two names."""
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _LEAST_DEDUPE_BUFFER = 1 << 20
+_LEAST_LOGIN = 256
+"""Bytes that even a login by a password needs for its largest message."""
 
 
 def contradictions(config: Config) -> list[str]:
@@ -123,6 +125,12 @@ def _mechanisms(config: Config, listener: str) -> list[str]:
         if problem is not None:
             problems.append(f"{own}.{mechanism.lower()}.sasl.jaas.config: {problem}")
         problems += _handler(config, listener, mechanism)
+    largest = config.int_for_listener(listener, "sasl.server.max.receive.size")
+    if largest < _LEAST_LOGIN:
+        problems.append(
+            f"sasl.server.max.receive.size={largest} of listener {listener}: nobody could log in; it has to be "
+            f"{_LEAST_LOGIN} or more, and there is no size that stands for any"
+        )
     if "OAUTHBEARER" in config.mechanisms(listener):
         problems += _tokens_of_issuers(config, listener)
     if "GSSAPI" in config.mechanisms(listener):

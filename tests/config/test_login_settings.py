@@ -36,6 +36,15 @@ def test_plain_needs_users_and_scram_does_not() -> None:
     assert loaded("sasl.enabled.mechanisms=SCRAM-SHA-256").jaas("SASL_PLAINTEXT", "SCRAM-SHA-256") is None
 
 
+@pytest.mark.parametrize("size", [-1, 0, 255])
+@pytest.mark.parametrize("setting", ["sasl.server.max.receive.size", f"{OWN}.sasl.server.max.receive.size"])
+def test_a_login_has_to_have_room(setting: str, size: int) -> None:
+    scram = "sasl.enabled.mechanisms=SCRAM-SHA-256"
+    text = problem(scram, f"{setting}={size}")
+    assert f"sasl.server.max.receive.size={size} of listener SASL_PLAINTEXT: nobody could log in; it has to be" in text
+    assert loaded(scram, f"{setting}=256").int_for_listener("SASL_PLAINTEXT", "sasl.server.max.receive.size") == 256
+
+
 def test_users_belong_to_one_listener_and_mechanism() -> None:
     config = loaded("sasl.enabled.mechanisms=PLAIN", f'{OWN}.plain.sasl.jaas.config={PLAIN} user_a="1";')
     found = config.jaas("SASL_PLAINTEXT", "PLAIN")
