@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kafkad.clock import Clock
@@ -25,9 +26,20 @@ class Issuers:
         self._clock = clock
         self._timers = timers
         self._keys: dict[JwksSettings, Jwks] = {}
+        self._named: dict[str, JwksSettings] = {}
+        """By listener, which keys it verifies tokens by."""
         self._started = False
         self.on_asked: list[Callable[[], None]] = []
         """Called whenever one of them has been asked for the first time, whether there was an answer or not."""
+
+    @contextmanager
+    def naming_anew(self, listener: str) -> Iterator[None]:
+        """Meanwhile `verify_at` is called for this listener, should it still take tokens. Keys that no listener names
+        after that are read no more."""
+        self._named.pop(listener, None)
+        yield
+        for settings in self._keys.keys() - set(self._named.values()):
+            self._keys.pop(settings).retire()
 
     def verify_at(self, config: Config, listener: str) -> Callable[[], Verify | None]:
         """By the settings of this listener. ValueError if by them no token can be verified: the mechanism may be added
@@ -63,6 +75,7 @@ class Issuers:
             self._keys[settings] = added
             if self._started:
                 added.start()
+        self._named[listener] = settings
         keys = self._keys[settings]
         signed = SignedTokens(expected, lambda: keys.keys, self._clock.now_ms, keys.missed)
         return lambda: signed if keys.asked.is_set() else None
@@ -74,7 +87,7 @@ class Issuers:
 
     async def asked(self) -> None:
         """Returns when each has been asked once: until then, its tokens have to wait."""
-        for keys in self._keys.values():
+        for keys in list(self._keys.values()):
             await keys.asked.wait()
 
     async def stop(self) -> None:

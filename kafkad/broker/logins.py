@@ -35,7 +35,8 @@ def logins(
         def plain_users() -> Mapping[str, str]:
             return made.offers[listener].plain_users
 
-        return offer(settings.config, listener, secret, users, plain_users, issuers.verify_at, seen)
+        with issuers.naming_anew(listener):
+            return offer(settings.config, listener, secret, users, plain_users, issuers.verify_at, seen)
 
     def changed(entity: Entity, overrides: Mapping[str, str]) -> None:
         if isinstance(entity.user, str) and entity.client is None:

@@ -61,7 +61,7 @@ class Jwks:
         self._timers = timers
         self._on_asked = on_asked
         self.asked = asyncio.Event()
-        """Set once they have been read for the first time, or could not be."""
+        """Set once they have been read for the first time, or could not be, or are not to be any more."""
         self._wanted = asyncio.Event()
         self._problems: list[str] = []
         self._task: asyncio.Task[None] | None = None
@@ -73,6 +73,12 @@ class Jwks:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+
+    def retire(self) -> None:
+        """They are read no more. A login that has begun goes by those that there are."""
+        if self._task is not None:
+            self._task.cancel()
+        self._say_asked()
 
     def missed(self) -> None:
         """A key that is not among `keys` was asked for. It may be a new one."""
@@ -86,15 +92,18 @@ class Jwks:
         pause_ms = retry_ms
         while True:
             read = await self._refresh()
-            if not self.asked.is_set():
-                self.asked.set()
-                self._on_asked()
+            self._say_asked()
             if read:
                 pause_ms = retry_ms
                 await self._rest(refresh_ms)
             else:
                 await sleep(pause_ms, self._clock, self._timers)
                 pause_ms = min(pause_ms * 2, retry_max_ms)
+
+    def _say_asked(self) -> None:
+        if not self.asked.is_set():
+            self.asked.set()
+            self._on_asked()
 
     async def _rest(self, ms: float) -> None:
         """Until it is time, or a key is missed, but always for a while."""

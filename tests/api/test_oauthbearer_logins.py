@@ -7,10 +7,13 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from kafkad.broker.issuers import Issuers
+from kafkad.broker.logins import logins
 from kafkad.config import Config
 from kafkad.security.offer import offer
 from tests.api.logging_in import (
@@ -119,6 +122,43 @@ def test_oauthbearer_may_be_added_where_its_keys_are_named(tmp_path: Path) -> No
             await house.issuers.stop()
 
     at_home(scenario, address)
+
+
+def test_keys_that_no_listener_names_any_more_are_read_no_more(tmp_path: Path) -> None:
+    """Neither those of a change before the last nor, without the mechanism, any; what stays as it is is kept."""
+    (tmp_path / "keys.json").write_bytes(key_set(jwk(rsa_key(), "k1")))
+    oauth = (
+        "sasl.enabled.mechanisms=OAUTHBEARER",
+        f"listener.name.sasl.sasl.oauthbearer.jwks.endpoint.url=file://{tmp_path}/keys.json",
+        f"listener.name.sasl.oauthbearer.sasl.server.callback.handler.class={HANDLER}",
+    )
+
+    async def scenario(house: House) -> None:
+        issuers = Issuers(ThreadPoolExecutor(1), house.server.clock, house.server.timers)
+        settings: Any = SimpleNamespace(config=config(*oauth))
+        nobody: Any = SimpleNamespace(all={}, listen=lambda changed: None)
+        made = logins(settings, b"secret", nobody, list, house.clock, issuers, None)
+        others = asyncio.all_tasks()
+        issuers.start()
+        first = asyncio.all_tasks() - others
+        made.settings_changed()
+        assert asyncio.all_tasks() - others == first != set()
+        for number in range(3):
+            jaas = f'{BEARER} required ssl.truststore.location="{tmp_path}/{number}.pem";'
+            settings.config = config(*oauth, f"listener.name.sasl.oauthbearer.sasl.jaas.config={jaas}")
+            made.settings_changed()
+        verify = issuers.verify_at(settings.config, "SASL")
+        await asyncio.sleep(0)
+        [last] = asyncio.all_tasks() - others
+        assert last not in first
+        settings.config = config()
+        made.settings_changed()
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == others
+        assert verify() is not None, "a login that has begun would wait for nothing"
+        await issuers.stop()
+
+    at_home(scenario)
 
 
 def test_a_login_waits_while_the_keys_of_its_issuer_are_read_for_the_first_time(tmp_path: Path) -> None:
