@@ -3,9 +3,11 @@ and warned of until `kafkad.insecure=true` says that they are meant to be so."""
 
 from __future__ import annotations
 
+import re
+
 from kafkad.config.config import Config
 
-_THIS_MACHINE = ("127.", "::1", "localhost")
+_THIS_MACHINE = re.compile(r"localhost\.?|127(\.[0-9]+){1,3}|::1", re.IGNORECASE)
 _READABLE = {
     "PLAINTEXT": "anybody who reaches it may do what User:ANONYMOUS may, and all that is sent can be read on the way",
     "SASL_PLAINTEXT": "all that is sent can be read on the way, passwords of PLAIN included",
@@ -20,10 +22,10 @@ def exposed(config: Config) -> list[str]:
         f"listener {endpoint.listener} is {endpoint.protocol} on {endpoint.host or 'every interface'}: "
         f"{_READABLE[endpoint.protocol]}; give it TLS (see docs/security.md), or say kafkad.insecure=true"
         for endpoint in config.listeners
-        if endpoint.protocol in _READABLE and not endpoint.host.startswith(_THIS_MACHINE)
+        if endpoint.protocol in _READABLE and not _THIS_MACHINE.fullmatch(endpoint.host)
     ]
     http = config.http_listener
-    if http is not None and not http[0].startswith(_THIS_MACHINE) and not config.value("kafkad.http.token"):
+    if http is not None and not _THIS_MACHINE.fullmatch(http[0]) and not config.value("kafkad.http.token"):
         found.append(
             f"http.listener is on {http[0] or 'every interface'}: anybody who reaches it may read the metrics; set "
             "kafkad.http.token, or say kafkad.insecure=true"

@@ -13,7 +13,7 @@ def listening(listeners: str, *settings: str) -> list[str]:
     return exposed(load(None, [f"listeners={listeners}", protocols, "inter.broker.listener.name=IN", *settings], {}))
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.1.5", "localhost", "[::1]"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.1.5", "127.1", "localhost", "Localhost.", "[::1]"])
 def test_this_machine_is_nobody_else(host: str) -> None:
     assert listening(f"IN://{host}:9092") == []
 
@@ -25,6 +25,13 @@ def test_a_listener_without_tls_is_named(host: str, where: str) -> None:
         f"listener IN is PLAINTEXT on {where}: anybody who reaches it may do what User:ANONYMOUS may"
     )
     assert told.endswith("; give it TLS (see docs/security.md), or say kafkad.insecure=true")
+
+
+@pytest.mark.parametrize(
+    "host", ["[::1234]", "[::1:2]", "localhost.example.org", "127.example.org", "127.0.0.1.example.org"]
+)
+def test_a_name_or_an_address_that_only_begins_like_this_machine(host: str) -> None:
+    assert len(listening(f"IN://{host}:9092", f"http.listener={host}:9404")) == 2
 
 
 def test_each_of_several() -> None:
