@@ -66,7 +66,7 @@ async def claim_directories(session: MetaStore, logs: LogManager, cluster_id: st
     if await session.exists(path):
         data, _ = await session.get(path)
         known = readable(path, lambda: LogDirs.decode(data)) or ()
-    logs.refuse_unmounted(known)
+    logs.refuse_unmounted(known, cluster_id, broker_id)
     logs.claim(cluster_id, broker_id)
     used = tuple(each.path for each in logs.directories if each.failure is None or each.path in known)
     if used != known:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -106,18 +107,22 @@ class LogManager:
                 self._take_offline(directory, str(error))
         self._need_one()
 
-    def refuse_unmounted(self, known: Collection[str]) -> None:
+    def refuse_unmounted(self, known: Collection[str], cluster_id: str, broker_id: int) -> None:
         """Take offline those of `known`, the directories of before, that are empty now: what was in them is elsewhere.
 
-        To be called before `claim`, which would make new ones of them.
+        To be called before `claim`, which would make new ones of them. For a disk that is new, the reason has the
+        command that makes it the broker's.
         """
+        lines = ("version=0", f"broker.id={broker_id}", f"cluster.id={cluster_id}")
+        echoes = "; ".join(f"echo {shlex.quote(line)}" for line in lines)
         for directory in self.live:
             if directory.meta is None and directory.path in known and not any(directory.partitions()):
+                meta = shlex.quote(os.path.join(directory.path, META_PROPERTIES))
                 self._take_offline(
                     directory,
                     f"log directory {directory.path} was this broker's, and is empty now, without "
-                    f"{META_PROPERTIES}: is its disk not mounted? Mount it and start again; if the disk is a new one, "
-                    f"copy {META_PROPERTIES} of another log directory into it, and its partitions begin empty",
+                    f"{META_PROPERTIES}: is its disk not mounted? Mount it and start again. If the disk is a new one, "
+                    f"its partitions begin empty after: ({echoes}) > {meta}",
                 )
         self._need_one()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import subprocess
 import time
@@ -216,6 +217,25 @@ def test_directory_whose_disk_is_not_mounted(tmp_path: Path) -> None:
         away.rename(second)
         kafkad.start()
         assert produce(kafkad.bootstrap, gone, 1, 100) == [3]
+
+
+@pytest.mark.slow
+def test_a_new_disk_is_taken_once_somebody_has_said_that_it_is_one(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    with KafkadProcess(tmp_path / "kafkad", log_dirs=[first, second]) as kafkad:
+        create_topics(kafkad.bootstrap, "one", "two")
+        (gone,) = [topic for topic in ("one", "two") if (second / f"{topic}-0").exists()]
+        produce(kafkad.bootstrap, gone, 3, 100)
+        kafkad.stop()
+        shutil.rmtree(second)
+        second.mkdir()
+        kafkad.start()
+        kafkad.stop()
+        [command] = set(re.findall(r"begin empty after: (\(.*\) > \S+)", kafkad.log))
+        subprocess.run(["bash", "-c", command], check=True)
+        kafkad.start()
+        assert produce(kafkad.bootstrap, gone, 1, 100) == [0]
+        assert (second / f"{gone}-0").exists()
 
 
 def test_new_directory_is_taken(tmp_path: Path) -> None:

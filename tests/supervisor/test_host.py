@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -255,6 +256,25 @@ def test_the_directory_of_one_broker_becomes_the_first_of_several_and_back(tmp_p
         eventually(lambda: "new" not in admin.list_topics(timeout=10).topics, "the topic to be gone")
     with single:
         assert len(consume(single.bootstrap, "old", 0, 6)) == 6
+
+
+def test_a_broker_whose_only_directory_is_on_a_new_disk_gets_its_replicas_again(tmp_path: Path) -> None:
+    with Host(tmp_path, 3) as host:
+        create(host, "orders", 1, 3)
+        produce(host.bootstrap, "orders", 0, [str(n) for n in range(20)])
+        host.stop()
+        shutil.rmtree(host.directory(2))
+        host.directory(2).mkdir()
+        host.start(wait=False)
+        eventually(lambda: "no log directory can be used" in host.log, "the refusal")
+        command = re.findall(r"begin empty after: (\(.*?\) > \S+)", host.log)[0]
+        subprocess.run(["bash", "-c", command], check=True)
+        host.wait_ready()
+        asker = host.asker(0)
+        eventually(lambda: set(of_partition_0(asker, "orders").isr_nodes) == {0, 1, 2}, "broker 2 to be in sync")
+        asker.client.close()
+        segments = {(host.directory(n) / "orders-0" / f"{0:020}.log").read_bytes() for n in range(3)}
+        assert len(segments) == 1
 
 
 def test_directories_of_kafka_are_adopted_by_one_broker_first(tmp_path: Path) -> None:
