@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -38,6 +39,25 @@ set -v
 
 def blocks() -> list[str]:
     return re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
+
+
+@pytest.mark.parametrize("trouble", ["the archive is cut off", "kafkad does not stop"])
+def test_a_restore_that_cannot_succeed_deletes_nothing(trouble: str, tmp_path: Path) -> None:
+    data, backup = tmp_path / "data", tmp_path / "backup"
+    data.mkdir()
+    backup.mkdir()
+    (data / "records").write_bytes(bytes(100_000))
+    archive = backup / "kafkad.tar"
+    subprocess.run(["tar", "--create", "--file", archive, "--directory", data, "."], check=True)
+    if trouble == "the archive is cut off":
+        archive.write_bytes(archive.read_bytes()[:50_000])
+    (data / "newer").touch()
+    [restore] = [block for block in blocks() if "tar --extract" in block]
+    stops = "false" if trouble == "kafkad does not stop" else "true"
+    places = {"/var/lib/kafkad": str(data), "/backup/": f"{backup}/"}
+    machine = f"systemctl() {{ {stops}; }}\nkctl() {{ true; }}\n"
+    carried_out(restore, places, machine=machine, check="", home=tmp_path, seconds=SECONDS)
+    assert (data / "newer").exists()
 
 
 def test_what_the_page_says_to_do_can_be_done(tmp_path: Path) -> None:
