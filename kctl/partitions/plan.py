@@ -25,7 +25,7 @@ from kctl.partitions.plan_throttle import StateFile
 from kctl.partitions.reassignment_json import Place, parse_plan, parse_topics
 from kctl.partitions.snapshot import Snapshot, take
 from kctl.reach.session import Session
-from kctl.texts.output import Column, Document, Row, Writer, counted, duration_text, note, size_text
+from kctl.texts.output import Column, Document, Row, Writer, counted, duration_text, keep_writing, note, size_text
 from kctl.texts.parsing import parse_rate
 from kctl.texts.spelling import quote, spelled
 from kctl.texts.text_files import text_of
@@ -205,6 +205,7 @@ def _plan(session: Session, drained: frozenset[int], balance: str | None, option
         _refuse_while_applied(session, options.file)
     sums = effects(snapshot.brokers, snapshot.partitions, moves)
     summary = _summary(_headline(goal), moves, sums, len(snapshot.partitions), options.rate)
+    keep_writing()
     code = answer(
         session,
         COLUMNS,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -123,6 +124,26 @@ def test_a_plan_from_elsewhere_is_shown_with_what_it_copies(on_broker: Kctl) -> 
     [item] = json.loads(ran.out)["items"]
     assert (ran.code, item["planned"], item["why"]) == (Exit.DONE, [9], "as in the file")
     assert json.loads(Path("plan.json").read_text())["partitions"][0]["replicas"] == [9]
+
+
+def test_a_plan_is_written_also_if_whoever_reads_it_stops(on_broker: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    create(on_broker, "parts-unread", 1)
+    write_plan(("parts-unread", 0, [9]), name="theirs.json")
+    write_plan(("an-older-one", 0, [9]))
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as unread:
+        monkeypatch.setattr("sys.stdout", unread)
+        assert on_broker("partitions", "plan", "--from-file", "theirs.json").code == Exit.DONE
+    assert json.loads(Path("plan.json").read_text())["partitions"][0]["topic"] == "parts-unread"
+
+
+@pytest.mark.parametrize("words", [("--columns", "nonsense"), ("--sort", "nonsense"), ("--limit", "nonsense")])
+def test_a_command_line_that_is_refused_writes_no_plan(on_broker: Kctl, words: tuple[str, str]) -> None:
+    create(on_broker, f"parts-refused{words[0]}", 1)
+    write_plan((f"parts-refused{words[0]}", 0, [9]), name="theirs.json")
+    assert on_broker("partitions", "plan", "--from-file", "theirs.json", *words).code == Exit.USAGE
+    assert [path.name for path in Path().iterdir()] == ["theirs.json"]
 
 
 def test_the_way_back_of_an_earlier_plan_is_not_written_over(on_broker: Kctl) -> None:
