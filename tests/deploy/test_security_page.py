@@ -47,13 +47,16 @@ http.listener: 127.0.0.1:{http}
 
 
 def steps() -> str:
-    """The page's shell, where its YAML replaces the broker's file."""
-    blocks = re.findall(r"^```(sh|yaml)\n(.*?)^```$", PAGE.read_text(), re.M | re.S)
+    """The page's shell, where its YAML replaces the broker's file. Each section begins in some other directory."""
     as_shell = {
         "sh": "{0}",
         "yaml": "cat /etc/kafkad/of-the-machine.yaml - > /etc/kafkad/kafkad.yaml <<'EOF'\n{0}EOF\n",
     }
-    return "".join(as_shell[kind].format(text) for kind, text in blocks)
+    said = ""
+    for section in re.split(r"^## ", PAGE.read_text(), flags=re.M):
+        blocks = re.findall(r"^```(sh|yaml)\n(.*?)^```$", section, re.M | re.S)
+        said += "cd /\n" + "".join(as_shell[kind].format(text) for kind, text in blocks)
+    return said
 
 
 def test_what_the_page_says_to_do_can_be_done(tmp_path: Path) -> None:
@@ -69,7 +72,11 @@ def test_what_the_page_says_to_do_can_be_done(tmp_path: Path) -> None:
     }
     (tmp_path / "of-the-machine.yaml").write_text(OF_THE_MACHINE.format(home=tmp_path, http=http))
     machine = MACHINE.format(programs=Path(sys.executable).parent, http=http, home=tmp_path)
-    check = f"kcat -F alice.conf -b localhost:{login} -C -t orders -e -q\necho all of it was done\n"
+    check = f"""cd {tmp_path}
+[ "$(stat -c %a admin.password alice.password alice.conf | uniq)" = 600 ]
+kcat -F alice.conf -b localhost:{login} -C -t orders -e -q
+echo all of it was done
+"""
     done = carried_out(steps(), places, machine=machine, check=check, home=tmp_path, seconds=SECONDS)
     log = tmp_path / "kafkad.log"
     assert done.returncode == 0, done.stdout + done.stderr + (log.read_text() if log.exists() else "")
