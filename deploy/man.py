@@ -67,7 +67,7 @@ def _settings() -> Iterator[str]:
         "wrong with a file, and on which line."
     )
     for title, section in BROKER_SECTIONS.items():
-        shown = [setting for setting in section if not setting.refused and not setting.hidden]
+        shown = [setting for setting in section if not setting.refused]
         if shown:
             yield f".SH {running(title.upper())}"
             yield from items((setting.name, _of_setting(setting)) for setting in shown)

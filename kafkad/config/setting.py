@@ -36,7 +36,7 @@ class ConfigType(IntEnum):
 
 class Setting(NamedTuple):
     """`refused` and `unused` say why a value other than the default is turned down, or taken without effect;
-    a `hidden` one is described only where it is set."""
+    a `hidden` one is in DescribeConfigs only where it is set."""
 
     name: str
     type: ConfigType

@@ -60,7 +60,7 @@ def test_every_command_and_every_setting_has_its_place() -> None:
         if isinstance(command, LazyGroup):
             for sub in command.lazy:
                 assert f"kctl {name} {sub}".replace("-", "\\-") in PAGES[f"kctl-{name}.1"]
-    shown = [each.name for each in BROKER_SETTINGS.values() if not each.refused and not each.hidden]
+    shown = [each.name for each in BROKER_SETTINGS.values() if not each.refused]
     assert [name for name in shown if f"\n\\fB{name}\\fR\n" not in PAGES["kafkad.yaml.5"]] == []
 
 
