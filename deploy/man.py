@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from argparse import ArgumentParser
+from argparse import SUPPRESS, ArgumentParser
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def _daemon(options: ArgumentParser) -> Iterator[str]:
     yield from (".SH SYNOPSIS", f"{bold('kafkad')} {running(usage)}")
     yield from (".SH DESCRIPTION", *paragraphs(options.description or ""))
     yield ".SH OPTIONS"
-    for action in options._actions:
+    for action in (each for each in options._actions if each.help != SUPPRESS):
         names = ", ".join(action.option_strings)
         yield from items([(f"{names} {action.metavar}" if action.metavar else names, f"{action.help}.")])
     yield ".SH EXIT STATUS"

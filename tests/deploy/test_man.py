@@ -64,6 +64,11 @@ def test_every_command_and_every_setting_has_its_place() -> None:
     assert [name for name in shown if f"\n\\fB{name}\\fR\n" not in PAGES["kafkad.yaml.5"]] == []
 
 
+def test_options_that_help_leaves_out_are_left_out() -> None:
+    assert "SUPPRESS" not in PAGES["kafkad.8"]
+    assert "supervised" not in PAGES["kafkad.8"]
+
+
 def test_text_that_looks_like_a_request_is_text() -> None:
     assert list(paragraphs(".so /etc/passwd\n\n'quoted' \\n and `code`")) == [
         "\\&.so /etc/passwd",
