@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kctl.texts.output import Row
 
 
-KAFKAD_VERSION = "kafkad.version"
+KAFKAD_VERSION, ZOOKEEPER = "kafkad.version", "zookeeper.connect"
 CONTROLLER_EPOCH, ABSENT_BROKERS = "kafkad.controller.epoch", "kafkad.absent.brokers"
 
 
@@ -86,17 +86,25 @@ def broker_facts(session: Session, topics: Iterable[Topic]) -> tuple[list[Broker
     return found, directories, [answer for answer in answers.values() if isinstance(answer, KctlError)]
 
 
-def kafkad_versions(session: Session, brokers: Iterable[BrokerFacts]) -> dict[int, str]:
-    """The versions of those brokers that are kafkad, where we may read their settings."""
+class Kafkad(NamedTuple):
+    version: str
+    zookeeper: str
+    """Its setting zookeeper.connect; empty where it has its metadata itself."""
+
+
+def kafkads(session: Session, brokers: Iterable[BrokerFacts]) -> dict[int, Kafkad]:
+    """Those brokers that are kafkad, where we may read their settings."""
     from kctl.configs.resources import Resource, described
 
     asked = [Resource("broker", str(broker.id)) for broker in brokers if broker.release is not None]
-    found, _ = described(session, asked, (KAFKAD_VERSION,))
+    found, _ = described(session, asked, (KAFKAD_VERSION, ZOOKEEPER))
+    own = {
+        int(resource.name): {entry.name: entry.value or "" for entry in entries} for resource, entries in found.items()
+    }
     return {
-        int(resource.name): entry.value
-        for resource, entries in found.items()
-        for entry in entries
-        if entry.name == KAFKAD_VERSION and entry.value
+        broker: Kafkad(values[KAFKAD_VERSION], values.get(ZOOKEEPER, ""))
+        for broker, values in own.items()
+        if values.get(KAFKAD_VERSION)
     }
 
 

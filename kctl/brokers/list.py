@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from kctl.brokers.facts import BrokerFacts, broker_facts, kafkad_versions
+from kctl.brokers.facts import BrokerFacts, broker_facts, kafkads
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Row, note
@@ -45,8 +45,8 @@ def list_brokers(session: Session) -> int:
     found, _, silent = broker_facts(session, session.metadata())
     for error in silent:
         note(session.settings, f"sizes are incomplete: {error.what}")
-    own = kafkad_versions(session, found)
-    return answer(session, COLUMNS, [{**_row(broker), "kafkad": own.get(broker.id)} for broker in found])
+    versions = {broker: each.version for broker, each in kafkads(session, found).items()}
+    return answer(session, COLUMNS, [{**_row(broker), "kafkad": versions.get(broker.id)} for broker in found])
 
 
 def _row(broker: BrokerFacts) -> Row:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from kctl.brokers.facts import broker_facts, cluster_state, kafkad_versions
+from kctl.brokers.facts import broker_facts, cluster_state, kafkads
 from kctl.cluster.mode import mode
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.reach.session import Session
@@ -47,12 +47,13 @@ def describe(session: Session) -> int:
     for error in silent:
         note(session.settings, f"sizes are incomplete: {error.what}")
     state = cluster_state(session, [broker.id for broker in brokers if broker.release is not None])
+    own = kafkads(session, brokers)
     down = [broker.id for broker in brokers if broker.state == "down"]
     since = [state.absent_since_ms.get(broker) for broker in down]
     partitions = [partition for topic in topics for partition in topic.partitions]
     row = {
         "cluster_id": session.cluster.cluster_id,
-        "mode": mode(session.connection().versions),
+        "mode": mode(session.connection().versions, next((each.zookeeper for each in own.values()), None)),
         "controller": session.cluster.controller_id if session.cluster.controller_id >= 0 else None,
         "controller_epoch": state.controller_epoch,
         "brokers": list(session.cluster.brokers),
@@ -61,7 +62,7 @@ def describe(session: Session) -> int:
         "silent": [broker.id for broker in brokers if broker.host is not None and broker.release is None],
         "racks": sorted({broker.rack for broker in brokers if broker.rack is not None}),
         "versions": sorted({broker.release for broker in brokers if broker.release is not None}),
-        "kafkad": sorted(set(kafkad_versions(session, brokers).values())),
+        "kafkad": sorted({each.version for each in own.values()}),
         "topics": len(topics),
         "partitions": len(partitions),
         "replicas": sum(len(partition.replica_nodes) for partition in partitions),

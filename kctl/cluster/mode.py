@@ -1,15 +1,18 @@
-"""The mode of a cluster, ZooKeeper or KRaft quorum, told by the APIs it serves. Pure."""
+"""The mode of a cluster, ZooKeeper or KRaft quorum, told by what its brokers say. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 _LEADER_AND_ISR = 4
-"""A request that only a controller on ZooKeeper sends to brokers."""
+"""A request that controllers on ZooKeeper send to brokers, and those of several kafkads without one."""
 _DESCRIBE_QUORUM = 55
 
 
-def mode(versions: Mapping[int, tuple[int, int]]) -> str:
+def mode(versions: Mapping[int, tuple[int, int]], zookeeper: str | None) -> str:
+    """By the APIs that are served, unless a kafkad tells its setting zookeeper.connect, which is empty without one."""
+    if zookeeper is not None:
+        return "zookeeper" if zookeeper else "embedded"
     if _DESCRIBE_QUORUM in versions:
         return "kraft"
     return "zookeeper" if _LEADER_AND_ISR in versions else "embedded"

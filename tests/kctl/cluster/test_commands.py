@@ -17,9 +17,15 @@ from tests.kctl.conftest import Kctl
 
 
 def test_modes() -> None:
-    assert mode({55: (0, 2)}) == "kraft"
-    assert mode({4: (0, 7)}) == "zookeeper"
-    assert mode({3: (0, 12)}) == "embedded"
+    assert mode({55: (0, 2)}, None) == "kraft"
+    assert mode({4: (0, 7)}, None) == "zookeeper"
+    assert mode({3: (0, 12)}, None) == "embedded"
+
+
+def test_a_kafkad_says_itself_whether_it_has_a_zookeeper() -> None:
+    """Several kafkads without one send each other what a controller on ZooKeeper sends."""
+    assert mode({4: (0, 7)}, "") == "embedded"
+    assert mode({4: (0, 7)}, "zk1:2181/kafka") == "zookeeper"
 
 
 def test_describe(on_broker: Kctl) -> None:
@@ -29,7 +35,7 @@ def test_describe(on_broker: Kctl) -> None:
     assert ran.out.splitlines()[2:4] == ["brokers     1: 1", "racks       -"]
     (row,) = json.loads(on_broker("cluster", "describe", "-o", "json").out)["items"]
     assert f"version     kafkad {__version__}, with the APIs of Kafka {row['versions'][0]}\n" in ran.out
-    assert row["kafkad"] == [__version__]
+    assert (row["kafkad"], row["mode"]) == ([__version__], "embedded")
     assert (row["brokers"], row["down"], row["controller"], row["offline"]) == ([1], [], 1, 0)
     assert row["partitions"] >= row["topics"] >= 1
 
