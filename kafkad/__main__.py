@@ -80,7 +80,8 @@ def _launcher() -> list[str]:
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         prog="kafkad",
-        description="A Kafka broker without a JVM. Without --config: one node on 127.0.0.1:9092, data in kafkad-data.",
+        description="A Kafka broker without a JVM. Without --config: one node on 127.0.0.1:9092, data in "
+        "$STATE_DIRECTORY or kafkad-data.",
     )
     made.add_argument("--config", metavar="FILE", help="settings: YAML, or a server.properties of Kafka as it is")
     made.add_argument(
@@ -128,7 +129,10 @@ def _report(config: Config) -> int:
     several = f"{brokers} brokers, the first " if brokers > 1 else ""
     zookeeper = config.zookeeper
     metadata = f"; metadata in ZooKeeper at {''.join(zookeeper)}" if zookeeper else ""
-    print(f"configuration is good: {several}listens on {listeners}; data in {', '.join(config.log_dirs)}{metadata}")
+    data = ", ".join(config.log_dirs)
+    if not (config.is_set("log.dir") or config.is_set("log.dirs") or os.environ.get("STATE_DIRECTORY")):
+        data = f"$STATE_DIRECTORY or {data}"  # systemd sets it for a unit, not for who checks the unit's file
+    print(f"configuration is good: {several}listens on {listeners}; data in {data}{metadata}")
     return 0
 
 

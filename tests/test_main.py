@@ -29,6 +29,29 @@ def test_check_touches_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("options", "state", "place"),
+    [
+        ([], None, "$STATE_DIRECTORY or kafkad-data"),
+        ([], "/var/lib/kafkad", "/var/lib/kafkad"),
+        (["--set", "log.dir=/data"], None, "/data"),
+    ],
+)
+def test_check_says_where_data_would_be(
+    options: list[str],
+    state: str | None,
+    place: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The one who checks a unit's file has not the directory that systemd names for the unit."""
+    monkeypatch.delenv("STATE_DIRECTORY", raising=False)
+    if state is not None:
+        monkeypatch.setenv("STATE_DIRECTORY", state)
+    assert main([*options, "--check"]) == 0
+    assert capsys.readouterr().out.endswith(f"; data in {place}\n")
+
+
 def test_a_bad_configuration_is_exit_2_with_every_problem(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "kafkad.yaml"
     file.write_text("log.segment.byte: 1\nnum.partitions: none\n")

@@ -30,7 +30,12 @@ from kafkad.config.setting import (
 )
 
 SETTINGS: tuple[Setting, ...] = (
-    string("log.dir", "kafkad-data", HIGH, "The data directory, when log.dirs is not set."),
+    string(
+        "log.dir",
+        "kafkad-data",
+        HIGH,
+        "The data directory, when log.dirs is not set; in a unit, $STATE_DIRECTORY unless this is set.",
+    ),
     string("log.dirs", None, HIGH, "The data directories, comma-separated."),
     integer(
         "log.segment.bytes",
