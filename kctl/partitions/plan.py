@@ -332,7 +332,8 @@ def _text(session: Session, summary: str, moves: Sequence[Move], sums: Sequence[
     if moves:
         yield from Writer(settings, COLUMNS, Document(settings.command)).table([_row(move) for move in moves])
         yield ""
-        yield from Writer(settings, _BROKERS, Document(settings.command)).table([_broker_row(each) for each in sums])
+        brokers = Writer(settings, _BROKERS, Document(settings.command))
+        yield from brokers.table([_broker_row(each) for each in sums], whole=True)
 
 
 def _broker_row(each: Effect) -> Row:

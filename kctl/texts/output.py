@@ -216,9 +216,10 @@ class Writer:
         """Lines made for people by the command itself."""
         self._page(map(tame, lines))
 
-    def table(self, rows: Iterable[Row]) -> Iterator[str]:
-        """The lines of a table, for a command that prints more than one."""
-        return self._table(self._limited(rows))
+    def table(self, rows: Iterable[Row], *, whole: bool = False) -> Iterator[str]:
+        """The lines of a table, for a command that prints more than one. --sort and --limit do not concern one that is
+        `whole`."""
+        return self._table(rows if whole else self._limited(rows))
 
     def _limited(self, rows: Iterable[Row]) -> Iterable[Row]:
         if self.settings.sort:

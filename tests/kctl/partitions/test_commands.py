@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -124,6 +125,16 @@ def test_a_plan_from_elsewhere_is_shown_with_what_it_copies(on_broker: Kctl) -> 
     [item] = json.loads(ran.out)["items"]
     assert (ran.code, item["planned"], item["why"]) == (Exit.DONE, [9], "as in the file")
     assert json.loads(Path("plan.json").read_text())["partitions"][0]["replicas"] == [9]
+
+
+def test_a_plan_sorts_its_moves_and_not_its_brokers(on_broker: Kctl) -> None:
+    create(on_broker, "parts-sorted", 2)
+    write_plan(("parts-sorted", 0, [8]), ("parts-sorted", 1, [9]), name="theirs.json")
+    ran = on_broker("partitions", "plan", "--from-file", "theirs.json", "--sort", "-partition")
+    _, moves, brokers = re.split(r"^(?:TOPIC|BROKER) .*\n", ran.out, flags=re.M)
+    assert (ran.code, [line.split()[1] for line in moves.splitlines() if line]) == (Exit.DONE, ["1", "0"])
+    assert [line.split()[0] for line in brokers.splitlines()] == ["1"]
+    assert Path("plan.json").exists()
 
 
 def test_a_plan_is_written_also_if_whoever_reads_it_stops(on_broker: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
