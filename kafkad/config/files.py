@@ -1,9 +1,11 @@
-"""Configuration files: YAML (dotted or nested) and Kafka's `server.properties`, each value with its line."""
+"""Configuration files: YAML (dotted or nested) and Kafka's `server.properties`, each value with its line; and the
+reading of files that settings name."""
 
 from __future__ import annotations
 
 import os
 import re
+import stat
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -26,6 +28,26 @@ class Entry(NamedTuple):
     where: str
     folded: bool = False
     """True if it goes on in the next line only because that is indented, in YAML."""
+
+
+_MOST_MB = 10
+
+
+def content_of(path: str) -> bytes:
+    """What a file holds that a setting names, perhaps by a link: clients may change settings, so that it must not take
+    long. Raises OSError, or ValueError for what could go on for ever, such as a pipe, and for more than 10 MB."""
+    with open(path, "rb", opener=_open_at_once) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError(f"{path} is no regular file")
+        content = file.read((_MOST_MB << 20) + 1)
+    if len(content) > _MOST_MB << 20:
+        raise ValueError(f"{path} is larger than {_MOST_MB} MB")
+    return content
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Where `open` would wait until somebody opens the other end of a pipe."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 _LINE_END = re.compile(r"\r\n|\r|\n")

@@ -18,8 +18,9 @@ import re
 import stat
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from io import StringIO
 
-from kafkad.config.files import Entry, read_properties
+from kafkad.config.files import Entry, content_of, read_properties
 
 PROVIDERS = "config.providers"
 _NAMED = re.compile(r"\$\{([^}:]*):(?:([^}:]*):)?([^}]*)\}")
@@ -134,14 +135,17 @@ class Secrets:
             raise ValueError("there is no $CREDENTIALS_DIRECTORY: does the unit have LoadCredential?")
         if path or os.path.basename(key) != key:
             raise ValueError("expected ${credential:NAME}")
-        with open(os.path.join(directory, key), encoding="utf-8") as file:
-            return file.read().removesuffix("\n")
+        return _text_of(os.path.join(directory, key)).removesuffix("\n")
 
     def _read(self, path: str) -> str:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
+        text = _text_of(path)
         self.check_permissions(path)
         return text
+
+
+def _text_of(path: str) -> str:
+    """With \\n at the end of each line, whichever end it has."""
+    return StringIO(content_of(path).decode(), newline=None).getvalue()
 
 
 def _within(provider: Provider, paths: Sequence[str]) -> Provider:

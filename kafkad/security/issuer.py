@@ -9,6 +9,8 @@ from typing import Any, Final
 from urllib.parse import SplitResult, urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener, url2pathname
 
+from kafkad.config.files import content_of
+
 _MOST_BYTES: Final = 1 << 20
 _TIMEOUT_S: Final = 10.0
 
@@ -29,11 +31,12 @@ def answer_of(
     headers: Mapping[str, str] | None = None,
 ) -> bytes:
     """`trusted` is a file with the certificates in PEM that vouch for the issuer; None: those of the system do. A
-    `form` is posted. Raises OSError or HTTPException."""
+    `form` is posted. Raises OSError, HTTPException or ValueError."""
     split = checked(url)
     if split.scheme == "file":
-        with open(url2pathname(split.path), "rb") as file:
-            return file.read(_MOST_BYTES)
+        return content_of(url2pathname(split.path))
+    if trusted is not None:
+        content_of(trusted)  # OpenSSL would wait for a pipe, and read a device without end
     data = urlencode(form).encode() if form is not None else None
     opener = build_opener(_NoRedirect, HTTPSHandler(context=ssl.create_default_context(cafile=trusted)))
     with opener.open(Request(url, data, dict(headers or {})), timeout=_TIMEOUT_S) as answer:

@@ -4,14 +4,19 @@ gets the broker's own from the KDC with the same keys."""
 from __future__ import annotations
 
 import hashlib
+import re
+from contextlib import suppress
 
 import gssapi
 from gssapi import raw
 
 from kafkad.config import Config
+from kafkad.config.files import content_of
 from kafkad.security.gssapi import GSSAPI, Service, TicketRefused, service
 
 _KERBEROS = gssapi.MechType.kerberos
+_KIND = re.compile(r"^(WR)?FILE:")
+"""Of a keytab, before its path."""
 
 
 class KerberosAcceptance:
@@ -23,7 +28,7 @@ class KerberosAcceptance:
         self._has_own_key = False
         try:
             self._credentials = _credentials(tickets)
-        except (raw.GSSError, OSError) as error:
+        except (raw.GSSError, OSError, ValueError) as error:
             raise TicketRefused(f"keytab {tickets.keytab}: {reason(error)}") from error
 
     def take(self, token: bytes) -> bytes:
@@ -64,8 +69,9 @@ class KerberosInitiation:
         principal = gssapi.Name(own.principal, gssapi.NameType.kerberos_principal)
         store = {"client_keytab": own.keytab, "ccache": f"MEMORY:{own.principal}"}
         try:
+            _check(own.keytab)
             self._credentials = gssapi.Credentials(name=principal, usage="initiate", mechs=[_KERBEROS], store=store)
-        except (raw.GSSError, OSError) as error:
+        except (raw.GSSError, OSError, ValueError) as error:
             raise TicketRefused(f"there is no ticket for {own.principal}: {reason(error)}") from error
         self._target = gssapi.Name(f"{name}@{host}", gssapi.NameType.hostbased_service)
 
@@ -110,7 +116,7 @@ def problem(config: Config) -> str | None:
         tickets = service(config, listener)
         try:
             _credentials(tickets)
-        except (raw.GSSError, OSError) as error:
+        except (raw.GSSError, OSError, ValueError) as error:
             return f"listener {listener}: keytab {tickets.keytab}: {reason(error)}"
     return None
 
@@ -127,6 +133,13 @@ def _credentials(tickets: Service) -> raw.Creds:
     """Without a replay cache in a file, which would be written in the event loop and would need a place. Whoever sends
     another's ticket again cannot answer the next message without the key in it. Whoever recorded that answer too could;
     SeenLogins refuses those."""
+    _check(tickets.keytab)
     name = gssapi.Name(tickets.principal, gssapi.NameType.kerberos_principal)
     store = {"keytab": tickets.keytab, "rcache": "none:"}
     return gssapi.Credentials(name=name, usage="accept", mechs=[_KERBEROS], store=store)
+
+
+def _check(keytab: str) -> None:
+    """Raises ValueError where the library would wait, or read, without end. What is wrong otherwise it says itself."""
+    with suppress(OSError):
+        content_of(_KIND.sub("", keytab))

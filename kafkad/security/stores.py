@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import NamedTuple
 
+from kafkad.config.files import content_of
 from kafkad.security.der import OCTETS, elements, oid_text
 
 _PEM = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----(.*?)-----END \1-----", re.DOTALL)
@@ -97,10 +98,11 @@ def _content(store: Store) -> bytes:
     if store.path is None:
         return (store.pem or "").encode()
     try:
-        with open(store.path, "rb") as file:
-            return file.read()
+        return content_of(store.path)
     except OSError as error:
         raise UnreadableError(f"{store}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise StoreError(f"{store}: cannot be read: {error}") from error
 
 
 def _kind(store: Store, data: bytes) -> str:

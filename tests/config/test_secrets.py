@@ -48,6 +48,12 @@ def test_a_file_of_a_directory_without_the_end_of_its_line(tmp_path: Path) -> No
     assert "in this directory itself" in problem(f"${{directory:{tmp_path}:../password}}")
 
 
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for name in (f"file:{tmp_path}/pipe:key", f"directory:{tmp_path}:pipe"):
+        assert problem(f"${{{name}}}").endswith(f"${{{name}}}: {tmp_path}/pipe is no regular file")
+
+
 def test_a_variable_of_the_environment() -> None:
     assert rack("${env:KEY}", {"KEY": SECRET}) == SECRET
     assert problem("${env:KEY}").endswith("${env:KEY}: the environment has no variable KEY")

@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import json
 import logging
+import os
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -395,6 +396,14 @@ def test_where_keys_are_read_from(tmp_path: Path) -> None:
             reader(JwksSettings(wrong))
     with pytest.raises(OSError, match="refused"):
         reader(JwksSettings("https://127.0.0.1:1/keys"))()
+
+
+def test_keys_and_authorities_that_are_pipes_are_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for settings in (JwksSettings(pipe.as_uri()), JwksSettings("https://127.0.0.1:1/keys", trusted=str(pipe))):
+        with pytest.raises(ValueError, match="is no regular file"):
+            reader(settings)()
 
 
 def test_who_waits_for_the_first_answer_waits_for_a_failure_too() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import ssl
 import subprocess
@@ -61,8 +62,6 @@ def test_a_locked_key_without_its_password_asks_nobody() -> None:
 
 
 def test_no_key_is_left_on_a_disk_or_in_an_open_file(tmp_path: Path) -> None:
-    import os
-
     path = file(tmp_path, ISSUED.pkcs12(PASSWORD))
     store = Store("ssl.keystore.location", path, password=PASSWORD)
     keys_fit(store)
@@ -97,6 +96,27 @@ def test_what_cannot_be_used_is_named_with_its_reason(tmp_path: Path, content: A
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="No such file"):
         read_trusted(Store("ssl.truststore.location", str(tmp_path / "none")))
+
+
+def test_what_is_no_file_or_has_no_end_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large.pem").touch()
+    os.truncate(tmp_path / "large.pem", 11 << 20)
+    for path, why in (
+        (tmp_path / "pipe", "is no regular file"),
+        (Path("/dev/null"), "is no regular file"),
+        (tmp_path, "Is a directory"),
+        (tmp_path / "large.pem", "is larger than 10 MB"),
+    ):
+        with pytest.raises(StoreError, match=rf"^ssl\.truststore\.location={path}: cannot be read: .*{why}$"):
+            read_trusted(Store("ssl.truststore.location", str(path)))
+
+
+def test_a_link_to_a_file_is_followed(tmp_path: Path) -> None:
+    """As Kubernetes mounts secrets."""
+    AUTHORITY.write(tmp_path / "ca.pem")
+    (tmp_path / "link.pem").symlink_to(tmp_path / "ca.pem")
+    assert read_trusted(Store("ssl.truststore.location", str(tmp_path / "link.pem"))) == CHAIN[1:]
 
 
 def run(*command: str) -> None:
