@@ -173,7 +173,12 @@ def _jaas(config: Config, listener: str, mechanism: str) -> str | None:
         return f"GSSAPI, which is meant where sasl.enabled.mechanisms is not set, has no keys: {_KEYTAB}"
     if module is None:
         return f'PLAIN has no users: {wanted} required user_NAME="PASSWORD";' if mechanism == "PLAIN" else None
-    return None if module.module == wanted else f"{module.module} does not belong to {mechanism}, {wanted} does"
+    if module.module == wanted:
+        return None
+    found = (
+        module.module if module.module in LOGIN_MODULES.values() else "its module"
+    )  # else a part of a secret, perhaps
+    return f"{found} does not belong to {mechanism}, {wanted} does"
 
 
 def _tickets(config: Config, listener: str) -> list[str]:

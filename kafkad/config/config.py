@@ -11,6 +11,7 @@ from typing import NamedTuple
 from kafkad.config.listeners import ENCRYPTED, ZooKeeperAddress, parse_listeners, parse_zookeeper, protocol_map
 from kafkad.config.passwords import decrypted
 from kafkad.config.protocol import Protocol
+from kafkad.config.secrets import Secrets, names_secrets
 from kafkad.config.setting import READ_ONLY, Setting, Value
 from kafkad.config.tables import BROKER_SETTINGS
 from kafkad.config.values import parse
@@ -47,13 +48,14 @@ Values = Mapping[str, Value]
 class Config:
     """Immutable. Made by `load`; `with_overrides` and `with_file` make the next one."""
 
-    __slots__ = ("_layers", "_values", "file", "unknown", "warnings")
+    __slots__ = ("_layers", "_values", "file", "secrets", "unknown", "warnings")
 
     def __init__(
         self,
         layers: Mapping[Source, Values],
         *,
         file: _Str | None,
+        secrets: Secrets,
         warnings: Sequence[_Str] = (),
         unknown: Sequence[_Str] = (),
     ) -> None:
@@ -63,6 +65,7 @@ class Config:
         for source in reversed(_BROKER_SOURCES):
             self._values.update(self._layers[source])
         self.file = file
+        self.secrets = secrets
         self.warnings = tuple(warnings)
         self.unknown = tuple(unknown)
 
@@ -268,10 +271,11 @@ class Config:
             Source.DYNAMIC_DEFAULT_BROKER_CONFIG: _usable(self, cluster_wide, warnings),
             Source.DYNAMIC_BROKER_CONFIG: _usable(self, per_broker, warnings),
         }
-        return Config(layers, file=self.file, warnings=warnings, unknown=self.unknown)
+        return Config(layers, file=self.file, secrets=self.secrets, warnings=warnings, unknown=self.unknown)
 
     def with_layer(self, source: Source, values: Values) -> Config:
-        return Config({**self._layers, source: values}, file=self.file, unknown=self.unknown)
+        layers = {**self._layers, source: values}
+        return Config(layers, file=self.file, secrets=self.secrets, unknown=self.unknown)
 
     def with_file(self, fresh: Config) -> Reload:
         """The changes by a re-read file: only settings that may change while running; the rest wait for a restart."""
@@ -282,7 +286,7 @@ class Config:
         merged = {name: value for name, value in after.items() if name not in restart}
         merged |= {name: before[name] for name in restart if name in before}
         layers = {**self._layers, Source.STATIC_BROKER_CONFIG: merged}
-        config = Config(layers, file=fresh.file, warnings=fresh.warnings, unknown=fresh.unknown)
+        config = Config(layers, file=fresh.file, secrets=fresh.secrets, warnings=fresh.warnings, unknown=fresh.unknown)
         changed = tuple(
             name for name in differing if name not in restart and config._in_force(name) != self._in_force(name)
         )
@@ -365,14 +369,27 @@ def dynamic_mode(name: str) -> str:
 _WAYS_IN = ("max.connections", "max.connection.creation.rate")
 
 
-def parse_dynamic(setting: Setting, text: str) -> Value:
+def parse_dynamic(setting: Setting, text: str, secrets: Secrets) -> Value:
     """What `text` means for a setting that changes while kafkad runs. Raises ValueError with Kafka's sentence, also for
     a limit that lets nobody in: nobody could come to take it back."""
-    value = parse(setting, text)
+    value = parse(setting, _resolved(setting, text, secrets) if names_secrets(text) else text)
     for name in _WAYS_IN:
         if value == 0 and setting.name.endswith(name):
             raise ValueError(f"Invalid {name} 0")
     return value
+
+
+def _resolved(setting: Setting, text: str, secrets: Secrets) -> str:
+    """Whoever may set it must not be told what is in a secret."""
+    if not setting.sensitive:
+        raise ValueError(f"{setting.name} is no password, and only passwords may name secrets while the broker runs")
+    resolved = secrets.resolve_dynamic(text)
+    if setting.name.endswith(JAAS):
+        try:
+            parse_jaas(resolved)
+        except ValueError:
+            raise ValueError(f"{setting.name} is no JAAS line with what its secrets give") from None
+    return resolved
 
 
 def _usable(static: Config, texts: Mapping[str, str | None], warnings: list[str]) -> dict[str, Value]:
@@ -386,7 +403,8 @@ def _usable(static: Config, texts: Mapping[str, str | None], warnings: list[str]
             warnings.append(f"dynamic setting {name} is ignored: it can only be changed in the file, with a restart")
         elif text is not None:
             try:
-                values[name] = parse_dynamic(setting, decrypted(static, text) if setting.sensitive else text)
+                plain = decrypted(static, text) if setting.sensitive else text
+                values[name] = parse_dynamic(setting, plain, static.secrets)
             except ValueError as error:
                 warnings.append(f"dynamic setting {name} is ignored: {error}")
                 continue

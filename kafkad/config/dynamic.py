@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from kafkad.config.checks import contradictions
 from kafkad.config.config import Config, Source, dynamic_mode, find_setting, parse_dynamic
+from kafkad.config.secrets import Secrets
 from kafkad.config.setting import CLUSTER_WIDE, READ_ONLY, Value
 from kafkad.errors import ErrorCode, KafkaError
 
@@ -66,7 +67,7 @@ def validate_broker_configs(config: Config, changes: Mapping[str, str | None], *
     values: dict[str, Value] = {}
     for name, text in changes.items():
         if text is not None:
-            values[name] = _accepted(name, text)
+            values[name] = _accepted(name, text, config.secrets)
     source = Source.DYNAMIC_BROKER_CONFIG if per_broker else Source.DYNAMIC_DEFAULT_BROKER_CONFIG
     result = config.with_layer(source, values)
     problems = contradictions(result)
@@ -84,12 +85,12 @@ def _check_steps(before: Config, after: Config) -> None:
             raise _invalid(sentence.format(name=name, old=old, new=new))
 
 
-def _accepted(name: str, text: str) -> Value:
+def _accepted(name: str, text: str, secrets: Secrets) -> Value:
     setting = find_setting(name)
     if setting is None:
         raise _invalid(f"Unknown broker config name: {name}")
     try:
-        value = parse_dynamic(setting, text)
+        value = parse_dynamic(setting, text, secrets)
     except ValueError as error:
         raise _invalid(str(error)) from None
     if setting.refused and value != setting.default:

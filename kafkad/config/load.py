@@ -59,7 +59,9 @@ def load(config_file: str | None, overrides: Sequence[str], environ: Mapping[str
     loader.take(given)
     loader.check_permissions()
     layers = {Source.DEFAULT_CONFIG: defaults, Source.STATIC_BROKER_CONFIG: loader.values}
-    config = Config(layers, file=config_file, warnings=loader.all_warnings(), unknown=loader.unknown)
+    config = Config(
+        layers, file=config_file, warnings=loader.all_warnings(), unknown=loader.unknown, secrets=loader.secrets
+    )
     problems = loader.all_problems() or contradictions(config)
     if problems:
         raise ConfigError(*problems)
@@ -101,7 +103,7 @@ class _Loader:
         self.values: dict[str, Value] = {}
         self.unknown: list[str] = []
         """What a file for Kafka sets for somebody else."""
-        self._secrets = secrets
+        self.secrets = secrets
         self._problems: dict[str, str] = {}
         self._warnings: dict[str, str] = {}
         self._without_effect: dict[str, str] = {}
@@ -109,14 +111,14 @@ class _Loader:
     def configure(self, *sources: Sequence[Entry]) -> None:
         """Providers of secrets first: any setting may name a secret of theirs."""
         merged = {entry.name: entry for source in sources for entry in source if _is_provider(entry)}
-        for number, problem in enumerate(self._secrets.configure(list(merged.values()))):
+        for number, problem in enumerate(self.secrets.configure(list(merged.values()))):
             self._problems[f"{PROVIDERS} {number}"] = problem
 
     def take(self, entries: Sequence[Entry], *, file: str | None = None) -> None:
         """`file` is where they come from, if they come from one."""
         entries = [entry for entry in entries if not _is_provider(entry)]
         if file is not None and any(map(_holds_password, entries)):
-            self._secrets.check_permissions(file)
+            self.secrets.check_permissions(file)
         if any(entry.name in _IDS for entry in entries):
             for name in _IDS:  # a later source that names the id by either name replaces both
                 self._forget(name)
@@ -127,9 +129,9 @@ class _Loader:
         """A secret that is not one counts as wrong where `kafkad.strict.permissions` is set. So do stores of keys."""
         for name, path in self.values.items():
             if name.endswith(_KEYS):
-                self._secrets.check_permissions(str(path))
+                self.secrets.check_permissions(str(path))
         notes = self._problems if self.values.get("kafkad.strict.permissions") else self._warnings
-        for path in self._secrets.loose:
+        for path in self.secrets.loose:
             notes[path] = f"{path} holds secrets, and group or others may read it: chmod 600 {path}"
 
     def all_problems(self) -> list[str]:
@@ -172,7 +174,7 @@ class _Loader:
 
     def _set(self, entry: Entry, setting: Setting, text: str) -> None:
         try:
-            text = self._secrets.resolve(text)
+            text = self.secrets.resolve(text)
         except ValueError as error:
             self._problems[entry.name] = f"{entry.where}: {entry.name}: {error}"
             return

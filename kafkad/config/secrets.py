@@ -1,7 +1,7 @@
 """Secrets that settings name instead of holding them, as Kafka's config providers: `${file:PATH:KEY}` and its like.
 
 A name may stand anywhere in a value, also several times. These are always there; `config.providers` adds other names
-for the first three, with the limits that it sets for them:
+for the first three, with the limits that it sets for them, and in what clients set only those other names count:
 
 - `${file:PATH:KEY}`: KEY of a properties file;
 - `${directory:DIR:FILE}`: what a file of this directory holds, without the line's end;
@@ -43,6 +43,7 @@ class Secrets:
             "env": self._from_environment,
             "credential": self._credential,
         }
+        self._configured: dict[str, Provider] = {}
         self._kinds = {
             f"{_JAVA}FileConfigProvider": (self._from_file, "allowed.paths"),
             f"{_JAVA}DirectoryConfigProvider": (self._from_directory, "allowed.paths"),
@@ -69,7 +70,12 @@ class Secrets:
 
     def resolve(self, text: str) -> str:
         """`text` with secrets in the place of their names. Raises ValueError."""
-        return _NAMED.sub(self._secret, text) if "${" in text else text
+        return _resolved(text, self._providers)
+
+    def resolve_dynamic(self, text: str) -> str:
+        """As `resolve`, for what clients set: only by the providers of `config.providers`, so that they reach no more
+        of this machine than its operator means them to."""
+        return _resolved(text, self._configured)
 
     def check_permissions(self, path: str) -> None:
         """Notes it if group or others may read the file. One that cannot be looked at is named by who opens it."""
@@ -87,28 +93,16 @@ class Secrets:
         provider, parameter = kind
         limit = entries.get(f"param.{parameter}")
         if limit is None or not limit.text:
-            self._providers[name] = provider
+            self._configured[name] = provider
         elif parameter == "allowed.paths":
-            self._providers[name] = _within(provider, limit.text.split(","))
+            self._configured[name] = _within(provider, limit.text.split(","))
         else:
             try:
-                self._providers[name] = _matching(provider, re.compile(limit.text))
+                self._configured[name] = _matching(provider, re.compile(limit.text))
             except re.error as error:
                 return f"{limit.name}: {limit.text!r} is not a pattern: {error}"
+        self._providers[name] = self._configured[name]
         return None
-
-    def _secret(self, match: re.Match[str]) -> str:
-        name, path, key = match[1], match[2] or "", match[3]
-        provider = self._providers.get(name)
-        if provider is None:
-            known = ", ".join(self._providers)
-            raise ValueError(f"{match[0]}: there is no provider of secrets named {name!r}, only {known}")
-        try:
-            return provider(path, key)
-        except OSError as error:
-            raise ValueError(f"{match[0]}: {error.filename or path}: {error.strerror}") from None
-        except ValueError as error:
-            raise ValueError(f"{match[0]}: {error}") from None
 
     def _from_file(self, path: str, key: str) -> str:
         if not path:
@@ -141,6 +135,27 @@ class Secrets:
         text = _text_of(path)
         self.check_permissions(path)
         return text
+
+
+def names_secrets(text: str) -> bool:
+    return _NAMED.search(text) is not None
+
+
+def _resolved(text: str, providers: Mapping[str, Provider]) -> str:
+    def secret(match: re.Match[str]) -> str:
+        name, path, key = match[1], match[2] or "", match[3]
+        provider = providers.get(name)
+        if provider is None:
+            known = ", ".join(providers) or f"those that {PROVIDERS} names"
+            raise ValueError(f"{match[0]}: there is no provider of secrets named {name!r}, only {known}")
+        try:
+            return provider(path, key)
+        except OSError as error:
+            raise ValueError(f"{match[0]}: {error.filename or path}: {error.strerror}") from None
+        except ValueError as error:
+            raise ValueError(f"{match[0]}: {error}") from None
+
+    return _NAMED.sub(secret, text) if "${" in text else text
 
 
 def _text_of(path: str) -> str:

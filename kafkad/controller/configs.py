@@ -131,12 +131,13 @@ class ConfigAlterer:
         return validate_only or await self._write(path, entity, after, version)
 
     def _decrypted(self, overrides: Overrides) -> Overrides:
-        """Without what cannot be decrypted, which does not count, and stays in the store as it is: it may be somebody's
-        whose configuration is to be mended."""
+        """Without what cannot be decrypted, or names secrets that are not there: it does not count, and stays in the
+        store as it is, for it may be somebody's whose configuration is to be mended."""
         found = dict(overrides)
         for name in filter(_is_password, overrides):
             try:
                 found[name] = decrypted(self._config(), overrides[name])
+                self._config().secrets.resolve_dynamic(found[name])
             except ValueError:
                 del found[name]
         return found

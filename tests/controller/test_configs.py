@@ -399,11 +399,13 @@ def test_passwords_of_the_old_secret_are_encrypted_anew() -> None:
     test()
 
 
-def test_a_password_that_cannot_be_decrypted_keeps_no_other_change_back() -> None:
+@pytest.mark.parametrize("secret, named", [("lost", "b"), ("new", "${env:B}")])
+def test_a_password_that_cannot_be_read_keeps_no_other_change_back(secret: str, named: str) -> None:
     """It does not count as what it would be read as, and stays as it is until somebody deletes or replaces it."""
     jaas = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
-    line = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_a="b";'
-    lost = PasswordEncoder("lost").encode(line)
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    line, other = f'{module} user_a="b";', f'{module} user_a="{named}";'
+    lost = PasswordEncoder(secret).encode(other)
     settings = (
         NEW,
         "broker.id=1",
