@@ -154,6 +154,11 @@ class Config:
         """The listeners at which a peer is nobody before it has logged in."""
         return frozenset(each.listener for each in self.listeners if each.protocol.startswith("SASL_"))
 
+    def needs_no_certificates(self, listener: _Str) -> _Bool:
+        """True where clients prove by their login who they are. As in Kafka, they are asked for a certificate as well
+        only if the setting is of this very listener: clients with passwords have none."""
+        return listener in self.login_listeners and not self.is_set(f"listener.name.{listener.lower()}.ssl.client.auth")
+
     @property
     def broker_id(self) -> _Int:
         """-1 when the data directory decides."""

@@ -1,8 +1,10 @@
-"""Finds settings of one listener, or of a mechanism there, that hold for nothing: names that nobody goes by."""
+"""Finds settings of one listener, or of a mechanism there, that hold for nothing, for nobody goes by the name; and one
+that does not hold at listeners where it may be thought to."""
 
 from __future__ import annotations
 
 from kafkad.config.config import PER_MECHANISM, Config, Source
+from kafkad.config.listeners import ENCRYPTED
 from kafkad.config.tables import BROKER_SETTINGS
 
 
@@ -13,7 +15,18 @@ def idle(config: Config) -> list[str]:
         reason = _reason(config, name) if name.startswith("listener.name.") else None
         if reason is not None:
             by_reason.setdefault(reason, []).append(name)
-    return [f"no effect: {', '.join(sorted(names))}: {reason}" for reason, names in by_reason.items()]
+    idle = [f"no effect: {', '.join(sorted(names))}: {reason}" for reason, names in by_reason.items()]
+    return [*idle, *_without_certificates(config)]
+
+
+def _without_certificates(config: Config) -> list[str]:
+    asked = config.str("ssl.client.auth")
+    encrypted = (each.listener for each in config.listeners if each.protocol in ENCRYPTED)
+    names = ", ".join(filter(config.needs_no_certificates, encrypted))
+    if asked == "none" or not names:
+        return []
+    own = "listener.name.LISTENER.ssl.client.auth"
+    return [f"ssl.client.auth={asked} does not hold at {names}: with SASL it has to be set as {own}"]
 
 
 def _reason(config: Config, name: str) -> str | None:

@@ -48,7 +48,7 @@ class TlsSettings:
             listener=listener,
             keys=_keys(text),
             trusted=_trusted(text),
-            client_auth=text("ssl.client.auth") or "none",
+            client_auth="none" if config.needs_no_certificates(listener) else text("ssl.client.auth") or "none",
             versions=_versions(several("ssl.enabled.protocols")),
             suites=several("ssl.cipher.suites"),
             mapping=text("ssl.principal.mapping.rules") or "",

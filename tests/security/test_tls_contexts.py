@@ -105,6 +105,26 @@ def test_settings_of_a_listener_go_before_those_of_all(tmp_path: Path) -> None:
     assert found.client_auth == "none"
 
 
+@pytest.mark.parametrize(
+    "more, client_auth",
+    [([], "none"), (["listener.name.sasl_ssl.ssl.client.auth=requested"], "requested")],
+)
+def test_who_logs_in_shows_a_certificate_only_where_the_listener_asks_for_one(
+    more: list[str], client_auth: str
+) -> None:
+    """As in Kafka. It goes on to be asked for where metrics are, which have no logins."""
+    listeners = "listeners=SSL://localhost:9093,SASL_SSL://localhost:9094", "http.listener=https://localhost:9404"
+    base = *listeners, "inter.broker.listener.name=SSL", "sasl.enabled.mechanisms=SCRAM-SHA-512"
+    config = load(None, [*base, "ssl.keystore.location=/keys.pem", "ssl.client.auth=required", *more], {})
+    found = [TlsSettings.of(config, listener).client_auth for listener in ("SSL", "SASL_SSL", "HTTP")]
+    assert found == ["required", client_auth, "required"]
+    warning = (
+        "ssl.client.auth=required does not hold at SASL_SSL: with SASL it has to be set as "
+        "listener.name.LISTENER.ssl.client.auth"
+    )
+    assert (warning in config.warnings) == (not more)
+
+
 def test_a_broker_must_be_able_to_connect_to_itself(tmp_path: Path) -> None:
     def why(host: str, *more: str) -> str | None:
         material = Material.read(settings(tmp_path, "ssl.client.auth=required", *more))
