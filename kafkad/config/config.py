@@ -14,7 +14,7 @@ from kafkad.config.protocol import Protocol
 from kafkad.config.secrets import Secrets, names_secrets
 from kafkad.config.setting import READ_ONLY, Setting, Value
 from kafkad.config.tables import BROKER_SETTINGS
-from kafkad.config.values import parse
+from kafkad.config.values import parse, trimmed
 from kafkad.jaas import LoginModule, parse_jaas
 from kafkad.model import Endpoint
 
@@ -254,7 +254,7 @@ class Config:
     @property
     def super_users(self) -> tuple[_Str, ...]:
         """Principals. Names have commas in them, so semicolons stand between."""
-        return tuple(name.strip() for name in self.str("super.users").split(";") if name.strip())
+        return tuple(filter(None, map(trimmed, self.str("super.users").split(";"))))
 
     @property
     def control_plane_listener(self) -> _Str | None:

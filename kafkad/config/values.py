@@ -17,9 +17,17 @@ _RANGES = {
 }
 
 
+_BLANKS = "".join(map(chr, range(ord(" ") + 1)))
+
+
+def trimmed(text: str) -> str:
+    """As Java trims: other blanks than those of ASCII, such as U+00A0, are a part of a name or of a password."""
+    return text.strip(_BLANKS)
+
+
 def parse(setting: Setting, text: str) -> Value:
     """The value that `text` means for this setting. Raises ValueError with Kafka's sentence about name and value."""
-    value = _typed(setting, text.strip())
+    value = _typed(setting, trimmed(text))
     complaint = setting.valid(value) if setting.valid and value is not None else None
     if complaint is None:
         return value
@@ -36,7 +44,7 @@ def _typed(setting: Setting, text: str) -> Value:
     if kind is ConfigType.DOUBLE:
         return _floating_point(setting, text)
     if kind is ConfigType.LIST:
-        return tuple(part.strip() for part in text.split(",")) if text else ()
+        return tuple(map(trimmed, text.split(","))) if text else ()
     return text
 
 

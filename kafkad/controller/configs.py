@@ -18,6 +18,7 @@ from kafkad.config.passwords import decrypted, encoder_of
 from kafkad.config.setting import ConfigType, Setting
 from kafkad.config.tables import TOPIC_SETTINGS
 from kafkad.config.topic import validate_topic_configs
+from kafkad.config.values import trimmed
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.readable import required
 from kafkad.meta.refusals import storage_refused
@@ -88,7 +89,7 @@ class ConfigAlterer:
     ) -> None:
         """`entries` become all there is. Raises KafkaError."""
         _check_entries(entries)
-        wanted = {entry.name: (entry.value or "").strip() for entry in entries}
+        wanted = {entry.name: trimmed(entry.value or "") for entry in entries}
         await self._change(kind, name, lambda before: wanted, validate_only)
 
     async def alter(
@@ -247,7 +248,7 @@ def _check_entries(entries: Sequence[ConfigEntry]) -> None:
 def _altered(kind: ResourceKind, before: Overrides, entries: Sequence[ConfigEntry]) -> Overrides:
     after = dict(before)
     for entry in entries:
-        value = (entry.value or "").strip()
+        value = trimmed(entry.value or "")
         match entry.alteration:
             case Alteration.SET:
                 after[entry.name] = value

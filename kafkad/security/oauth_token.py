@@ -12,6 +12,7 @@ from binascii import Error
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeGuard
 
+from kafkad.config.values import trimmed
 from kafkad.wire.primitives import MAX_STRING
 
 _LONGEST: Final = 65_536
@@ -167,12 +168,12 @@ def _in_time(claims: Mapping[str, Any], expected: Expected, now_ms: int) -> Bear
     user = claims.get(expected.user_claim)
     if not _is_name(user):
         raise TokenRefused(f"its claim {expected.user_claim} names no user")
-    return Bearer(user.strip(), int(ends_ms))
+    return Bearer(trimmed(user), int(ends_ms))
 
 
 def _is_name(user: object) -> TypeGuard[str]:
     try:
-        return isinstance(user, str) and 0 < len(user.strip().encode()) <= MAX_STRING
+        return isinstance(user, str) and 0 < len(trimmed(user).encode()) <= MAX_STRING
     except UnicodeEncodeError:  # one half of a pair of surrogates, which JSON can have
         return False
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from kafkad.config import BROKER_SETTINGS, TOPIC_SETTINGS, ConfigType, Setting
-from kafkad.config.setting import some_of
+from kafkad.config import BROKER_SETTINGS, TOPIC_SETTINGS, ConfigType, Setting, load
+from kafkad.config.setting import AUTHORIZERS, some_of
 from kafkad.config.values import parse, text_of
 
 KAFKA = Path(__file__).parents[1] / "golden" / "settings-3.9.tsv"
@@ -105,6 +105,14 @@ def test_complaints_are_kafkas_words(name: str, text: str, shown: str, complaint
     with pytest.raises(ValueError) as caught:
         parse(TOPIC_SETTINGS[name], text)
     assert str(caught.value) == f"Invalid value {shown} for configuration {name}: {complaint}"
+
+
+def test_blanks_are_taken_off_as_in_java() -> None:
+    """Others than those of ASCII are a part of a password, or of a name."""
+    assert parse(BROKER_SETTINGS["ssl.keystore.password"], " \t\u00a0hush\u3000\n") == "\u00a0hush\u3000"
+    assert parse(BROKER_SETTINGS["ssl.cipher.suites"], " a ,\u00a0b\t") == ("a", "\u00a0b")
+    rights = f"authorizer.class.name={AUTHORIZERS[0]}", "super.users= User:a ; User:b\u00a0"
+    assert load(None, rights, {}).super_users == ("User:a", "User:b\u00a0")
 
 
 def test_lists_throttles_and_versions_that_kafka_takes() -> None:

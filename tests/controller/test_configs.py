@@ -353,6 +353,8 @@ def test_dynamic_passwords_are_written_encrypted_and_only_those_that_change_agai
         assert await stored(place) == {PASSWORD: first[PASSWORD], "log.retention.ms": "8"}
         await altering.alter(BROKER, "1", [entry(PASSWORD, "other")])
         assert PasswordEncoder("new").decode((await stored(place))[PASSWORD]) == "other"
+        await altering.alter(BROKER, "1", [entry(PASSWORD, " \u00a0other ")])
+        assert PasswordEncoder("new").decode((await stored(place))[PASSWORD]) == "\u00a0other"
         with pytest.raises(KafkaError, match="broker id must be specified"):
             await altering.alter(BROKER, "", [entry(PASSWORD, "hush")])
 

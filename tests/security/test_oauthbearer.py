@@ -118,6 +118,12 @@ def test_claims_that_do_not(claims: dict[str, object]) -> None:
     assert verify(signed(rsa_key(), **claims), RSA).user == "alice"
 
 
+def test_blanks_that_java_does_not_take_off_make_another_user() -> None:
+    assert verify(signed(rsa_key(), sub="\t alice \0"), RSA).user == "alice"
+    for name in ("\u00a0alice", "alice\u3000", "\x85alice", "\u2028"):
+        assert verify(signed(rsa_key(), sub=name), RSA).user == name
+
+
 def test_audience_issuer_and_the_claim_with_the_user() -> None:
     expected = Expected(audiences=("kafka", "other"), issuer="https://issuer", user_claim="client_id", skew_ms=0)
     good = {"aud": ["x", "kafka"], "iss": "https://issuer", "client_id": "bob"}
