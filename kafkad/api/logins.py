@@ -247,6 +247,9 @@ class _Door:
         if isinstance(outcome, Refused):
             raise self._ending(connection, outcome.answer, outcome.reason)
         if isinstance(outcome, LoggedIn):
+            if outcome.mechanism not in self._logins.offers[connection.listener.name].enabled:
+                why = f"{outcome.mechanism} was switched off while it logged in"
+                raise self._ending(connection, None, why)
             self._let_in(connection, outcome)
             return outcome.answer
         return outcome

@@ -296,6 +296,24 @@ def test_a_mechanism_that_is_switched_off_closes_its_connections() -> None:
     at_home(scenario)
 
 
+def test_who_is_at_the_door_is_not_let_in_by_a_mechanism_that_is_switched_off() -> None:
+    async def scenario(house: House) -> None:
+        house.users.changed("dave", {"SCRAM-SHA-256": ScramCredential.of_password("sha256", "pw", b"salt", 4096).text})
+        dave, carol = await house.connect(), await house.connect()
+        await dave.ask(handshake("SCRAM-SHA-256"))
+        exchange = ScramClient("SCRAM-SHA-256", "dave", "pw", "nonce")
+        asked = authenticated(await dave.ask(token(exchange.first)))
+        await carol.ask(handshake())
+        house.config = config(*house.settings, "sasl.enabled.mechanisms=PLAIN")
+        house.logins.settings_changed()
+        dave.send(token(exchange.last(asked.auth_bytes)), METADATA)
+        assert await dave.closed()
+        assert (house.router.served, house.counted("failed_authentication_total")) == ([], 1)
+        assert authenticated(await carol.ask(token(b"\0carol\0pw"))).error_code == 0
+
+    at_home(scenario)
+
+
 def test_passwords_of_plain_are_those_in_force_when_they_are_shown() -> None:
     """And not those of when a login began."""
 
