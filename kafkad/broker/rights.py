@@ -28,7 +28,7 @@ async def load_rights(config: Config, store: MetaStore, clock: Clock, timers: Ti
     style = config.str("kafkad.audit.format")
     authorizer = AclAuthorizer(
         config.super_users,
-        config.str("allow.everyone.if.no.acl.found") == "true",
+        config.str("allow.everyone.if.no.acl.found").lower() == "true",
         AccessLog(clock.monotonic_ms, timers.at, style),
     )
     acls = Acls(store, authorizer, clock, timers)

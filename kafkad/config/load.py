@@ -202,18 +202,13 @@ class _Loader:
 
 def _swallowed(entry: Entry, setting: Setting) -> str | None:
     """What has become a part of a value by an accident. It may be a secret, and values that are wrong are shown."""
-    if _is_secret(setting) or entry.text is None:
+    if setting.secret or entry.text is None:
         return None
     if entry.folded:
         return "the next line: begin that one where names begin, or put the value in quotes if all of it is meant"
     text = _REFERENCE.sub("", entry.text)
-    other = next((name for name, each in BROKER_SETTINGS.items() if name in text and _is_secret(each)), None)
+    other = next((name for name, each in BROKER_SETTINGS.items() if name in text and each.secret), None)
     return None if other is None else f"{other}, which has to begin a line of its own"
-
-
-def _is_secret(setting: Setting) -> bool:
-    """Others that are not shown to clients are no secrets of this file."""
-    return setting.sensitive and not setting.hidden
 
 
 def _is_provider(entry: Entry) -> bool:

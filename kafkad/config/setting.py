@@ -58,7 +58,13 @@ class Setting(NamedTuple):
 
     @property
     def sensitive(self) -> bool:
+        """True for what is described to nobody."""
         return self.type is ConfigType.PASSWORD
+
+    @property
+    def secret(self) -> bool:
+        """True for what stands in no log and no error either. Others are sensitive because Kafka describes them so."""
+        return self.sensitive and not self.hidden
 
 
 def _setting(

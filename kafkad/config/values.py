@@ -31,7 +31,7 @@ def parse(setting: Setting, text: str) -> Value:
     complaint = setting.valid(value) if setting.valid and value is not None else None
     if complaint is None:
         return value
-    shown, complaint = ("[hidden]", complaint) if setting.sensitive else _culprit(setting, value, complaint)
+    shown, complaint = ("[hidden]", complaint) if setting.secret else _culprit(setting, value, complaint)
     raise ValueError(f"Invalid value {shown} for configuration {setting.name}: {complaint}")
 
 

@@ -350,7 +350,7 @@ def test_a_broker_that_may_not_act_for_the_cluster_is_told_nothing_and_sends_not
             brokers.stop()
 
 
-@pytest.mark.parametrize(("everyone", "told"), [("true", True), ("false", False)])
+@pytest.mark.parametrize(("everyone", "told"), [("true", True), ("TRUE", True), ("False", False)])
 def test_an_authorizer_that_lets_everybody_pass_is_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, everyone: str, told: bool
 ) -> None:

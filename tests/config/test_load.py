@@ -180,7 +180,7 @@ def test_all_problems_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
         ("super.users: User:a", "super.users means nothing without an authorizer"),
         (f"{AUTHORIZER}\nsuper.users: User:a; b", "super.users: 'b' is no principal; expected TYPE:NAME"),
         (f"{AUTHORIZER}\nsuper.users: User:CN=a,O=b, User:c", "is one user, for names have commas; write ; between"),
-        ("allow.everyone.if.no.acl.found: perhaps", "String must be one of: true, false"),
+        ("allow.everyone.if.no.acl.found: perhaps", "Invalid value perhaps for configuration allow.everyone.if.no.acl"),
         ("remote.log.storage.system.enable: true", "cannot be set: kafkad has no tiered storage"),
         ("num.partitions: 1\nnum: {partitions: 2}", "kafkad.yaml:2: num.partitions is already set at"),
         ("a: [b", "kafkad.yaml:2: this is not YAML"),

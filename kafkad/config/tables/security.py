@@ -26,6 +26,7 @@ from kafkad.config.setting import (
     long,
     names,
     one_of,
+    one_of_any_case,
     password,
     short,
     string,
@@ -46,7 +47,7 @@ SETTINGS: tuple[Setting, ...] = (
         "false",
         MEDIUM,
         "Whether everybody may do what no ACL says anything about: true or false.",
-        valid=one_of("true", "false"),
+        valid=one_of_any_case("TRUE", "FALSE"),
         hidden=True,
     ),
     java_class(
