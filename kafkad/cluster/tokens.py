@@ -25,7 +25,7 @@ from kafkad.meta.notes import Note, Notes, follow
 from kafkad.meta.readable import readable
 from kafkad.meta.refusals import storage_refused
 from kafkad.meta.retrying import until_answered
-from kafkad.meta.security_znodes import DelegationToken, DelegationTokenChange
+from kafkad.meta.security_znodes import LAST_MS, DelegationToken, DelegationTokenChange
 from kafkad.meta.store import (
     BadVersion,
     Create,
@@ -154,7 +154,7 @@ class DelegationTokens:
         self, owner: str, requester: str, renewers: Iterable[str], max_lifetime_ms: int
     ) -> DelegationToken:
         now, longest = self._clock.now_ms(), self._settings.max_lifetime_ms
-        max_ms = now + (min(max_lifetime_ms, longest) if max_lifetime_ms > 0 else longest)
+        max_ms = min(now + (min(max_lifetime_ms, longest) if max_lifetime_ms > 0 else longest), LAST_MS)
         token = DelegationToken(
             token_id=_new_id(),
             owner=owner,

@@ -11,7 +11,8 @@ from kafkad.meta.nodetext import json_fields, json_text, sanitize, unsanitize
 from kafkad.turns import Pieces
 
 _ENTRIES_AT_ONCE: Final = 200
-_LAST_MS: Final = (1 << 63) - 1
+LAST_MS: Final = (1 << 63) - 1
+"""The latest time that a node, or an answer, can say."""
 
 
 class AclEntry(NamedTuple):
@@ -134,7 +135,7 @@ class DelegationToken(NamedTuple):
 
 
 def _time_ms(value: int) -> int:
-    if not 0 <= int(value) <= _LAST_MS:
+    if not 0 <= int(value) <= LAST_MS:
         raise ValueError(f"{value} is no time")
     return int(value)
 

@@ -100,6 +100,20 @@ async def test_a_new_token_is_in_the_store_and_at_all_brokers(place: Place) -> N
     assert place.other.usable("another") is None
 
 
+def test_the_longest_lifetime_ends_at_the_last_time_that_can_be_said() -> None:
+    async def whole() -> None:
+        longest = (1 << 63) - 1
+        place = Place(*(f"delegation.token.{name}={longest}" for name in ("max.lifetime.ms", "expiry.time.ms")))
+        await place.one.start()
+        token = await place.create()
+        assert (token.expires_ms, token.max_ms) == (longest, longest)
+        assert await place.node(token.token_id) == token
+        assert await place.one.renew(place.one.secret(token.token_id), ALICE, longest) == longest
+        await place.one.stop()
+
+    asyncio.run(whole())
+
+
 @at_a_place
 async def test_a_lifetime_is_no_longer_than_it_may_be(place: Place) -> None:
     assert (await place.create(lifetime_ms=HOUR)).expires_ms == place.clock.now_ms() + HOUR
