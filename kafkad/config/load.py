@@ -70,6 +70,7 @@ def load(config_file: str | None, overrides: Sequence[str], environ: Mapping[str
 
 
 _REFERENCE = re.compile(r"\$\{[^}]*\}")
+_BEHIND_A_NAME = re.compile(r"[:\s]")
 _NAME = re.compile(r"[a-z]{1,20}|[A-Za-z][\w-]{0,40}(\.[\w-]{1,40})+", re.ASCII)
 
 
@@ -89,10 +90,12 @@ def _read(path: str) -> str:
 
 
 def _override(text: str) -> Entry:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise ConfigError(f"--set {text}: expected NAME=VALUE")
-    return Entry(name.strip(), value, f"--set {name.strip()}")
+    before, equals, value = text.partition("=")
+    name, *swallowed = _BEHIND_A_NAME.split(before.strip(), maxsplit=1)
+    if swallowed or not equals:  # nothing else is shown: it may be a password, behind another sign
+        shown = name if find_setting(name) is not None else "…"
+        raise ConfigError(f"--set {shown}: expected NAME=VALUE")
+    return Entry(name, value, f"--set {name if _NAME.fullmatch(name) else '…'}")
 
 
 class _Loader:

@@ -174,6 +174,15 @@ def load_error(setting: str, environ: dict[str, str]) -> str:
     return str(caught.value)
 
 
+@pytest.mark.parametrize("end", ["", "=="])
+def test_a_value_behind_a_wrong_sign_or_without_a_name_is_not_shown(end: str) -> None:
+    for sign in (":", " ", ": "):
+        wrong = load_error(f"ssl.key.password{sign}{SECRET}{end}", {})
+        assert wrong == "--set ssl.key.password: expected NAME=VALUE"
+        assert SECRET not in load_error(f"{sign}{SECRET}{end}", {})
+    assert SECRET not in load_error(f"{SECRET}{end}", {})
+
+
 def test_names_that_are_no_settings_are_described_without_their_values(tmp_path: Path) -> None:
     path = secret_file(tmp_path, "server.properties", f"broker.id=1\nvendor.password={SECRET}\n")
     config: Config = load(str(path), [], {})
