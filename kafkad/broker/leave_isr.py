@@ -5,6 +5,10 @@ ISR: who has the records could not lead any more. So it has to happen before. Th
 Kafka 2.7 made, too: only the ISR, on the version that was read, with a note for the controller; a controller that
 decides at the same moment finds that the version is another, and reads again.
 
+A controller that has just been elected tells by the last write of a state which members have come back since, perhaps
+without their ends (`controller/loading`). This write would hide them from it, so it keeps only members that were there
+all the time, if there are any.
+
 The last member stays, as only it can say where the records were (`replica/lost_tails`), and nothing is written while
 another broker leads: that one keeps the ISR. A leader that is registered and does not answer may be one that has died a
 moment ago, as when a whole site loses its power. It is waited for until it answers, or its session is over.
@@ -22,7 +26,7 @@ from kafkad.clock import Clock
 from kafkad.controller.registration import present
 from kafkad.meta.readable import readable
 from kafkad.meta.store import BadVersion, MetaStore
-from kafkad.meta.znodes import IsrChange, Partition, Topic
+from kafkad.meta.znodes import Broker, IsrChange, Partition, Topic
 from kafkad.model import NO_LEADER, BrokerInfo, PartitionState
 from kafkad.names import TopicId, TopicPartition
 from kafkad.net.client import Link, LinkError
@@ -116,9 +120,23 @@ async def _leave(store: MetaStore, broker: int, tp: TopicPartition, topic_id: To
         if state.leader not in (broker, NO_LEADER) and await leaders.lives(state.leader):
             led = state
             continue
+        isr = await _stayed(store, isr, nodes[1][1].mzxid) or isr
         try:
             await store.set(path, Partition.encode(replace(state, isr=isr)), state.partition_epoch)
         except BadVersion:
-            continue
+            continue  # who wrote it has left out those that had come back by then
         log.error("the log of %s has lost committed records: broker %d is not in sync until it has them", tp, broker)
         return True
+
+
+async def _stayed(store: MetaStore, members: tuple[int, ...], written: int) -> tuple[int, ...]:
+    """Those that are registered, and were before the transaction in which the ISR was `written`.
+
+    One that is down now is none of them: it may register before the ISR is written again.
+    """
+    registrations = await store.get_many([Broker.path(member) for member in members])
+    return tuple(
+        member
+        for member, node in zip(members, registrations, strict=True)
+        if node is not None and node[1].czxid <= written
+    )

@@ -70,15 +70,23 @@ class Scene:
         data, stat = await self.session.get(Partition.path(*A0))
         return Partition.decode(data, stat.version)
 
-    async def make_topic(self, leader: int, *isr: int, topic_id: bytes = ID) -> None:
+    async def make_topic(self, leader: int, *isr: int, topic_id: bytes = ID, stayed: tuple[int, ...] = ()) -> None:
+        """Broker 2 registers later than the ISR is written; those that `stayed` have before."""
         await prepare(self.session)
+        for broker in stayed:
+            await self.register(broker)
         topic = Topic(topic_id, {0: PartitionAssignment(replicas=(1, 2, 3))})
         state = PartitionState(leader=leader, leader_epoch=4, isr=isr, controller_epoch=1)
         made = [Create(Topic.path("a"), topic.encode()), Create(Topic.partitions_path("a"))]
         await self.session.multi([*made, *new_partition("a", 0, state)])
+        if 2 not in stayed:
+            await self.register(2)
+
+    async def register(self, broker: int) -> None:
         endpoint = Endpoint(listener="PLAINTEXT", host="h", port=1)
-        registered = Broker(broker=BrokerInfo(id=2, endpoints=(endpoint,)), timestamp_ms=1)
-        await self.session_of_2.create(Broker.path(2), registered.encode(), ephemeral=True)
+        registered = Broker(broker=BrokerInfo(id=broker, endpoints=(endpoint,)), timestamp_ms=1)
+        session = self.session_of_2 if broker == 2 else self.session
+        await session.create(Broker.path(broker), registered.encode(), ephemeral=True)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +113,25 @@ def test_which_isrs_are_left(leader: int, isr: tuple[int, ...], topic_id: bytes,
             for name in await scene.session.children(IsrChange.PARENT)
         ]
         assert notes == ([[A0]] if left != isr else [])
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("stayed", "left"),
+    [
+        ((3,), (3,)),  # 2 came back without anybody's notice: after this write nobody could tell
+        ((2, 3), (2, 3)),
+        ((2,), (2,)),  # 3 may be back by the time this is written
+        ((), (2, 3)),
+    ],
+)
+def test_members_that_came_back_leave_with_it_if_others_stayed(stayed: tuple[int, ...], left: tuple[int, ...]) -> None:
+    async def scenario() -> None:
+        scene = Scene()
+        await scene.make_topic(1, 1, 2, 3, stayed=stayed)
+        await scene.leave()
+        assert (await scene.state()).isr == left
 
     asyncio.run(scenario())
 
