@@ -158,11 +158,15 @@ class Moves:
         return Step(0, True)
 
     def _skip_to_end(self, log: Log, future: Log) -> None:
-        """Compaction has removed the rest, perhaps all there was of the last epoch: the copy has to know that one from
-        its replica."""
+        """Compaction has removed the rest, perhaps all there was of the last epoch."""
+        self._take_last_epoch(log, future)
+        future.skip_to(log.end_offset)
+
+    def _take_last_epoch(self, log: Log, future: Log) -> None:
+        """A copy knows an epoch of which there is no record only from its replica. Without one in which nobody has
+        produced yet, a leader could not tell followers from before it where their logs part from its own."""
         for epoch, start in log.epochs.entries[-1:]:
             future.assign_epoch(epoch, max(start, future.end_offset))
-        future.skip_to(log.end_offset)
 
     def _align(self, log: Log, future: Log, ahead: Ahead | None = None) -> None:
         """The replica may have been cut back, or lost its beginning, since the last step; and what a restart has found
@@ -184,6 +188,7 @@ class Moves:
         self._align(log, future)
         if future.end_offset != log.end_offset:
             return None
+        self._take_last_epoch(log, future)
         manager = self._manager
         target, source = manager.target_of(topic_partition), manager.directory_of(topic_partition)
         assert target is not None

@@ -523,7 +523,8 @@ class Fetcher:
         return True
 
     async def _find_range(self, link: Link, lost: list[Followed]) -> None:
-        """The leader's log does not have the offset they go on from: where does it end, and where does it begin?"""
+        """The leader's log does not have the offset they go on from, or nothing is known there of their last epoch:
+        where does it end, and where does it begin?"""
         ends = await self._offsets(link, lost, _LATEST)
         ahead = [followed for followed in lost if ends.get(followed, -1) >= followed.place.offset]
         starts = await self._offsets(link, ahead, _EARLIEST) if ahead else {}
@@ -558,6 +559,14 @@ class Fetcher:
                 *(followed.partition.tp, place.offset, self._leader, start),
             )
             followed.following.start_again(start)
+        elif end is not None and start is not None:
+            self._tell(
+                followed,
+                f"cannot go on at offset {place.offset} behind epoch {place.last_epoch}: broker {self._leader}, its "
+                "leader, has that offset, and knows nothing of that epoch; fetching it again, without epochs that have "
+                "no record",
+            )
+            followed.following.forget_unused_epochs()
         self._session.want(followed.key, followed.place)
 
     async def _offsets(self, link: Link, wanted: list[Followed], at: int) -> dict[Followed, int]:

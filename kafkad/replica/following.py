@@ -80,6 +80,10 @@ class Following:
         log = self._partition.log
         return cut_offset(log.epochs, log.end_offset, epoch, end_offset)
 
+    def forget_unused_epochs(self) -> None:
+        """The leader's log has the offset from which this one goes on: what it does not know is the epoch."""
+        self._partition.log.forget_unused_epochs()
+
     def read_ahead(self, offset: int) -> Pieces[Ahead | None]:
         """What `truncate_to` has to know of the log, read in pieces. Nothing is to be appended meanwhile."""
         return read_ahead(self._partition.log, offset)

@@ -605,3 +605,26 @@ def test_a_leader_whose_answers_lead_nowhere_is_not_asked_all_the_time(in_memory
     brokers.tamper = lambda ends, answer: None
     brokers.until(answer.done, advance_ms=10)
     assert bytes_of(brokers, 2) == bytes_of(brokers, 3)
+
+
+def test_a_follower_that_led_in_an_epoch_of_which_its_leader_knows_nothing(
+    in_memory: Brokers, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither has a record of it, nor of the leader's own epoch, whose beginning the leader has lost."""
+    brokers = in_memory
+    brokers.create("a", (3, 2))
+    produced(brokers, 3, b"one")
+    brokers.until(lambda: ends(brokers) == [(1, 1)] * 2, advance_ms=10)
+    brokers.leave(3)
+    brokers.until(lambda: brokers[2].partition(A0).is_leader, advance_ms=10)
+    brokers.start(3)
+    brokers.until(lambda: set(brokers[2].partition(A0).role.isr) == {2, 3}, advance_ms=10)
+    brokers.leave(2)
+    leader = brokers[3].partition(A0)
+    brokers.until(lambda: leader.is_leader, advance_ms=10)
+    leader.log.forget_unused_epochs()
+    brokers.start(2)
+    brokers.until(lambda: set(leader.role.isr) == {2, 3}, advance_ms=10)
+    told = [record.message for record in caplog.records if "knows nothing of that epoch" in record.message]
+    assert len(told) == 1
+    assert "a-0 cannot go on at offset 1 behind epoch 1:" in told[0]

@@ -510,6 +510,19 @@ def test_a_log_of_which_the_end_was_compacted_away_moves_whole(tmp_path: Path, c
     assert records(found) == before
 
 
+def test_an_epoch_in_which_nobody_has_produced_yet_moves_along(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    log = filled(manager, tmp_path)
+    moves = copied(manager, tmp_path)
+    log.assign_epoch(7, log.end_offset)
+    assert moves.step(T0).caught_up
+    moved = finished(moves)
+    assert moved is not None
+    assert (moved.epochs.entries, moved.last_epoch) == ([(0, 0), (1, 10), (2, 20), (7, 30)], 7)
+    manager.close()
+    assert started(tmp_path).logs[T0].epochs.latest == 7
+
+
 def test_what_is_damaged_of_a_copy_is_copied_again(tmp_path: Path) -> None:
     manager = started(tmp_path)
     before = records(filled(manager, tmp_path))
