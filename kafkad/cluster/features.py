@@ -50,7 +50,7 @@ class FinalizedFeatures:
         self._reading: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        await self._read()
+        await self._read_some_time()
 
     async def session_renewed(self) -> None:
         await self._read()
@@ -63,8 +63,10 @@ class FinalizedFeatures:
     def _changed(self, event: WatchEvent) -> None:
         if self._reading is not None:
             self._reading.cancel()
-        reading = until_answered(self._read, f"read {Features.path()}", self._clock, self._timers)
-        self._reading = asyncio.create_task(reading)
+        self._reading = asyncio.create_task(self._read_some_time())
+
+    async def _read_some_time(self) -> None:
+        await until_answered(self._read, f"read {Features.path()}", self._clock, self._timers)
 
     async def _read(self) -> None:
         """The watch is set first, so that a write between the two is noticed."""

@@ -107,9 +107,7 @@ class DelegationTokens:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        for path in (_PARENT, DelegationTokenChange.PARENT):
-            await ensure_path(self._store, path)
-        await self._read_all()
+        await until_answered(self._begin, "read delegation tokens", self._clock, self._timers)
         following = follow(self._news, self.catch_up, "read changes of delegation tokens", self._clock, self._timers)
         self._tasks = [asyncio.create_task(work) for work in (following, self._sweep_now_and_then())]
 
@@ -120,6 +118,11 @@ class DelegationTokens:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
+
+    async def _begin(self) -> None:
+        for path in (_PARENT, DelegationTokenChange.PARENT):
+            await ensure_path(self._store, path)
+        await self.session_renewed()
 
     async def session_renewed(self) -> None:
         """Reads all there is again: notes may have come and gone while there was no session."""

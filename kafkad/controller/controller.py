@@ -103,13 +103,20 @@ class Controller:
         """Leaders elected here, in any term, that were not in sync."""
 
     async def start(self) -> None:
-        """Returns when somebody is the controller; if it is this broker, when it has told itself all there is."""
+        """Returns when somebody is the controller; if it is this broker, when it has told itself all there is.
+
+        Also where the metadata store goes out of reach meanwhile: then this broker stands again when it is back.
+        """
         self._store.listen(self._session_changed)
         self._consumer = asyncio.create_task(self._consume())
         try:
             answers = await self._enqueue(self._elect)
         except ControllerMoved:
             return  # somebody was elected while this one began its term; the queue goes on with that
+        except OutOfReach as error:
+            log.error("controller election failed; retrying: %s", error)
+            self._look_later()
+            return
         if answers is not None:
             await answers.own_answers()
 

@@ -82,6 +82,33 @@ async def test_a_broker_that_starts_is_elected_and_replaced_at_once(cluster: Clu
     assert (begun, cluster.members[2].controller.active) == (2, True)
 
 
+@with_brokers()
+async def test_a_broker_that_starts_while_the_store_goes_out_of_reach(cluster: Cluster) -> None:
+    """It starts all the same, and stands again when the store is back, with a session or without."""
+    begin = Term.begin
+
+    async def connection_lost(term: Term) -> Answers:
+        raise ConnectionLoss("metadata", "lost")
+
+    async def session_ends(term: Term) -> Answers:
+        await cluster.members[2].session.expire()
+        return await begin(term)
+
+    for broker, what in ((1, connection_lost), (2, session_ends)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Term, "begin", what)
+            member = await cluster.start(broker)
+        assert not member.controller.active
+        if what is session_ends:
+            await member.session.renew()
+            await register(member.session, registration(broker))
+            await member.controller.session_renewed()
+        member.controller._look_again()
+        await cluster.settle()
+        assert member.controller.active
+        await cluster.kill(broker)
+
+
 @with_brokers(1, 2, 3)
 async def test_a_leader_dies(cluster: Cluster) -> None:
     await cluster.create("a", (2, 3), (3, 2))

@@ -9,6 +9,8 @@ from typing import Any, cast
 from kafkad.broker.directory_events import reporter
 from kafkad.cluster.configs import DynamicConfigs
 from kafkad.cluster.features import FinalizedFeatures
+from kafkad.cluster.tokens import DelegationTokens, TokenSettings
+from kafkad.config import load
 from kafkad.controller.registration import prepare
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.meta.notes import KEPT_MS
@@ -173,6 +175,22 @@ async def test_features(place: Place) -> None:
     await place.retry()
     assert features.levels == {"metadata.version": 3}
     await features.stop()
+
+
+@at_a_place
+async def test_features_and_tokens_that_are_first_read_while_the_connection_is_lost(place: Place) -> None:
+    features = FinalizedFeatures(place.store, place.clock, place.timers, alone=True, wanted_transaction_version=2)
+    settings = TokenSettings.of(load(None, ["delegation.token.secret.key=key"], {}))
+    tokens = DelegationTokens(place.store, settings, place.clock, place.timers)
+    place.unsteady.lost = True
+    starting = [asyncio.create_task(part.start()) for part in (features, tokens)]
+    await place.settle()
+    assert place.unsteady.refused == 2
+    place.unsteady.lost = False
+    await place.retry()
+    assert [start.exception() for start in starting] == [None, None]
+    await features.stop()
+    await tokens.stop()
 
 
 @at_a_place
