@@ -24,7 +24,7 @@ class IsrChange(NamedTuple):
 class Leading:
     """One leader epoch of one partition on its leader."""
 
-    __slots__ = ("_lag", "epoch_start", "followers", "isr", "proposed", "refused")
+    __slots__ = ("_lag", "epoch_start", "followers", "isr", "one_by_one", "proposed", "refused")
 
     def __init__(self, isr: tuple[int, ...], followers: dict[int, Follower], epoch_start: int, lag: LagLimits) -> None:
         self.isr = isr
@@ -36,6 +36,8 @@ class Leading:
         self.refused: frozenset[int] = frozenset()
         """Followers that the controller does not let into the ISR, as while they shut down. Nobody waits for them, and
         they are not proposed again before there is a reason to believe that it would."""
+        self.one_by_one = False
+        """Several were proposed at once and refused: each is proposed alone, for one of them keeps no other out."""
         self._lag = lag
 
     @property
@@ -95,7 +97,25 @@ class Leading:
             and broker in alive
             and rules.may_join(follower, high_watermark, self.epoch_start, self._lag)
         ]
+        if self.one_by_one:
+            del joining[1:]
         return (*self.isr, *joining) if joining else None
+
+    def kept(self) -> bool:
+        """The controller has refused what was proposed. True if that means that a follower cannot join now."""
+        joining = frozenset(self.proposed or ()).difference(self.isr)
+        self.proposed = None
+        if len(joining) > 1:
+            self.one_by_one = True
+            return False
+        known = joining <= self.refused
+        self.refused |= joining
+        return not known
+
+    def forget_refusals(self) -> None:
+        """The controller may have reasons to decide otherwise by now."""
+        self.refused = frozenset()
+        self.one_by_one = False
 
     def left_by(self, end_offset: int, now_ms: float) -> tuple[int, ...] | None:
         """The ISR without the followers that lag; None when there are none, or a change is under way."""

@@ -419,13 +419,13 @@ class Partition:
         if leading is not None and leading.followers:
             self._propose(leading.left_by(self.log.end_offset, self._parts.clock.monotonic_ms()))
             self._advance()  # those outside the ISR that have fallen behind are not waited for any more
-            leading.refused = frozenset()
+            leading.forget_refusals()
 
     def brokers_changed(self) -> None:
         """Followers that have died are not waited for any more, unless they are in the ISR; one may have come back."""
         leading = self.leading
         if leading is not None and leading.followers:
-            leading.refused = frozenset()
+            leading.forget_refusals()
             self._advance()
             self._end_deletion_waits()
 
@@ -454,14 +454,16 @@ class Partition:
         self._propose(leading.joined_by(self.high_watermark, self._parts.metadata.brokers.keys() - left))
 
     def isr_kept(self, change: IsrChange) -> bool:
-        """The controller has refused the change for good: the ISR is the one before. True if that is news here."""
+        """The controller has refused the change for good: the ISR is the one before. True if it is news here that a
+        follower cannot join."""
         leading = self.leading
         if leading is None or change.leader_epoch != self.leader_epoch or change.isr != leading.proposed:
             return False
-        before = leading.refused
-        leading.proposed, leading.refused = None, before.union(change.isr).difference(leading.isr)
+        is_news = leading.kept()
         self._advance()
-        return leading.refused != before
+        if len(change.isr) > len(leading.isr):
+            self._propose(leading.joined_by(self.high_watermark, self._parts.metadata.brokers))
+        return is_news
 
     # -- fetch -----------------------------------------------------------------------------------------------------
 

@@ -581,6 +581,31 @@ def test_a_refused_change_leaves_the_isr_as_it_was(made: Made) -> None:
     assert len(made.asked) == 3
 
 
+def test_who_is_refused_keeps_nobody_else_out(made: Made) -> None:
+    partition = made.partition
+    alive(made, 2, 3, 4)
+    partition.become(replace(OF_THREE, isr=(ME,), replicas=(ME, 2, 3, 4)))
+    made.append(2)
+    partition.fetched_by(2, 2, 0)
+    for follower in (3, 4):
+        partition.fetched_by(follower, 2, 0)
+    partition.isr_altered((ME,), 4, 8)
+    assert made.asked[-1].isr == (ME, 2, 3, 4), "all have caught up by now"
+    assert not partition.isr_kept(made.asked[-1]), "it may be any of them"
+    assert made.asked[-1].isr == (ME, 2)
+    assert partition.isr_kept(made.asked[-1])
+    assert made.asked[-1].isr == (ME, 3)
+    partition.isr_altered((ME, 3), 4, 9)
+    assert made.asked[-1].isr == (ME, 3, 4)
+    partition.isr_altered((ME, 3, 4), 4, 10)
+    asked = len(made.asked)
+    partition.fetched_by(2, 2, 0)
+    assert len(made.asked) == asked, "not with each of its fetches"
+    partition.expel_laggards()
+    partition.fetched_by(2, 2, 0)
+    assert made.asked[-1].isr == (ME, 3, 4, 2)
+
+
 @pytest.mark.parametrize("how", ["refused", "dead", "behind"])
 def test_who_kept_up_and_is_gone_is_not_waited_for(made: Made, how: str) -> None:
     """A broker that shuts down keeps up until the end. Without producers that go on, no fetch would ever tell."""
