@@ -37,7 +37,9 @@ _OVERTAKEN = frozenset(
         ErrorCode.NEW_LEADER_ELECTED,
     }
 )
-"""The controller has another state of it, which a LeaderAndIsr will bring."""
+"""The controller has another state of it, which a LeaderAndIsr will bring. None has to come of a topic that is unknown
+to it, or by another id: it may not have read the topic yet, or this broker not have heard of the id. Nor does one come
+where the controller is behind."""
 
 AlterIsr = Callable[
     [Mapping[TopicPartition, WantedIsr]], Awaitable[Mapping[TopicPartition, PartitionState | KafkaError]]
@@ -54,6 +56,8 @@ class IsrChanges:
         self._sending: asyncio.Task[None] | None = None
         self._looking = asyncio.get_running_loop().create_task(self._look_for_laggards())
         self._told = ""
+        self._refusals: dict[TopicPartition, str] = {}
+        """Why changes that are asked for again were refused last, so that it is not logged each time."""
         self._closed = False
 
     def want(self, partition: Partition, change: IsrChange) -> bool:
@@ -80,6 +84,7 @@ class IsrChanges:
                     await sleep(_RETRY_MS, self._clock, self._timers)
         finally:
             self._sending = None
+            self._refusals.clear()
 
     async def _ask(self) -> bool:
         """False if some of it has to be asked for again."""
@@ -128,12 +133,17 @@ class IsrChanges:
             self._replicas.isr_expands += len(change.isr) > before
             log.info("ISR of %s is %s now, was %s", partition.tp, list(result.isr), list(change.before))
             partition.isr_altered(result.isr, result.leader_epoch, result.partition_epoch)
+            self._refusals.pop(partition.tp, None)
             return True
         self._replicas.isr_failures += 1
-        refused = result.code in _REFUSED
-        if not refused or partition.isr_kept(change):
+        if result.code in _REFUSED:
+            is_news = partition.isr_kept(change)
+        else:
+            is_news = self._refusals.get(partition.tp) != str(result)
+            self._refusals[partition.tp] = str(result)
+        if is_news:
             log.info("the controller does not make %s the ISR of %s: %s", list(change.isr), partition.tp, result)
-        return refused or result.code in _OVERTAKEN
+        return result.code in _REFUSED | _OVERTAKEN
 
     async def _look_for_laggards(self) -> None:
         """Every half of `replica.lag.time.max.ms`."""

@@ -107,6 +107,30 @@ def test_a_change_is_asked_for_again_whatever_goes_wrong(
     assert bool(lines[0].exc_info) is not isinstance(failure, KafkaError)
 
 
+def test_a_partition_that_the_controller_does_not_know_yet_is_told_of_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No LeaderAndIsr has to come of it, for the controller may still be reading the topics."""
+    caplog.set_level("INFO", isr_changes.__name__)
+    monkeypatch.setattr(isr_changes, "_RETRY_MS", 1)
+    partitions = FakePartition(0), FakePartition(1)
+    codes = [ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.NOT_CONTROLLER, ErrorCode.NOT_CONTROLLER]
+
+    async def alter(wanted: Mapping[TopicPartition, WantedIsr]) -> Results:
+        code = codes.pop(0) if codes else None
+        return {tp: SHRUNK if code is None else KafkaError(code) for tp in wanted}
+
+    async def scenario(changes: IsrChanges) -> None:
+        for partition in partitions:
+            assert changes.want(cast(Partition, partition), SHRINK)
+        while any(partition.leading.proposed for partition in partitions):
+            await asyncio.sleep(0.001)
+
+    run(FakeReplicas(*partitions), alter, scenario)
+    told = [message for message in caplog.messages if "does not make [1] the ISR" in message]
+    assert len(told) == len(set(told)) == 4, "two partitions, two reasons"
+
+
 def test_many_changes_are_asked_for_some_at_a_time_and_settled_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     give_way_each_time(monkeypatch)
     monkeypatch.setattr(isr_changes, "_MOST_AT_ONCE", 20)
