@@ -36,6 +36,7 @@ from kafkad.wire.fetch import (
     FIRST_FLEXIBLE,
     FIRST_WITH_LEADERS,
     FIRST_WITH_TOPIC_IDS,
+    MENDER,
     FetchFrame,
     Wanted,
     pack_partition,
@@ -303,6 +304,10 @@ class FetchApi:
         """Whether it may read this partition now: rights may have changed while the fetch waited."""
         if frame.replica_id >= 0:
             may = identity.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME, "Fetch")
+        elif frame.replica_id == MENDER and identity.allows(
+            Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME
+        ):
+            may = True
         else:
             key = followed.key
             name = self._replicas.metadata.name_of(key) if isinstance(key, bytes) else key

@@ -18,6 +18,7 @@ from kafkad.net.connection import Connection, DeferredReply, OnReply
 from kafkad.net.reply import PENDING, Pending, Reply
 from kafkad.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from kafkad.turns import Pieces
+from kafkad.wire.fetch import MENDER
 from kafkad.wire.primitives import MalformedError
 from kafkad.wire.produce import FIRST_FLEXIBLE as FIRST_FLEXIBLE_PRODUCE
 
@@ -183,7 +184,7 @@ class Throttle:
 
     def is_of_broker(self, replica_id: int) -> bool:
         """True if the request says so by this id of a replica, and its sender may. Its bytes count for nothing then."""
-        if replica_id < 0 or not _may_be_broker(self._connection):
+        if (replica_id < 0 and replica_id != MENDER) or not _may_be_broker(self._connection):
             return False
         self._connection.measure(None)
         return True

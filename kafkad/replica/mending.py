@@ -1,10 +1,12 @@
 """Mends damaged stretches of logs on followers: fetches the same batches from the leader and writes them in place.
 
 Logs with a damaged stretch (`Log.damage`) are looked at every few seconds. The batches are asked for as a consumer
-asks, for a follower's own fetches say how far it is; so they are committed, and the same on every replica. They have to
-fill the stretch exactly, pass their checksums, and have the offsets that are missing. Where the end of a file is lost
-they have to be all of these offsets: else records that are still missing would count as there. A log that was cut back
-while its leader was asked is left to the next look: there may be newer records in the place of the stretch.
+asks, for a follower's own fetches say how far it is; so they are committed, and the same on every replica. For that a
+broker needs no right to read (`wire/fetch.MENDER`), except at a Java leader; one that refuses is asked again less and
+less often. The batches have to fill the stretch exactly, pass their checksums, and have the offsets that are missing.
+Where the end of a file is lost they have to be all of these offsets: else records that are still missing would count as
+there. A log that was cut back while its leader was asked is left to the next look: there may be newer records in the
+place of the stretch.
 
 A leader has nobody to ask: while others are in sync it gives the leadership away, by answering KAFKA_STORAGE_ERROR to
 the LeaderAndIsr as in `lost_tails`, and mends as a follower. It does so less and less often for damage that cannot be
@@ -36,7 +38,8 @@ from kafkad.replica.partition import Partition
 from kafkad.timers import Timers, sleep
 from kafkad.together import together
 from kafkad.turns import in_turns
-from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kafkad.wire.fetch import MENDER
+from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
 
 log = logging.getLogger(__name__)
 
@@ -53,8 +56,8 @@ _Place = tuple[str, Hole]
 """A stretch: its segment's path, and where it is in there."""
 
 
-class _Damaged(Exception):
-    """The leader has damage there, too."""
+class _Unobtainable(Exception):
+    """The leader has damage there, too, or does not let this broker read. The text completes "its leader …"."""
 
 
 class _Pauses:
@@ -85,12 +88,12 @@ class Mender:
         self._timers = timers
         self._given_up: set[_Place] = set()
         """Stretches that the leader has no fitting batches for, or that wait for the next start."""
-        self._damaged_on: dict[_Place, set[int]] = defaultdict(set)
-        """Brokers that had damage there, too, when they led."""
+        self._unobtainable_from: dict[_Place, set[int]] = defaultdict(set)
+        """Brokers that had damage there, too, when they led, or did not let this one read."""
         self._giving = _Pauses(clock)
         """Of a leadership, for a stretch that none of the others in sync is known to have."""
         self._asking = _Pauses(clock)
-        """A broker in `_damaged_on`, for a stretch."""
+        """A broker in `_unobtainable_from`, for a stretch."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -150,14 +153,14 @@ class Mender:
             self._replicas.on_replicas_changed()
 
     def _others_may_have(self, place: _Place, partition: Partition) -> bool:
-        others = {*partition.role.isr} - {partition.role.leader} - self._damaged_on.get(place, set())
+        others = {*partition.role.isr} - {partition.role.leader} - self._unobtainable_from.get(place, set())
         return self._may_be_mended(place) and bool(others)
 
     def _may_be_mended(self, place: _Place) -> bool:
         return place not in self._given_up and 0 < place[1].end - place[1].start <= LARGEST
 
     def _is_to_be_asked(self, leader: int, place: _Place) -> bool:
-        return leader not in self._damaged_on.get(place, ()) or self._asking.is_over((leader, place))
+        return leader not in self._unobtainable_from.get(place, ()) or self._asking.is_over((leader, place))
 
     async def _mend(self, partition: Partition) -> None:
         if partition.following is None:
@@ -174,11 +177,11 @@ class Mender:
             truncations = partition.log.truncations
             try:
                 records = await self._fetched(partition, leader, hole)
-            except _Damaged:
-                self._damaged_on[place].add(leader.id)
+            except _Unobtainable as why:
+                self._unobtainable_from[place].add(leader.id)
                 log.error(
-                    "cannot mend %s now: broker %d, its leader, has damage in offsets %d to %d, too",
-                    *(partition.tp, leader.id, hole.first, hole.next - 1),
+                    "cannot mend offsets %d to %d of %s now: broker %d, its leader, %s",
+                    *(hole.first, hole.next - 1, partition.tp, leader.id, why),
                 )
                 continue
             if partition.following is None or partition.failure is not None or partition.role.leader != leader.id:
@@ -205,7 +208,7 @@ class Mender:
         if readable is None:
             return
         place = segment.path(""), hole
-        self._damaged_on.pop(place, None)
+        self._unobtainable_from.pop(place, None)
         self._given_up |= set() if readable else {place}
         self._replicas.logs.damages.mended(segment.path(".log"), hole.start, hole.end)
         log.warning(
@@ -216,7 +219,7 @@ class Mender:
 
     async def _fetched(self, partition: Partition, leader: BrokerInfo, hole: Hole) -> bytes | None:
         """The bytes for the stretch; None if those of the leader do not fit. Raises LinkError, KafkaError,
-        _Damaged."""
+        _Unobtainable."""
         size = hole.end - hole.start
         found = bytearray()
         offset = hole.first
@@ -226,7 +229,9 @@ class Mender:
                 response: FetchResponse = await link.call(_request(partition, offset, size), timeout_ms=_TIMEOUT_MS)
                 [data] = [each for topic in response.responses for each in topic.partitions]
                 if data.error_code == ErrorCode.CORRUPT_MESSAGE:
-                    raise _Damaged
+                    raise _Unobtainable("has damage there, too")
+                if data.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                    raise _Unobtainable("wants the right to Read the topic from this broker")
                 if data.error_code:
                     raise LinkError(f"broker {leader.id} answers error {data.error_code}")
                 batches = memoryview(data.records or b"")
@@ -254,4 +259,11 @@ def _request(partition: Partition, offset: int, size: int) -> FetchRequest:
         partition_max_bytes=size,
     )
     topic = FetchTopic(topic=partition.tp.topic, topic_id=partition.log.topic_id, partitions=[asked])
-    return FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=size, session_epoch=_NO_SESSION, topics=[topic])
+    return FetchRequest(
+        replica_state=ReplicaState(replica_id=MENDER),
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=size,
+        session_epoch=_NO_SESSION,
+        topics=[topic],
+    )

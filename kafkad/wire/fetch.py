@@ -39,6 +39,11 @@ _HEAD = {  # index, error code, high watermark, last stable offset, [log start o
 _ABORTED = struct.Struct(">qq")
 
 
+MENDER: Final = -2
+"""The replica id of a broker that mends its log by what it reads. To Kafka it is that of a debugging consumer, with the
+rights and quotas of any other."""
+
+
 class Wanted(NamedTuple):
     """One partition as a client asks for it. Fields its version does not carry are -1."""
 

@@ -21,12 +21,13 @@ from kafkad.api.throttling import Throttling
 from kafkad.errors import ErrorCode
 from kafkad.model import DEFAULT, BrokerInfo, Endpoint, Entity
 from kafkad.net.server import Server
-from kafkad.security.authorizer import Principal
+from kafkad.security.authorizer import CLUSTER_NAME, Operation, Principal, ResourceType
 from kafkad.security.quotas.clients import ClientQuotas, Meter
 from kafkad.security.quotas.connections import ConnectionRates
 from kafkad.security.quotas.levels import Overrides
 from kafkad.security.quotas.rate import Windows
 from kafkad.turns import Jobs, Lane
+from kafkad.wire.fetch import MENDER
 from kafkad.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest
 from kafkad.wire.messages.api_versions import ApiVersionsRequest
 from kafkad.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -244,6 +245,22 @@ def test_followers_have_no_quota(frames: Throttled) -> None:
     assert {route.name for route in BETWEEN_BROKERS} >= {"LeaderAndIsr", "UpdateMetadata", "AlterPartition"}
 
 
+def test_a_broker_that_mends_its_log_needs_no_right_to_read_and_has_no_quota(frames: Throttled) -> None:
+    fill(frames, batches=2, size=4000)
+    authorizer = frames.connection.peer.authorizer = Refusing()
+    authorizer.allowed.add((Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME))
+    frames.connection.peer.identify(Principal("User", "broker"))
+    [refused] = frames.ask(to_fetch(frames, 12, {0: 0}), 12).responses[0].partitions
+    assert refused.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    frames.give(EVERYBODY, consumer_byte_rate=1, request_percentage=1e-6)
+    for _ in range(3):
+        answer = frames.ask(to_fetch(frames, 12, {0: 0}, replica_id=MENDER), 12)
+        [partition] = answer.responses[0].partitions
+        assert (partition.error_code, answer.throttle_time_ms) == (0, 0)
+        assert partition.records
+    assert frames.muted() == []
+
+
 def test_who_may_not_be_a_broker_has_quotas_whatever_it_says(frames: Throttled) -> None:
     fill(frames, batches=2, size=4000)
     frames.connection.peer.authorizer = Refusing()
@@ -252,6 +269,7 @@ def test_who_may_not_be_a_broker_has_quotas_whatever_it_says(frames: Throttled) 
     for asked, version in (
         (ListOffsetsRequest(replica_id=2), 7),
         (to_fetch(frames, 12, {0: 0}, replica_id=2), 12),
+        (to_fetch(frames, 12, {0: 0}, replica_id=MENDER), 12),
         (WriteTxnMarkersRequest(), 1),
         (AddPartitionsToTxnRequest(), 4),
     ):

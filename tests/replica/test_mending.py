@@ -17,6 +17,7 @@ from kafkad.names import TopicPartition
 from kafkad.replica.mending import LARGEST, LEADERS_AT_ONCE, LOOK_MS, Mender
 from kafkad.timers import Timers
 from kafkad.turns import Pieces
+from kafkad.wire.fetch import MENDER
 from kafkad.wire.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from kafkad.wire.records import Record, build_batch
 from tests.fakes import FakeClock
@@ -285,8 +286,16 @@ def test_what_a_leader_of_before_answers_is_not_used() -> None:
 
 
 class DamagedToo:
+    """It may be a Java broker as well, to which this one is a consumer without a right to read."""
+
+    def __init__(self, error: ErrorCode = ErrorCode.CORRUPT_MESSAGE) -> None:
+        self._error = error
+        self.asked = 0
+
     async def call(self, request: FetchRequest, *, timeout_ms: int) -> FetchResponse:
-        data = PartitionData(error_code=ErrorCode.CORRUPT_MESSAGE)
+        assert request.replica_state.replica_id == MENDER
+        self.asked += 1
+        data = PartitionData(error_code=self._error)
         return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
 
     def close(self) -> None:
@@ -326,3 +335,31 @@ def test_who_is_known_to_be_damaged_too_is_given_the_leadership_less_and_less_of
 
     asyncio.run(run())
     assert asked == epochs
+
+
+def test_a_leader_that_does_not_let_it_read_is_asked_again_less_and_less_often(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    replica = followed(LEADER)
+    replica.log, replica.failure = DamagedLog(hole(1)), None
+    replicas = Replicas(range(0))
+    replicas.append(replica)
+    replicas.metadata.brokers[LEADER] = BrokerInfo(id=LEADER, endpoints=())
+    refusing = DamagedToo(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+    async def run() -> None:
+        clock, timers = FakeClock(), Timers()
+        mender = Mender(replicas, lambda broker: refusing, clock, timers)  # type: ignore[arg-type, return-value]
+        mender.start()
+        for _ in range(20):
+            await asyncio.sleep(0)
+            clock.advance(LOOK_MS)
+            timers.expire(clock.monotonic_ms())
+            for _ in range(20):
+                await asyncio.sleep(0)
+        await mender.stop()
+
+    asyncio.run(run())
+    assert refusing.asked == 3, "at once, at the next look, and after a minute"
+    told = f"cannot mend offsets 1 to 1 of {replica.tp} now: broker {LEADER}, its leader, wants the right to Read"
+    assert [message.startswith(told) for message in caplog.messages] == [True] * 3
