@@ -28,7 +28,7 @@ from kafkad.meta.readable import readable
 from kafkad.meta.store import Change, Delete, NodeExists, NoNode, Watch, WatchEvent
 from kafkad.meta.znodes import TOPICS, Features, IsrChange, LogDirEvent, Partition, PreferredElections
 from kafkad.model import NO_LEADER, BrokerInfo, PartitionState, WantedIsr
-from kafkad.names import TopicPartition
+from kafkad.names import TopicId, TopicPartition
 from kafkad.timers import Timer
 from kafkad.turns import Turns
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
@@ -120,8 +120,9 @@ class Term:
         self._reachability: Reachability | None = None
         if settings.patience_ms is not None:
             self._reachability = Reachability(lead, self.brokers, settings.patience_ms, self._answers_again)
-        self._watched: set[str] = set()
-        """Topics that are known and whose nodes are watched; all others are read again with the next one that comes."""
+        self._watched: dict[str, TopicId] = {}
+        """Topics that are known and whose nodes are watched, with their ids, for another topic of that name has another
+        node; all others are read again with the next one that comes."""
         self._enqueue = enqueue
         self._after = after
         self._heard = heard
@@ -140,7 +141,7 @@ class Term:
             lead.add_broker(broker)
         names = await store.children(TOPICS, self._watch(Term._topics_changed))
         returned = await load_topics(lead, names, self._watch_topic)
-        self._watched = set(self.state.topics)
+        self._watched = self._ids(names)
         introduction = lead.batch()
         introduction.metadata([], self.state.brokers)
         await lead.send(introduction)
@@ -292,9 +293,14 @@ class Term:
         for name in gone - self.state.deleting.keys():
             self.state.remove_topic(name)
         self.state.unreadable.intersection_update(names)
-        self._watched.intersection_update(names)
-        await self._read_topics([name for name in names if name not in self._watched])
-        self._watched.update(self.state.topics.keys() & set(names))
+        known = self._ids(names)
+        await self._read_topics([name for name in names if name not in known or self._watched.get(name) != known[name]])
+        self._watched = self._ids(names)
+
+    def _ids(self, names: Iterable[str]) -> dict[str, TopicId]:
+        """Of those that are known."""
+        topics = self.state.topics
+        return {name: topics[name].topic_id for name in names if name in topics}
 
     async def _topic_written(self, path: str) -> None:
         await self._read_topics([path.removeprefix(f"{TOPICS}/")])

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 
+from kafkad.controller.term import Term
 from kafkad.controller.topics import MorePartitions, NewTopic, new_partition
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.embedded import EmbeddedSession
@@ -642,6 +644,33 @@ async def test_partitions_that_are_written_into_the_store_by_hand(cluster: Clust
         assert cluster[1].metadata[new].leader == cluster[2].replicas[new].leader == 2
         assert (await cluster.state(*new)).isr == (2, 1)
     assert cluster[1].metadata[TopicPartition("a", 0)].replicas == [1, 2], "others are moved by reassignments only"
+
+
+@with_brokers(1)
+async def test_partitions_that_are_written_into_a_topic_which_took_the_place_of_another(cluster: Cluster) -> None:
+    """The controller makes it before it hears that the other one's node is gone."""
+    controller = cluster.controller
+    during, held = controller._during, []
+
+    def hold_news(term: Term, event: Any) -> None:
+        if isinstance(event, partial) and event.func is Term._topics_changed:
+            held.append((term, event))
+        else:
+            during(term, event)
+
+    await cluster.create("a", (1,))
+    await cluster.settle()
+    controller._during = hold_news  # type: ignore[method-assign]
+    await controller.delete_topics(["a"], timeout_ms=1000)
+    topic_id = await cluster.create("a", (1,))
+    controller._during = during  # type: ignore[method-assign]
+    for news in held:
+        during(*news)
+    await cluster.settle()
+    written = Topic(topic_id, {number: PartitionAssignment(replicas=(1,)) for number in range(2)})
+    await cluster.client.set(Topic.path("a"), written.encode())
+    await cluster.settle()
+    assert len(cluster[1].replicas) == 2
 
 
 @with_brokers(1, 2)
