@@ -3,39 +3,32 @@
 from __future__ import annotations
 
 from kafkad.api.context import Context, Request
-from kafkad.errors import ErrorCode, KafkaError
+from kafkad.errors import KafkaError
 from kafkad.model import NO_EPOCH, PartitionState, WantedIsr
-from kafkad.names import TopicPartition
 from kafkad.wire.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
     RequestPartitionData,
-    RequestTopicData,
     ResponsePartitionData,
     ResponseTopicData,
 )
 
 
 async def handle(context: Context, request: Request, message: AlterPartitionRequest) -> AlterPartitionResponse:
-    names = {topic.topic_id: context.controller.topic_name(topic.topic_id) for topic in message.topics}
     wanted = {
-        TopicPartition(name, partition.partition_index): _wanted(partition)
+        (topic.topic_id, partition.partition_index): _wanted(partition)
         for topic in message.topics
-        if (name := names[topic.topic_id]) is not None
         for partition in topic.partitions
     }
-    outcomes = await context.controller.alter_isr(message.broker_id, message.broker_epoch, wanted)
-
-    def answer(topic: RequestTopicData, index: int) -> ResponsePartitionData:
-        name = names[topic.topic_id]
-        if name is None:
-            return ResponsePartitionData(partition_index=index, error_code=ErrorCode.UNKNOWN_TOPIC_ID)
-        return _outcome(index, outcomes[TopicPartition(name, index)])
-
+    outcomes = await context.controller.alter_isr_by_id(message.broker_id, message.broker_epoch, wanted)
     return AlterPartitionResponse(
         topics=[
             ResponseTopicData(
-                topic_id=topic.topic_id, partitions=[answer(topic, each.partition_index) for each in topic.partitions]
+                topic_id=topic.topic_id,
+                partitions=[
+                    _outcome(each.partition_index, outcomes[topic.topic_id, each.partition_index])
+                    for each in topic.partitions
+                ],
             )
             for topic in message.topics
         ]

@@ -262,9 +262,11 @@ class Controller:
         """AlterPartition. Raises STALE_BROKER_EPOCH for the whole request."""
         return await self._operate(lambda term: term.alter_isr(broker, broker_epoch, wanted))
 
-    def topic_name(self, topic_id: TopicId) -> str | None:
-        """The topic that the active controller knows by this id, perhaps before any broker does."""
-        return None if self._term is None else self._term.state.names.get(topic_id)
+    async def alter_isr_by_id(
+        self, broker: int, broker_epoch: int, wanted: Mapping[tuple[TopicId, int], WantedIsr]
+    ) -> dict[tuple[TopicId, int], IsrResult]:
+        """The same for partitions by the ids of their topics, which this controller may know before any broker does."""
+        return await self._operate(lambda term: term.alter_isr_by_id(broker, broker_epoch, wanted))
 
     async def controlled_shutdown(self, broker: int, broker_epoch: int) -> list[TopicPartition]:
         """The partitions that `broker` still leads because no other replica can."""

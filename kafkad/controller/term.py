@@ -24,6 +24,7 @@ from kafkad.controller.reassignments import Reassignments
 from kafkad.controller.registration import prepare
 from kafkad.controller.state import PartitionEntry
 from kafkad.controller.topics import CheckConfig, TopicDefaults, Topics
+from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.readable import readable
 from kafkad.meta.store import Change, Delete, NodeExists, NoNode, Watch, WatchEvent
 from kafkad.meta.znodes import TOPICS, Features, IsrChange, LogDirEvent, Partition, PreferredElections
@@ -358,6 +359,15 @@ class Term:
         outcomes = await self.isr.alter(broker, broker_epoch, wanted)
         await self.reassignments.in_sync_changed(wanted)
         return outcomes
+
+    async def alter_isr_by_id(
+        self, broker: int, broker_epoch: int, wanted: Mapping[tuple[TopicId, int], WantedIsr]
+    ) -> dict[tuple[TopicId, int], IsrResult]:
+        names = self.state.names
+        known = {key: TopicPartition(names[key[0]], key[1]) for key in wanted if key[0] in names}
+        outcomes = await self.alter_isr(broker, broker_epoch, {tp: wanted[key] for key, tp in known.items()})
+        unknown = KafkaError(ErrorCode.UNKNOWN_TOPIC_ID)
+        return {key: outcomes[known[key]] if key in known else unknown for key in wanted}
 
     async def _log_dirs_failed(self) -> None:
         await self.brokers.log_dir_events(self._watch(Term._log_dirs_failed))

@@ -961,6 +961,33 @@ async def test_a_term_that_could_not_begin_is_begun_again(cluster: Cluster) -> N
 
 
 @with_brokers(1)
+async def test_a_leader_whose_topic_has_not_been_read_yet_waits_for_its_answer(cluster: Cluster) -> None:
+    """Kafka's leaders do not ask again where a topic is unknown: they wait for a LeaderAndIsr, which need not come."""
+    topic_id = await cluster.create("a", (1,))
+    begin, may_begin = Term.begin, asyncio.Event()
+
+    async def begin_later(term: Term) -> Answers:
+        await may_begin.wait()
+        return await begin(term)
+
+    member = cluster.members[1]
+    isr = WantedIsr(members={1: member.epoch}, leader_epoch=0, partition_epoch=0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Term, "begin", begin_later)
+        await cluster.client.delete("/controller")
+        await cluster.settle()
+        wanted = {(topic_id, 0): isr, (b"?" * 16, 0): isr}
+        answer = asyncio.create_task(member.controller.alter_isr_by_id(1, member.epoch, wanted))
+        await cluster.settle()
+        assert not answer.done()
+        may_begin.set()
+        known, unknown = (await answer).values()
+    assert isinstance(known, PartitionState)
+    assert isinstance(unknown, KafkaError)
+    assert unknown.code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+@with_brokers(1)
 async def test_operations_after_the_broker_has_stopped_are_refused(cluster: Cluster) -> None:
     controller = cluster.controller
     await controller.stop()
