@@ -94,7 +94,10 @@ class FollowersFetch:
     def continues(self, session: Session, frame: FetchFrame, request: memoryview) -> bool:
         """True if requests that are laid out like this one, of the same follower in the same session, may be remembered
         here."""
-        if session is not self._session or frame.replica_id != self._frame.replica_id or len(request) != self._size:
+        mine = self._frame
+        if session is not self._session or len(request) != self._size:
+            return False
+        if (frame.replica_id, frame.replica_epoch) != (mine.replica_id, mine.replica_epoch):
             return False
         version, _, before, *_ = self._unpack(request)
         return bool(version == self._version and before == self._before)
@@ -139,7 +142,7 @@ class FollowersFetch:
         session.restless = False
         followed.watch()  # before others are told what is committed by this: they may append
         self._connection.measure(None)
-        partition.fetched_by(frame.replica_id, offset, start_offset)
+        partition.fetched_by(frame.replica_id, offset, start_offset, frame.replica_epoch)
         if records is not None:
             return self._reply(target, correlation_id, records)
         partition.probe.total_fetch += 1

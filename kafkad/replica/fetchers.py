@@ -209,7 +209,8 @@ class Fetcher:
         """The last fetch; None once its answer has been taken."""
         self._handed_over: list[Followed] = []
         """What another fetcher has taken while a fetch of it was under way here."""
-        self._session = FetchSession(fetchers.replicas.broker_id)
+        replicas = fetchers.replicas
+        self._session = FetchSession(replicas.broker_id, lambda: replicas.broker_epoch)
         self._settled: list[Followed] = []
         """What the disks know of by now that was cut off, and is fetched again in a moment."""
         self._followed: dict[Key, Followed] = {}

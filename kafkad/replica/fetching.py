@@ -6,12 +6,13 @@ and later. A full request names all of them, and an incremental one those whose 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple
 
 from kafkad.errors import ErrorCode
+from kafkad.model import NO_EPOCH
 from kafkad.names import TopicId
 from kafkad.wire.follower_fetch import FollowerFetch
 from kafkad.wire.messages.fetch import (
@@ -97,8 +98,10 @@ def meaning(data: PartitionData) -> Meaning:
 class FetchSession:
     """The session with one leader. One request at a time: `request`, then `answered` or `lost`."""
 
-    def __init__(self, replica_id: int) -> None:
+    def __init__(self, replica_id: int, replica_epoch: Callable[[], int] = lambda: NO_EPOCH) -> None:
+        """`replica_epoch` is that of this broker's registration, which may be another by the next request."""
         self._replica_id = replica_id
+        self._replica_epoch = replica_epoch
         self._id = 0
         self._epoch = 0
         """Of the next request; 0 asks for a new session."""
@@ -155,7 +158,7 @@ class FetchSession:
             self._held.update(dict.fromkeys(named))
         self._changed = {}
         return FetchRequest(
-            replica_state=ReplicaState(replica_id=self._replica_id),
+            replica_state=ReplicaState(replica_id=self._replica_id, replica_epoch=self._replica_epoch()),
             max_wait_ms=limits.wait_max_ms,
             min_bytes=limits.min_bytes,
             max_bytes=limits.response_max_bytes,
@@ -191,6 +194,7 @@ class FetchSession:
             last_epoch,
             start_offset,
             limits.partition_max_bytes,
+            self._replica_epoch(),
         )
 
     def answered_alone(self, request: FollowerFetch) -> Key | None:

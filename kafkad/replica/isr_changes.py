@@ -117,10 +117,9 @@ class IsrChanges:
 
     def _request(self, change: IsrChange) -> WantedIsr:
         replicas = self._replicas
+        epochs = {replicas.broker_id: replicas.broker_epoch, **dict(change.joining)}
         return WantedIsr(
-            members={
-                member: replicas.broker_epoch if member == replicas.broker_id else NO_EPOCH for member in change.isr
-            },
+            members={member: epochs.get(member, NO_EPOCH) for member in change.isr},
             leader_epoch=change.leader_epoch,
             partition_epoch=change.partition_epoch,
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import NamedTuple
 
+from kafkad.model import NO_EPOCH
 from kafkad.replica import isr as rules
 from kafkad.replica.isr import Follower, LagLimits
 
@@ -19,12 +20,15 @@ class IsrChange(NamedTuple):
     before: tuple[int, ...]
     leader_epoch: int
     partition_epoch: int
+    joining: tuple[tuple[int, int], ...] = ()
+    """Followers that were not in the ISR, with the epochs of their registrations, where they said those (KIP-903): the
+    controller knows of one that has lost its power since."""
 
 
 class Leading:
     """One leader epoch of one partition on its leader."""
 
-    __slots__ = ("_lag", "epoch_start", "followers", "isr", "one_by_one", "proposed", "refused")
+    __slots__ = ("_lag", "epoch_start", "epochs", "followers", "isr", "one_by_one", "proposed", "refused")
 
     def __init__(self, isr: tuple[int, ...], followers: dict[int, Follower], epoch_start: int, lag: LagLimits) -> None:
         self.isr = isr
@@ -38,6 +42,8 @@ class Leading:
         they are not proposed again before there is a reason to believe that it would."""
         self.one_by_one = False
         """Several were proposed at once and refused: each is proposed alone, for one of them keeps no other out."""
+        self.epochs: dict[int, int] = {}
+        """Of the registrations of followers, as they said with their last fetches."""
         self._lag = lag
 
     @property
@@ -53,6 +59,22 @@ class Leading:
         """A follower, one of `followers`, asked for what comes from `offset` on."""
         known = self.followers[broker]
         self.followers[broker] = rules.fetched(known, offset, start_offset, end_offset, now_ms)
+
+    def is_late(self, broker: int, epoch: int) -> bool:
+        """True for a fetch from before its follower registered anew, as whose `epoch` is earlier: it says nothing any
+        more. -1 for one that does not say it."""
+        known = self.epochs.get(broker, NO_EPOCH)
+        if epoch != known:
+            if NO_EPOCH < epoch < known:
+                return True
+            self.epochs[broker] = epoch
+            self.refused -= {broker}
+        return False
+
+    def joining(self, isr: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+        """Those that are not in the ISR yet, with the epochs of their registrations."""
+        epochs = [(broker, self.epochs.get(broker, NO_EPOCH)) for broker in isr if broker not in self.isr]
+        return tuple((broker, epoch) for broker, epoch in epochs if epoch != NO_EPOCH)
 
     def was_at_end(self, broker: int, end_offset: int, now_ms: float) -> None:
         """It fetched at that time and had everything: the log ended at `end_offset`, as its own does.
@@ -145,4 +167,7 @@ def begin(
         for broker in dict.fromkeys((*replicas, *isr))
         if broker != me
     }
-    return Leading(isr, followers, end_offset, lag)
+    leading = Leading(isr, followers, end_offset, lag)
+    if before is not None:
+        leading.epochs |= before.epochs
+    return leading

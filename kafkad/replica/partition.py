@@ -391,12 +391,15 @@ class Partition:
         known, end = leading.followers.get(broker), log.end_offset
         return known is not None and log.start_offset <= offset <= end and (offset == end or known.end_offset < offset)
 
-    def fetched_by(self, broker: int, offset: int, start_offset: int) -> None:
-        """A follower has everything before `offset`, for it asks for what comes from there on."""
+    def fetched_by(self, broker: int, offset: int, start_offset: int, broker_epoch: int = NO_EPOCH) -> None:
+        """A follower has everything before `offset`, for it asks for what comes from there on. The epoch is that of its
+        registration, if it says so."""
         leading = self.leading
         assert leading is not None
         if not self.log.start_offset <= offset <= self.log.end_offset:
             return  # it will be told so
+        if leading.is_late(broker, broker_epoch):
+            return
         before, start_before, _, _, leader_end = leading.followers[broker]
         if offset == before and offset < leader_end and offset != self._verified:
             self._verified = offset
@@ -434,7 +437,7 @@ class Partition:
         if isr is None or leading is None:
             return
         leading.proposed = isr
-        change = IsrChange(isr, self.role.isr, self.leader_epoch, self.role.partition_epoch)
+        change = IsrChange(isr, self.role.isr, self.leader_epoch, self.role.partition_epoch, leading.joining(isr))
         if not self._parts.on_isr_change(self, change):
             leading.proposed = None
 

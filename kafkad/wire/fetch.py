@@ -23,6 +23,7 @@ FIRST_WITH_LEADERS: Final = 16
 """Of partitions that the broker asked does not lead."""
 
 _I32 = struct.Struct(">i")
+_REPLICA_STATE = struct.Struct(">iq")  # replica id and epoch
 _WAITS_V4 = struct.Struct(">iiiib")  # replica id, max wait, min bytes, max bytes, isolation level
 _WAITS_V15 = struct.Struct(">iiib")
 _SESSION = struct.Struct(">ii")
@@ -77,6 +78,9 @@ class FetchFrame(NamedTuple):
     rack: str | None = None
     """client.rack, empty if the client has none; None in versions before KIP-392."""
     isolation_level: int = 0
+    replica_epoch: int = -1
+    """That of a follower's registration, from version 15 on, by which its leader tells what it fetched before it came
+    back (KIP-903)."""
 
 
 _REPEATS_FROM: Final = 8
@@ -104,7 +108,7 @@ def read_fetch(frame: memoryview, at: int, version: int) -> FetchFrame:
 def read_fetch_in_pieces(frame: memoryview, at: int, version: int) -> Pieces[FetchFrame]:
     """The same, with stops."""
     flexible = version >= FIRST_FLEXIBLE
-    replica_id, rack = -1, None
+    replica_id, replica_epoch, rack = -1, -1, None
     if version >= 15:
         max_wait, min_bytes, max_bytes, isolation = _WAITS_V15.unpack_from(frame, at)
         at += 13
@@ -123,7 +127,7 @@ def read_fetch_in_pieces(frame: memoryview, at: int, version: int) -> Pieces[Fet
     if version >= 11:
         rack, at = read_text(frame, at, flexible)
     if flexible:
-        replica_id = _read_replica_state(frame, at, replica_id)
+        replica_id, replica_epoch = _read_replica_state(frame, at, replica_id)
     repeats = None
     if len(topics) == 1 and len(topics[0].partitions) == 1 and not forgotten and version >= 7:
         repeats = epoch_at, first_at + (8 if version >= 9 else 4)
@@ -140,6 +144,7 @@ def read_fetch_in_pieces(frame: memoryview, at: int, version: int) -> Pieces[Fet
         repeats,
         rack,
         isolation,
+        replica_epoch,
     )
 
 
@@ -218,16 +223,17 @@ def _read_forgotten(
     return forgotten, at
 
 
-def _read_replica_state(frame: memoryview, at: int, replica_id: int) -> int:
-    """The replica id. From version 15 on a follower sends it in tagged field 1."""
+def _read_replica_state(frame: memoryview, at: int, replica_id: int) -> tuple[int, int]:
+    """The replica id and epoch. From version 15 on a follower sends them in tagged field 1."""
+    replica_epoch = -1
     count, at, _ = get_tag_count(frame, at, MAX_TAGS)
     for _ in range(count):
         tag, at = get_uvarint(frame, at)
         size, at = get_uvarint(frame, at)
         if tag == 1 and size >= 12:
-            replica_id = _I32.unpack_from(frame, at)[0]
+            replica_id, replica_epoch = _REPLICA_STATE.unpack_from(frame, at)
         at += size
-    return replica_id
+    return replica_id, replica_epoch
 
 
 def pack_topic(key: str | bytes, partitions: int, version: int) -> bytes:

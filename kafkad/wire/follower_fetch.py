@@ -15,7 +15,6 @@ from kafkad.wire.schema import Encoder
 FIRST_VERSION: Final = 13
 """The first in which topics have their ids."""
 _FIRST_WITH_REPLICA_STATE = 15
-_NO_REPLICA_EPOCH = -1
 
 _PARTITION = "16sBiiqiqiBBBB"
 """Topic id; of one partition index, leader epoch, offset, last epoch, start offset, max bytes; what it has not: tagged
@@ -44,6 +43,8 @@ class _Fields(NamedTuple):
     last_epoch: int
     start_offset: int
     partition_max_bytes: int
+    replica_epoch: int = -1
+    """Sent from version 15 on."""
 
 
 class FollowerFetch(_Fields):
@@ -60,7 +61,7 @@ class FollowerFetch(_Fields):
 
 
 def _put_v13(out: bytearray, request: FollowerFetch) -> None:
-    replica_id, max_wait_ms, min_bytes, max_bytes, session_id, epoch, topic_id, *partition = request
+    replica_id, max_wait_ms, min_bytes, max_bytes, session_id, epoch, topic_id, *partition, _ = request
     out += _REQUEST_V13.pack(
         *(replica_id, max_wait_ms, min_bytes, max_bytes, 0, session_id, epoch, _ONE),
         *(topic_id, _ONE, *partition, 0, 0, _NONE, _NONE, 0),
@@ -69,11 +70,11 @@ def _put_v13(out: bytearray, request: FollowerFetch) -> None:
 
 def _put_v15(out: bytearray, request: FollowerFetch) -> None:
     """The replica is named at the end, in tagged field 1 of 13 bytes."""
-    replica_id, max_wait_ms, min_bytes, max_bytes, session_id, epoch, topic_id, *partition = request
+    replica_id, max_wait_ms, min_bytes, max_bytes, session_id, epoch, topic_id, *partition, replica_epoch = request
     out += _REQUEST_V15.pack(
         *(max_wait_ms, min_bytes, max_bytes, 0, session_id, epoch, _ONE),
         *(topic_id, _ONE, *partition, 0, 0, _NONE, _NONE),
-        *(1, 1, 13, replica_id, _NO_REPLICA_EPOCH, 0),
+        *(1, 1, 13, replica_id, replica_epoch, 0),
     )
 
 

@@ -628,3 +628,20 @@ def test_a_follower_that_led_in_an_epoch_of_which_its_leader_knows_nothing(
     told = [record.message for record in caplog.records if "knows nothing of that epoch" in record.message]
     assert len(told) == 1
     assert "a-0 cannot go on at offset 1 behind epoch 1:" in told[0]
+
+
+def test_followers_say_as_whom_they_are_registered(three: Brokers) -> None:
+    """So that the controller does not take one that has lost its power since for what it was."""
+    three.create("a", (2, 3))
+    produced(three, 2, b"one")
+
+    def said() -> int | None:
+        leading = three[2].partition(A0).leading
+        return None if leading is None else leading.epochs.get(3)
+
+    before = three[3].epoch
+    assert said() == before
+    three.run(three[3].session.expire())
+    three.until(lambda: said() not in (None, before), advance_ms=10)
+    assert said() == three[3].epoch
+    three.until(lambda: set(three[2].partition(A0).role.isr) == {2, 3}, advance_ms=10)

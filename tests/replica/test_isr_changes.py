@@ -131,6 +131,25 @@ def test_a_partition_that_the_controller_does_not_know_yet_is_told_of_once(
     assert len(told) == len(set(told)) == 4, "two partitions, two reasons"
 
 
+def test_who_joins_is_named_with_its_registration() -> None:
+    partition = FakePartition(0)
+    partition.leading.proposed = (1, 2, 3)
+    change = IsrChange((1, 2, 3), before=(1, 2), leader_epoch=3, partition_epoch=4, joining=((3, 70),))
+    asked: list[WantedIsr] = []
+
+    async def alter(wanted: Mapping[TopicPartition, WantedIsr]) -> Results:
+        asked.extend(wanted.values())
+        return dict.fromkeys(wanted, SHRUNK)
+
+    async def scenario(changes: IsrChanges) -> None:
+        assert changes.want(cast(Partition, partition), change)
+        while partition.leading.proposed:
+            await asyncio.sleep(0.001)
+
+    run(FakeReplicas(partition), alter, scenario)
+    assert asked == [WantedIsr(members={1: 5, 2: -1, 3: 70}, leader_epoch=3, partition_epoch=4)]
+
+
 def test_many_changes_are_asked_for_some_at_a_time_and_settled_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     give_way_each_time(monkeypatch)
     monkeypatch.setattr(isr_changes, "_MOST_AT_ONCE", 20)

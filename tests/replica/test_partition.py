@@ -606,6 +606,30 @@ def test_who_is_refused_keeps_nobody_else_out(made: Made) -> None:
     assert made.asked[-1].isr == (ME, 3, 4, 2)
 
 
+def test_who_joins_is_proposed_as_it_was_registered_when_it_had_everything(made: Made) -> None:
+    """It may have lost its power since, and what it had with that: then the controller knows a later registration."""
+    partition = made.partition
+    alive(made, 2, 3)
+    partition.become(replace(OF_THREE, leader_epoch=3))
+    made.append(2)
+    partition.become(OF_THREE)
+    partition.fetched_by(3, 2, 0, 70)
+    change = IsrChange((ME, 2, 3), (ME, 2), 4, 7, ((3, 70),))
+    assert made.asked == [change], "of those in sync the controller knows better"
+    partition.isr_kept(change)
+    partition.fetched_by(3, 2, 0, 70)
+    assert len(made.asked) == 1, "it is still refused"
+    partition.fetched_by(3, 0, 0, 80)
+    partition.fetched_by(3, 2, 0, 70)
+    assert len(made.asked) == 1, "that fetch is an old one"
+    partition.become(replace(OF_THREE, leader_epoch=5))
+    partition.fetched_by(3, 2, 0, 80)
+    assert made.asked[1].joining == ((3, 80),)
+    partition.isr_kept(made.asked[1])
+    partition.fetched_by(3, 2, 0)
+    assert made.asked[2].joining == (), "where it does not say it nobody knows"
+
+
 @pytest.mark.parametrize("how", ["refused", "dead", "behind"])
 def test_who_kept_up_and_is_gone_is_not_waited_for(made: Made, how: str) -> None:
     """A broker that shuts down keeps up until the end. Without producers that go on, no fetch would ever tell."""

@@ -31,7 +31,7 @@ I32, I64 = st.integers(0, 2**31 - 1), st.integers(-1, 2**63 - 1)
 REQUESTS = st.builds(
     FollowerFetch,
     *(I32, I32, I32, I32, I32, I32),
-    *(st.binary(min_size=16, max_size=16), I32, st.integers(-1, 2**31 - 1), I64, st.integers(-1, 9), I64, I32),
+    *(st.binary(min_size=16, max_size=16), I32, st.integers(-1, 2**31 - 1), I64, st.integers(-1, 9), I64, I32, I64),
 )
 
 
@@ -57,10 +57,11 @@ def test_it_is_packed_as_it_is_declared(version: int, request: FollowerFetch) ->
     if version < 15:
         declared.replica_id = request.replica_id
     else:
-        declared.replica_state = ReplicaState(replica_id=request.replica_id)
+        declared.replica_state = ReplicaState(replica_id=request.replica_id, replica_epoch=request.replica_epoch)
     packed = encode(request, version)
     assert packed == encode(declared, version)
-    assert read_fetch(memoryview(packed), 0, version).replica_id == request.replica_id
+    read = read_fetch(memoryview(packed), 0, version)
+    assert (read.replica_id, read.replica_epoch) == (request.replica_id, request.replica_epoch if version >= 15 else -1)
 
 
 def test_there_is_none_in_versions_without_topic_ids() -> None:
