@@ -16,7 +16,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from kafkad.config.local_names import LocalNames
-from kafkad.security.gssapi import Gssapi, SeenLogins, Service
+from kafkad.security.gssapi import Gssapi, SeenLogins, Service, TicketRefused
 from kafkad.security.mechanism import Login, LoginFailed
 from tests.broker import API_VERSIONS_V0, KafkadProcess, RawClient
 from tests.kerberos import REALM, SERVICE, Kdc
@@ -322,3 +322,16 @@ def test_java(realm: Realm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rel
     )
     received = subprocess.run(read, capture_output=True, text=True, timeout=SECONDS * 2)
     assert received.stdout.endswith("one\ntwo\n"), received.stderr
+
+
+@pytest.mark.parametrize("kind", ["", "FILE:"])
+def test_a_keytab_that_is_a_pipe_is_not_waited_for(tmp_path: Path, kind: str) -> None:
+    if reason := missing_kerberos():
+        pytest.skip(reason)
+    from kafkad.security.kerberos import KerberosAcceptance, KerberosInitiation
+
+    os.mkfifo(tmp_path / "pipe")
+    service = Service("kafka/host@EXAMPLE.ORG", f"{kind}{tmp_path}/pipe", LocalNames.of(["DEFAULT"], "EXAMPLE.ORG"))
+    for begin in (lambda: KerberosAcceptance(service), lambda: KerberosInitiation(service, "kafka", "host")):
+        with pytest.raises(TicketRefused, match="is no regular file"):
+            begin()

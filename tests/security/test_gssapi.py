@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 import pytest
 
 from kafkad.config.local_names import LocalNames
-from kafkad.security.gssapi import Gssapi, SeenLogins, Service, TicketRefused, conversation
+from kafkad.security.gssapi import Gssapi, SeenLogins, TicketRefused, conversation
 from kafkad.security.mechanism import Login, LoginFailed
 
 NAMES = LocalNames.of(["DEFAULT"], "EXAMPLE.ORG")
@@ -45,18 +42,6 @@ class Tickets:
 
 def exchange(answer: bytes = b"welcome") -> Gssapi:
     return Gssapi(lambda: Tickets(answer), NAMES, SeenLogins(lambda: 0.0))
-
-
-@pytest.mark.parametrize("kind", ["", "FILE:"])
-def test_a_keytab_that_is_a_pipe_is_not_waited_for(tmp_path: Path, kind: str) -> None:
-    pytest.importorskip("gssapi", exc_type=ImportError)
-    from kafkad.security.kerberos import KerberosAcceptance, KerberosInitiation
-
-    os.mkfifo(tmp_path / "pipe")
-    service = Service("kafka/host@EXAMPLE.ORG", f"{kind}{tmp_path}/pipe", NAMES)
-    for begin in (lambda: KerberosAcceptance(service), lambda: KerberosInitiation(service, "kafka", "host")):
-        with pytest.raises(TicketRefused, match="is no regular file"):
-            begin()
 
 
 def test_a_login_is_none_again_for_as_long_as_kerberos_takes_its_ticket() -> None:

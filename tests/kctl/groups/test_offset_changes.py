@@ -247,19 +247,19 @@ def test_offsets_of_several_groups_say_whose_they_are(groups: Kctl, port: int) -
 
 
 def test_groups_that_are_not_reset_are_told(groups: Kctl, port: int) -> None:
-    make_topic(port, "some-reset", 9)
-    commit(port, "some-yes", {TopicPartition("some-reset", 0): 3})
-    Path("one.csv").write_text("some-yes,some-reset,0,4\n")
+    make_topic(port, "two-to-reset", 9)
+    commit(port, "some-yes", {TopicPartition("two-to-reset", 0): 3})
+    Path("one.csv").write_text("some-yes,two-to-reset,0,4\n")
     ran = groups("reset-offsets", "some-yes", "some-no", "--from-file", "one.csv", "-y")
-    assert (ran.code, exported(groups, "some-yes")) == (Exit.NOT_FOUND, "some-reset,0,4\n"), "the other one is reset"
+    assert (ran.code, exported(groups, "some-yes")) == (Exit.NOT_FOUND, "two-to-reset,0,4\n"), "the other one is reset"
     assert 'error: one.csv has no offsets of group "some-no"\n' in ran.err
     ran = groups("reset-offsets", "some-yes", "some-yess", "--all-topics", "--to", "5", "-y")
-    assert (ran.code, exported(groups, "some-yes")) == (Exit.NOT_FOUND, "some-reset,0,5\n")
+    assert (ran.code, exported(groups, "some-yes")) == (Exit.NOT_FOUND, "two-to-reset,0,5\n")
     assert 'group "some-yess" does not exist (GROUP_ID_NOT_FOUND)\n       did you mean "some-yes"?' in ran.err
     with group_of(port, "some-uncommitted", "a") as (member,):
         member.leave()
     ran = groups("reset-offsets", "--match", "some-*", "--all-topics", "--to", "6", "-y")
-    assert (ran.code, exported(groups, "some-yes")) == (Exit.DONE, "some-reset,0,6\n")
+    assert (ran.code, exported(groups, "some-yes")) == (Exit.DONE, "two-to-reset,0,6\n")
     assert "there is nothing to reset in some-uncommitted\n" in ran.err
     assert groups("reset-offsets", "some-uncommitted", "--all-topics", "--to", "6", "-y").code == Exit.NOT_FOUND
 
