@@ -112,15 +112,17 @@ class Lane:
         steps, clock = self._steps, self.clock
         now = clock()
         end = now + TURN_S
-        for waiting in range(len(steps), 0, -1):
-            if now >= end:
-                break
-            steps.popleft()(now + max((end - now) / waiting, LEAST_S))
-            now = clock()
-        self.left = max(end - now, 0.0)
-        self._going = bool(steps)
-        if steps:
-            self._call_soon(self._turn)
+        try:
+            for waiting in range(len(steps), 0, -1):
+                if now >= end:
+                    break
+                steps.popleft()(now + max((end - now) / waiting, LEAST_S))
+                now = clock()
+        finally:
+            self.left = max(end - now, 0.0)
+            self._going = bool(steps)
+            if steps:
+                self._call_soon(self._turn)
 
 
 T = TypeVar("T")

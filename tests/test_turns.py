@@ -70,6 +70,22 @@ def test_a_large_piece_leaves_the_others_to_the_next_turn() -> None:
     assert done == ["a", "b"]
 
 
+def test_a_step_that_fails_stops_no_other() -> None:
+    loop = Loop()
+    done: list[str] = []
+
+    def fail(until: float) -> None:
+        raise MemoryError
+
+    loop.lane.add(fail)
+    loop.lane.add(worker(loop, "a", 1, 0.001, done))
+    with pytest.raises(MemoryError):
+        loop.turn()
+    loop.turn()
+    assert done == ["a"]
+    assert loop.idle
+
+
 def test_what_is_worked_beside_the_lane_is_allowed_anew_in_each_turn() -> None:
     loop = Loop()
     loop.lane.left = -3.0
