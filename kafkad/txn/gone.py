@@ -33,7 +33,8 @@ class GonePartitions:
             task.cancel()
 
     async def _find(self, partitions: Sequence[TopicPartition], done: OnGone) -> None:
-        there = {topic: await self._partitions(topic) for topic in {tp.topic for tp in partitions}}
+        reading = {topic: self._partitions(topic) for topic in {tp.topic for tp in partitions}}
+        there = {topic: await read for topic, read in reading.items()}
         done([tp for tp in partitions if (known := there[tp.topic]) is not None and tp.partition not in known])
 
     def _partitions(self, topic: str) -> asyncio.Task[Collection[int] | None]:
