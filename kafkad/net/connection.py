@@ -638,11 +638,17 @@ class Connection:
                 return
         else:
             self._out = deque(reply)
-        self._write()
+        self._write_at_once()
 
-    def _write(self, until: float = 0) -> None:
-        """Send what is queued until it is gone, the socket is full, or others are to have their turn: by default what
-        the lane gives to anybody at once."""
+    def _write_at_once(self) -> None:
+        """One piece, and what time is left for beside the lane."""
+        lane = self.listener.lane
+        begun = lane.clock()
+        self._write(begun + lane.at_once() if lane.left > 0 else begun)
+        lane.left -= lane.clock() - begun
+
+    def _write(self, until: float) -> None:
+        """Send what is queued until it is gone, the socket is full, or others are to have their turn."""
         out = self._out
         lane = self.listener.lane
         try:
@@ -653,19 +659,19 @@ class Connection:
                     self._send_gathered(data, out)
                 else:
                     self._send_range(data, part, out)
-                if out:
-                    now = lane.clock()
-                    if not until:
-                        until = now + lane.at_once()
-                    elif now >= until:
-                        self._wait_for_turn()
-                        return
+                if out and lane.clock() >= until:
+                    self._wait_for_turn()
+                    return
         except BlockingIOError:
             self._wait_for_room()
             return
         except OSError as error:
             if error.errno not in (errno.EPIPE, errno.ECONNRESET):
                 log.warning("closing %s: send failed: %s", self.address, error)
+            self.close()
+            return
+        except MemoryError:
+            log.error("closing %s: not enough memory for its reply", self.address)
             self.close()
             return
         self._out = None
@@ -705,18 +711,15 @@ class Connection:
         return False
 
     def _wait_for_room(self) -> None:
-        self._count_unread()
+        self.listener.queued.unread(self, memory_of(self._out or ()) + self._transport.unsent)
         if not self._writing:
             self._writing = True
             self.listener.loop.add_writer(self.fd, self._on_writable)
 
     def _wait_for_turn(self) -> None:
-        self._count_unread()
+        self.listener.queued.unread(self, 0)  # it is not its reader who is slow
         self._await_no_room()
         self.listener.lane.add(self._go_on_writing)
-
-    def _count_unread(self) -> None:
-        self.listener.queued.unread(self, memory_of(self._out or ()) + self._transport.unsent)
 
     def _await_no_room(self) -> None:
         if self._writing:
@@ -724,21 +727,21 @@ class Connection:
             self.listener.loop.remove_writer(self.fd)
 
     def _on_writable(self) -> None:
-        lane = self.listener.lane
-        if self._out and lane.left <= 0:
-            self._wait_for_turn()
-            return
-        begun = lane.clock()
-        self._go_on_writing(0)
-        lane.left -= lane.clock() - begun
-
-    def _go_on_writing(self, until: float) -> None:
-        """A step of the lane, or there is room again."""
-        if self.closed:
-            return
         self.last_active = self.listener.tick
         if self._out:
+            if self.listener.lane.left <= 0:
+                self._wait_for_turn()
+                return
+            self._write_at_once()
+        self._end_writing()
+
+    def _go_on_writing(self, until: float) -> None:
+        """A step of the lane."""
+        if self._out:
             self._write(until)
+            self._end_writing()
+
+    def _end_writing(self) -> None:
         if self._out or self.closed or not self._send_own():
             return
         self.listener.queued.unread(self, 0)

@@ -525,7 +525,8 @@ class Bottomless(PlainTransport):
     turns: list[int]
 
     def send(self, data: Bytes, /) -> int:  # type: ignore[override]
-        return min(len(data), 1000)
+        self.turns.append(self.turn())
+        return min(len(data), 10_000)
 
     def send_range(self, head: Bytes, part: FileRange) -> int:
         self.turns.append(self.turn())
@@ -567,6 +568,42 @@ def test_who_takes_a_large_reply_as_fast_as_it_can_be_sent_leaves_others_their_t
         assert max(map(turns.count, turns)) <= 5
 
     run(dispatch, scenario, wrap=wrap)
+
+
+def test_replies_that_are_there_in_one_turn_share_it_and_count_for_no_slow_reader() -> None:
+    waiting: list[Connection] = []
+    turns: list[int] = []
+
+    def wrap(sock: socket.socket) -> Transport:
+        transport = Bottomless.over(sock)
+        assert isinstance(transport, Bottomless)
+        transport.turn, transport.turns = lambda: 0, turns
+        return transport
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        now = 0.0
+
+        def clock() -> float:
+            nonlocal now
+            now += 0.0001
+            return now
+
+        for _ in range(100):
+            _, writer = await connect()
+            writer.write(frame(b"wait...."))
+        while len(waiting) < 100:
+            await asyncio.sleep(0)
+        server.lane.clock = clock
+        for connection in waiting:
+            connection.reply(bytes(100_000))
+        assert 200 <= len(turns) <= 260, "two pieces of each, and what the turn has time for"
+        assert not server.queued._unread
+        while not all(connection.quiet for connection in waiting):
+            await asyncio.sleep(0)
+        assert len(turns) == 1_000
+        assert server.total == 100
+
+    run(holding(waiting), scenario, Limits(queued_bytes=1 << 20), wrap)
 
 
 @pytest.mark.parametrize("length", [20_000, 1_000_000, 5_000_000])
