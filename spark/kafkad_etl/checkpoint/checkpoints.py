@@ -85,6 +85,9 @@ class Record(Struct, frozen=True, kw_only=True):
     checkpoint_id: str
     made: str
     facts: dict[str, str]
+    """For people, with **** in place of secrets."""
+    digests: dict[str, str] = {}
+    """Of the same facts with what `${env:NAME}` gave, by which they are compared; earlier versions wrote none."""
     hash: str
     spark: str = ""
     """As x.y; empty if unknown."""
@@ -138,6 +141,13 @@ def hash_of(found: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(dict(found), sort_keys=True).encode()).hexdigest()[:16]
 
 
+def digest_of(checkpoint_id: str, fact: str) -> str:
+    """A fact's digest, which is another one in each checkpoint."""
+    import hashlib
+
+    return hashlib.sha256(f"{checkpoint_id} {fact}".encode()).hexdigest()
+
+
 def record_of(job: Job, checkpoint_id: str, made: str, topics: Mapping[str, str], spark: str = "") -> Record:
     found = facts(job)
     return Record(
@@ -161,12 +171,20 @@ def differences(before: Record, now: Record) -> list[str]:
         found.append(f"it belongs to job {before.job}")
     for key in dict.fromkeys((*before.facts, *now.facts)):
         was, is_now = before.facts.get(key), now.facts.get(key)
-        if was != is_now:
-            found.append(f"{key}: was {was or 'not set'}; is now {is_now or 'not set'}")
+        if key in before.digests and key in now.digests:
+            is_same = before.digests[key] == now.digests[key]
+        else:
+            is_same = was == is_now
+        if not is_same:
+            found.append(f"{key}: was {was or 'not set'}; is now {_another(is_now, was)}")
     if before.spark and now.spark and before.spark != now.spark:
         found.append(f"Spark: was {before.spark}; is now {now.spark}")
     found += recreated(before.topics, now.topics)
     return found
+
+
+def _another(fact: str | None, was: str | None) -> str:
+    return f"another {fact}, whose **** is not the same" if fact == was else fact or "not set"
 
 
 def recreated(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

@@ -312,9 +312,12 @@ def _mistake_line(file: Path, lines: Mapping[str, Place], mistake: Mistake) -> s
     return "; ".join((f"{_where(file, lines, mistake.path)}: {mistake.text}", *mistake.hints))
 
 
+MASK = "****"
+
+
 def masked(text: str, secrets: Iterable[str]) -> str:
     """The text without secrets, including their JSON-escaped form. The longest go first, since one may contain
     another."""
     for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, "****").replace(json.dumps(secret)[1:-1], "****")
+        text = text.replace(secret, MASK).replace(json.dumps(secret)[1:-1], MASK)
     return text

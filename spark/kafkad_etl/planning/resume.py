@@ -14,7 +14,7 @@ from kafkad_etl.checkpoint.checkpoints import Checkpoint, Record, Standing
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.facts import without_login
 from kafkad_etl.job import Job
-from kafkad_etl.model.loading import masked
+from kafkad_etl.model.loading import MASK, masked
 from kafkad_etl.planning.planned import RunOptions
 
 
@@ -37,26 +37,33 @@ def resume_point(
     """The point at which the job resumes. `ids` are its topics' ids. Raises EtlError CHECKPOINT if it may not use this
     checkpoint."""
     made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
-    fresh = _without_secrets(checkpoints.record_of(job, _new_id(), made, ids, asked.spark), asked.secrets)
+    plain = checkpoints.record_of(job, _new_id(), made, ids, asked.spark)
     if checkpoint.is_remote:
-        fresh = replace(fresh, remote=checkpoint.path)
+        plain = replace(plain, remote=checkpoint.path)
+    fresh = _without_secrets(plain, asked.secrets)
     if asked.reset_checkpoint:
         _can_be_put_aside(checkpoint)
         return ResumePoint(fresh)
     warnings = (_not_looked_at(checkpoint),) if checkpoint.is_remote else ()
     before, files = checkpoint.record(), checkpoint.files()
+    same = _without_secrets(replace(plain, checkpoint_id=before.checkpoint_id), asked.secrets) if before else fresh
     before = before and _without_secrets(before, asked.secrets)
-    checkpoints.guard(before, fresh, files, checkpoint.path)
+    checkpoints.guard(before, same, files, checkpoint.path)
     if before is None or not (files.is_begun or checkpoint.is_remote):
         return ResumePoint(fresh, warnings=warnings)
-    kept = replace(before, topics={**before.topics, **ids}, spark=fresh.spark or before.spark, remote=fresh.remote)
+    topics, spark = {**before.topics, **ids}, same.spark or before.spark
+    kept = replace(same, made=before.made, topics=topics, spark=spark, seen=before.seen)
     return ResumePoint(kept, checkpoint.standing(), is_new=False, warnings=warnings)
 
 
 def _without_secrets(record: Record, secrets: frozenset[str]) -> Record:
-    """The record as it may be written; earlier versions wrote logins and secrets too."""
-    found = {key: masked(without_login(text), secrets) for key, text in record.facts.items()}
-    return replace(record, facts=found, hash=checkpoints.hash_of(found))
+    """The record as it may be written; earlier versions wrote logins and secrets too, and later ones **** alone."""
+    facts = {key: without_login(text) for key, text in record.facts.items()}
+    digests = record.digests or {
+        key: checkpoints.digest_of(record.checkpoint_id, text) for key, text in facts.items() if MASK not in text
+    }
+    shown = {key: masked(text, secrets) for key, text in facts.items()}
+    return replace(record, facts=shown, digests=digests, hash=checkpoints.hash_of(shown))
 
 
 def _can_be_put_aside(checkpoint: Checkpoint) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from kafkad.names import TopicPartition
 from kafkad_etl.checkpoint.checkpoints import Checkpoint, checkpoint_of, record_of
@@ -17,7 +18,7 @@ from kafkad_etl.planning.beginning import begin
 from kafkad_etl.planning.plan import plan
 from kafkad_etl.planning.planned import PlannedRun, RunOptions
 from kafkad_etl.planning.readiness import check
-from kafkad_etl.planning.resume import resume_point
+from kafkad_etl.planning.resume import ResumePoint, resume_point
 from kafkad_etl.tasks.attending import remember
 from kctl.settings import Settings
 from tests.broker import KafkadProcess
@@ -105,6 +106,49 @@ def test_a_record_has_no_secrets_and_those_of_an_earlier_version_do_no_harm(tmp_
     point = resume_point(checkpoint, hashed, asked, {"orders": "aa"}, 0)
     assert point.record is not None and point.record.checkpoint_id == "c"
     assert "hush" not in str(point.record)
+
+
+def resumed(checkpoint: Checkpoint, secret: str, text: str) -> ResumePoint:
+    """That of a job with this sink and source, in which the environment gave the secret."""
+    database = {"url": f"jdbc:postgresql://etl:{secret}@db/shop", "table": "t"}
+    sink = {"type": "jdbc", "jdbc": database} if text == "a table" else {"type": "parquet", "path": text}
+    blocks: dict[str, Any] = {"source": {"topics": ["kafka-orders"]}, "sink": sink, "run": {"mode": "available-now"}}
+    point = resume_point(checkpoint, job(**blocks), RunOptions(secrets=frozenset({secret})), {}, 0)
+    assert point.record is not None and secret not in str(point.record.facts)
+    checkpoint.write_record(point.record)
+    return point
+
+
+def test_what_the_environment_gives_counts_in_paths_and_is_not_written(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(str(tmp_path), tmp_path)
+    first = resumed(checkpoint, "/lake/prod", "/lake/prod")
+    spark_checkpoint(tmp_path, [{"kafka-orders": {0: 1}}])
+    assert resumed(checkpoint, "/lake/prod", "/lake/prod").checkpoint_id == first.checkpoint_id
+    with pytest.raises(EtlError) as refused:
+        resumed(checkpoint, "/lake/test", "/lake/test")
+    assert "sink: was parquet ****; is now another parquet ****, whose **** is not the same" in refused.value.hints
+
+
+def test_a_password_counts_nowhere_even_if_it_is_a_part_of_a_name(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(str(tmp_path), tmp_path)
+    first = resumed(checkpoint, "kafka", "a table")
+    spark_checkpoint(tmp_path, [{"kafka-orders": {0: 1}}])
+    for secret in ("hush", "order"):
+        assert resumed(checkpoint, secret, "a table").checkpoint_id == first.checkpoint_id
+
+
+def test_a_record_of_an_earlier_version_is_compared_as_it_was_written(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(str(tmp_path), tmp_path)
+    first = resumed(checkpoint, "/lake/prod", "/lake/prod").record
+    assert first is not None
+    spark_checkpoint(tmp_path, [{"kafka-orders": {0: 1}}])
+    checkpoint.write_record(replace(first, digests={}))
+    assert resumed(checkpoint, "/lake/test", "/lake/test").checkpoint_id == first.checkpoint_id
+    plain = {"source": "topics kafka-orders", "sink": "parquet /lake/prod"}
+    checkpoint.write_record(replace(first, facts=plain, digests={}))
+    assert resumed(checkpoint, "/lake/prod", "/lake/prod").checkpoint_id == first.checkpoint_id
+    with pytest.raises(EtlError):
+        resumed(checkpoint, "/lake/test", "/lake/test")
 
 
 def starts(planned: PlannedRun) -> dict[int, int]:
