@@ -95,7 +95,8 @@ class Plan(Struct, frozen=True, kw_only=True):
     checkpoint: str = ""
     """An absolute path or a URL; empty for none."""
     owner: str = ""
-    """Where the checkpoint is, or in mode batch would be. Of runs with the same one, a lock allows one at a time."""
+    """The checkpoint, or in mode batch the directory whose lock the run holds: of runs with the same one, there is one
+    at a time."""
     checkpoint_id: str = ""
     """Created with the checkpoint: batch 7 of another checkpoint is another batch."""
     committed: int | None = None

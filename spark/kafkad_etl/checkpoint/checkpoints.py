@@ -306,6 +306,11 @@ class Checkpoint:
         """The lock file, outside the checkpoint so that setting the checkpoint aside does not free the lock."""
         return self.directory.with_name(f"{self.directory.name}.lock")
 
+    def owner(self, *, keeps_progress: bool) -> str:
+        """Who a target's staging belongs to, of whom there is one at a time: the checkpoint, or in mode batch the
+        directory whose lock the run holds. A remote checkpoint's path would be that of runs with other locks too."""
+        return self.path if keeps_progress else str(self.directory)
+
     def record(self) -> Record | None:
         """The checkpoint's record; raises EtlError CHECKPOINT if it cannot be read."""
         try:

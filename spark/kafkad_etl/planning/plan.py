@@ -54,7 +54,7 @@ def plan(
             sink_client=writing.sink_client(clusters, job),
             sink_partitions=target.partitions,
             checkpoint=checkpoint.path if keeps_progress else "",
-            owner=checkpoint.path,
+            owner=checkpoint.owner(keeps_progress=keeps_progress),
             checkpoint_id=stands.checkpoint_id,
             committed=_committed(checkpoint, stands) if keeps_progress else None,
             limit=asked.limit_rows,

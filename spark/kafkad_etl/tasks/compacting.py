@@ -75,13 +75,13 @@ def plan_of(job: Effective, checkpoint: checkpoints.Checkpoint, min_files: int |
     sink = job.job.sink
     if min_files is not None:
         sink = replace(sink, compact=replace(sink.compact, min_files=min_files))
-    record = checkpoint.record()
+    record, keeps_progress = checkpoint.record(), job.job.run.mode != "batch"
     return Plan(
         task="compact",
         job=replace(job.job, sink=sink),
         mode=job.job.run.mode,
         reading=None,
-        checkpoint="" if job.job.run.mode == "batch" else checkpoint.path,
-        owner=checkpoint.path,
+        checkpoint=checkpoint.path if keeps_progress else "",
+        owner=checkpoint.owner(keeps_progress=keeps_progress),
         checkpoint_id=record.checkpoint_id if record else "",
     )

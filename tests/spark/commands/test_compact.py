@@ -47,3 +47,14 @@ def test_the_driver_is_told_of_the_checkpoint_whose_files_they_are(job: Path, tm
     assert (plan.task, plan.checkpoint, plan.checkpoint_id) == ("compact", str(tmp_path / "state"), "0123")
     assert plan.job.sink.compact.min_files == 2
     assert plan_of(loaded, checkpoint, None).job.sink.compact.min_files == 4
+
+
+def test_what_owns_staging_is_the_checkpoint_or_in_mode_batch_the_directory_that_is_locked(
+    job: Path, tmp_path: Path
+) -> None:
+    path = "s3a://bucket/c"
+    here, there = (Checkpoint(path, tmp_path / name) for name in ("a", "b"))
+    assert here.lock_path != there.lock_path
+    keeping, batch = (effective(load(JobFile(job, mode=mode), {})) for mode in ("available-now", "batch"))
+    assert plan_of(keeping, here, None).owner == path
+    assert plan_of(batch, here, None).owner != plan_of(batch, there, None).owner

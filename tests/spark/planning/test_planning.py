@@ -377,6 +377,12 @@ def test_a_remote_checkpoint_is_not_looked_at_and_that_is_said(cluster: Cluster)
     assert refused.exit_code == EtlExit.CHECKPOINT
 
 
+def test_in_mode_batch_staging_is_not_the_remote_checkpoints_since_the_lock_is_here(cluster: Cluster) -> None:
+    remote = {"checkpoint": "s3a://bucket/c"}
+    assert cluster.plan(run=remote).plan.owner == "s3a://bucket/c"
+    assert cluster.plan(run={**remote, "mode": "batch"}).plan.owner == str(cluster.state / "j")
+
+
 def test_a_remote_checkpoint_stands_where_the_last_run_from_here_left_it(cluster: Cluster) -> None:
     first = cluster.run(run={"checkpoint": "s3a://bucket/c"})
     remember(first, Batch(batch=7, end={cluster.topic: {0: 20, 1: 10}}, rows_read=30, rows_written=30, seconds=1.0))
