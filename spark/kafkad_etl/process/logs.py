@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -49,14 +50,19 @@ class Log:
     def make_room(self) -> None:
         """Copies a large log aside and empties it. Those who have it open go on at its beginning, since they append;
         what they write in between is lost. Where there is no room for the copy, the log may become twice as large."""
+        with suppress(OSError):
+            if self.path.stat().st_size > self._most:
+                self._move_aside()
+
+    def _move_aside(self) -> None:
         try:
-            if self.path.stat().st_size <= self._most:
-                return
             with self.path.open("rb") as log, _opened(self._aside, os.O_TRUNC) as aside:
                 shutil.copyfileobj(log, aside)
             os.truncate(self.path, 0)
         except OSError:
             self._most *= 2
+            with suppress(OSError):  # a part of it would only keep the disk full
+                os.truncate(self._aside, 0)
         else:
             self.begin = 0
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -51,6 +53,28 @@ def test_a_log_that_cannot_be_copied_stays_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "try.log.1").symlink_to("/dev/full")
     log.make_room()
     assert log.path.stat().st_size == (10 << 20) + 1
+
+
+def test_a_copy_that_has_no_room_does_not_take_what_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Log(tmp_path / "try.log")
+    log.add("x" * (10 << 20))
+
+    def copied(_: BinaryIO, aside: BinaryIO) -> None:
+        aside.write(b"the last blocks")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("shutil.copyfileobj", copied)
+    log.make_room()
+    assert (tmp_path / "try.log.1").read_bytes() == b""
+    assert log.path.stat().st_size == (10 << 20) + 1
+
+
+def test_a_log_that_was_missing_for_a_while_makes_room_at_the_same_size(tmp_path: Path) -> None:
+    log = Log(tmp_path / "try.log")
+    log.make_room()
+    log.add("x" * (10 << 20))
+    log.make_room()
+    assert log.path.stat().st_size == 0
 
 
 def test_strangers_cannot_read_it(tmp_path: Path) -> None:
