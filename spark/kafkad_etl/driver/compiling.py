@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
+from functools import cache
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile, ZipInfo
@@ -33,7 +34,13 @@ def applied(spark: Any, function: Any, column: Any) -> Any:
     return Column(function.apply(spark._jvm.PythonUtils.toSeq([column._jc])))
 
 
-def compiled(spark: Any, source: str) -> Any:
+@cache
+def loaded(spark: Any, source: str, name: str) -> Any:
+    """A class of this text, for the driver alone. Compiled once: Py4J takes all classes of one name for the same."""
+    return _compiled(spark, source).getClassLoader().loadClass(name)
+
+
+def _compiled(spark: Any, source: str) -> Any:
     """Janino's compiler, which has the classes of this text."""
     jvm = spark._jvm
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
@@ -43,7 +50,7 @@ def compiled(spark: Any, source: str) -> Any:
 
 
 def _made(spark: Any, source: Path) -> Any:
-    compiler = compiled(spark, source.read_text(encoding="utf-8"))
+    compiler = _compiled(spark, source.read_text(encoding="utf-8"))
     path = Path(tempfile.mkdtemp(prefix="compiled-")) / f"kafkad-etl-{source.stem.lower()}.jar"
     with ZipFile(path, "w") as jar:
         for name, code in compiler.getBytecodes().items():

@@ -15,9 +15,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from functools import cache
 from typing import Any
 
+from kafkad_etl.driver.compiling import loaded
 from kafkad_etl.driver.paths import Storage, join, storage_of
 from kafkad_etl.driver.sinks.publisher import CLASS, SOURCE
 from kafkad_etl.driver.sinks.topic import Records, producer
@@ -57,7 +57,7 @@ class TransactionalSink:
 
     def prepare(self, columns: list[tuple[str, str]]) -> None:
         self._records.check(columns)
-        self._class = compiled(self._spark)
+        self._class = loaded(self._spark, SOURCE, CLASS)
         files = storage_of(self._spark, self._plan.checkpoint)
         planned, committed = (newest(files, self._plan.checkpoint, name) for name in ("offsets", "commits"))
         self._doubtful = planned if planned > committed else None
@@ -179,14 +179,3 @@ def was_written(mark: Mark | None, number: int, doubtful: int | None, name: str)
 def newest(files: Storage, checkpoint: str, name: str) -> int:
     """The last batch in this log of Spark's; -1 if there is none."""
     return max((int(entry.path) for entry in files.under(join(checkpoint, name)) if entry.path.isdecimal()), default=-1)
-
-
-@cache
-def compiled(spark: Any) -> Any:
-    """The publisher's class, compiled by the compiler that Spark brings for its own generated code. Once: Py4J takes
-    all classes of one name for the same."""
-    jvm = spark._jvm
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
-    compiler.cook(SOURCE)
-    return compiler.getClassLoader().loadClass(CLASS)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
-from kafkad_etl.driver.compiling import compiled
+from kafkad_etl.driver.compiling import loaded
 from kafkad_etl.driver.source.json_rows import named
 from kafkad_etl.driver.terms import DataFrame, JobFailed
 from kafkad_etl.messages import Failed
@@ -67,16 +66,10 @@ def statement(table: str, view: str, keys: tuple[str, ...], null: set[str]) -> s
     )
 
 
-@cache
-def merge_class(spark: Any) -> Any:
-    """Compiled once: Py4J takes all classes of one name for the same."""
-    return compiled(spark, SOURCE).getClassLoader().loadClass(CLASS)
-
-
 def merge(spark: Any, session: Any, sql: str, properties: dict[str, str]) -> None:
     jvm, gateway = spark._jvm, spark.sparkContext._gateway
     given = jvm.java.util.HashMap()
     for name, value in properties.items():
         given.put(name, value)
-    constructor = merge_class(spark).getConstructor(gateway.new_array(jvm.java.lang.Class, 0))
+    constructor = loaded(spark, SOURCE, CLASS).getConstructor(gateway.new_array(jvm.java.lang.Class, 0))
     constructor.newInstance(gateway.new_array(jvm.java.lang.Object, 0)).run(session._jsparkSession, sql, given)
