@@ -19,7 +19,6 @@ from kafkad_etl.driver.source.json_rows import (
     ddl,
     named,
     quoted,
-    required,
     type_name,
 )
 from kafkad_etl.facts import END_OF_LINE
@@ -58,7 +57,7 @@ class Lines:
 
     def is_broken(self, parsed: str) -> str:
         tests = [f"{self._text} IS NULL", f"trim({self._text}) = ''", f"{parsed}._corrupt IS NOT NULL"]
-        tests += [f"{parsed}.{column} IS NULL" for column in required(self._schema)]
+        tests += [f"{parsed}.{named(f['name'])} IS NULL" for f in self._schema["fields"] if not f["nullable"]]
         if decimals := self._decimals():
             tests.append(self._has_comma(decimals))
         return " OR ".join(f"coalesce({test}, false)" for test in tests)

@@ -149,11 +149,6 @@ def is_broken(columns: Columns, schema: Type, strict: bool) -> str:
     return _any(tests)
 
 
-def required(schema: Type) -> list[str]:
-    """NOT NULL columns, which from_json leaves NULL all the same."""
-    return [named(f["name"]) for f in schema["fields"] if not f["nullable"]]
-
-
 def _missing(value: str, kind: Type, path: str = "") -> list[tuple[str, str]]:
     """For each part that is declared NOT NULL its path, and a condition for what from_json has left NULL all the same.
     A struct that is NULL itself lacks nothing."""
