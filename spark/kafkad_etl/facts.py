@@ -168,13 +168,23 @@ def database_text(url: str) -> str:
     return without_login(url).partition("?")[0].partition(";")[0]
 
 
-_LOGIN = re.compile(r"((?:jdbc:[\w:+.-]*|https?:)//)[^\s/?;]*@|(jdbc:oracle:\w+:)[^\s?;]+(?=@)", re.IGNORECASE)
+HOSTS = r"(?:[\w.,-]|\[[\w:.%]*\]|:\d+(?=[,/]))+/"
+"""Hosts, perhaps with ports, and the slash that ends them: an @ after it is part of a path."""
+_LOGIN = re.compile(
+    rf"((?:jdbc:[\w:+.-]*|https?:)//)(?:[^\s/?;]*|(?!{HOSTS})[^\s/?;:]+:[^\s?;]*)@|(jdbc:oracle:\w+:)[^\s?;]+(?=@)",
+    re.IGNORECASE,
+)
 """What stands before the host of a URL: `user:password@`, or Oracle's `user/password`."""
+_DATABASE = re.compile(r"jdbc:[^\s'\"]+", re.IGNORECASE)
+_LOGIN_BESIDE_HOST = re.compile(
+    r"\((?:user|\w*password)=[^),]*\)|(?<=[(,])(?:user|\w*password)=[^),]*,?", re.IGNORECASE
+)
+"""MySQL's `address=(host=db)(user=u)(password=p)`, and `(host=db,user=u,password=p)`."""
 
 
 def without_login(text: str) -> str:
     """A text without the logins of URLs in it."""
-    return _LOGIN.sub(r"\1\2", text)
+    return _LOGIN.sub(r"\1\2", _DATABASE.sub(lambda url: _LOGIN_BESIDE_HOST.sub("", url[0]), text))
 
 
 def _catalog_text(catalog: Catalog) -> str:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkad_etl.facts import has_one_writer
+from kafkad_etl.facts import has_one_writer, without_login
 from tests.spark.model.jobs import loaded
 
 ICEBERG = "sink={type: iceberg, path: 's3a://lake', iceberg: {table: shop.orders, catalog: {type: TYPE, url: 'URL'}}}"
@@ -23,3 +23,20 @@ ICEBERG = "sink={type: iceberg, path: 's3a://lake', iceberg: {table: shop.orders
 )
 def test_tables_in_an_object_store_without_a_catalog_have_one_writer(sink: str, alone: bool) -> None:
     assert has_one_writer(loaded(sets=[sink]).job.sink) == alone
+
+
+@pytest.mark.parametrize(
+    ("text", "without"),
+    [
+        ("jdbc:mysql://root:hu@sh@h/d", "jdbc:mysql://h/d"),
+        ("jdbc:postgresql://root:hu/sh@h/d", "jdbc:postgresql://h/d"),
+        ("jdbc:mysql://address=(host=h)(user=u)(password=hu@sh)/d", "jdbc:mysql://address=(host=h)/d"),
+        ("jdbc:mysql://(host=h,port=1,user=u,password=hush)/d", "jdbc:mysql://(host=h,port=1,)/d"),
+        ("jdbc:oracle:thin:scott/hush@//h:1521/d", "jdbc:oracle:thin:@//h:1521/d"),
+        ("jdbc:postgresql://h:5432,[::1]:5433/d@e", "jdbc:postgresql://h:5432,[::1]:5433/d@e"),
+        ("https://h:8181/a@b", "https://h:8181/a@b"),
+        ("SELECT count_if(user='a') FROM source", "SELECT count_if(user='a') FROM source"),
+    ],
+)
+def test_logins_are_taken_out_of_urls_and_nothing_else(text: str, without: str) -> None:
+    assert without_login(text) == without

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from yaml.nodes import MappingNode, Node, ScalarNode
 
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.facts import has_s3_paths, is_s3_key
+from kafkad_etl.facts import HOSTS, has_s3_paths, is_s3_key
 from kafkad_etl.job import Job, Mode, Source, StopAfter
 from kafkad_etl.model import checking, rules
 from kafkad_etl.model.document import (
@@ -47,7 +47,8 @@ _SECRET_KEY = re.compile(
 may end with an account."""
 _URLS = ("jdbc:", "http:", "https:")
 _PASSWORD_IN_URL = re.compile(
-    r"[?&;]\w*password=(?P<parameter>[^&;]+)|//[^\s/?;:@]*:(?P<userinfo>[^\s/?;]+)@"
+    r"[?&;]\w*password=(?P<parameter>[^&;]+)|[(,]\w*password=(?P<beside_host>[^),]+)"
+    rf"|//[^\s/?;:@]*:(?P<userinfo>[^\s/?;]+)@|//(?!{HOSTS})[^\s/?;:@]*:(?P<with_slash>[^\s?;]+)@"
     r"|^jdbc:oracle:\w+:[^\s/?;@]*/(?P<oracle>[^\s?;]+)@",
     re.IGNORECASE,
 )
