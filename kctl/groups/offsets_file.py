@@ -87,14 +87,19 @@ def _item(item: dict[str, Any]) -> Iterator[FileOffset]:
 
 def csv_text(offsets: Iterable[FileOffset], *, of_one: bool) -> str:
     """As Kafka's tool writes it and reads it. `of_one`: of one group that was named, so that no line has to say whose
-    offset it is; of several that were asked for perhaps one alone has any."""
+    offset it is; of several that were asked for perhaps one alone has any. Names that would be read as something else
+    are in quotes: csv itself has an eye for line feeds alone."""
     import csv
     import io
 
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    plain, quoting = (
+        csv.writer(text, lineterminator="\n", quoting=how) for how in (csv.QUOTE_MINIMAL, csv.QUOTE_NONNUMERIC)
+    )
     for group, where, offset in offsets:
-        writer.writerow([*([] if of_one else [group]), where.topic, where.partition, offset])
+        names = [where.topic] if of_one else [group, where.topic]
+        is_plain = all(name.isprintable() and not name.startswith((" ", "[", "{")) for name in names)
+        (plain if is_plain else quoting).writerow([*names, where.partition, offset])
     return text.getvalue()
 
 

@@ -156,7 +156,7 @@ def _file(path: str | None) -> dict[str, dict[TopicPartition, int]] | None:
     """The offsets by group; those of a file that names no groups are for all of them, and stand under ""."""
     if path is None:
         return None
-    text = sys.stdin.read() if path == "-" else Path(path).read_text(errors="replace")
+    text = sys.stdin.read() if path == "-" else Path(path).read_bytes().decode(errors="replace")
     found: dict[str, dict[TopicPartition, int]] = {}
     for one in parse_offsets(text.removeprefix(_BYTE_ORDER_MARK), "standard input" if path == "-" else path):
         found.setdefault(one.group, {})[one.where] = one.offset

@@ -152,9 +152,15 @@ def test_files_of_one_group_come_back(offsets: list[tuple[str, int, int]]) -> No
 
 @given(OFFSETS)
 def test_files_of_several_groups_come_back(offsets: list[tuple[str, int, int]]) -> None:
-    groups = ("g,1", "g 2", "g\n3\r", "\v\x85\u20284")
-    lines = [FileOffset(group, TopicPartition(t, p), offset) for group in groups for t, p, offset in offsets]
-    assert parse_offsets(csv_text(lines, of_one=False), "f") == lines
+    groups = ("g,1", "g 2", "g\n3\r", "\v\x85\u20284", "g\r5", " g", "[g", "{g")
+    for group in groups:
+        lines = [FileOffset(group, TopicPartition(t, p), offset) for t, p, offset in offsets]
+        assert parse_offsets(csv_text(lines, of_one=False), "f") == lines
+
+
+def test_a_file_on_disk_has_names_as_they_are(tmp_path: Path) -> None:
+    path = save(tmp_path, "offsets", csv_text([FileOffset("g\r5", A0, 5)], of_one=False))
+    assert reset_offsets._file(str(path)) == {"g\r5": {A0: 5}}
 
 
 def test_files_as_others_write_them() -> None:
