@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from shlex import quote
 
 import click
 
@@ -27,8 +26,8 @@ from kctl.quotas.entities import (
 from kctl.reach.session import Session
 from kctl.settings import Settings
 from kctl.texts.output import Column
-from kctl.texts.parsing import parse_size
-from kctl.texts.spelling import spelled
+from kctl.texts.parsing import LARGEST, parse_size
+from kctl.texts.spelling import quote, spelled
 
 COLUMNS = (
     Column("entity", "Whom it is for."),
@@ -120,7 +119,11 @@ def _alter(session: Session, entity: Entity, values: Mapping[str, float | None])
 def _undo(settings: Settings, entity: Entity, before: Mapping[str, float | None]) -> str:
     """The commands that bring back what was there before; None: the quota was not set."""
     whom = " ".join(quote(f"{kind}={DEFAULT if name is None else name}") for kind, name in entity)
-    restored = [f"{key}={whole(value)}" for key, value in before.items() if value is not None]
+    restored = [
+        f"{key}={min(whole(value), LARGEST) if key in BY_SIZE else whole(value)}"
+        for key, value in before.items()
+        if value is not None
+    ]
     fresh = [key for key, value in before.items() if value is None]
     commands = [
         f"quotas {verb} {whom} {' '.join(words)}" for verb, words in (("set", restored), ("unset", fresh)) if words

@@ -38,7 +38,7 @@ def parse_size(text: str) -> int:
     found = re.fullmatch(_SIZE, text.strip())
     if not found:
         raise _wrong(text, "size", "500, 64KB, 1.5GB or 64MiB")
-    return _whole(text, float(found[1]) * _SIZES[(found[2] or "").lower()], "size")
+    return _whole(text, _number(found[1]) * _SIZES[(found[2] or "").lower()], "size")
 
 
 def parse_rate(text: str) -> int:
@@ -53,13 +53,19 @@ def parse_duration_ms(text: str, unit: str = "ms") -> int:
     """Milliseconds of 500ms, 10s, 1h30m, 7d or ISO 8601 (PT5M, P1DT12H); a bare number counts `unit`s."""
     text = text.strip()
     if re.fullmatch(r"\d+(\.\d+)?", text):
-        return _whole(text, float(text) * _DURATIONS[unit], "duration")
+        return _whole(text, _number(text) * _DURATIONS[unit], "duration")
     if text[:1].lower() == "p" or text[:2].lower() == "-p":
         return _iso_duration_ms(text)
     parts = re.findall(_DURATION_PART, text)
     if not parts or re.sub(_DURATION_PART, "", text).strip():
         raise _wrong(text, "duration", "500ms, 10s, 1h30m, 7d or PT5M")
-    return sum(_whole(text, float(count) * _DURATIONS[name.lower()], "duration") for count, name in parts)
+    return sum(_whole(text, _number(count) * _DURATIONS[name.lower()], "duration") for count, name in parts)
+
+
+def _number(text: str) -> float:
+    """Exact if it is whole: as a float, the largest number would be one more."""
+    whole = whole_number(text)
+    return float(text) if whole is None else whole
 
 
 def _whole(text: str, number: float, kind: str) -> int:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from kctl.errors import Exit
+from kctl.quotas.set import _undo
+from kctl.settings import Settings
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl, Ran
 
@@ -61,6 +63,17 @@ def test_a_change_of_quotas_tells_the_way_back(on_broker: Kctl) -> None:
     )
     undone(first)
     assert on_broker("quotas", "describe", whom).code == Exit.NOT_FOUND
+    assert on_broker("quotas", "set", whom, "producer_byte_rate=9223372036854775807", "-y").code == Exit.DONE
+    undone(on_broker("quotas", "unset", whom, "-y"))
+    assert values() == {"producer_byte_rate": 2**63}
+    on_broker("quotas", "unset", whom, "-y")
+
+
+def test_the_way_back_names_whom_no_terminal_shows() -> None:
+    before = {"producer_byte_rate": 2.0**63, "request_percentage": 2.0**63}
+    assert _undo(Settings(), (("user", "a\nb"),), before) == (
+        "kctl quotas set $'user=a\\x0ab' producer_byte_rate=9223372036854775807 request_percentage=9223372036854775808"
+    )
 
 
 def test_tokens_are_for_those_who_log_in(on_broker: Kctl) -> None:
