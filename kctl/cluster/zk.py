@@ -12,6 +12,7 @@ from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Document, Writer
+from kctl.texts.taming import line_text
 
 COLUMNS = (
     Column("path", "The znode's path."),
@@ -43,7 +44,7 @@ def zk(session: Session, verb: str, path: str, zookeeper: str | None, data: str 
         rows = [_row(store, path)] if verb == "get" else [_row(store, child) for child in _children(store, path)]
     writer = Writer(session.settings, COLUMNS, Document(session.settings.command))
     if verb == "get" and session.settings.is_text and not session.settings.columns:
-        writer.print_text(rows[0]["data"].split("\n"))
+        writer.print_text(map(line_text, rows[0]["data"].split("\n")))
     else:
         writer.write(rows)
     return Exit.DONE

@@ -16,7 +16,7 @@ import click
 from kctl.command.verb import answer
 from kctl.errors import Exit, KctlError, exit_code
 from kctl.texts.output import Column, Document, Row, Writer, keep_writing, note, render_errors
-from kctl.texts.taming import tame
+from kctl.texts.taming import line_text
 
 if TYPE_CHECKING:
     from kctl.reach.session import Session
@@ -145,7 +145,7 @@ def confirm(settings: Settings, question: str) -> None:
             "use -y to skip the question",
             "use --dry-run to only show the effect",
         )
-    if not click.confirm(tame(question), default=False, err=True):
+    if not click.confirm(line_text(question), default=False, err=True):
         raise _refused("not confirmed: nothing was changed")
 
 
@@ -153,7 +153,7 @@ def confirm_typed(question: str, text: str) -> None:
     """Asks for `text` itself; -y does not spare anybody that."""
     if not _someone_is_there():
         raise _refused(f"no terminal to confirm on: {question}", f'"{text}" must be typed on a terminal')
-    given = click.prompt(tame(f'{question} Type "{text}" to go on'), default="", show_default=False, err=True)
+    given = click.prompt(line_text(f'{question} Type "{text}" to go on'), default="", show_default=False, err=True)
     if given.strip() != text:
         raise _refused("not confirmed: nothing was changed")
 

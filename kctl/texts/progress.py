@@ -9,7 +9,7 @@ from shutil import get_terminal_size
 from typing import Any
 
 from kctl.settings import Settings
-from kctl.texts.taming import tame
+from kctl.texts.taming import line_text
 
 _LIVE_SECONDS = 0.2
 _LINE_SECONDS = 10.0
@@ -40,17 +40,17 @@ class ProgressLine:
             return
         self._next = self._clock() + self._every
         if self._live:
-            sys.stderr.write(f"\r\x1b[K{tame(text(*about))[: get_terminal_size().columns - 1]}")
+            sys.stderr.write(f"\r\x1b[K{line_text(text(*about))[: get_terminal_size().columns - 1]}")
             sys.stderr.flush()
             self._shown = True
         else:
-            print(tame(text(*about)), file=sys.stderr, flush=True)
+            print(line_text(text(*about)), file=sys.stderr, flush=True)
 
     def say(self, text: str) -> None:
         """A line that stays."""
         self.clear()
         if not self._quiet:
-            print(tame(text), file=sys.stderr, flush=True)
+            print(line_text(text), file=sys.stderr, flush=True)
 
     def clear(self) -> None:
         """Clears the line, before anything else is printed."""

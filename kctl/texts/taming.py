@@ -18,7 +18,8 @@ def line_text(value: Any) -> str:
 
 
 def tame(text: str) -> str:
-    """A line in which names may be anything: colors are the most that steers the terminal."""
+    """A line of the command's own making, with its colors, in which names may be anything else: `line_text` is for one
+    that has no colors, in which a name's could conceal what follows."""
     if text.isprintable():
         return text
     return "".join(part if at % 2 else _escaped(part) for at, part in enumerate(_COLOR.split(text)))
@@ -26,7 +27,7 @@ def tame(text: str) -> str:
 
 def tame_lines(text: str) -> str:
     """Lines of which none is a name's."""
-    return "\n".join(map(tame, text.split("\n")))
+    return "\n".join(map(line_text, text.split("\n")))
 
 
 def _escaped(text: str) -> str:

@@ -227,3 +227,10 @@ def test_records_are_sent_whoever_reads(on_broker: Kctl, broker: KafkadProcess) 
     os.close(writing)
     assert ran.returncode == Exit.DONE
     assert on_broker("consume", "unread-records").out == "a\nb\n"
+
+
+def test_no_name_conceals_the_rest_of_a_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Asked(monkeypatch, answer="g\x1b[8m")
+    changes.confirm(asked.settings, "Delete group g\x1b[8m?")
+    changes.confirm_typed("It goes.", "g\x1b[8m")
+    assert asked.questions == ["Delete group g\\x1b[8m?", 'It goes. Type "g\\x1b[8m" to go on']

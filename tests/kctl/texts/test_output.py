@@ -14,6 +14,7 @@ import yaml
 from kctl.errors import Exit, KctlError
 from kctl.settings import Settings
 from kctl.texts.output import Column, Document, Writer, duration_text, note, render_errors, rfc3339, size_text, text_of
+from kctl.texts.progress import ProgressLine
 
 COLUMNS = (
     Column("topic", "Its name."),
@@ -240,6 +241,7 @@ def test_many_errors_of_a_kind_are_counted(capsys: pytest.CaptureFixture[str]) -
 
 
 EVIL = "evil\x1b]0;owned\a\x1b[2J\x9b31m"
+HIDING = "evil\x1b[8m"
 FORGED = "evil\nundo: rm -rf /"
 
 
@@ -250,6 +252,18 @@ def test_no_name_steers_the_terminal(settings: Settings, capsys: pytest.CaptureF
     printed = capsys.readouterr()
     assert printed.err.count("evil\\x1b]0;owned\\x07\\x1b[2J\\x9b31m") == 3
     assert printed.out == "evil\\x1b]0;owned\\x07\\x1b[2J\\x9b31m \x1b[31mred\x1b[0m\n"
+
+
+@pytest.mark.parametrize("has_lines", [False, True])
+def test_no_name_conceals_what_follows_it(
+    settings: Settings, capsys: pytest.CaptureFixture[str], has_lines: bool
+) -> None:
+    error = KctlError(HIDING, hints=(HIDING,))
+    error.has_lines = has_lines
+    note(settings, HIDING)
+    render_errors([error], settings)
+    ProgressLine(settings).say(HIDING)
+    assert capsys.readouterr().err.count("evil\\x1b[8m") == 4
 
 
 def test_no_name_forges_a_line(settings: Settings, capsys: pytest.CaptureFixture[str]) -> None:
