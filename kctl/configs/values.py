@@ -81,7 +81,7 @@ def in_units_of_brokers(name: str, value: str) -> str:
             return str(parse_duration_ms(value))
         if name.endswith(".bytes"):
             return str(parse_size(value))
-        if name.endswith(".rate"):
+        if name in RATES_OF_MOVES:
             return str(parse_rate(value))
     except KctlError as error:
         raise KctlError(f"{name}: {error.what}", exit_code=error.exit_code, hints=error.hints) from None
@@ -90,9 +90,9 @@ def in_units_of_brokers(name: str, value: str) -> str:
 
 def said(name: str, value: str | None) -> str | None:
     """A duration or a size as a person says it (7d, 256MiB); None where the value speaks for itself."""
-    if value is None or not re.fullmatch(r"-?\d+", value):
+    number = _number(value)
+    if number is None:
         return None
-    number = int(value)
     if (number == -1 and name in _UNLIMITED) or number == _ENDLESS:
         return "unlimited"
     if number < 0 or number < 1000:
@@ -100,7 +100,7 @@ def said(name: str, value: str | None) -> str | None:
     if name.endswith(".ms"):
         exact = next((f"{number // size}{unit}" for unit, size in _DURATIONS if number % size == 0), None)
         return exact or duration_text(number)
-    if name.endswith((".bytes", ".rate")):
+    if name.endswith(".bytes") or name in RATES_OF_MOVES:
         exact = next((f"{number // size}{unit}" for unit, size in _SIZES if number % size == 0), None)
         return exact or size_text(number)
     return None
@@ -186,4 +186,5 @@ def effect(name: str, old: str | None, new: str | None) -> str | None:
 
 
 def _number(text: str | None) -> int | None:
-    return int(text) if text is not None and re.fullmatch(r"-?\d+", text) else None
+    """None also for a number that is larger than any that brokers know."""
+    return int(text) if text is not None and re.fullmatch(r"-?\d{1,19}", text) else None

@@ -5,6 +5,7 @@ import pytest
 from kctl.configs.values import (
     APPEND,
     DELETE,
+    RATES_OF_MOVES,
     SET,
     SUBTRACT,
     Assignment,
@@ -31,6 +32,8 @@ from kctl.errors import Exit, KctlError
         ("retention.ms = 1h30m", Assignment("retention.ms", SET, "5400000")),
         ("segment.bytes=256MiB", Assignment("segment.bytes", SET, "268435456")),
         ("leader.replication.throttled.rate=50MB/s", Assignment("leader.replication.throttled.rate", SET, "50000000")),
+        ("max.connection.creation.rate=0/s", Assignment("max.connection.creation.rate", SET, "0/s")),
+        (f"{RATES_OF_MOVES[2]}=50MB/s", Assignment(RATES_OF_MOVES[2], SET, "50000000")),
         ("cleanup.policy+=compact", Assignment("cleanup.policy", APPEND, "compact")),
         ("cleanup.policy-=delete", Assignment("cleanup.policy", SUBTRACT, "delete")),
         ("listener.name.a.sasl.jaas.config=x y=z;", Assignment("listener.name.a.sasl.jaas.config", SET, "x y=z;")),
@@ -89,6 +92,9 @@ def test_what_they_should_not(texts: list[str]) -> None:
         ("min.insync.replicas", "2000", None),
         ("cleanup.policy", "delete", None),
         ("retention.ms", None, None),
+        ("retention.ms", "9" * 5000, None),
+        ("max.connection.creation.rate", "2147483647", None),
+        (RATES_OF_MOVES[0], "50000000", "50.0 MB"),
     ],
 )
 def test_what_a_value_means(name: str, value: str | None, expected: str | None) -> None:
