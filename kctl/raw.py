@@ -15,7 +15,7 @@ from kctl.errors import Exit, KctlError, did_you_mean
 from kctl.reach.connection import only_reads
 from kctl.reach.session import Session
 from kctl.texts.output import keep_writing, print_lines
-from kctl.texts.parsing import whole_number
+from kctl.texts.parsing import LARGEST_INT16, whole_number
 
 
 def _names(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
@@ -34,7 +34,7 @@ def _names(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
 )
 @click.option(
     "--api-version",
-    type=click.IntRange(0, 2**15 - 1),
+    type=click.IntRange(0, LARGEST_INT16),
     metavar="N",
     help="The version to ask in.  [default: the highest common one]",
 )

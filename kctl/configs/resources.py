@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkad.errors import ErrorCode
 from kctl.errors import Exit, KctlError, did_you_mean, failure
-from kctl.texts.parsing import LARGEST_SHORT, whole_number
+from kctl.texts.parsing import LARGEST_INT32, whole_number
 
 if TYPE_CHECKING:
     from kafkad.wire.messages.describe_configs import DescribeConfigsResourceResult
@@ -82,7 +82,7 @@ def parse_resource(text: str) -> Resource:
         raise KctlError(f'"{text}" is not a resource', exit_code=Exit.USAGE, hints=hints)
     if not name:
         raise KctlError(f'"{text}" names no {singular}', exit_code=Exit.USAGE, hints=(f"as in {singular}/NAME",))
-    if singular in ("broker", "logger") and whole_number(name, LARGEST_SHORT) is None:
+    if singular in ("broker", "logger") and whole_number(name, LARGEST_INT32) is None:
         what = f'"{name}" is not a broker id'
         raise KctlError(what, exit_code=Exit.USAGE, hints=(f"as in {singular}/1",))
     return Resource(singular, name)

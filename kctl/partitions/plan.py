@@ -26,7 +26,7 @@ from kctl.partitions.reassignment_json import Place, parse_plan, parse_topics
 from kctl.partitions.snapshot import Snapshot, take
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Document, Row, Writer, counted, duration_text, keep_writing, note, size_text
-from kctl.texts.parsing import parse_rate
+from kctl.texts.parsing import LARGEST_INT16, parse_rate
 from kctl.texts.spelling import quote, spelled
 from kctl.texts.text_files import text_of
 
@@ -114,7 +114,7 @@ def _asking(function: Callable[..., R]) -> Callable[..., R]:
         ),
         click.option(
             "--rf",
-            type=click.IntRange(min=1),
+            type=click.IntRange(1, LARGEST_INT16),
             metavar="N",
             help="Replication factor; when draining all topics, the most for what has to leave a broker.",
         ),

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from kafkad.names import TopicPartition
 from kctl.errors import Exit, KctlError
+from kctl.texts.parsing import LARGEST_INT32, whole_number
 
 ANY = "any"
 """For a log directory: the broker chooses."""
@@ -107,7 +108,7 @@ def parse_assignment(word: str) -> tuple[TopicPartition, Place]:
     try:
         if not separator:
             raise ValueError
-        replicas = tuple(int(broker) for broker in right.split(","))
+        replicas = tuple(_broker_id(broker) for broker in right.split(","))
         partition = parse_partition(left)
     except ValueError:
         hint = "write TOPIC:PARTITION=BROKER,BROKER,… as in orders:0=1,2,3"
@@ -119,9 +120,17 @@ def parse_assignment(word: str) -> tuple[TopicPartition, Place]:
 def parse_partition(word: str) -> TopicPartition:
     """`orders:0`, and `orders-0` as Kafka prints it; a ValueError if it is neither."""
     topic, separator, number = word.rpartition(":" if ":" in word else "-")
-    if not (separator and topic and number.isascii() and number.isdigit()):
+    partition = whole_number(number, LARGEST_INT32)
+    if not (separator and topic) or partition is None:
         raise ValueError(f'"{word}" is not TOPIC:PARTITION')
-    return TopicPartition(topic, int(number))
+    return TopicPartition(topic, partition)
+
+
+def _broker_id(word: str) -> int:
+    broker = whole_number(word.strip(), LARGEST_INT32)
+    if broker is None:
+        raise ValueError(f'"{word}" is not the id of a broker')
+    return broker
 
 
 # --- one entry
@@ -130,7 +139,7 @@ def parse_partition(word: str) -> TopicPartition:
 def _place(entry: Mapping[str, Any], where: str) -> Place:
     replicas = _field(entry, "replicas", list, where)
     for broker in replicas:
-        if not isinstance(broker, int) or isinstance(broker, bool) or broker < 0:
+        if not isinstance(broker, int) or isinstance(broker, bool) or not 0 <= broker <= LARGEST_INT32:
             _malformed(f'{where}: "replicas" has {broker!r}, which is not the id of a broker')
     _check_replicas(replicas, where)
     log_dirs = _field(entry, "log_dirs", list, where) if entry.get("log_dirs") is not None else []
@@ -153,7 +162,7 @@ def _check_replicas(replicas: Sequence[int], where: str) -> None:
 def _partition(entry: Mapping[str, Any], where: str) -> TopicPartition:
     topic = _field(entry, "topic", str, where)
     partition = _field(entry, "partition", int, where)
-    if partition < 0:
+    if not 0 <= partition <= LARGEST_INT32:
         _malformed(f'{where}: "partition" is {partition}')
     return TopicPartition(topic, partition)
 
@@ -180,6 +189,8 @@ def _object(text: str, name: str) -> dict[str, Any]:
         whole = loads(text)
     except JSONDecodeError as error:
         _malformed(f"{name}: line {error.lineno}, column {error.colno}: {error.msg}; it is not JSON")
+    except ValueError as error:  # a number of thousands of digits
+        _malformed(f"{name}: {error}")
     if not isinstance(whole, dict):
         _malformed(f"{name}: it is not a JSON object")
     if whole.get("version", 1) != 1:

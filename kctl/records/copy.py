@@ -143,14 +143,12 @@ def _target(session: Session, context: str | None, stack: ExitStack) -> Session:
 
 
 def _wishes(options: dict[str, Any]) -> Wishes:
-    from kctl.texts.parsing import parse_duration_ms
-
     return Wishes(
         keep_partition=options["keep_partition"],
         partitioner=options["partitioner"],
         codec=CODEC_NAMES.index(options["compression"]),
         transactional_id=options["transactional_id"],
-        transaction_timeout_ms=parse_duration_ms(options["transaction_timeout"], unit="s"),
+        transaction_timeout_ms=options["transaction_timeout"],
     )
 
 

@@ -43,12 +43,22 @@ _LATEST = 2**63
 C = TypeVar("C", bound=Callable[..., Any])
 
 
+def _timeout_ms(context: click.Context, parameter: click.Parameter, value: str) -> int:
+    from kctl.texts.parsing import LARGEST_INT32, parse_duration_ms
+
+    milliseconds = parse_duration_ms(value, unit="s")
+    if milliseconds > LARGEST_INT32:
+        raise click.BadParameter(f"{value} is longer than 24 days")
+    return milliseconds
+
+
 def transaction_options(command: C) -> C:
     """The options of commands that may write in a transaction: of `Wishes`, its id and its time-out."""
     timeout = click.option(
         "--transaction-timeout",
         metavar="TIME",
         default="60s",
+        callback=_timeout_ms,
         help="How long the transaction may take; transaction.max.timeout.ms of the brokers is the limit.",
         show_default=True,
     )

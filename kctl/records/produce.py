@@ -19,7 +19,7 @@ from kctl.reach.session import Session
 from kctl.records.delivery import COLUMNS, Delivery, Wishes, transaction_options
 from kctl.records.formats import Headers, Parsed
 from kctl.records.interrupts import Interrupts
-from kctl.texts.parsing import LARGEST_SHORT
+from kctl.texts.parsing import LARGEST_INT32
 
 Read = Callable[[bytes], Parsed]
 _PATIENCE_SECONDS = 0.02
@@ -62,7 +62,7 @@ class BadLine(Exception):
 @click.option("--key", metavar="TEXT", help="Key of all records that have none of their own.")
 @click.option("--header", "headers", multiple=True, metavar="NAME=VALUE", help="Header of all records; repeatable.")
 @click.option(
-    "--partition", type=click.IntRange(0, LARGEST_SHORT), metavar="N", help="Send all records to this partition."
+    "--partition", type=click.IntRange(0, LARGEST_INT32), metavar="N", help="Send all records to this partition."
 )
 @click.option(
     "--timestamp", metavar="TIME", help="Timestamp of all records that have none of their own.  [default: now]"
@@ -141,7 +141,7 @@ def _wishes(session: Session, options: dict[str, Any]) -> Wishes:
         acks={"all": -1, "1": 1, "0": 0}[options["acks"]],
         idempotent=options["idempotent"],
         transactional_id=options["transactional_id"],
-        transaction_timeout_ms=parse_duration_ms(options["transaction_timeout"], unit="s"),
+        transaction_timeout_ms=options["transaction_timeout"],
         batch_bytes=parse_size(options["batch_size"]),
         linger=parse_duration_ms(options["linger"]) / 1000,
     )

@@ -16,8 +16,10 @@ _ISO_UNITS = (604_800_000, 86_400_000, 3_600_000, 60_000, 1000)
 
 LARGEST = 2**63 - 1
 """The largest number that Kafka's protocol has room for."""
-LARGEST_SHORT = 2**31 - 1
-"""Likewise of ids of brokers, and of partitions."""
+LARGEST_INT32 = 2**31 - 1
+"""Likewise of ids of brokers, of partitions, and for times that requests may take."""
+LARGEST_INT16 = 2**15 - 1
+"""Likewise of replicas of a partition, and of versions of requests."""
 _MOST_DIGITS = 19
 
 

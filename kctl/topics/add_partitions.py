@@ -15,7 +15,7 @@ from kctl.command.verb import KctlCommand, pass_session
 from kctl.errors import Exit, KctlError, failure
 from kctl.reach.session import Session
 from kctl.texts.output import Column, note
-from kctl.texts.parsing import LARGEST_SHORT
+from kctl.texts.parsing import LARGEST_INT32
 
 if TYPE_CHECKING:
     from kafkad.wire.messages.metadata import MetadataResponseTopic
@@ -33,7 +33,7 @@ COLUMNS = (
 @click.option(
     "-p",
     "--partitions",
-    type=click.IntRange(1, LARGEST_SHORT),
+    type=click.IntRange(1, LARGEST_INT32),
     required=True,
     metavar="N",
     help="The new total number of partitions.",

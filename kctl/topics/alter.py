@@ -15,7 +15,7 @@ from kctl.configs.values import DELETE, Assignment, parse_assignments
 from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Row, note
-from kctl.texts.parsing import LARGEST_SHORT
+from kctl.texts.parsing import LARGEST_INT32
 from kctl.topics.add_partitions import check_growth, grow, have_grown
 
 COLUMNS = (
@@ -30,7 +30,7 @@ COLUMNS = (
 @click.command("alter", cls=KctlCommand, columns=COLUMNS)
 @choosing("topic", topic_names, required=True)
 @click.option(
-    "-p", "--partitions", type=click.IntRange(1, LARGEST_SHORT), metavar="N", help="The new total number of partitions."
+    "-p", "--partitions", type=click.IntRange(1, LARGEST_INT32), metavar="N", help="The new total number of partitions."
 )
 @click.option(
     "--config",

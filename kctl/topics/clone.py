@@ -7,7 +7,7 @@ import click
 from kctl.command.cluster_names import topic_names
 from kctl.command.verb import KctlCommand, pass_session
 from kctl.reach.session import Session
-from kctl.texts.parsing import LARGEST_SHORT
+from kctl.texts.parsing import LARGEST_INT16, LARGEST_INT32
 from kctl.topics.create import COLUMNS, create_topics, model_of
 from kctl.topics.wanted import check_name, parse_configs
 
@@ -16,10 +16,10 @@ from kctl.topics.wanted import check_name, parse_configs
 @click.argument("topic", metavar="TOPIC", shell_complete=topic_names)
 @click.argument("new", metavar="NEW")
 @click.option(
-    "-p", "--partitions", type=click.IntRange(1, LARGEST_SHORT), metavar="N", help="Number of partitions, if different."
+    "-p", "--partitions", type=click.IntRange(1, LARGEST_INT32), metavar="N", help="Number of partitions, if different."
 )
 @click.option(
-    "-r", "--replication", type=click.IntRange(1, 2**15 - 1), metavar="N", help="Replication factor, if different."
+    "-r", "--replication", type=click.IntRange(1, LARGEST_INT16), metavar="N", help="Replication factor, if different."
 )
 @click.option("--config", "configs", multiple=True, metavar="NAME=VALUE", help="A setting, if different; repeatable.")
 @click.option("--data", is_flag=True, help="Also copy the committed records that exist now.")

@@ -18,7 +18,7 @@ from kctl.configs.values import misspelt
 from kctl.errors import Exit, KctlError, failure
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Document, Row, Writer, note
-from kctl.texts.parsing import LARGEST_SHORT
+from kctl.texts.parsing import LARGEST_INT16, LARGEST_INT32
 from kctl.texts.spelling import spelled
 from kctl.texts.text_files import text_of
 from kctl.topics.wanted import (
@@ -57,14 +57,14 @@ PLACEMENT_COLUMNS = (
 @click.option(
     "-p",
     "--partitions",
-    type=click.IntRange(1, LARGEST_SHORT),
+    type=click.IntRange(1, LARGEST_INT32),
     metavar="N",
     help="Number of partitions.  [default: the broker's]",
 )
 @click.option(
     "-r",
     "--replication",
-    type=click.IntRange(1, 2**15 - 1),
+    type=click.IntRange(1, LARGEST_INT16),
     metavar="N",
     help="Replication factor.  [default: the broker's]",
 )

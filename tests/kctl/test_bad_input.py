@@ -167,6 +167,11 @@ MANY = "9" * 5000
         ["topics", "list", "-b", f"h:{MANY}"],
         ["topics", "list", "--timeout", MANY],
         ["quotas", "set", "user=a", f"producer_byte_rate={MANY}"],
+        ["partitions", "plan", "--rf", "99999999999"],
+        ["partitions", "reassign", "t:99999999999=1"],
+        ["partitions", "reassign", "t:0=99999999999"],
+        ["produce", "t", "--value", "x", "--transactional-id", "x", "--transaction-timeout", "99999999999"],
+        ["copy", "t", "t2", "--transactional-id", "x", "--transaction-timeout", "99999999999"],
     ],
     ids=lambda words: " ".join(words)[:60],
 )
@@ -179,6 +184,12 @@ def test_numbers_and_times_that_cannot_be(on_broker: Kctl, words: list[str], mon
     time.tzset()
     assert ran.code == Exit.USAGE, ran.err
     assert "bug in kctl" not in ran.err and "cannot be sent" not in ran.err
+
+
+def test_a_setting_of_more_digits_than_python_reads(on_broker: Kctl) -> None:
+    on_broker("topics", "create", "t", "-p", 1, "-y")
+    ran = on_broker("configs", "set", "topic/t", f"retention.ms={MANY}", "-y")
+    assert ran.code != Exit.DONE and "bug in kctl" not in ran.err, ran.err
 
 
 def test_offsets_that_are_no_numbers(on_broker: Kctl, tmp_path: Path) -> None:

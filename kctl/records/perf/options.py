@@ -8,13 +8,13 @@ from typing import TypeVar
 import click
 
 from kctl.command.cluster_names import topic_names
-from kctl.texts.parsing import LARGEST_SHORT
+from kctl.texts.parsing import LARGEST_INT16, LARGEST_INT32
 
 F = TypeVar("F", bound=Callable[..., object])
 
 partitions = click.option(
     "--partitions",
-    type=click.IntRange(1, LARGEST_SHORT),
+    type=click.IntRange(1, LARGEST_INT32),
     metavar="N",
     default=1,
     show_default=True,
@@ -22,7 +22,7 @@ partitions = click.option(
 )
 replication = click.option(
     "--replication",
-    type=click.IntRange(1, 2**15 - 1),
+    type=click.IntRange(1, LARGEST_INT16),
     metavar="N",
     default=1,
     show_default=True,

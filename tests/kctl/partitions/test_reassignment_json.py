@@ -68,6 +68,11 @@ def test_kafkas_own_line_is_read() -> None:
         (of(ENTRY | {"partition": "0"}), 'f: entry 1 of "partitions": "partition" is \'0\', which is not a number'),
         (of(ENTRY | {"partition": True}), 'f: entry 1 of "partitions": "partition" is True, which is not a number'),
         (of(ENTRY | {"partition": -1}), 'f: entry 1 of "partitions": "partition" is -1'),
+        (of(ENTRY | {"partition": 2**31}), f'f: entry 1 of "partitions": "partition" is {2**31}'),
+        (
+            of(ENTRY | {"replicas": [2**31]}),
+            f'f: entry 1 of "partitions" (t-0): "replicas" has {2**31}, which is not the id of a broker',
+        ),
         (of(ENTRY | {"replicas": []}), 'f: entry 1 of "partitions" (t-0): it has no replicas'),
         (
             of(ENTRY | {"replicas": [1, 2, 1]}),
@@ -93,6 +98,11 @@ def test_a_malformed_plan_names_what_is_wrong_and_where(text: str, what: str) ->
     assert (failed.value.what, failed.value.exit_code) == (what, Exit.USAGE)
 
 
+def test_a_number_of_more_digits_than_python_reads() -> None:
+    with pytest.raises(KctlError, match="f: Exceeds the limit"):
+        parse_plan(of(ENTRY).replace('"partition": 0', f'"partition": {"9" * 5000}'), "f")
+
+
 def test_topics_come_from_either_kind_of_file() -> None:
     assert parse_topics('{"version": 1, "topics": [{"topic": "b"}, {"topic": "a"}]}', "f") == ["b", "a"]
     assert parse_topics(of(ENTRY, ENTRY | {"partition": 1}), "f") == ["t"]
@@ -110,7 +120,7 @@ def test_a_partition_in_a_word(word: str, partition: tuple[str, int]) -> None:
     assert parse_partition(word) == partition
 
 
-@pytest.mark.parametrize("word", ["a", "a:", ":1", "a:x", "a:-1", "a-²"])
+@pytest.mark.parametrize("word", ["a", "a:", ":1", "a:x", "a:-1", "a-²", "a:2147483648"])
 def test_what_is_no_partition(word: str) -> None:
     with pytest.raises(ValueError, match="is not TOPIC:PARTITION"):
         parse_partition(word)
@@ -120,7 +130,7 @@ def test_an_assignment_in_a_word() -> None:
     assert parse_assignment("t:0=1,2,3") == (("t", 0), Place((1, 2, 3)))
 
 
-@pytest.mark.parametrize("word", ["t:0", "t=1", "t:0=", "t:0=1,x", "t:0=1,1"])
+@pytest.mark.parametrize("word", ["t:0", "t=1", "t:0=", "t:0=1,x", "t:0=1,1", "t:0=1,-2", "t:0=2147483648"])
 def test_what_is_no_assignment(word: str) -> None:
     with pytest.raises(KctlError) as failed:
         parse_assignment(word)
