@@ -166,7 +166,7 @@ open({str(tmp_path / "finished")!r}, "w").close()
     fake_spark(tmp_path, HELLO + body)
     (tmp_path / "program.py").write_text(PROGRAM)
     terminal, inside = pty.openpty()
-    shell = ["setsid", "--ctty", "bash", "--norc", "-i"]
+    shell = ["env", "--default-signal=HUP", "setsid", "--ctty", "bash", "--norc", "-i"]  # else nohup would hold for it
     with subprocess.Popen(shell, stdin=inside, stdout=inside, stderr=inside):
         os.close(inside)
         os.write(terminal, f"{sys.executable} program.py\n".encode())
