@@ -174,6 +174,8 @@ class Moves:
         end = _common_end(log, future)
         if end < future.end_offset:
             truncate_to(future, end, ahead)
+        if future.epochs.latest != log.epochs.latest:
+            future.forget_unused_epochs()  # the replica may have forgotten one that was taken over from it
         if future.end_offset < log.start_offset:
             future.truncate_fully_at(log.start_offset)
         future.increment_start_offset(log.start_offset)

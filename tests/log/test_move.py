@@ -523,6 +523,25 @@ def test_an_epoch_in_which_nobody_has_produced_yet_moves_along(tmp_path: Path) -
     assert started(tmp_path).logs[T0].epochs.latest == 7
 
 
+def test_an_epoch_that_the_replica_forgot_before_the_move_could_end_is_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The epoch before it kept its name and lost its beginning: a leader would not have seen where others part."""
+    manager = started(tmp_path)
+    log = filled(manager, tmp_path)
+    moves = copied(manager, tmp_path)
+    before = log.epochs.entries
+    log.assign_epoch(7, log.end_offset)
+    disk = BadDisk(tmp_path / "a" / "t-0", "sync_directory", errno.ENOSPC, monkeypatch)
+    with pytest.raises(StorageError):
+        finished(moves)
+    disk.is_bad = False
+    log.forget_unused_epochs()
+    moved = finished(moves)
+    assert moved is not None
+    assert moved.epochs.entries == before
+
+
 def test_what_is_damaged_of_a_copy_is_copied_again(tmp_path: Path) -> None:
     manager = started(tmp_path)
     before = records(filled(manager, tmp_path))
