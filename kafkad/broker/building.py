@@ -361,9 +361,9 @@ def _membership(
     async def before_registering() -> None:
         lost = platform.logs.lost_tails()
         if lost and platform.links is not None:
-            from kafkad.broker.leave_isr import OtherLeaders, leave_isrs
+            from kafkad.broker.leave_isr import OtherBrokers, leave_isrs
 
-            leaders = OtherLeaders(
+            leaders = OtherBrokers(
                 platform.store,
                 platform.links,
                 clock=platform.clock,

@@ -41,8 +41,8 @@ _ANSWER_COUNTS_MS = 1_000
 _BETWEEN_LOOKS_MS = 100
 
 
-class OtherLeaders:
-    """Asks brokers that lead by what the store says whether they live."""
+class OtherBrokers:
+    """Asks brokers that lead, or are in sync, by what the store says whether they live."""
 
     def __init__(
         self,
@@ -72,8 +72,8 @@ class OtherLeaders:
             if broker not in self._told:
                 self._told.add(broker)
                 log.warning(
-                    "replicas here have lost committed records, and broker %d, which leads them, does not answer: "
-                    "waiting until it does, or its session is over",
+                    "replicas here have lost committed records, and broker %d, which leads them or is in sync, does "
+                    "not answer: waiting until it does, or its session is over",
                     broker,
                 )
             await sleep(_BETWEEN_LOOKS_MS, self._clock, self._timers)
@@ -94,7 +94,7 @@ class OtherLeaders:
 
 
 async def leave_isrs(
-    store: MetaStore, broker: int, lost: Mapping[TopicPartition, TopicId], leaders: OtherLeaders
+    store: MetaStore, broker: int, lost: Mapping[TopicPartition, TopicId], leaders: OtherBrokers
 ) -> None:
     """`lost` are the replicas with the ids of their topics."""
     left = [tp for tp, topic_id in lost.items() if await _leave(store, broker, tp, topic_id, leaders)]
@@ -102,7 +102,7 @@ async def leave_isrs(
         await store.create(IsrChange.PREFIX, IsrChange.encode(left), sequential=True)
 
 
-async def _leave(store: MetaStore, broker: int, tp: TopicPartition, topic_id: TopicId, leaders: OtherLeaders) -> bool:
+async def _leave(store: MetaStore, broker: int, tp: TopicPartition, topic_id: TopicId, leaders: OtherBrokers) -> bool:
     path = Partition.path(*tp)
     led: PartitionState | None = None
     """With a leader that lives; it may have lost the partition while it was asked."""
@@ -120,7 +120,7 @@ async def _leave(store: MetaStore, broker: int, tp: TopicPartition, topic_id: To
         if state.leader not in (broker, NO_LEADER) and await leaders.lives(state.leader):
             led = state
             continue
-        isr = await _stayed(store, isr, nodes[1][1].mzxid) or isr
+        isr = await _stayed(store, isr, nodes[1][1].mzxid, leaders) or isr
         try:
             await store.set(path, Partition.encode(replace(state, isr=isr)), state.partition_epoch)
         except BadVersion:
@@ -129,14 +129,16 @@ async def _leave(store: MetaStore, broker: int, tp: TopicPartition, topic_id: To
         return True
 
 
-async def _stayed(store: MetaStore, members: tuple[int, ...], written: int) -> tuple[int, ...]:
-    """Those that are registered, and were before the transaction in which the ISR was `written`.
+async def _stayed(store: MetaStore, members: tuple[int, ...], written: int, others: OtherBrokers) -> tuple[int, ...]:
+    """Those that live and are registered, and were before the transaction in which the ISR was `written`.
 
-    One that is down now is none of them: it may register before the ISR is written again.
+    One that is down now is none of them: it may register before the ISR is written again. Nor is one whose session
+    outlives it.
     """
-    registrations = await store.get_many([Broker.path(member) for member in members])
+    living = [member for member in members if await others.lives(member)]
+    registrations = await store.get_many([Broker.path(member) for member in living])
     return tuple(
         member
-        for member, node in zip(members, registrations, strict=True)
+        for member, node in zip(living, registrations, strict=True)
         if node is not None and node[1].czxid <= written
     )

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from kafkad.broker.leave_isr import OtherLeaders, leave_isrs
+from kafkad.broker.leave_isr import OtherBrokers, leave_isrs
 from kafkad.controller.registration import prepare
 from kafkad.controller.topics import new_partition
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.meta.store import Create
 from kafkad.meta.znodes import Broker, IsrChange, Partition, Topic
-from kafkad.model import BrokerInfo, Endpoint, PartitionAssignment, PartitionState
+from kafkad.model import NO_LEADER, BrokerInfo, Endpoint, PartitionAssignment, PartitionState
 from kafkad.names import TopicPartition
 from kafkad.net.client import LinkError
 from kafkad.timers import Timers
@@ -27,19 +27,20 @@ ID, OTHER_ID = b"i" * 16, b"o" * 16
 PATIENCE_MS = 18_000
 
 
-class LinkToLeader:
-    """It counts how often the leader was asked."""
+class Links:
+    """To other brokers. It counts how often they were asked; `answers` is for broker 2, 3 always does."""
 
     asked = 0
     answers = True
+    _broker = 0
 
-    def __call__(self, broker: BrokerInfo) -> LinkToLeader:
-        assert broker.id == 2
+    def __call__(self, broker: BrokerInfo) -> Links:
+        self._broker = broker.id
         return self
 
     async def call(self, request: Any, *, timeout_ms: int) -> Any:
         self.asked += 1
-        if not self.answers:
+        if self._broker == 2 and not self.answers:
             raise LinkError("broker 2 cannot be reached")
 
     def close(self) -> None:
@@ -52,12 +53,12 @@ class Scene:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.timers = Timers()
-        self.link = LinkToLeader()
+        self.link = Links()
         store = EmbeddedStore.in_memory(self.clock)
         self.session, self.session_of_2 = store.session(), store.session()
 
     async def leave(self) -> None:
-        leaders = OtherLeaders(self.session, self.link, clock=self.clock, timers=self.timers, patience_ms=PATIENCE_MS)
+        leaders = OtherBrokers(self.session, self.link, clock=self.clock, timers=self.timers, patience_ms=PATIENCE_MS)
         await leave_isrs(self.session, 1, {A0: ID, TopicPartition("gone", 0): ID}, leaders)
 
     async def wait(self, until: Callable[[], bool]) -> None:
@@ -136,6 +137,24 @@ def test_members_that_came_back_leave_with_it_if_others_stayed(stayed: tuple[int
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("leader", [1, NO_LEADER])
+def test_a_member_that_died_a_moment_ago_is_not_taken_for_one_that_stayed(leader: int) -> None:
+    """Its session outlives it. Alone in the ISR it would keep out 3, which is down and may be the only one whole."""
+
+    async def scenario() -> None:
+        scene = Scene()
+        scene.link.answers = False
+        await scene.make_topic(leader, 3, 2, 1, stayed=(2,))
+        leaving = asyncio.ensure_future(scene.leave())
+        await scene.wait(lambda: scene.link.asked > 3)
+        assert (await scene.state()).isr == (3, 2, 1)
+        await scene.session_of_2.close()
+        await scene.wait(leaving.done)
+        assert (await scene.state()).isr == (3, 2)
+
+    asyncio.run(scenario())
+
+
 def test_a_leader_that_died_a_moment_ago_is_waited_for() -> None:
     """Its session outlives it. Registered before that, this broker would be elected, and be the ISR alone."""
 
@@ -157,7 +176,7 @@ def test_a_leader_of_many_is_asked_once() -> None:
     async def scenario() -> None:
         scene = Scene()
         await scene.make_topic(2, 2, 1)
-        leaders = OtherLeaders(
+        leaders = OtherBrokers(
             scene.session, scene.link, clock=scene.clock, timers=scene.timers, patience_ms=PATIENCE_MS
         )
         assert [await leaders.lives(2) for _ in range(100)] == [True] * 100
