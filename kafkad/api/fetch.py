@@ -410,7 +410,7 @@ def _admitted(peer: Peer, frame: FetchFrame) -> FetchFrame:
 def _held(frame: FetchFrame, throttle: Throttle) -> tuple[FetchFrame, Throttle | None]:
     """The request of a client that has quotas: no answer to it is so large that it could never pass. Other brokers have
     none."""
-    if throttle.is_of_broker(frame.replica_id) or not throttle.limits_fetches:
+    if throttle.is_of_broker(frame.replica_id) or throttle.is_of_mender(frame) or not throttle.limits_fetches:
         return frame, None
     most = throttle.most_fetched
     if most is None:

@@ -12,13 +12,14 @@ from struct import Struct
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from kafkad.api.fetch_session import SESSIONLESS_EPOCH
 from kafkad.api.routes import BETWEEN_BROKERS, FETCH, OFFSET_COMMIT, PRODUCE
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.net.connection import Connection, DeferredReply, OnReply
 from kafkad.net.reply import PENDING, Pending, Reply
 from kafkad.security.authorizer import CLUSTER_NAME, Operation, ResourceType
 from kafkad.turns import Pieces
-from kafkad.wire.fetch import MENDER
+from kafkad.wire.fetch import MENDER, FetchFrame
 from kafkad.wire.primitives import MalformedError
 from kafkad.wire.produce import FIRST_FLEXIBLE as FIRST_FLEXIBLE_PRODUCE
 
@@ -184,10 +185,19 @@ class Throttle:
 
     def is_of_broker(self, replica_id: int) -> bool:
         """True if the request says so by this id of a replica, and its sender may. Its bytes count for nothing then."""
-        if (replica_id < 0 and replica_id != MENDER) or not _may_be_broker(self._connection):
+        if replica_id < 0 or not _may_be_broker(self._connection):
             return False
         self._connection.measure(None)
         return True
+
+    def is_of_mender(self, frame: FetchFrame) -> bool:
+        """The same of a fetch by which a broker mends its log. Where everybody may all, its id says nothing."""
+        return (
+            frame.replica_id == MENDER
+            and frame.session_epoch == SESSIONLESS_EPOCH
+            and self._connection.peer.identity.restricted
+            and self.is_of_broker(0)
+        )
 
     @property
     def limits_fetches(self) -> bool:

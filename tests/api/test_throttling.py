@@ -41,6 +41,7 @@ from kafkad.wire.messages.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
+from kafkad.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from kafkad.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from kafkad.wire.messages.write_txn_markers import WriteTxnMarkersRequest
 from kafkad.wire.primitives import MalformedError
@@ -259,6 +260,19 @@ def test_a_broker_that_mends_its_log_needs_no_right_to_read_and_has_no_quota(fra
         assert (partition.error_code, answer.throttle_time_ms) == (0, 0)
         assert partition.records
     assert frames.muted() == []
+
+
+def test_where_everybody_may_all_the_id_of_a_mender_says_nothing(frames: Throttled) -> None:
+    """Old clients have it in requests that have nothing to do with logs."""
+    fill(frames, batches=2, size=4000)
+    frames.give(EVERYBODY, consumer_byte_rate=1, request_percentage=1e-6)
+    for asked, version in (
+        (to_fetch(frames, 12, {0: 0}, replica_id=MENDER), 12),
+        (OffsetForLeaderEpochRequest(), 2),
+        (ListOffsetsRequest(replica_id=MENDER), 7),
+    ):
+        frames.ask(asked, version)
+        assert len(frames.muted()) == 1, asked
 
 
 def test_who_may_not_be_a_broker_has_quotas_whatever_it_says(frames: Throttled) -> None:
