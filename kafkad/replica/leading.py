@@ -123,13 +123,16 @@ class Leading:
             del joining[1:]
         return (*self.isr, *joining) if joining else None
 
-    def kept(self) -> bool:
-        """The controller has refused what was proposed. True if that means that a follower cannot join now."""
-        joining = frozenset(self.proposed or ()).difference(self.isr)
+    def kept(self, change: IsrChange) -> bool:
+        """The controller has refused what was proposed. True if that means that a follower cannot join now: one that
+        has registered anew since is another to it."""
+        joining = frozenset(change.isr).difference(self.isr)
         self.proposed = None
         if len(joining) > 1:
             self.one_by_one = True
             return False
+        said = dict(change.joining)
+        joining = frozenset(each for each in joining if said.get(each, NO_EPOCH) == self.epochs.get(each, NO_EPOCH))
         known = joining <= self.refused
         self.refused |= joining
         return not known

@@ -462,7 +462,7 @@ class Partition:
         leading = self.leading
         if leading is None or change.leader_epoch != self.leader_epoch or change.isr != leading.proposed:
             return False
-        is_news = leading.kept()
+        is_news = leading.kept(change)
         self._advance()
         if len(change.isr) > len(leading.isr):
             self._propose(leading.joined_by(self.high_watermark, self._parts.metadata.brokers))

@@ -606,6 +606,19 @@ def test_who_is_refused_keeps_nobody_else_out(made: Made) -> None:
     assert made.asked[-1].isr == (ME, 3, 4, 2)
 
 
+def test_who_has_registered_anew_is_not_refused_for_what_it_was(made: Made) -> None:
+    partition = made.partition
+    alive(made, 2, 3)
+    partition.become(replace(OF_THREE, leader_epoch=3))
+    made.append(2)
+    partition.become(OF_THREE)
+    partition.fetched_by(3, 2, 0, 70)
+    [change] = made.asked
+    partition.fetched_by(3, 2, 0, 80)
+    partition.isr_kept(change)
+    assert [change.joining for change in made.asked] == [((3, 70),), ((3, 80),)]
+
+
 def test_who_joins_is_proposed_as_it_was_registered_when_it_had_everything(made: Made) -> None:
     """It may have lost its power since, and what it had with that: then the controller knows a later registration."""
     partition = made.partition
