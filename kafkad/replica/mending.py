@@ -57,7 +57,11 @@ _Place = tuple[str, Hole]
 
 
 class _Unobtainable(Exception):
-    """The leader has damage there, too, or does not let this broker read. The text completes "its leader …"."""
+    """The leader does not let this broker read, or worse. The text completes "its leader …"."""
+
+
+class _Damaged(_Unobtainable):
+    """The leader has damage there, too."""
 
 
 class _Pauses:
@@ -90,6 +94,8 @@ class Mender:
         """Stretches that the leader has no fitting batches for, or that wait for the next start."""
         self._unobtainable_from: dict[_Place, set[int]] = defaultdict(set)
         """Brokers that had damage there, too, when they led, or did not let this one read."""
+        self._damaged_on: dict[_Place, set[int]] = defaultdict(set)
+        """Those of them that had damage."""
         self._giving = _Pauses(clock)
         """Of a leadership, for a stretch that none of the others in sync is known to have."""
         self._asking = _Pauses(clock)
@@ -153,7 +159,7 @@ class Mender:
             self._replicas.on_replicas_changed()
 
     def _others_may_have(self, place: _Place, partition: Partition) -> bool:
-        others = {*partition.role.isr} - {partition.role.leader} - self._unobtainable_from.get(place, set())
+        others = {*partition.role.isr} - {partition.role.leader} - self._damaged_on.get(place, set())
         return self._may_be_mended(place) and bool(others)
 
     def _may_be_mended(self, place: _Place) -> bool:
@@ -178,7 +184,7 @@ class Mender:
             try:
                 records = await self._fetched(partition, leader, hole)
             except _Unobtainable as why:
-                self._unobtainable_from[place].add(leader.id)
+                self._note(place, leader, why)
                 log.error(
                     "cannot mend offsets %d to %d of %s now: broker %d, its leader, %s",
                     *(hole.first, hole.next - 1, partition.tp, leader.id, why),
@@ -197,6 +203,11 @@ class Mender:
                 continue
             await self._fill(partition, leader, segment, hole, records)
 
+    def _note(self, place: _Place, leader: BrokerInfo, why: _Unobtainable) -> None:
+        self._unobtainable_from[place].add(leader.id)
+        if isinstance(why, _Damaged):
+            self._damaged_on[place].add(leader.id)
+
     async def _fill(
         self, partition: Partition, leader: BrokerInfo, segment: Segment, hole: Hole, records: bytes
     ) -> None:
@@ -209,6 +220,7 @@ class Mender:
             return
         place = segment.path(""), hole
         self._unobtainable_from.pop(place, None)
+        self._damaged_on.pop(place, None)
         self._given_up |= set() if readable else {place}
         self._replicas.logs.damages.mended(segment.path(".log"), hole.start, hole.end)
         log.warning(
@@ -229,7 +241,7 @@ class Mender:
                 response: FetchResponse = await link.call(_request(partition, offset, size), timeout_ms=_TIMEOUT_MS)
                 [data] = [each for topic in response.responses for each in topic.partitions]
                 if data.error_code == ErrorCode.CORRUPT_MESSAGE:
-                    raise _Unobtainable("has damage there, too")
+                    raise _Damaged("has damage there, too")
                 if data.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
                     raise _Unobtainable("wants the right to Read the topic from this broker")
                 if data.error_code:
