@@ -659,8 +659,7 @@ class Connection:
                     self._send_gathered(data, out)
                 else:
                     self._send_range(data, part, out)
-                if out and lane.clock() >= until:
-                    self._wait_for_turn()
+                if out and lane.clock() >= until and self._waits_for_turn(out):
                     return
         except BlockingIOError:
             self._wait_for_room()
@@ -716,10 +715,14 @@ class Connection:
             self._writing = True
             self.listener.loop.add_writer(self.fd, self._on_writable)
 
-    def _wait_for_turn(self) -> None:
-        self.listener.queued.unread(self, 0)  # it is not its reader who is slow
+    def _waits_for_turn(self, out: deque[Part]) -> bool:
+        """False if so much waits already that this has to leave now, for as long as its socket has room."""
+        queued = self.listener.queued
+        if not queued.takes_turns(self) and not queued.may_take_turns(self, memory_of(out)):
+            return False
         self._await_no_room()
         self.listener.lane.add(self._go_on_writing)
+        return True
 
     def _await_no_room(self) -> None:
         if self._writing:
@@ -729,8 +732,7 @@ class Connection:
     def _on_writable(self) -> None:
         self.last_active = self.listener.tick
         if self._out:
-            if self.listener.lane.left <= 0:
-                self._wait_for_turn()
+            if self.listener.lane.left <= 0 and self._waits_for_turn(self._out):
                 return
             self._write_at_once()
         self._end_writing()

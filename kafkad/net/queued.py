@@ -4,7 +4,8 @@ It is counted over all connections together that are authenticated, or need not 
 requests hold as much as `queued.max.request.bytes`, of those that have a large one under way only the first in line is
 read on; small requests are served as always, and large ones whose rest has arrived. While others wait, a request has to
 come fast enough: the first in line is closed if it does not, and with it those that hold most. When replies hold as
-much, the connection that has taken nothing for longest is closed.
+much whose readers are slow, the connection that has taken nothing for longest is closed; when those do that only wait
+for a turn of the loop, no more wait so.
 """
 
 from __future__ import annotations
@@ -47,9 +48,11 @@ class Queued:
     """Bytes held by one server's connections. These check `full` before they read on."""
 
     __slots__ = (
+        "_all_in_turn",
         "_all_unread",
         "_call_later",
         "_first_held",
+        "_in_turn",
         "_looks",
         "_on_full",
         "_total",
@@ -72,6 +75,9 @@ class Queued:
         self._unread: dict[Queuer, int] = {}
         """Unread bytes by connection, in the order in which they last took something."""
         self._all_unread = 0
+        self._in_turn: dict[Queuer, int] = {}
+        """Bytes of replies by connection that wait for a turn of the loop, as they were when that began."""
+        self._all_in_turn = 0
         self._call_later = call_later
         self._on_full = on_full
         self._watching = False
@@ -153,6 +159,7 @@ class Queued:
 
     def unread(self, connection: Queuer, size: int) -> None:
         """Notes the bytes of its replies that have not left; called each time it has taken some."""
+        self._all_in_turn -= self._in_turn.pop(connection, 0)
         self._all_unread += size - self._unread.pop(connection, 0)
         if not size:
             return
@@ -164,6 +171,18 @@ class Queued:
                 "closing %s: it does not read its replies, and replies hold %d bytes", slowest.address, self.limit
             )
             slowest.close()
+
+    def takes_turns(self, connection: Queuer) -> bool:
+        return connection in self._in_turn
+
+    def may_take_turns(self, connection: Queuer, size: int) -> bool:
+        """Notes that its replies wait for turns of the loop, unless such ones hold as much as the limit."""
+        if self._in_turn and self._all_in_turn + size > self.limit:
+            return False
+        self.unread(connection, 0)  # it is not its reader who is slow
+        self._in_turn[connection] = size
+        self._all_in_turn += size
+        return True
 
 
 def default_limit() -> int:

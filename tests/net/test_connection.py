@@ -598,12 +598,40 @@ def test_replies_that_are_there_in_one_turn_share_it_and_count_for_no_slow_reade
             connection.reply(bytes(100_000))
         assert 200 <= len(turns) <= 260, "two pieces of each, and what the turn has time for"
         assert not server.queued._unread
+        assert len(server.queued._in_turn) > 90
         while not all(connection.quiet for connection in waiting):
             await asyncio.sleep(0)
         assert len(turns) == 1_000
         assert server.total == 100
+        assert (server.queued._in_turn, server.queued._all_in_turn) == ({}, 0)
 
-    run(holding(waiting), scenario, Limits(queued_bytes=1 << 20), wrap)
+    run(holding(waiting), scenario, Limits(queued_bytes=10 << 20), wrap)
+
+
+def test_replies_leave_at_once_when_those_that_wait_for_turns_hold_the_limit() -> None:
+    waiting: list[Connection] = []
+
+    def wrap(sock: socket.socket) -> Transport:
+        transport = Bottomless.over(sock)
+        assert isinstance(transport, Bottomless)
+        transport.turn, transport.turns = lambda: 0, []
+        return transport
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        for _ in range(10):
+            _, writer = await connect()
+            writer.write(frame(b"wait...."))
+        while len(waiting) < 10:
+            await asyncio.sleep(0)
+        server.lane.left = 0
+        for connection in waiting:
+            connection.reply(bytes(100_000))
+        assert [connection.quiet for connection in waiting] == [False] * 3 + [True] * 7
+        while not all(connection.quiet for connection in waiting):
+            await asyncio.sleep(0)
+        assert server.queued._all_in_turn == 0
+
+    run(holding(waiting), scenario, Limits(queued_bytes=245_000), wrap)
 
 
 @pytest.mark.parametrize("length", [20_000, 1_000_000, 5_000_000])
