@@ -7,7 +7,8 @@ decides at the same moment finds that the version is another, and reads again.
 
 A controller that has just been elected tells by the last write of a state which members have come back since, perhaps
 without their ends (`controller/loading`). This write would hide them from it, so it keeps only members that were there
-all the time, if there are any.
+all the time, if there are any, and the leader of whom the state says that it leads: it is dead, and who takes the state
+over elects another.
 
 The last member stays, as only it can say where the records were (`replica/lost_tails`), and nothing is written while
 another broker leads: that one keeps the ISR. A leader that is registered and does not answer may be one that has died a
@@ -120,7 +121,8 @@ async def _leave(store: MetaStore, broker: int, tp: TopicPartition, topic_id: To
         if state.leader not in (broker, NO_LEADER) and await leaders.lives(state.leader):
             led = state
             continue
-        isr = await _stayed(store, isr, nodes[1][1].mzxid, leaders) or isr
+        if stayed := await _stayed(store, isr, nodes[1][1].mzxid, leaders):
+            isr = tuple(member for member in isr if member in stayed or member == state.leader)
         try:
             await store.set(path, Partition.encode(replace(state, isr=isr)), state.partition_epoch)
         except BadVersion:

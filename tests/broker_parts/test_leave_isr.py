@@ -155,6 +155,19 @@ def test_a_member_that_died_a_moment_ago_is_not_taken_for_one_that_stayed(leader
     asyncio.run(scenario())
 
 
+def test_a_leader_stays_in_the_isr_that_another_member_leaves() -> None:
+    """It is dead; that another one leads, only a controller may write."""
+
+    async def scenario() -> None:
+        scene = Scene()
+        await scene.make_topic(2, 2, 3, 1, stayed=(2, 3))
+        await scene.session_of_2.close()
+        await scene.leave()
+        assert (await scene.state()).isr == (2, 3)
+
+    asyncio.run(scenario())
+
+
 def test_a_leader_that_died_a_moment_ago_is_waited_for() -> None:
     """Its session outlives it. Registered before that, this broker would be elected, and be the ISR alone."""
 
