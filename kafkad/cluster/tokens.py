@@ -41,7 +41,7 @@ from kafkad.meta.store import (
 )
 from kafkad.names import id_text
 from kafkad.security.scram import FEWEST_ITERATIONS, HASHES, SALT_BITS, ScramAccount, ScramCredential, salt_of
-from kafkad.timers import Timer, Timers, sleep
+from kafkad.timers import Timer, Timers, every
 
 log = logging.getLogger(__name__)
 
@@ -266,12 +266,10 @@ class DelegationTokens:
     # -- expired ones ----------------------------------------------------------------------------------------------
 
     async def _sweep_now_and_then(self) -> None:
-        while True:
-            await sleep(self._settings.sweep_ms, self._clock, self._timers)
-            try:
-                await until_answered(self.sweep, _SWEEPING, self._clock, self._timers)
-            except Exception:
-                log.exception("internal error: cannot %s, and try again later", _SWEEPING)
+        async def sweep() -> None:
+            await until_answered(self.sweep, _SWEEPING, self._clock, self._timers)
+
+        await every(lambda: self._settings.sweep_ms, "the sweep of delegation tokens", sweep, self._clock, self._timers)
 
     async def sweep(self) -> None:
         """Removes what has expired, as every broker does; others may ask for changes meanwhile. A token that the store

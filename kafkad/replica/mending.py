@@ -35,7 +35,7 @@ from kafkad.names import TopicPartition
 from kafkad.net.client import Link, LinkError
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
-from kafkad.timers import Timers, sleep
+from kafkad.timers import Timers, every
 from kafkad.together import together
 from kafkad.turns import in_turns
 from kafkad.wire.fetch import MENDER
@@ -103,24 +103,23 @@ class Mender:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        looking = every(lambda: LOOK_MS, "the look for damage to mend", self._look, self._clock, self._timers)
+        self._task = asyncio.get_running_loop().create_task(looking)
 
     async def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    async def _run(self) -> None:
-        while True:
-            await sleep(LOOK_MS, self._clock, self._timers)
-            damaged = [each for each in self._replicas if each.log.is_damaged]
-            self._give_way([each for each in damaged if each.is_leader and len(each.role.isr) > 1])
-            by_leader: dict[int, list[Partition]] = defaultdict(list)
-            for partition in damaged:
-                if partition.following is not None:
-                    by_leader[partition.role.leader].append(partition)
-            room = asyncio.Semaphore(LEADERS_AT_ONCE)
-            await together(self._mend_from(partitions, room) for partitions in by_leader.values())
+    async def _look(self) -> None:
+        damaged = [each for each in self._replicas if each.log.is_damaged]
+        self._give_way([each for each in damaged if each.is_leader and len(each.role.isr) > 1])
+        by_leader: dict[int, list[Partition]] = defaultdict(list)
+        for partition in damaged:
+            if partition.following is not None:
+                by_leader[partition.role.leader].append(partition)
+        room = asyncio.Semaphore(LEADERS_AT_ONCE)
+        await together(self._mend_from(partitions, room) for partitions in by_leader.values())
 
     async def _mend_from(self, partitions: Iterable[Partition], room: asyncio.Semaphore) -> None:
         """These have the same leader."""

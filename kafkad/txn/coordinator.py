@@ -19,7 +19,7 @@ from kafkad.metrics import PAUSE, Family, counters, gauges
 from kafkad.model import BrokerInfo
 from kafkad.names import TopicPartition
 from kafkad.shard import Coordination
-from kafkad.timers import Timers, sleep
+from kafkad.timers import Timers, every
 from kafkad.turns import Turns
 from kafkad.txn.machine import Codes, OnAnswer, TransactionMachine, TransactionProbe
 from kafkad.txn.markers import MarkerQueues
@@ -95,7 +95,10 @@ class TransactionCoordinator:
 
     def start(self) -> None:
         self.coordination.start()
-        self._expiring = asyncio.ensure_future(self._forget_expired_now_and_then())
+        expiring = every(
+            lambda: self._settings.check_interval_ms, "forget_expired", self.forget_expired, self._clock, self._timers
+        )
+        self._expiring = asyncio.ensure_future(expiring)
 
     async def stop(self) -> None:
         if self._expiring is not None:
@@ -263,11 +266,6 @@ class TransactionCoordinator:
         return (shard.machine for shard in self.coordination.shards())
 
     # Expiry
-
-    async def _forget_expired_now_and_then(self) -> None:
-        while True:
-            await sleep(self._settings.check_interval_ms, self._clock, self._timers)
-            await self.forget_expired()
 
     async def forget_expired(self) -> None:
         """Forget the ids that nobody has used for `transactional.id.expiration.ms`."""

@@ -88,6 +88,28 @@ def test_a_silent_leader_holds_up_no_other_and_not_all_are_asked_at_once() -> No
     assert asyncio.run(run()) == list(range(LEADERS_AT_ONCE))
 
 
+def test_a_look_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> list[int]:
+        asked: list[int] = []
+        clock, timers = FakeClock(), Timers()
+        replicas = Replicas(range(1))
+        mender = Mender(replicas, lambda broker: Silent(broker.id, asked), clock, timers)  # type: ignore[arg-type]
+        log, replicas[0].log = replicas[0].log, None
+        mender.start()
+        for _ in range(2):
+            await asyncio.sleep(0)
+            clock.advance(LOOK_MS)
+            timers.expire(clock.monotonic_ms())
+            for _ in range(20):
+                await asyncio.sleep(0)
+            replicas[0].log = log
+        await mender.stop()
+        return asked
+
+    assert asyncio.run(run()) == [0]
+    assert "internal error in the look for damage to mend" in caplog.text
+
+
 def epochs_in_which_another_is_to_lead(hole: Hole, epochs: Sequence[int]) -> list[int]:
     """Of these, in which it is led here at one look after the other."""
     led = followed(leader=1)

@@ -91,6 +91,36 @@ async def test_nothing_is_let_in_on_the_spot_that_has_no_marker_to_expect() -> N
     assert add(coordinator, producer, T0, verify_only=True) == {T0: ErrorCode.NONE}
 
 
+@scenario
+async def test_ids_are_forgotten_also_after_an_error() -> None:
+    class Failing(LifeCoordination):
+        asked = 0
+
+        def start(self) -> None:
+            pass
+
+        async def stop(self) -> None:
+            pass
+
+        def shards(self) -> list[LifeCoordination]:
+            self.asked += 1
+            if self.asked == 1:
+                raise RuntimeError("bug")
+            return super().shards()
+
+    life = Life()
+    coordinator = coordinator_of(life)
+    failing = Failing(life.machine)
+    coordinator.coordination = cast(Coordination[TransactionMachine], failing)
+    coordinator.start()
+    for _ in range(2):
+        await asyncio.sleep(0)
+        life.advance(1_000)
+        await asyncio.sleep(0)
+    assert failing.asked == 2
+    await coordinator.stop()
+
+
 def test_the_log_names_who_used_a_transaction_last_that_has_timed_out(caplog: pytest.LogCaptureFixture) -> None:
     """Who is not named takes nobody's place."""
     caplog.set_level(logging.INFO)
