@@ -7,6 +7,7 @@ do not add partitions themselves: for them the same question adds what is missin
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -21,6 +22,8 @@ from kafkad.timers import Timers, sleep
 if TYPE_CHECKING:
     from kafkad.net.client import Link
     from kafkad.wire.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+
+log = logging.getLogger(__name__)
 
 ADDING = 2
 """The transaction version of clients for which partitions are added (KIP-890)."""
@@ -97,7 +100,7 @@ class Verifier:
         self._clock = clock
         self._timers = timers
         self._timeout_ms = timeout_ms
-        self._others: dict[BrokerInfo, _Other] = {}
+        self._others: dict[BrokerInfo, _OtherCoordinator] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._asked = self._failed = 0
         self._total_ms = 0.0
@@ -158,11 +161,11 @@ class Verifier:
             verdict = await other.ask(claim)
         told(verdict)
 
-    def _other(self, broker: BrokerInfo) -> _Other:
+    def _other(self, broker: BrokerInfo) -> _OtherCoordinator:
         other = self._others.get(broker)
         if other is None:
             assert self._connect is not None
-            other = self._others[broker] = _Other(self._connect(broker), self._timeout_ms)
+            other = self._others[broker] = _OtherCoordinator(self._connect(broker), self._timeout_ms)
         return other
 
     def brokers_changed(self, brokers: Mapping[int, BrokerInfo]) -> None:
@@ -187,18 +190,18 @@ class Verifier:
         yield from gauges(prefix, {"verificationtimems": average}, "Milliseconds that asking took, on average")
 
 
-class _Other:
+class _OtherCoordinator:
     """Another broker, which is asked one request at a time. What is to be asked meanwhile goes together into the next
     one, but of each transactional id only one claim: its answer says no more than the id."""
 
     def __init__(self, link: Link, timeout_ms: Callable[[], int]) -> None:
         self._link = link
         self._timeout_ms = timeout_ms
-        self._waiting: deque[_Asked] = deque()
+        self._waiting: deque[_Waiting] = deque()
         self._asking: asyncio.Task[None] | None = None
 
     async def ask(self, claim: Claim) -> Verdict:
-        asked = _Asked(claim, asyncio.get_running_loop().create_future())
+        asked = _Waiting(claim, asyncio.get_running_loop().create_future())
         self._waiting.append(asked)
         self._go_on()
         return await asked.answered
@@ -209,15 +212,15 @@ class _Other:
     def _go_on(self) -> None:
         if self._waiting and self._asking is None:
             self._asking = asyncio.get_running_loop().create_task(self._ask())
-            self._asking.add_done_callback(self._asked)
+            self._asking.add_done_callback(self._ended)
 
-    def _asked(self, task: asyncio.Task[None]) -> None:
+    def _ended(self, task: asyncio.Task[None]) -> None:
         self._asking = None
         self._go_on()
 
-    def _next(self) -> list[_Asked]:
-        chosen: dict[str, _Asked] = {}
-        left: deque[_Asked] = deque()
+    def _next(self) -> list[_Waiting]:
+        chosen: dict[str, _Waiting] = {}
+        left: deque[_Waiting] = deque()
         size = 0
         for one in self._waiting:
             claim = one.claim
@@ -236,19 +239,21 @@ class _Other:
         claims = [one.claim for one in asked]
         try:
             answer = await self._link.call(_request(claims), timeout_ms=self._timeout_ms())
-        except LinkError:
-            verdicts: list[Verdict] = [dict.fromkeys(one.partitions, ErrorCode.NETWORK_EXCEPTION) for one in claims]
-        except Exception as error:
-            for one in asked:
-                one.answered.set_exception(error)
-            return
-        else:
             verdicts = _verdicts(claims, answer)
+        except LinkError:
+            verdicts = _of_all(claims, ErrorCode.NETWORK_EXCEPTION)
+        except Exception:
+            log.exception("internal error while the coordinator of transactions was asked")
+            verdicts = _of_all(claims, ErrorCode.UNKNOWN_SERVER_ERROR)
         for one, verdict in zip(asked, verdicts, strict=True):
             one.answered.set_result(verdict)
 
 
-class _Asked(NamedTuple):
+def _of_all(claims: Sequence[Claim], code: ErrorCode) -> list[Verdict]:
+    return [dict.fromkeys(claim.partitions, code) for claim in claims]
+
+
+class _Waiting(NamedTuple):
     claim: Claim
     answered: asyncio.Future[Verdict]
 
