@@ -43,7 +43,6 @@ connects at once, such as all clients after a restart, waits while the loop does
 that is turned away tries again only after 1, 3 and 7 seconds."""
 _WAIT_FOR_ROOM_S = 0.1
 _MOST_HELD = 1000
-_MOST_ENDED = 50
 _SHARE_OF_STRANGERS = 4
 """What may be held of requests before a login is this part of queued.max.request.bytes, and beside it. The listeners
 share it equally."""
@@ -157,6 +156,7 @@ class Server:
         self.buffers = Buffers()
         self.awake = Awake(loop.call_soon)
         self.lane = Lane(loop.call_soon)
+        self._ends = Backlog(self.lane)
         self.queued = Queued(limits.queued_bytes, loop.call_later, self._read_at_once)
         self.per_ip: Counter[str] = Counter()
         self.total = 0
@@ -245,23 +245,28 @@ class Server:
         limited = self.total - sum(listener.open for listener in self.listeners if listener.apart)
         return limited + len(self.held) >= self.limits.max_sockets
 
-    def end_quietest_clients(self, most: int = 1) -> bool:
-        """The connections that have said nothing for longest, as Kafka does above max.connections; of a stranger's
-        nothing is gained. Whether there are any left."""
+    def end_quietest_client(self) -> None:
+        for connection in self._quietest_clients(1):
+            _end_one_too_many(connection)
+
+    def _quietest_clients(self, most: int) -> list[Connection]:
+        """The connections that have said nothing for longest, which Kafka ends above max.connections; of a stranger's
+        nothing is gained."""
         clients = (listener for listener in self.listeners if not listener.apart and not listener.protected)
         connections = [
             each for listener in clients for each in listener.connections.values() if each not in listener.lobby
         ]
-        for connection in nsmallest(most, connections, key=lambda each: (not each.quiet, each.last_active)):
-            _end_one_too_many(connection)
-        return len(connections) > most
+        return nsmallest(most, connections, key=lambda each: (not each.quiet, each.last_active))
 
     def _fit(self) -> None:
-        """Ends clients until there are no more than max.connections, a few in each turn of the loop. As with Kafka, the
-        limit of a single listener ends nobody."""
-        too_many = self.known - self.limits.max_connections
-        if too_many > 0 and self.end_quietest_clients(min(too_many, _MOST_ENDED)):
-            self.loop.call_soon(self._fit)
+        """Ends clients until there are no more than max.connections. As with Kafka, the limit of a single listener ends
+        nobody."""
+        for connection in self._quietest_clients(max(self.known - self.limits.max_connections, 0)):
+            self._ends.add(partial(self._end_if_too_many, connection))
+
+    def _end_if_too_many(self, connection: Connection) -> None:
+        if not connection.closed and self.known > self.limits.max_connections:
+            _end_one_too_many(connection)
 
     def accept_if_room(self) -> None:
         for listener in self.listeners:
@@ -437,7 +442,7 @@ class Listener:
             _end_one_too_many(connection)
         elif not self.apart and server.known > server.limits.max_connections:
             if self.protected:
-                server.end_quietest_clients()
+                server.end_quietest_client()
             else:
                 _end_one_too_many(connection)
 
