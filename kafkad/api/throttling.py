@@ -185,19 +185,23 @@ class Throttle:
 
     def is_of_broker(self, replica_id: int) -> bool:
         """True if the request says so by this id of a replica, and its sender may. Its bytes count for nothing then."""
-        if replica_id < 0 or not _may_be_broker(self._connection):
-            return False
-        self._connection.measure(None)
-        return True
+        return replica_id >= 0 and self._spares_broker()
 
     def is_of_mender(self, frame: FetchFrame) -> bool:
-        """The same of a fetch by which a broker mends its log. Where everybody may all, its id says nothing."""
+        """The same of a fetch by which a broker mends its log. Clients may use that id, too: where everybody may do
+        everything, it frees nobody from a quota."""
         return (
             frame.replica_id == MENDER
             and frame.session_epoch == SESSIONLESS_EPOCH
             and self._connection.peer.identity.restricted
-            and self.is_of_broker(0)
+            and self._spares_broker()
         )
+
+    def _spares_broker(self) -> bool:
+        if not _may_be_broker(self._connection):
+            return False
+        self._connection.measure(None)
+        return True
 
     @property
     def limits_fetches(self) -> bool:

@@ -363,14 +363,14 @@ def _membership(
         if lost and platform.links is not None:
             from kafkad.broker.leave_isr import OtherBrokers, leave_isrs
 
-            leaders = OtherBrokers(
+            others = OtherBrokers(
                 platform.store,
                 platform.links,
                 clock=platform.clock,
                 timers=platform.timers,
                 patience_ms=longest_session_ms,
             )
-            await leave_isrs(platform.store, identity.broker_id, lost, leaders)
+            await leave_isrs(platform.store, identity.broker_id, lost, others)
 
     return Membership(
         platform.store,

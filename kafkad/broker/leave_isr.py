@@ -95,15 +95,15 @@ class OtherBrokers:
 
 
 async def leave_isrs(
-    store: MetaStore, broker: int, lost: Mapping[TopicPartition, TopicId], leaders: OtherBrokers
+    store: MetaStore, broker: int, lost: Mapping[TopicPartition, TopicId], others: OtherBrokers
 ) -> None:
     """`lost` are the replicas with the ids of their topics."""
-    left = [tp for tp, topic_id in lost.items() if await _leave(store, broker, tp, topic_id, leaders)]
+    left = [tp for tp, topic_id in lost.items() if await _leave(store, broker, tp, topic_id, others)]
     if left:
         await store.create(IsrChange.PREFIX, IsrChange.encode(left), sequential=True)
 
 
-async def _leave(store: MetaStore, broker: int, tp: TopicPartition, topic_id: TopicId, leaders: OtherBrokers) -> bool:
+async def _leave(store: MetaStore, broker: int, tp: TopicPartition, topic_id: TopicId, others: OtherBrokers) -> bool:
     path = Partition.path(*tp)
     led: PartitionState | None = None
     """With a leader that lives; it may have lost the partition while it was asked."""
@@ -118,10 +118,10 @@ async def _leave(store: MetaStore, broker: int, tp: TopicPartition, topic_id: To
         isr = tuple(member for member in state.isr if member != broker)
         if len(isr) in (0, len(state.isr)) or state == led:
             return False
-        if state.leader not in (broker, NO_LEADER) and await leaders.lives(state.leader):
+        if state.leader not in (broker, NO_LEADER) and await others.lives(state.leader):
             led = state
             continue
-        if stayed := await _stayed(store, isr, nodes[1][1].mzxid, leaders):
+        if stayed := await _stayed(store, isr, nodes[1][1].mzxid, others):
             isr = tuple(member for member in isr if member in stayed or member == state.leader)
         try:
             await store.set(path, Partition.encode(replace(state, isr=isr)), state.partition_epoch)

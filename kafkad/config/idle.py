@@ -15,8 +15,8 @@ def idle(config: Config) -> list[str]:
         reason = _reason(config, name) if name.startswith("listener.name.") else None
         if reason is not None:
             by_reason.setdefault(reason, []).append(name)
-    idle = [f"no effect: {', '.join(sorted(names))}: {reason}" for reason, names in by_reason.items()]
-    return [*idle, *_without_certificates(config)]
+    found = [f"no effect: {', '.join(sorted(names))}: {reason}" for reason, names in by_reason.items()]
+    return [*found, *_without_certificates(config)]
 
 
 def _without_certificates(config: Config) -> list[str]:

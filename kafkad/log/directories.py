@@ -56,7 +56,7 @@ class BrokenPartition(NamedTuple):
 class LogDirectory:
     """Owned by the LogManager, on the loop; what may run in a thread says so. `failure` says why it is offline.
 
-    `recovery_points`, `start_offsets` and `high_watermarks` are what the checkpoint files say.
+    `checkpointed` has what the checkpoint files say.
     """
 
     def __init__(self, path: str, files: Files) -> None:

@@ -81,7 +81,7 @@ class Durability:
     def start_flush(self, directory: str, upto: int, truncations: int) -> Flush:
         """Everything that must reach the disk before the recovery point may move to `upto`, the present end. OSError.
 
-        `end_flush` follows, unless it fails: then, and meanwhile, another one begins with the same.
+        `end_flush` follows if it succeeds. Until then, further flushes have the same to do.
         """
         active = self._segments.active
         segments = self._segments.starting_at(self.recovery_point)

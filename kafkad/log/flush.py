@@ -23,7 +23,7 @@ class Flush:
     """The end of the flushed part: the base of its last segment, and that segment's size."""
     truncations: int
     changes: tuple[int, int]
-    """Of the names of files and of the leader epochs, so many as there are."""
+    """How often names of files, and the leader epochs, had changed when it began: see Durability."""
     names: bool
     place: bool
     """True if the directory itself may have a name, and a topic id, that the disk does not know."""

@@ -473,16 +473,8 @@ class LogManager:
         some segments at a time; yields how many. What a disk refuses goes to `on_refusal`, and the other logs are done
         all the same."""
         for topic_partition in list(self.logs):
-            for delete in (partial(self._retain, high_watermark), self._retain_in_copy):
-                deleted: int | None = MOST_AT_ONCE
-                while deleted == MOST_AT_ONCE:
-                    try:
-                        deleted = delete(topic_partition)
-                    except StorageError as error:
-                        on_refusal(error)
-                        deleted = 0
-                    if deleted is not None:
-                        yield deleted
+            yield from _until_few_are_deleted(partial(self._retain, high_watermark, topic_partition), on_refusal)
+            yield from _until_few_are_deleted(partial(self._retain_in_copy, topic_partition), on_refusal)
 
     def _retain(self, high_watermark: Callable[[TopicPartition], int], topic_partition: TopicPartition) -> int | None:
         log = self.logs.get(topic_partition)
@@ -614,3 +606,18 @@ class TopicOnDisk:
     @property
     def missing(self) -> tuple[int, ...]:
         return tuple(sorted(set(range(self.partition_count)).difference(self.partitions)))
+
+
+def _until_few_are_deleted(
+    delete: Callable[[], int | None], on_refusal: Callable[[StorageError], None]
+) -> Iterator[int]:
+    """`delete` returns how many segments it has, or None where there is nothing to look at."""
+    deleted: int | None = MOST_AT_ONCE
+    while deleted == MOST_AT_ONCE:
+        try:
+            deleted = delete()
+        except StorageError as error:
+            on_refusal(error)
+            deleted = 0
+        if deleted is not None:
+            yield deleted

@@ -5,6 +5,7 @@ Rules:
   `DeferredReply` those go on that have arrived with it, and all their replies leave together.
 - The first of the requests that arrive together is answered at once. Those behind it have a share of the loop's turn
   and of memory for replies; when it is used up, what has been answered is sent and the rest waits in the lane.
+- A large reply leaves piece by piece: at first at once, then in the lane, however fast its peer takes it.
 - While a reply has not left completely, nothing more is read or answered: a peer that does not read costs one share.
 - Memory is owned only for a frame that is partial, and only as much as has really arrived; all connections together
   have a bound (`queued`).
@@ -121,6 +122,7 @@ class Connection:
 
     __slots__ = (
         "_awaited",
+        "_awaits_room",
         "_busy",
         "_dispatch",
         "_door",
@@ -140,7 +142,6 @@ class Connection:
         "_served",
         "_stranger",
         "_transport",
-        "_writing",
         "closed",
         "fd",
         "held",
@@ -192,8 +193,8 @@ class Connection:
         self._served = NEVER
         self._paused = False
         self._muted: Timer | None = None
-        self._writing = False
-        """The rest of its replies leaves when the socket has room; otherwise, when others have had their turn."""
+        self._awaits_room = False
+        """The loop calls when the socket has room. What is left in `_out` without that waits for a turn in the lane."""
 
     def on_readable(self) -> None:
         if self._busy or self._out or self._awaited or self._rest is not None:
@@ -331,7 +332,7 @@ class Connection:
         self.closed = True
         loop = self.listener.loop
         loop.remove_reader(self.fd)
-        if self._writing:
+        if self._awaits_room:
             loop.remove_writer(self.fd)
         self._transport.close()
         if self._muted is not None:
@@ -659,7 +660,7 @@ class Connection:
                     self._send_gathered(data, out)
                 else:
                     self._send_range(data, part, out)
-                if out and lane.clock() >= until and self._waits_for_turn(out):
+                if out and lane.clock() >= until and self._wait_for_turn(out):
                     return
         except BlockingIOError:
             self._wait_for_room()
@@ -711,28 +712,28 @@ class Connection:
 
     def _wait_for_room(self) -> None:
         self.listener.queued.unread(self, memory_of(self._out or ()) + self._transport.unsent)
-        if not self._writing:
-            self._writing = True
+        if not self._awaits_room:
+            self._awaits_room = True
             self.listener.loop.add_writer(self.fd, self._on_writable)
 
-    def _waits_for_turn(self, out: deque[Part]) -> bool:
-        """False if so much waits already that this has to leave now, for as long as its socket has room."""
+    def _wait_for_turn(self, out: deque[Part]) -> bool:
+        """Go on when others have had theirs. False if so much waits already that this has to leave now, for as long as
+        its socket has room."""
         queued = self.listener.queued
         if not queued.takes_turns(self) and not queued.may_take_turns(self, memory_of(out)):
             return False
-        self._await_no_room()
+        self._stop_waiting_for_room()
         self.listener.lane.add(self._go_on_writing)
         return True
 
-    def _await_no_room(self) -> None:
-        if self._writing:
-            self._writing = False
+    def _stop_waiting_for_room(self) -> None:
+        if self._awaits_room:
+            self._awaits_room = False
             self.listener.loop.remove_writer(self.fd)
 
     def _on_writable(self) -> None:
-        self.last_active = self.listener.tick
         if self._out:
-            if self.listener.lane.left <= 0 and self._waits_for_turn(self._out):
+            if self.listener.lane.left <= 0 and self._wait_for_turn(self._out):
                 return
             self._write_at_once()
         self._end_writing()
@@ -744,8 +745,10 @@ class Connection:
             self._end_writing()
 
     def _end_writing(self) -> None:
+        """After some of it has left, perhaps all."""
+        self.last_active = self.listener.tick
         if self._out or self.closed or not self._send_own():
             return
         self.listener.queued.unread(self, 0)
-        self._await_no_room()
+        self._stop_waiting_for_room()
         self._go_on()

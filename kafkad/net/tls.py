@@ -32,8 +32,8 @@ _RECORD: Final = 16_645
 """The most bytes of one record, which is also the most that OpenSSL swallows of one that is not complete."""
 _AT_ONCE: Final = 256 * 1024
 _LEAST_AT_ONCE: Final = 32 * 1024
-"""Encrypted at once for a peer whose socket has been full; what finds no room in it then is kept in memory. Twice as
-much each time that all of it has left, up to `_AT_ONCE`."""
+"""Encrypted at once at first, and again after the socket was full: what finds no room is kept in memory. Twice as much
+each time that all of it has left, up to `_AT_ONCE`."""
 _HEADER: Final = 5
 _SLICE: Final = 64 * 1024
 """About what OpenSSL is given to open at once."""

@@ -37,9 +37,9 @@ _OVERTAKEN = frozenset(
         ErrorCode.NEW_LEADER_ELECTED,
     }
 )
-"""The controller has another state of it, which a LeaderAndIsr will bring. None has to come of a topic that is unknown
-to it, or by another id: it may not have read the topic yet, or this broker not have heard of the id. Nor does one come
-where the controller is behind."""
+"""The controller has another state of it, which a LeaderAndIsr will bring: nothing is asked for again. All other
+refusals are asked again, for nothing has to come after them: the controller may not have read the topic yet, may be
+behind, or this broker may not have heard of the topic's id."""
 
 AlterIsr = Callable[
     [Mapping[TopicPartition, WantedIsr]], Awaitable[Mapping[TopicPartition, PartitionState | KafkaError]]

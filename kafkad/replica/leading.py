@@ -60,16 +60,17 @@ class Leading:
         known = self.followers[broker]
         self.followers[broker] = rules.fetched(known, offset, start_offset, end_offset, now_ms)
 
-    def is_late(self, broker: int, epoch: int) -> bool:
-        """True for a fetch from before its follower registered anew, as whose `epoch` is earlier: it says nothing any
-        more. -1 for one that does not say it."""
+    def note_epoch(self, broker: int, epoch: int) -> bool:
+        """Notes the registration by which a follower fetches; NO_EPOCH if it does not say. A new one may join again.
+        False for a fetch from before the one that is known: it does not count."""
         known = self.epochs.get(broker, NO_EPOCH)
-        if epoch != known:
-            if NO_EPOCH < epoch < known:
-                return True
-            self.epochs[broker] = epoch
-            self.refused -= {broker}
-        return False
+        if epoch == known:
+            return True
+        if NO_EPOCH < epoch < known:
+            return False
+        self.epochs[broker] = epoch
+        self.refused -= {broker}
+        return True
 
     def joining(self, isr: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
         """Those that are not in the ISR yet, with the epochs of their registrations."""

@@ -398,7 +398,7 @@ class Partition:
         assert leading is not None
         if not self.log.start_offset <= offset <= self.log.end_offset:
             return  # it will be told so
-        if leading.is_late(broker, broker_epoch):
+        if not leading.note_epoch(broker, broker_epoch):
             return
         before, start_before, _, _, leader_end = leading.followers[broker]
         if offset == before and offset < leader_end and offset != self._verified:

@@ -113,7 +113,7 @@ class MarkerQueues:
         something when it is its turn among work that may wait. `gone` tells deleted partitions from others that this
         broker does not know."""
         self.without_leader = 0
-        """Partitions whose markers wait because nobody leads them."""
+        """Partitions whose markers wait because nobody leads them, or they are not known here yet."""
         self._metadata = metadata
         self._broker_id = broker_id
         self._append = append

@@ -85,7 +85,7 @@ def test_what_the_transport_says_itself_leaves_whole_although_nothing_is_answere
         await client.send(b"\0")  # a quarter of a length
         assert await client.read(len(HELLO)) == HELLO
         [connection] = server.connections()
-        while connection._writing:
+        while connection._awaits_room:
             await asyncio.sleep(0)
         await client.send(frame(b"a request")[1:])
         assert await client.read_frame() == b"a request"
