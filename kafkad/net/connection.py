@@ -365,6 +365,11 @@ class Connection:
         """Nothing is being answered: it may be closed without anybody missing a reply."""
         return not self._busy and not self._out and not self._awaited and self._rest is None
 
+    @property
+    def is_answered(self) -> bool:
+        """A request is being worked on, and not only the reply unread."""
+        return self._busy or bool(self._awaited)
+
     def is_forsaken(self) -> bool:
         """Its client has gone, which shows only where the connection is read, and left nothing behind to be done."""
         return self._paused and self._rest is None and self._transport.has_ended()

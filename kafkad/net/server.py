@@ -250,13 +250,13 @@ class Server:
             _end_one_too_many(connection)
 
     def _quietest_clients(self, most: int) -> list[Connection]:
-        """The connections that have said nothing for longest, which Kafka ends above max.connections; of a stranger's
-        nothing is gained."""
+        """The connections that have said and taken nothing for longest, which Kafka ends above max.connections; of a
+        stranger's nothing is gained."""
         clients = (listener for listener in self.listeners if not listener.apart and not listener.protected)
         connections = [
             each for listener in clients for each in listener.connections.values() if each not in listener.lobby
         ]
-        return nsmallest(most, connections, key=lambda each: (not each.quiet, each.last_active))
+        return nsmallest(most, connections, key=lambda each: (each.is_answered, each.last_active))
 
     def _fit(self) -> None:
         """Ends clients until there are no more than max.connections. As with Kafka, the limit of a single listener ends

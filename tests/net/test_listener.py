@@ -73,6 +73,28 @@ def test_max_connections_keeps_no_broker_out() -> None:
     asyncio.run(asyncio.wait_for(main(), 30))
 
 
+def test_who_does_not_read_is_not_spared_for_its_unread_reply() -> None:
+    def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply:
+        return frame(bytes(16 << 20) if view[at] == ord("m") else b"little")
+
+    async def scenario(server: Server, connect: Callable[[], Awaitable[Peer]]) -> None:
+        with socket.create_connection(("127.0.0.1", server.listeners[0].port)) as silent:
+            silent.sendall(frame(b"much...."))
+            while not server.queued._unread:
+                await asyncio.sleep(0)
+            server.close_idle(5, 0)
+            reader, writer = await connect()
+            writer.write(frame(b"a little"))
+            await read_frame(reader)
+            server.apply(Limits(max_connections=1))
+            while server.total > 1:
+                await asyncio.sleep(0)
+            writer.write(frame(b"a little"))
+            assert await read_frame(reader) == b"little"
+
+    run(dispatch, scenario)
+
+
 @pytest.mark.parametrize("lowered, left", [(3, 3), (1, 2)])
 def test_a_limit_that_is_lowered_ends_those_that_are_quiet_for_longest(lowered: int, left: int) -> None:
     """But none of the two brokers."""
