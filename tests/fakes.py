@@ -213,7 +213,7 @@ class FakeTransactions:
         self.refuses = ErrorCode.NONE
         """Everything, with this error."""
         self.asked: list[tuple[str, list[TopicPartition], bool]] = []
-        self.askers: set[str] = set()
+        self.clients: set[str] = set()
         self.holding = False
         self.answers_at_once = False
         self.let_in: list[tuple[list[TopicPartition], bool]] = []
@@ -236,9 +236,9 @@ class FakeTransactions:
         verify_only: bool,
         version: int,
         done: Callable[[Mapping[TopicPartition, ErrorCode]], None],
-        asker: str,
+        client: str,
     ) -> None:
-        self.askers.add(asker)
+        self.clients.add(client)
         assert version == (0 if verify_only else 2)
         self.asked.append((transactional_id, list(partitions), verify_only))
         codes = {tp: self._code(transactional_id, producer_id, epoch, tp, verify_only) for tp in partitions}
@@ -255,9 +255,9 @@ class FakeTransactions:
         partitions: Sequence[TopicPartition],
         *,
         adds: bool,
-        asker: str,
+        client: str,
     ) -> bool:
-        self.askers.add(asker)
+        self.clients.add(client)
         if not self.answers_at_once or any(self._code(name, producer_id, epoch, tp, not adds) for tp in partitions):
             return False
         self.let_in.append((list(partitions), adds))

@@ -127,7 +127,7 @@ class OneBroker:
             clock=clock,
             timers=self.timers,
             threads=self.threads,
-            asking=self.threads,
+            blocking_calls=self.threads,
             random=Random(1),
             store=self.store,
             logs=logs,

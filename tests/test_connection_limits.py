@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from kafkad.broker.asking import Asking
 from kafkad.broker.connection_limits import ConnectionLimits
 from kafkad.broker.settings import Settings
+from kafkad.broker.thread_per_call import ThreadPerCall
 from kafkad.config import load
 from kafkad.timers import Timers
 from tests.fakes import FakeClock
@@ -47,7 +47,7 @@ class Limited:
         self.settings = Settings(load(None, [], {}))
         self.server = serving()
         self.clock, self.timers = FakeClock(), Timers()
-        self.limits = ConnectionLimits(self.settings, self.server, Asking(), self.clock, self.timers)
+        self.limits = ConnectionLimits(self.settings, self.server, ThreadPerCall(), self.clock, self.timers)
 
     def set(self, **cluster_wide: str) -> None:
         named = {name.replace("_", "."): value for name, value in cluster_wide.items()}

@@ -44,7 +44,7 @@ def _add(
         message.producer_epoch,
         message.group_id,
         partial(_added, added, request.version),
-        request.asker,
+        request.client_text,
     )
     return added
 

@@ -29,7 +29,7 @@ class _Prepared(NamedTuple):
 
     transactional_id: str
     asked: AddPartitions
-    asker: str
+    client: str
     answer: bytearray
 
 
@@ -49,8 +49,8 @@ class RepeatedAdding:
         known = self._known.get(bytes(view[at + _REPEATS_FROM : end]))
         if known is None or version != self.version:
             return None
-        name, asked, asker, answer = known
-        if not self._context.transactions().adds_at_once(name, asked, asker):
+        name, asked, client, answer = known
+        if not self._context.transactions().adds_at_once(name, asked, client):
             return None
         _I32.pack_into(answer, _CORRELATION_AT, correlation_id)
         return bytes(answer)
@@ -71,5 +71,5 @@ class RepeatedAdding:
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
         answer = bytearray(encode_response(header.api_key, header.api_version, 0, response))
-        self._known[repeats] = _Prepared(message.v3_and_below_transactional_id, asked, request.asker, answer)
+        self._known[repeats] = _Prepared(message.v3_and_below_transactional_id, asked, request.client_text, answer)
         return True

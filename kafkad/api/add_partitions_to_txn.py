@@ -144,8 +144,8 @@ def _add(
         verify_only=asked.verify_only,
         version=_OF_BROKERS if by_broker else _OF_CLIENTS,
         done=done,
-        asker=request.asker,
-        patient=not by_broker,
+        client=request.client_text,
+        waits_for_markers=not by_broker,
     )
 
 

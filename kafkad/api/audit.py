@@ -54,13 +54,13 @@ class Audit:
         lines = changes(message, response)
         if lines and not self._is_daily_work(changes, request, message):
             say = _say_at_any_level if _may_change_levels(changes, message) else log.info
-            self._write(iter(lines), request.asker, say)
+            self._write(iter(lines), request.client_text, say)
 
     def created_on_demand(self, request: Request, topics: Iterable[str]) -> None:
         lines = (
             f"topic {_shown(name)} created, as it was asked for and auto.create.topics.enable is on" for name in topics
         )
-        self._write(lines, request.asker)
+        self._write(lines, request.client_text)
 
     def _is_daily_work(self, changes: Change, request: Request, message: Any) -> bool:
         if changes is _offsets_set:
@@ -76,15 +76,15 @@ class Audit:
             del self._committers[next(iter(self._committers))]
         return known
 
-    def _write(self, lines: Iterator[str], asker: str, say: Callable[..., None] = log.info) -> None:
+    def _write(self, lines: Iterator[str], client: str, say: Callable[..., None] = log.info) -> None:
         if not self._pending:
             for line in islice(lines, _LINES_AT_ONCE):
-                say("%s; by %s", line, asker)
+                say("%s; by %s", line, client)
             rest = next(lines, None)
             if rest is None:
                 return
             lines = chain((rest,), lines)
-        self._pending.append((lines, asker, say))
+        self._pending.append((lines, client, say))
         if self._writing is None:
             self._writing = asyncio.ensure_future(self._write_pending())
 
@@ -97,10 +97,10 @@ class Audit:
         turns = Turns()
         try:
             while self._pending:
-                lines, asker, say = self._pending[0]
+                lines, client, say = self._pending[0]
                 try:
                     for line in lines:
-                        say("%s; by %s", line, asker)
+                        say("%s; by %s", line, client)
                         await turns.give_way()
                 except Exception:
                     log.exception("internal error while the audit trail was written")

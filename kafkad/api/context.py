@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kafkad.group.coordinator import GroupCoordinator
     from kafkad.group.machine import GroupMachine
     from kafkad.group.stored import StoredOffsets
-    from kafkad.log.recompress import SlowPath
+    from kafkad.log.batch_workers import BatchWorkers
     from kafkad.net.connection import Connection
     from kafkad.replica.manager import ReplicaManager
     from kafkad.replica.markers import Markers
@@ -75,7 +75,7 @@ class Context:
     stored_offsets: StoredOffsets
     markers: Markers
     verifier: Verifier
-    slow_path: SlowPath
+    batch_workers: BatchWorkers
     transactions: Callable[[], TransactionCoordinator]
     """Made when it is asked for first."""
     audit: Audit
@@ -101,9 +101,9 @@ class Request:
         return self.header.api_version
 
     @property
-    def asker(self) -> str:
+    def client_text(self) -> str:
         """The sender for log lines."""
-        return asker_of(self.connection, self.header.client_id)
+        return client_text(self.connection, self.header.client_id)
 
     @property
     def listener(self) -> str:
@@ -144,7 +144,7 @@ class Request:
         return self.peer.identity.allows(operation, resource, name)
 
 
-def asker_of(connection: Connection, client_id: str | None) -> str:
+def client_text(connection: Connection, client_id: str | None) -> str:
     """The sender of a request for log lines: principal, address and client id."""
     client, principal = client_id or "(unnamed)", str(connection.peer.principal)
     return f"{escaped(principal[:200])} from {connection.address}, client {escaped(client[:200])}"

@@ -7,7 +7,7 @@ their number has a bound, where Kafka has ZooKeeper's for a node.
 from __future__ import annotations
 
 from kafkad.api.context import Context, Request
-from kafkad.api.token_requests import NAMES_REQUESTER, NEVER, check_asker, tokens_of
+from kafkad.api.token_requests import NAMES_REQUESTER, NEVER, check_requester, tokens_of
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.security.authorizer import Operation, Principal, ResourceType
 from kafkad.wire.messages.create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
@@ -20,9 +20,9 @@ _MOST_OF_NAMES = 65_536
 async def handle(
     context: Context, request: Request, message: CreateDelegationTokenRequest
 ) -> CreateDelegationTokenResponse:
-    asker = request.peer.principal
+    requester = request.peer.principal
     named = Principal(message.owner_principal_type or "", message.owner_principal_name or "")
-    owner = named if named.name else asker
+    owner = named if named.name else requester
     answer = CreateDelegationTokenResponse(
         principal_type=owner.type,
         principal_name=owner.name,
@@ -31,18 +31,18 @@ async def handle(
         max_timestamp_ms=NEVER,
     )
     if request.version >= NAMES_REQUESTER:
-        answer.token_requester_principal_type, answer.token_requester_principal_name = asker
+        answer.token_requester_principal_type, answer.token_requester_principal_name = requester
     try:
-        check_asker(request)
+        check_requester(request)
         if len(message.renewers) > _MOST_RENEWERS or _of_names(message) > _MOST_OF_NAMES:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         renewers = [Principal(each.principal_type, each.principal_name) for each in message.renewers]
-        if owner != asker and not request.allowed(Operation.CREATE_TOKENS, ResourceType.USER, str(owner)):
+        if owner != requester and not request.allowed(Operation.CREATE_TOKENS, ResourceType.USER, str(owner)):
             raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
         if any(each.type != "User" for each in (owner, *renewers)):  # it would log in as the user of that name
             raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE)
         tokens = tokens_of(context)
-        token = await tokens.create(str(owner), str(asker), map(str, renewers), message.max_lifetime_ms)
+        token = await tokens.create(str(owner), str(requester), map(str, renewers), message.max_lifetime_ms)
     except KafkaError as error:
         answer.error_code = error.code
         return answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkad.api.context import Context, Request
 from kafkad.api.operations import NOT_ASKED_FOR, on_cluster
-from kafkad.api.replicas import Reachable
+from kafkad.api.reachable_brokers import ReachableBrokers
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -26,7 +26,7 @@ def handle(context: Context, request: Request, message: DescribeClusterRequest) 
         controller_id=metadata.controller_id,
         brokers=[
             DescribeClusterBroker(broker_id=broker.id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
-            for broker, endpoint in Reachable(metadata, request.listener).brokers
+            for broker, endpoint in ReachableBrokers(metadata, request.listener).brokers
         ],
         cluster_authorized_operations=(
             on_cluster(request) if message.include_cluster_authorized_operations else NOT_ASKED_FOR

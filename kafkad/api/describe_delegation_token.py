@@ -1,4 +1,4 @@
-"""DescribeDelegationToken, 0 to 3: the tokens that the asker may see, each with its secret.
+"""DescribeDelegationToken, 0 to 3: the tokens that the requester may see, each with its secret.
 
 That is the password of whoever logs in with it: owners, renewers, who asked for it and who has the right to describe it
 are handed it, as by Kafka. So the log says who was.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from kafkad.api.context import Context, Request
-from kafkad.api.token_requests import NAMES_REQUESTER, check_asker, principal_of, tokens_of
+from kafkad.api.token_requests import NAMES_REQUESTER, check_requester, principal_of, tokens_of
 from kafkad.errors import KafkaError
 from kafkad.meta.security_znodes import DelegationToken
 from kafkad.security.authorizer import Operation, Principal, ResourceType
@@ -30,11 +30,11 @@ def handle(
     """No owners: none; null: all."""
     yield
     try:
-        check_asker(request)
+        check_requester(request)
         tokens = tokens_of(context)
     except KafkaError as error:
         return DescribeDelegationTokenResponse(error_code=error.code)
-    asker = str(request.peer.principal)
+    requester = str(request.peer.principal)
     wanted = None
     if message.owners is not None:
         wanted = {str(Principal(owner.principal_type, owner.principal_name)) for owner in message.owners}
@@ -43,14 +43,14 @@ def handle(
         people = {token.owner, token.requester, *token.renewers}
         if wanted is not None and not people & wanted:
             return None
-        if asker in people or _allowed(request, token):
+        if requester in people or _allowed(request, token):
             return _described(token, tokens.secret(token.token_id), with_requester=request.version >= NAMES_REQUESTER)
         return None
 
     found = yield from each(seen, list(tokens.all))
     shown = [token for token in found if token is not None]
     if shown:
-        log.info("%d delegation tokens shown, with their secrets; to %s", len(shown), request.asker)
+        log.info("%d delegation tokens shown, with their secrets; to %s", len(shown), request.client_text)
     return DescribeDelegationTokenResponse(tokens=shown)
 
 

@@ -7,7 +7,7 @@ from operator import attrgetter
 from kafkad.api.context import Context, Request
 from kafkad.api.in_order import in_order
 from kafkad.api.operations import authorized_operations
-from kafkad.api.replicas import Reachable
+from kafkad.api.reachable_brokers import ReachableBrokers
 from kafkad.cluster.metadata import TopicMetadata
 from kafkad.controller.topics import check_name
 from kafkad.errors import ErrorCode, KafkaError
@@ -41,7 +41,7 @@ def handle(
     topics = context.replicas.metadata.topics
     names = asked or topics
     left = max(min(message.response_partition_limit, context.config.int("max.request.partition.size.limit")), 1)
-    answer = _Answer(request, Reachable(context.replicas.metadata, request.listener))
+    answer = _Answer(request, ReachableBrokers(context.replicas.metadata, request.listener))
     response = DescribeTopicPartitionsResponse()
     hidden = []
     for name in (yield from in_order(names, str)):
@@ -85,7 +85,7 @@ def _hidden(name: str) -> DescribeTopicPartitionsResponseTopic:
 class _Answer:
     """What the topics of one response have in common."""
 
-    def __init__(self, request: Request, reachable: Reachable) -> None:
+    def __init__(self, request: Request, reachable: ReachableBrokers) -> None:
         self._request = request
         self._reachable = reachable
 

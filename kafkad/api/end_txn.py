@@ -29,7 +29,7 @@ def handle(
         message.committed,
         request.version >= _FIRST_WITH_NEXT_EPOCH,
         partial(_end, ended, request.version),
-        request.asker,
+        request.client_text,
     )
     return ended.result() if ended.done() else ended
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import NamedTuple
 
-from kafkad.api import follower_repeat
+from kafkad.api import follower_fetch_repeat
 from kafkad.api.answering import LARGE_FRAME, close_for_internal_error, reply_later
 from kafkad.api.fetch_repeat import RepeatedFetch, may_repeat
-from kafkad.api.fetch_session import NO_SESSION, SESSIONLESS_EPOCH, FetchSessions, Followed, Session
-from kafkad.api.follower_repeat import FollowersFetch
+from kafkad.api.fetch_session import NO_SESSION, SESSIONLESS_EPOCH, CachedPartition, FetchSessions, Session
+from kafkad.api.follower_fetch_repeat import RepeatedFollowerFetch
 from kafkad.api.peer import Peer
 from kafkad.api.routes import FETCH
 from kafkad.api.throttling import Throttle, timed
@@ -38,7 +38,7 @@ from kafkad.wire.fetch import (
     FIRST_WITH_TOPIC_IDS,
     MENDER,
     FetchFrame,
-    Wanted,
+    PartitionRequest,
     pack_partition,
     pack_partition_end,
     pack_start,
@@ -59,10 +59,10 @@ _SMALL_IN_MEMORY = 64 * 1024
 """Larger requests are worked on one at a time."""
 
 
-class Found(NamedTuple):
+class PartitionAnswer(NamedTuple):
     """The answer of one partition."""
 
-    followed: Followed
+    cached: CachedPartition
     error_code: int = 0
     high_watermark: int = -1
     last_stable_offset: int = -1
@@ -124,18 +124,18 @@ class FetchApi:
         if attempt.is_large:
             return self._in_pieces(connection, timed(throttle, self._attempted(connection, attempt)))
         try:
-            reply = at_once(attempt.reply(final=frame.max_wait_ms <= 0 or not session.followed))
+            reply = at_once(attempt.reply(final=frame.max_wait_ms <= 0 or not session.partitions))
         except Exception:
             attempt.leave()
             raise
-        if throttle is None and follower_repeat.may_repeat(frame, session):
+        if throttle is None and follower_fetch_repeat.may_repeat(frame, session):
             self._remember_follower(connection, request, version, frame, session)
         if reply is None:
             self._wait(connection, attempt, frame.max_wait_ms)
             return PENDING
         if type(reply) is list and throttle is None and not self._reads_nearest(frame) and may_repeat(frame, session):
-            [followed] = session.followed.values()
-            partition = followed.partition
+            [cached] = session.partitions.values()
+            partition = cached.partition
             assert partition is not None
             peer.prepare(FETCH, RepeatedFetch(self, request, version, frame, session, partition), partition.tp.topic)
         return reply
@@ -144,19 +144,19 @@ class FetchApi:
         self, connection: Connection, request: memoryview, version: int, frame: FetchFrame, session: Session
     ) -> None:
         topic = frame.topics[0]
-        followed = session.followed.get((topic.key, topic.partitions[0].partition))
-        partition = None if followed is None else followed.partition
+        cached = session.partitions.get((topic.key, topic.partitions[0].partition))
+        partition = None if cached is None else cached.partition
         if (
-            followed is None
+            cached is None
             or partition is None
-            or not partition.serves_in_sync(frame.replica_id, followed.wanted.leader_epoch)
+            or not partition.serves_in_sync(frame.replica_id, cached.wanted.leader_epoch)
         ):
             return
         peer: Peer = connection.peer
         known = peer.prepared.get(FETCH)
-        if not isinstance(known, FollowersFetch) or not known.continues(session, frame, request):
-            known = FollowersFetch(self, connection, request, version, frame, session)
-        if known.remember(request, followed, partition):
+        if not isinstance(known, RepeatedFollowerFetch) or not known.continues(session, frame, request):
+            known = RepeatedFollowerFetch(self, connection, request, version, frame, session)
+        if known.remember(request, cached, partition):
             peer.prepare(FETCH, known, partition.tp.topic)
 
     def _large(
@@ -259,11 +259,11 @@ class FetchApi:
         self,
         frame: FetchFrame,
         session: Session,
-        wanted: list[Followed],
+        wanted: list[CachedPartition],
         arrives: bool,
         watch: bool,
         identity: Identity,
-    ) -> Pieces[tuple[list[Found], int, bool]]:
+    ) -> Pieces[tuple[list[PartitionAnswer], int, bool]]:
         """These partitions within the request's bytes: (answers, bytes of records, must answer now).
 
         `arrives`: for the first time with this request, which says how far a follower has come by now.
@@ -271,26 +271,26 @@ class FetchApi:
         left = min(frame.max_bytes, self.max_bytes)
         total = 0
         urgent = False
-        found: list[Found] = []
+        found: list[PartitionAnswer] = []
         restricted, is_follower = identity.restricted, frame.replica_id >= 0
-        for followed in wanted:
+        for cached in wanted:
             if not len(found) & _PIECE:
                 yield
             try:
                 if restricted:
-                    self._check_right(frame, followed, identity)
-                partition = self._found(followed)
-                answer = self._read(frame, followed, partition, left, not total, arrives)
+                    self._check_right(frame, cached, identity)
+                partition = self._found(cached)
+                answer = self._read(frame, cached, partition, left, not total, arrives)
                 if watch:
-                    followed.watch()
+                    cached.watch()
                 if is_follower and partition.deletion_waits:
-                    known = max(followed.log_start_offset, followed.wanted.log_start_offset)
+                    known = max(cached.log_start_offset, cached.wanted.log_start_offset)
                     urgent = urgent or answer.log_start_offset > known
             except KafkaError as error:
-                answer = self._failed(followed, error)
+                answer = self._failed(cached, error)
             if answer.error_code or answer.diverging or answer.preferred_replica >= 0:
                 urgent = True
-            session.looked_at(followed, answer.quiet, answer.high_watermark, answer.log_start_offset)
+            session.looked_at(cached, answer.quiet, answer.high_watermark, answer.log_start_offset)
             if answer.records is not None:
                 length = answer.records.length
                 total += length
@@ -300,7 +300,7 @@ class FetchApi:
             found.append(answer)
         return found, total, urgent
 
-    def _check_right(self, frame: FetchFrame, followed: Followed, identity: Identity) -> None:
+    def _check_right(self, frame: FetchFrame, cached: CachedPartition, identity: Identity) -> None:
         """Whether it may read this partition now: rights may have changed while the fetch waited."""
         if frame.replica_id >= 0:
             may = identity.may(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME, "Fetch")
@@ -309,15 +309,15 @@ class FetchApi:
         ):
             may = True
         else:
-            key = followed.key
+            key = cached.key
             name = self._replicas.metadata.name_of(key) if isinstance(key, bytes) else key
             may = name is None or identity.may(Operation.READ, ResourceType.TOPIC, name, "Fetch")
         if not may:
             raise KafkaError(*REFUSALS[ResourceType.TOPIC])
 
-    def _failed(self, followed: Followed, error: KafkaError) -> Found:
+    def _failed(self, cached: CachedPartition, error: KafkaError) -> PartitionAnswer:
         self._probe.error(error.code.name)
-        key, index = followed.key, followed.wanted.partition
+        key, index = cached.key, cached.wanted.partition
         known = self._replicas.find(key, index) if isinstance(key, str) else None
         if known is not None:
             known.probe.failed_fetch += 1
@@ -328,21 +328,27 @@ class FetchApi:
         if error.code in _LED_ELSEWHERE:
             name = self._replicas.metadata.name_of(key) if isinstance(key, bytes) else key
             leader = self._replicas.current_leader(name or "", index)
-        return Found(followed, error.code, aborted=aborted, leader=leader)
+        return PartitionAnswer(cached, error.code, aborted=aborted, leader=leader)
 
-    def endpoints(self, found: list[Found], listener: str) -> bytes:
+    def endpoints(self, found: list[PartitionAnswer], listener: str) -> bytes:
         """The tagged fields at the end of an answer: where the leaders are that it names."""
         leaders = dict.fromkeys(answer.leader.broker for answer in found if answer.leader is not None)
         return pack_endpoints(self._replicas.metadata.endpoints(leaders, listener))
 
     def _read(
-        self, frame: FetchFrame, followed: Followed, partition: Partition, left: int, at_least_one: bool, arrives: bool
-    ) -> Found:
-        wanted = followed.wanted
+        self,
+        frame: FetchFrame,
+        cached: CachedPartition,
+        partition: Partition,
+        left: int,
+        at_least_one: bool,
+        arrives: bool,
+    ) -> PartitionAnswer:
+        wanted = cached.wanted
         follower = frame.replica_id
         reads_from = self._admit(frame, wanted, partition)
         if reads_from != partition.broker_id:
-            return _sent_to(reads_from, followed, partition, frame.read_committed)
+            return _sent_to(reads_from, cached, partition, frame.read_committed)
         log = partition.log
         parted = None
         if wanted.last_fetched_epoch >= 0:
@@ -351,7 +357,7 @@ class FetchApi:
             partition.fetched_by(follower, wanted.offset, wanted.log_start_offset, frame.replica_epoch)
         high_watermark, stable, upto = partition.visible(frame.read_committed)
         if parted is not None:
-            return Found(followed, 0, high_watermark, stable, log.start_offset, None, None, parted)
+            return PartitionAnswer(cached, 0, high_watermark, stable, log.start_offset, None, None, parted)
         if follower >= 0:
             high_watermark, upto = partition.high_watermark, log.end_offset
         records = None
@@ -368,9 +374,9 @@ class FetchApi:
         aborted = None
         if frame.read_committed:
             aborted = aborted_transactions(log, wanted.offset, upto, records) if records is not None else []
-        return Found(followed, 0, high_watermark, stable, log.start_offset, aborted, records, None, quiet)
+        return PartitionAnswer(cached, 0, high_watermark, stable, log.start_offset, aborted, records, None, quiet)
 
-    def _admit(self, frame: FetchFrame, wanted: Wanted, partition: Partition) -> int:
+    def _admit(self, frame: FetchFrame, wanted: PartitionRequest, partition: Partition) -> int:
         """The broker that this reader is to read from; raises why it may not read this partition at all."""
         if frame.isolation_level not in _ISOLATION_LEVELS:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"there is no isolation level {frame.isolation_level}")
@@ -385,17 +391,17 @@ class FetchApi:
     def _reads_nearest(self, frame: FetchFrame) -> bool:
         return self.reads_nearest and frame.replica_id < 0 and bool(frame.rack)
 
-    def _found(self, followed: Followed) -> Partition:
-        key = followed.key
+    def _found(self, cached: CachedPartition) -> Partition:
+        key = cached.key
         name = self._replicas.metadata.name_of(key) if isinstance(key, bytes) else key
         if name is None:
             raise self._replicas.metadata.unknown(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
-        partition = self._replicas.get(name, followed.wanted.partition)
-        if followed.partition is not partition:
+        partition = self._replicas.get(name, cached.wanted.partition)
+        if cached.partition is not partition:
             if isinstance(key, bytes) and is_another_topic(key, partition.log.topic_id):
                 raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, "the log here is of an earlier topic of this name")
-            followed.unwatch()
-            followed.partition = partition
+            cached.unwatch()
+            cached.partition = partition
         return partition
 
 
@@ -419,11 +425,11 @@ def _held(frame: FetchFrame, throttle: Throttle) -> tuple[FetchFrame, Throttle |
     return frame._replace(max_bytes=max_bytes, min_bytes=min(frame.min_bytes, max_bytes // 2)), throttle
 
 
-def _sent_to(preferred: int, followed: Followed, partition: Partition, read_committed: bool) -> Found:
+def _sent_to(preferred: int, cached: CachedPartition, partition: Partition, read_committed: bool) -> PartitionAnswer:
     high_watermark, stable, _ = partition.visible(read_committed)
     aborted: list[tuple[int, int]] | None = [] if read_committed else None
     start = partition.log.start_offset
-    return Found(followed, 0, high_watermark, stable, start, aborted, preferred_replica=preferred)
+    return PartitionAnswer(cached, 0, high_watermark, stable, start, aborted, preferred_replica=preferred)
 
 
 def diverging(epochs: LeaderEpochs, log_end: int, epoch: int, offset: int) -> tuple[int, int] | None:
@@ -485,10 +491,10 @@ class _Attempt:
         self._wait: FetchWait | None = None
         self._version = version
         self._correlation_id = correlation_id
-        self.is_large = is_large or len(session.followed) > _MANY_PARTITIONS
+        self.is_large = is_large or len(session.partitions) > _MANY_PARTITIONS
         self._watches = bool(session.id) or self.is_large
         """True if its partitions notify it when they move; without a session, a small fetch has that only in a wait."""
-        self.due_ms = api.now_ms() + (frame.max_wait_ms if session.followed else 0) if self.is_large else 0.0
+        self.due_ms = api.now_ms() + (frame.max_wait_ms if session.partitions else 0) if self.is_large else 0.0
 
     def begin_wait(self, wait: FetchWait) -> None:
         """In the turn in which `reply` found too little, unless it watches already."""
@@ -496,8 +502,8 @@ class _Attempt:
         session.wait = self._wait = wait
         if not self._watches:
             self._watches = True
-            for followed in session.followed.values():
-                followed.watch()
+            for cached in session.partitions.values():
+                cached.watch()
         if session.restless:
             wait.stir()
 
@@ -527,7 +533,7 @@ class _Attempt:
         """At first all that the request is about, later what has moved since."""
         session = self._session
         arrives, self._arrives = self._arrives, False
-        everything = session.followed.values()
+        everything = session.partitions.values()
         whole = arrives and not session.incremental
         session.restless = False
         found, total, urgent = yield from self._look(everything if whole else session.moved, arrives)
@@ -544,11 +550,11 @@ class _Attempt:
             found = yield from self._news(found)
         return (yield from self._pack(found))
 
-    def _news(self, found: list[Found]) -> Pieces[list[Found]]:
+    def _news(self, found: list[PartitionAnswer]) -> Pieces[list[PartitionAnswer]]:
         """What the client has to be told that has a session: all, until it has been told once."""
         session = self._session
         if not session.closed:
-            session.rotate(answer.followed for answer in found if answer.records is not None)
+            session.rotate(answer.cached for answer in found if answer.records is not None)
         news = []
         for place, answer in enumerate(found):
             if not place & _PIECE:
@@ -557,13 +563,13 @@ class _Attempt:
                 news.append(answer)
         return news if session.incremental else found
 
-    def _let_go(self, found: list[Found]) -> Pieces[None]:
+    def _let_go(self, found: list[PartitionAnswer]) -> Pieces[None]:
         """Of the session's partitions, and of those that it has let go of itself since they were looked at."""
         yield from self._session.close()
         for place, answer in enumerate(found):
             if not place & _PIECE:
                 yield
-            answer.followed.unwatch()
+            answer.cached.unwatch()
 
     def _throttle_ms(self, total: int, partitions: int) -> int:
         return 0 if self.throttle is None else self.throttle.fetched(total + _ENVELOPE + _EACH * partitions)
@@ -578,12 +584,14 @@ class _Attempt:
             yield from session.close()
         return _whole(pack_start(version, self._correlation_id, 0, session.id, 0, throttle_ms), [], version)
 
-    def _look(self, wanted: Iterable[Followed], arrives: bool) -> Pieces[tuple[list[Found], int, bool]]:
+    def _look(
+        self, wanted: Iterable[CachedPartition], arrives: bool
+    ) -> Pieces[tuple[list[PartitionAnswer], int, bool]]:
         return self._api.read_all(self._frame, self._session, list(wanted), arrives, self._watches, self._identity)
 
-    def _pack(self, found: list[Found]) -> Pieces[Reply]:
+    def _pack(self, found: list[PartitionAnswer]) -> Pieces[Reply]:
         version = self._version
-        topics = [(key, list(answers)) for key, answers in groupby(found, lambda answer: answer.followed.key)]
+        topics = [(key, list(answers)) for key, answers in groupby(found, lambda answer: answer.cached.key)]
         start = pack_start(version, self._correlation_id, 0, self._session.id, len(topics))
         body: list[Part] = []
         flexible = version >= FIRST_FLEXIBLE
@@ -600,31 +608,31 @@ class _Attempt:
         return _whole(start, body, version, self._api.endpoints(found, self._listener))
 
 
-def _is_on_older_segment(frame: FetchFrame, answer: Found) -> bool:
+def _is_on_older_segment(frame: FetchFrame, answer: PartitionAnswer) -> bool:
     """There is another segment between what is read and the end of what may be read. As in Kafka, nobody waits there:
     however long, no more would come of this one."""
-    partition = answer.followed.partition
+    partition = answer.cached.partition
     assert partition is not None
     upto = answer.last_stable_offset if frame.read_committed else answer.high_watermark
     if frame.replica_id >= 0:
         upto = partition.log.end_offset
     segments = partition.log.segments
-    return segments.number_of(answer.followed.wanted.offset) < segments.number_of(upto)
+    return segments.number_of(answer.cached.wanted.offset) < segments.number_of(upto)
 
 
-def _is_news(answer: Found) -> bool:
+def _is_news(answer: PartitionAnswer) -> bool:
     if answer.preferred_replica >= 0 or answer.diverging is not None:
         return True
     length = answer.records.length if answer.records is not None else 0
-    return answer.followed.is_news(answer.error_code, answer.high_watermark, answer.log_start_offset, length)
+    return answer.cached.is_news(answer.error_code, answer.high_watermark, answer.log_start_offset, length)
 
 
-def _pack_answer(body: list[Part], answer: Found, version: int, flexible: bool) -> None:
+def _pack_answer(body: list[Part], answer: PartitionAnswer, version: int, flexible: bool) -> None:
     records = answer.records
     body.append(
         pack_partition(
             version,
-            answer.followed.wanted.partition,
+            answer.cached.wanted.partition,
             answer.error_code,
             answer.high_watermark,
             answer.last_stable_offset,

@@ -14,7 +14,7 @@ from kafkad.errors import KafkaError
 from kafkad.log.transactions import aborted_transactions
 from kafkad.net.reply import Part
 from kafkad.replica.partition import Partition
-from kafkad.wire.fetch import FetchFrame, Head, Wanted, layout_of_repeated
+from kafkad.wire.fetch import FetchFrame, Head, PartitionRequest, layout_of_repeated
 
 if TYPE_CHECKING:
     from kafkad.api.fetch import FetchApi
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def may_repeat(frame: FetchFrame, session: Session) -> bool:
     """True if this is a consumer's fetch of one partition, alone or within a session that has no other."""
-    if frame.repeats is None or len(session.followed) != 1 or frame.replica_id >= 0:
+    if frame.repeats is None or len(session.partitions) != 1 or frame.replica_id >= 0:
         return False
     if frame.topics[0].partitions[0].last_fetched_epoch >= 0:
         return False
@@ -39,7 +39,7 @@ class RepeatedFetch:
         "_api",
         "_before",
         "_between",
-        "_followed",
+        "_cached",
         "_head",
         "_max_bytes",
         "_min_bytes",
@@ -66,14 +66,14 @@ class RepeatedFetch:
         self._size = layout.size
         self._unpack = layout.unpack_from
         self._version, _, self._before, _, self._between, _, self._after = self._unpack(request)
-        [self._followed] = session.followed.values()
-        self._wanted = self._followed.wanted
+        [self._cached] = session.partitions.values()
+        self._wanted = self._cached.wanted
         self._partition = partition
         self._max_bytes = min(self._wanted.max_bytes, frame.max_bytes)
         self._min_bytes = frame.min_bytes if frame.max_wait_ms > 0 else 0
         self._read_committed = frame.read_committed
         self._session = session if session.id != NO_SESSION else None
-        self._head = Head(version, session.id, self._followed.key, self._wanted.partition, frame.read_committed)
+        self._head = Head(version, session.id, self._cached.key, self._wanted.partition, frame.read_committed)
 
     def answer(self, view: memoryview, at: int, end: int) -> list[Part] | None:
         """HOT. None also when there are no records."""
@@ -113,17 +113,19 @@ class RepeatedFetch:
         return parts
 
     def _is_next(self, session: Session, epoch: int) -> bool:
-        followed = session.followed.values()
+        partitions = session.partitions.values()
         return (
-            self._api.sessions.awaits(session, epoch) and len(followed) == 1 and next(iter(followed)) is self._followed
+            self._api.sessions.awaits(session, epoch)
+            and len(partitions) == 1
+            and next(iter(partitions)) is self._cached
         )
 
     def _go_on(self, session: Session, offset: int, high_watermark: int, log_start_offset: int) -> None:
         """Bring the session up to date, for the next request that is not this simple."""
         self._api.sessions.advance(session, self._api.now_ms())
-        followed = self._followed
+        cached = self._cached
         index, leader_epoch, _, last_fetched_epoch, start_offset, max_bytes = self._wanted
-        followed.wanted = Wanted(index, leader_epoch, offset, last_fetched_epoch, start_offset, max_bytes)
-        followed.high_watermark = high_watermark
-        followed.log_start_offset = log_start_offset
-        session.moved[followed] = None
+        cached.wanted = PartitionRequest(index, leader_epoch, offset, last_fetched_epoch, start_offset, max_bytes)
+        cached.high_watermark = high_watermark
+        cached.log_start_offset = log_start_offset
+        session.moved[cached] = None

@@ -10,7 +10,7 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.replica.partition import Partition
 from kafkad.replica.waits import FetchWait
 from kafkad.turns import Pieces
-from kafkad.wire.fetch import FetchFrame, Wanted
+from kafkad.wire.fetch import FetchFrame, PartitionRequest
 
 _PIECE = 63
 """A bit mask."""
@@ -21,12 +21,12 @@ _MOST_PARTITIONS = 200_000
 """Of all sessions together: each takes about 450 bytes. A client without a session names all of its own each time."""
 
 
-class Followed:
+class CachedPartition:
     """One partition of a session: what the client wants of it, and what it was last told. It watches the partition."""
 
     __slots__ = ("high_watermark", "key", "log_start_offset", "partition", "session", "wanted")
 
-    def __init__(self, session: Session, key: str | bytes, wanted: Wanted) -> None:
+    def __init__(self, session: Session, key: str | bytes, wanted: PartitionRequest) -> None:
         self.session = session
         self.key = key
         self.partition: Partition | None = None
@@ -89,11 +89,11 @@ class Session:
         "closed",
         "counted",
         "epoch",
-        "followed",
         "id",
         "incremental",
         "moved",
         "owner",
+        "partitions",
         "replica_id",
         "restless",
         "unsure",
@@ -105,7 +105,7 @@ class Session:
         self.id = session_id
         self.replica_id = replica_id
         """The id of the following broker; -1 for a consumer."""
-        self.moved: dict[Followed, None] = {}
+        self.moved: dict[CachedPartition, None] = {}
         self.wait: FetchWait | None = None
         """The fetch that waits."""
         self.busy = 0
@@ -123,16 +123,16 @@ class Session:
         self.by_id = by_id
         self.used_ms = used_ms
         self.incremental = False
-        self.followed: OrderedDict[tuple[str | bytes, int], Followed] = OrderedDict()
+        self.partitions: OrderedDict[tuple[str | bytes, int], CachedPartition] = OrderedDict()
 
     def update(self, frame: FetchFrame) -> Pieces[None]:
-        followed = self.followed
+        partitions = self.partitions
         for topic in frame.topics:
             for number, wanted in enumerate(topic.partitions, 1):
-                known = followed.get((topic.key, wanted.partition))
+                known = partitions.get((topic.key, wanted.partition))
                 if known is None:
-                    known = Followed(self, topic.key, wanted)
-                    followed[topic.key, wanted.partition] = known
+                    known = CachedPartition(self, topic.key, wanted)
+                    partitions[topic.key, wanted.partition] = known
                 else:
                     known.wanted = wanted
                 self.moved[known] = None
@@ -141,7 +141,7 @@ class Session:
             yield
         for key, indexes in frame.forgotten:
             for number, index in enumerate(indexes, 1):
-                gone = followed.pop((key, index), None)
+                gone = partitions.pop((key, index), None)
                 if gone is not None:
                     gone.unwatch()
                     self.moved.pop(gone, None)
@@ -155,22 +155,22 @@ class Session:
         else:
             self.restless = True
 
-    def is_only_about(self, followed: Followed) -> bool:
+    def is_only_about(self, cached: CachedPartition) -> bool:
         """HOT. True if this is one of its partitions, and no other has anything to say."""
         moved = self.moved
-        if len(moved) > 1 or (moved and followed not in moved):
+        if len(moved) > 1 or (moved and cached not in moved):
             return False
-        return self.followed.get((followed.key, followed.wanted.partition)) is followed
+        return self.partitions.get((cached.key, cached.wanted.partition)) is cached
 
-    def looked_at(self, followed: Followed, quiet: bool, high_watermark: int, log_start_offset: int) -> None:
+    def looked_at(self, cached: CachedPartition, quiet: bool, high_watermark: int, log_start_offset: int) -> None:
         """HOT. In the same turn. Without anything to read, and nothing that the client has not been told, it need not
         be looked at again before it moves."""
-        if quiet and (not self.incremental or followed.knows(high_watermark, log_start_offset)):
-            self.moved.pop(followed, None)
+        if quiet and (not self.incremental or cached.knows(high_watermark, log_start_offset)):
+            self.moved.pop(cached, None)
         else:
-            self.moved[followed] = None
+            self.moved[cached] = None
 
-    def rotate(self, served: Iterable[Followed]) -> None:
+    def rotate(self, served: Iterable[CachedPartition]) -> None:
         """Partitions that got data go to the end, so that a full answer never starves the others."""
         moved = self.moved
         for each in served:
@@ -183,10 +183,10 @@ class Session:
         self.closed = True
         if self.busy:
             return
-        while self.followed:
-            _, followed = self.followed.popitem()
-            followed.unwatch()
-            if not len(self.followed) & _PIECE:
+        while self.partitions:
+            _, cached = self.partitions.popitem()
+            cached.unwatch()
+            if not len(self.partitions) & _PIECE:
                 yield
         self.moved.clear()
 
@@ -210,8 +210,8 @@ class FetchSessions:
         for session in self._sessions.values():
             session.unsure = True
 
-    def partitions(self) -> int:
-        return sum(len(session.followed) for session in self._sessions.values())
+    def partition_count(self) -> int:
+        return sum(len(session.partitions) for session in self._sessions.values())
 
     def open(self, frame: FetchFrame, by_id: bool, now_ms: float, owner: object = None) -> Pieces[Session]:
         """The session this request belongs to, brought up to date; KafkaError 70, 71 or 106 as Kafka has them.
@@ -227,9 +227,9 @@ class FetchSessions:
             yield from session.update(frame)
             if (
                 frame.session_epoch == FIRST_EPOCH
-                and session.followed
+                and session.partitions
                 and self._make_room(session, now_ms)
-                and self._make_room_for(session, len(session.followed))
+                and self._make_room_for(session, len(session.partitions))
             ):
                 self._keep(session)
             return session
@@ -249,16 +249,16 @@ class FetchSessions:
         self.advance(session, now_ms)
         if session.unsure:
             session.unsure = False
-            session.moved.update(dict.fromkeys(session.followed.values()))
+            session.moved.update(dict.fromkeys(session.partitions.values()))
         named = sum(len(topic.partitions) for topic in frame.topics)
-        if named and not self._make_room_for(session, len(session.followed) + named):
+        if named and not self._make_room_for(session, len(session.partitions) + named):
             self._evict(session)
             raise KafkaError(
                 ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no room for the growth of fetch session {session.id}"
             )
         yield from session.update(frame)
-        self._count(session, len(session.followed))
-        if not session.followed:
+        self._count(session, len(session.partitions))
+        if not session.partitions:
             self.drop(session)
         return session
 
@@ -285,7 +285,7 @@ class FetchSessions:
                 break
         session.id = session_id
         self._sessions[session_id] = session
-        self._count(session, len(session.followed))
+        self._count(session, len(session.partitions))
 
     def _forget(self, session: Session) -> None:
         if self._sessions.get(session.id) is session:
@@ -318,7 +318,7 @@ class FetchSessions:
         if now_ms - oldest.used_ms < self._eviction_ms:
             consumers = (session for session in self._sessions.values() if session.replica_id < 0)
             consumer = next(consumers, None)
-            if consumer is None or (new.replica_id < 0 and len(consumer.followed) >= len(new.followed)):
+            if consumer is None or (new.replica_id < 0 and len(consumer.partitions) >= len(new.partitions)):
                 return False
             oldest = consumer
         self._evict(oldest)

@@ -31,7 +31,7 @@ async def handle(context: Context, request: Request, message: InitProducerIdRequ
         message.producer_id,
         message.producer_epoch,
         lambda given: None if answer.done() else answer.set_result(given),
-        request.asker,
+        request.client_text,
     )
     code, producer_id, epoch = await answer
     if code is ErrorCode.PRODUCER_FENCED and request.version < _FIRST_WITH_PRODUCER_FENCED:

@@ -28,11 +28,11 @@ _LONGEST_ID_START = 32_000
 
 def handle(context: Context, request: Request, message: JoinGroupRequest) -> asyncio.Future[JoinGroupResponse]:
     answer: asyncio.Future[JoinGroupResponse] = asyncio.get_running_loop().create_future()
-    asker = partial(_answer, answer, request.version)
+    respond = partial(_answer, answer, request.version)
     try:
-        context.groups.join(message.group_id, _join(request, message, asker))
+        context.groups.join(message.group_id, _join(request, message, respond))
     except KafkaError as error:
-        asker(Joined(error.code, message.member_id))
+        respond(Joined(error.code, message.member_id))
     return answer
 
 
@@ -41,13 +41,13 @@ def refused(request: Request, message: JoinGroupRequest, error: KafkaError) -> J
     return JoinGroupResponse(error_code=error.code, protocol_name=protocol)
 
 
-def _join(request: Request, message: JoinGroupRequest, asker: partial[None]) -> Join:
+def _join(request: Request, message: JoinGroupRequest, respond: partial[None]) -> Join:
     version, client_id, instance_id = request.version, request.header.client_id or "", message.group_instance_id
     rebalance_timeout_ms = message.rebalance_timeout_ms
     if version < _FIRST_WITH_REBALANCE_TIMEOUT:
         rebalance_timeout_ms = message.session_timeout_ms
     return Join(
-        asker=asker,
+        respond=respond,
         member_id=message.member_id,
         new_id="" if message.member_id else _new_id(client_id if instance_id is None else instance_id),
         instance_id=instance_id,

@@ -9,7 +9,7 @@ from typing import Any
 
 from kafkad.api.context import Context, Request
 from kafkad.errors import ErrorCode, KafkaError, StorageError
-from kafkad.log.recompress import SlowPath
+from kafkad.log.batch_workers import BatchWorkers
 from kafkad.log.record_search import RecordSearch, look_through
 from kafkad.log.time_search import Search, TimestampedOffset, max_timestamp, offset_for_timestamp
 from kafkad.replica.manager import ReplicaManager
@@ -47,11 +47,11 @@ _NOTHING: TimestampedOffset = (-1, -1, -1)
 
 def handle(context: Context, request: Request, message: ListOffsetsRequest) -> Pieces[Any]:
     search = _search(context.replicas, request, message)
-    return _go_on(search, partial(next, search), context.slow_path)
+    return _go_on(search, partial(next, search), context.batch_workers)
 
 
 def _go_on(
-    search: Search[ListOffsetsResponse], resume: Callable[[], RecordSearch | None], slow_path: SlowPath
+    search: Search[ListOffsetsResponse], resume: Callable[[], RecordSearch | None], batch_workers: BatchWorkers
 ) -> Pieces[Any]:
     """The response; or what to wait for when a batch takes long to look through, and to go on with after that."""
     try:
@@ -60,16 +60,20 @@ def _go_on(
             resume = partial(next, search)
     except StopIteration as end:
         return end.value
-    return _look_through(search, batch, slow_path)
+    return _look_through(search, batch, batch_workers)
 
 
-async def _look_through(search: Search[ListOffsetsResponse], batch: RecordSearch, slow_path: SlowPath) -> Pieces[Any]:
+async def _look_through(
+    search: Search[ListOffsetsResponse], batch: RecordSearch, batch_workers: BatchWorkers
+) -> Pieces[Any]:
     try:
-        found = await asyncio.wrap_future(slow_path.submit(partial(look_through, batch), batch.most_records, search))
+        found = await asyncio.wrap_future(
+            batch_workers.submit(partial(look_through, batch), batch.most_records, search)
+        )
         resume = partial(search.send, found)
     except KafkaError as error:
         resume = partial(search.throw, error)
-    return _go_on(search, resume, slow_path)
+    return _go_on(search, resume, batch_workers)
 
 
 def _search(replicas: ReplicaManager, request: Request, message: ListOffsetsRequest) -> Search[ListOffsetsResponse]:

@@ -10,7 +10,7 @@ from typing import Any
 from kafkad.api.context import Context, Request
 from kafkad.api.operations import NOT_ASKED_FOR, authorized_operations, on_cluster
 from kafkad.api.permissions import may_create_topic
-from kafkad.api.replicas import Reachable
+from kafkad.api.reachable_brokers import ReachableBrokers
 from kafkad.cluster.metadata import MetadataCache, TopicMetadata
 from kafkad.controller.internal_topics import internal_topic
 from kafkad.controller.topics import NewTopic, TopicResult, check_name
@@ -235,7 +235,7 @@ class _Answer:
     def __init__(self, context: Context, request: Request, message: MetadataRequest) -> None:
         self._context = context
         self.request = request
-        self._reachable = Reachable(context.replicas.metadata, request.listener)
+        self._reachable = ReachableBrokers(context.replicas.metadata, request.listener)
         self._made: dict[str, MetadataResponseTopic]
         which = "live" if request.version == 0 else "all"
         self._made = context.replicas.metadata.derived(f"metadata of {request.listener}, {which} replicas")

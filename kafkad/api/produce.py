@@ -19,8 +19,8 @@ from functools import partial
 from typing import Any, Final
 
 from kafkad.api.answering import close_for_internal_error, close_for_malformed
-from kafkad.api.commits import Commit, Commits
-from kafkad.api.context import asker_of
+from kafkad.api.context import client_text
+from kafkad.api.delayed_produce import DelayedProduce, DelayedProduces
 from kafkad.api.peer import Peer
 from kafkad.api.produce_repeat import LONGEST_KNOWN, RepeatedProduce
 from kafkad.api.produce_work import Outcome, Work, after, within
@@ -30,14 +30,14 @@ from kafkad.api.transaction import Admission, Transaction, is_transactional
 from kafkad.api.verifier import Verdict, Verifier
 from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.log.batch_workers import BatchWorkers
 from kafkad.log.producers import DuplicateBatch
-from kafkad.log.recompress import SlowPath
 from kafkad.log.validate import (
     Demands,
     RefusedRecords,
     check_batch,
     demands,
-    is_plain_truth,
+    plain_records_match_header,
     quick_enough,
     rebuild,
     rebuild_quickly,
@@ -82,7 +82,7 @@ from kafkad.wire.records import (
 
 log = logging.getLogger(__name__)
 
-IsTrue = Callable[[memoryview, int, int, Header], bool]
+RecordsCheck = Callable[[memoryview, int, int, Header], bool]
 """Checks a batch and its records. With many batches in a request, none is decompressed here: they would add up."""
 
 
@@ -121,7 +121,7 @@ class ProduceApi:
         replicas: ReplicaManager,
         clock: Clock,
         timers: Timers,
-        slow_path: SlowPath,
+        batch_workers: BatchWorkers,
         probe: RequestProbe,
         jobs: Jobs,
         verifier: Verifier,
@@ -131,8 +131,8 @@ class ProduceApi:
         self.verifier = verifier
         self._replicas = replicas
         self._clock = clock
-        self._slow_path = slow_path
-        self._commits = Commits(clock, timers)
+        self._batch_workers = batch_workers
+        self._delayed = DelayedProduces(clock, timers)
         self._probe = probe
         self._jobs = jobs
         self._tasks: set[asyncio.Future[None]] = set()
@@ -140,12 +140,12 @@ class ProduceApi:
     @property
     def idle(self) -> bool:
         """No produce waits for a worker, a disk or another broker."""
-        return not self._tasks and not self._commits
+        return not self._tasks and not self._delayed
 
     @property
     def oldest_wait_for_followers(self) -> object | None:
         """The request that has waited longest for other brokers; None while any waits for this one."""
-        return None if self._tasks else self._commits.oldest
+        return None if self._tasks else self._delayed.oldest
 
     def append_ordinary(
         self,
@@ -155,7 +155,7 @@ class ProduceApi:
         at: int,
         end: int,
         version: int,
-        is_true: IsTrue,
+        records_match: RecordsCheck,
         transaction: Admission | None = None,
     ) -> int:
         """HOT. The base offset of an ordinary batch, appended; -1 for what `_outcome` has to look at, nothing done."""
@@ -170,7 +170,7 @@ class ProduceApi:
             ):
                 return -1
             check_batch(view, at, end, header, partition.log.config, version)
-            if not is_true(view, at, end, header):
+            if not records_match(view, at, end, header):
                 return -1
             return partition.append(view, at, end, header)
         except StorageError:
@@ -223,8 +223,8 @@ class ProduceApi:
             self._remember(connection, frame, work)
         return (
             self._reply(connection, work)
-            if work.commit is None
-            else self._when_committed(connection, work.commit, work)
+            if work.delayed is None
+            else self._when_committed(connection, work.delayed, work)
         )
 
     def _meet(self, work: Work, transaction: Transaction, frame: memoryview) -> Pieces[None]:
@@ -326,7 +326,9 @@ class ProduceApi:
             if partition is None or at >= _QUICK_UNTIL or (by_id and partition.log.topic_id != topic.topic_id):
                 base = -1
             else:
-                base = self.append_ordinary(partition, acks, frame, at, end, version, is_plain_truth, transaction)
+                base = self.append_ordinary(
+                    partition, acks, frame, at, end, version, plain_records_match_header, transaction
+                )
             if partition is not None and base >= 0:
                 if acks == _ACKS_ALL and not partition.commits_at_once:
                     self._wait_for(work, len(packed), partition, partition.log.end_offset)
@@ -336,9 +338,9 @@ class ProduceApi:
 
     def _wait_for(self, work: Work, place: int, partition: Partition, end: int) -> None:
         """The answer of this partition is true once what was appended before `end` is committed."""
-        if work.commit is None:
-            work.commit = self._commits.new(work.request.timeout_ms)
-        work.commit.wait_for(place, partition, end)
+        if work.delayed is None:
+            work.delayed = self._delayed.new(work.request.timeout_ms)
+        work.delayed.wait_for(place, partition, end)
 
     def _writable(self, work: Work, topic: TopicData) -> Mapping[int, Partition]:
         """The topic's partitions here, if this request may write to them at all."""
@@ -448,7 +450,7 @@ class ProduceApi:
     ) -> Answer:
         """A worker process opens the batch; what it makes of it is appended when it is back."""
         call, records = partial(rebuild, batch, wanted), BATCH_HEADER.unpack_from(batch)[RECORD_COUNT]
-        outcome = await asyncio.wrap_future(self._slow_path.submit(call, records, work))
+        outcome = await asyncio.wrap_future(self._batch_workers.submit(call, records, work))
         try:
             _check_right(work, partition.tp.topic)
             if batch[_FLAGS_AT] & TRANSACTIONAL:
@@ -476,8 +478,8 @@ class ProduceApi:
             if isinstance(settled, BaseException):
                 settled = self._late_refusal(*partitions[at], settled)
             work.settle(at, settled)
-        if work.commit is None or not self._commits.park(
-            work.commit, lambda: connection.reply(self._late_reply(connection, work))
+        if work.delayed is None or not self._delayed.park(
+            work.delayed, lambda: connection.reply(self._late_reply(connection, work))
         ):
             connection.reply(self._late_reply(connection, work))
 
@@ -486,26 +488,30 @@ class ProduceApi:
     ) -> Reply | DeferredReply:
         """HOT. The reply to a request for one partition, when what it has just appended is committed."""
         later = DeferredReply(connection)
-        commit = self._commits.new(request.timeout_ms)
-        commit.wait_for(0, partition, partition.log.end_offset)
-        if self._commits.park(commit, lambda: later.settle(self._let_go(connection, commit, reply, request, version))):
+        delayed = self._delayed.new(request.timeout_ms)
+        delayed.wait_for(0, partition, partition.log.end_offset)
+        if self._delayed.park(
+            delayed, lambda: later.settle(self._let_go(connection, delayed, reply, request, version))
+        ):
             return later
-        return self._let_go(connection, commit, reply, request, version)
+        return self._let_go(connection, delayed, reply, request, version)
 
     def _let_go(
-        self, connection: Connection, commit: Commit, reply: bytes, request: ProduceFrame, version: int
+        self, connection: Connection, delayed: DelayedProduce, reply: bytes, request: ProduceFrame, version: int
     ) -> Reply:
         """HOT. The prepared reply, if nothing failed."""
-        if not commit.failures:
+        if not delayed.failures:
             return reply
         [topic] = request.topics
         work = Work(request, version, _I32.unpack_from(reply, 4)[0], allow_internal=False)
-        work.take(self._refusal(topic, topic.partitions[0][0], commit.failures[0]))
+        work.take(self._refusal(topic, topic.partitions[0][0], delayed.failures[0]))
         return self._packed(connection, work)
 
-    def _when_committed(self, connection: Connection, commit: Commit, work: Work) -> Reply | DeferredReply | None:
+    def _when_committed(
+        self, connection: Connection, delayed: DelayedProduce, work: Work
+    ) -> Reply | DeferredReply | None:
         later = DeferredReply(connection)
-        if self._commits.park(commit, lambda: later.settle(self._late_reply(connection, work))):
+        if self._delayed.park(delayed, lambda: later.settle(self._late_reply(connection, work))):
             return later
         return self._reply(connection, work)
 
@@ -526,9 +532,9 @@ class ProduceApi:
         return work.throttle.at_work(lambda: self._reply(connection, work))
 
     def _reply(self, connection: Connection, work: Work) -> Reply | None:
-        if work.commit is not None and work.commit.failures:
+        if work.delayed is not None and work.delayed.failures:
             partitions = work.partitions()
-            for at, error in work.commit.failures.items():
+            for at, error in work.delayed.failures.items():
                 work.settle(at, self._refusal(*partitions[at], error))
         if work.request.acks == _ACKS_NONE:
             if work.failed:
@@ -592,8 +598,8 @@ def _work(
         if work.is_transactional and not is_for_one:  # else it is refused where it is appended
             work.error = _without_id()
     elif work.error is None:
-        asker = partial(asker_of, connection, header.client_id)
-        work.transaction = Transaction(request.transactional_id, version, asker)
+        client = partial(client_text, connection, header.client_id)
+        work.transaction = Transaction(request.transactional_id, version, client)
     return work
 
 

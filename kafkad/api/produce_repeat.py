@@ -12,7 +12,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 from kafkad.api.prepared import NO_REPLY
-from kafkad.log.validate import is_truth
+from kafkad.log.validate import records_match_header
 from kafkad.net.connection import Connection, DeferredReply
 from kafkad.net.reply import Reply
 from kafkad.replica.partition import Partition
@@ -99,7 +99,9 @@ class RepeatedProduce:
         if batch_at + length != end:
             return None
         partition, acks = target.partition, target.acks
-        base = self._api.append_ordinary(partition, acks, view, batch_at, end, version, is_truth, target.transaction)
+        base = self._api.append_ordinary(
+            partition, acks, view, batch_at, end, version, records_match_header, target.transaction
+        )
         if base < 0:
             return None
         if acks == _ACKS_NONE:

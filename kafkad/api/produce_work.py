@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Coroutine
 from typing import Any
 
-from kafkad.api.commits import Commit
+from kafkad.api.delayed_produce import DelayedProduce
 from kafkad.api.peer import Peer
 from kafkad.api.throttling import Throttle
 from kafkad.api.transaction import Transaction
@@ -30,8 +30,8 @@ class Work:
     __slots__ = (
         "_left",
         "allow_internal",
-        "commit",
         "correlation_id",
+        "delayed",
         "error",
         "failed",
         "is_transactional",
@@ -52,7 +52,7 @@ class Work:
         self.allow_internal = allow_internal
         self.packed: list[bytes] = []
         self.waiting: dict[int, Coroutine[Any, Any, Answer]] = {}
-        self.commit: Commit | None = None
+        self.delayed: DelayedProduce | None = None
         """The coroutine that its answers have to wait for, if any."""
         self.failed = False
         self.is_transactional = False
@@ -88,8 +88,8 @@ class Work:
     def settle(self, at: int, answer: Answer) -> None:
         if answer.error_code:
             self.failed = True
-            if self.commit is not None:
-                self.commit.forget(at)
+            if self.delayed is not None:
+                self.delayed.forget(at)
             if answer.leader is not None and self.version >= FIRST_WITH_LEADERS:
                 self.leaders[answer.leader.broker] = None
         self.packed[at] = pack_answer(answer, self.version)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkad.api.context import Context, Request
-from kafkad.api.token_requests import NEVER, check_asker, tokens_of
+from kafkad.api.token_requests import NEVER, check_requester, tokens_of
 from kafkad.errors import KafkaError
 from kafkad.wire.messages.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 
@@ -12,7 +12,7 @@ async def handle(
     context: Context, request: Request, message: RenewDelegationTokenRequest
 ) -> RenewDelegationTokenResponse:
     try:
-        check_asker(request)
+        check_requester(request)
         until = await tokens_of(context).renew(
             bytes(message.hmac), str(request.peer.principal), message.renew_period_ms
         )

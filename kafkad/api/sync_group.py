@@ -18,9 +18,9 @@ _FIRST_WITH_PROTOCOL = 5
 
 def handle(context: Context, request: Request, message: SyncGroupRequest) -> asyncio.Future[SyncGroupResponse]:
     answer: asyncio.Future[SyncGroupResponse] = asyncio.get_running_loop().create_future()
-    asker = partial(_answer, answer)
+    respond = partial(_answer, answer)
     sync = Sync(
-        asker=asker,
+        respond=respond,
         member_id=message.member_id,
         instance_id=message.group_instance_id,
         generation=message.generation_id,
@@ -29,12 +29,12 @@ def handle(context: Context, request: Request, message: SyncGroupRequest) -> asy
         assignments={one.member_id: one.assignment for one in message.assignments},
     )
     if request.version >= _FIRST_WITH_PROTOCOL and None in (sync.protocol_type, sync.protocol):
-        asker(Synced(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        respond(Synced(ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
         return answer
     try:
         context.groups.sync(message.group_id, sync)
     except KafkaError as error:
-        asker(Synced(error.code))
+        respond(Synced(error.code))
     return answer
 
 

@@ -13,7 +13,7 @@ NAMES_REQUESTER = 3
 """The first version of answers that say who asked for a token, be it the owner or another (KIP-373)."""
 
 
-def check_asker(request: Request) -> None:
+def check_requester(request: Request) -> None:
     """Raises KafkaError: only who has logged in, and not by a token, may ask about tokens."""
     if request.peer.principal == ANONYMOUS or request.peer.token is not None:
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)

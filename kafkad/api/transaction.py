@@ -50,11 +50,11 @@ class Admission(Protocol):
 class RepeatedTransaction:
     """The transaction of a request for one partition that a producer repeats, in one transaction after the other."""
 
-    __slots__ = ("_adds", "_asker", "_id", "_verifier")
+    __slots__ = ("_adds", "_client", "_id", "_verifier")
 
-    def __init__(self, transactional_id: str, version: int, verifier: Verifier, asker: str) -> None:
+    def __init__(self, transactional_id: str, version: int, verifier: Verifier, client: str) -> None:
         self._id = transactional_id
-        self._asker = asker
+        self._client = client
         self._adds = version >= FIRST_ADDING
         self._verifier = verifier
 
@@ -68,7 +68,9 @@ class RepeatedTransaction:
         producers.check_epoch(producer_id, epoch)
         if self._adds and header[BASE_SEQUENCE] > 0 and not producers.knows(producer_id):
             return False
-        return self._verifier.lets_in(self._id, producer_id, epoch, (partition.tp,), adds=self._adds, asker=self._asker)
+        return self._verifier.lets_in(
+            self._id, producer_id, epoch, (partition.tp,), adds=self._adds, client=self._client
+        )
 
 
 class Transaction:
@@ -77,8 +79,8 @@ class Transaction:
 
     __slots__ = (
         "_asked",
-        "_asker",
         "_begins",
+        "_client_text",
         "_conflict",
         "_epoch",
         "_id",
@@ -90,10 +92,10 @@ class Transaction:
         "answered",
     )
 
-    def __init__(self, transactional_id: str, version: int, asker: Callable[[], str]) -> None:
+    def __init__(self, transactional_id: str, version: int, client_text: Callable[[], str]) -> None:
         self._id = transactional_id
         self._version = version
-        self._asker = asker
+        self._client_text = client_text
         self._producer_id = self._epoch = -1
         self._begins: list[tuple[Partition, Header]] = []
         """The batches whose partitions do not have it open yet."""
@@ -110,7 +112,7 @@ class Transaction:
 
     def repeated(self, verifier: Verifier) -> RepeatedTransaction:
         """That of requests that are like this one."""
-        return RepeatedTransaction(self._id, self._version, verifier, self._asker())
+        return RepeatedTransaction(self._id, self._version, verifier, self._client_text())
 
     def meets(self, partition: Partition | None, header: Header) -> None:
         """HOT. A batch, and where it is to go, if that can be written to."""
@@ -148,7 +150,7 @@ class Transaction:
             return False
         partitions = [partition.tp for partition, _ in self._begins]
         self._let_in = verifier.lets_in(
-            *(self._id, self._producer_id, self._epoch, partitions), adds=self.adds, asker=self._asker()
+            *(self._id, self._producer_id, self._epoch, partitions), adds=self.adds, client=self._client_text()
         )
         return self._let_in
 
@@ -170,7 +172,7 @@ class Transaction:
             list(self._asked),
             adds=self.adds,
             knows_abortable=self._version >= FIRST_ABORTABLE,
-            asker=self._asker(),
+            client=self._client_text(),
         )
 
     def told(self, verdict: Verdict) -> None:

@@ -142,7 +142,7 @@ class _Commit:
             [home.tp],
             adds=self._adds,
             knows_abortable=self._version >= _FIRST_ABORTABLE,
-            asker=self._request.asker,
+            client=self._request.client_text,
         )
 
     async def when_verified(self, code: asyncio.Future[ErrorCode]) -> Pieces[Response]:

@@ -54,7 +54,7 @@ class Coordinator(Protocol):
         verify_only: bool,
         version: int,
         done: OnVerdict,
-        asker: str,
+        client: str,
     ) -> None:
         """On this broker. `done` is called at once, if nothing has to be waited for."""
 
@@ -66,13 +66,13 @@ class Coordinator(Protocol):
         partitions: Sequence[TopicPartition],
         *,
         adds: bool,
-        asker: str,
+        client: str,
     ) -> bool:
         """True if the transaction has the partitions, or was given them, here and now; if not, nothing was done."""
 
 
 class Claim(NamedTuple):
-    """What a client says by writing to these partitions. `knows_abortable`: it knows TRANSACTION_ABORTABLE. `asker` is
+    """What a client says by writing to these partitions. `knows_abortable`: it knows TRANSACTION_ABORTABLE. `client` is
     who it is, for log lines."""
 
     transactional_id: str
@@ -81,7 +81,7 @@ class Claim(NamedTuple):
     partitions: Sequence[TopicPartition]
     adds: bool
     knows_abortable: bool
-    asker: str
+    client: str
 
 
 class Verifier:
@@ -113,10 +113,10 @@ class Verifier:
         partitions: Sequence[TopicPartition],
         *,
         adds: bool,
-        asker: str,
+        client: str,
     ) -> bool:
         """HOT. True if the coordinator is here and lets these partitions be written to at once; if not, `ask`."""
-        if not self._coordinator().lets_in(transactional_id, producer_id, epoch, partitions, adds=adds, asker=asker):
+        if not self._coordinator().lets_in(transactional_id, producer_id, epoch, partitions, adds=adds, client=client):
             return False
         self._asked += 1
         return True
@@ -145,7 +145,7 @@ class Verifier:
                 verify_only=not claim.adds,
                 version=ADDING if claim.adds else 0,
                 done=told,
-                asker=claim.asker,
+                client=claim.client,
             )
             return
         task = asyncio.get_running_loop().create_task(self._ask(broker, claim, told))

@@ -19,7 +19,7 @@ from kafkad.api.produce import ProduceApi
 from kafkad.api.routes import BETWEEN_BROKERS, FETCH, PRODUCE, ROUTES
 from kafkad.api.verifier import Verifier
 from kafkad.broker.coordinators import Coordinators
-from kafkad.broker.directory_events import reporter
+from kafkad.broker.log_dir_events import leader_and_isr_asker
 from kafkad.broker.membership import Follower, Membership
 from kafkad.broker.parts import Parts
 from kafkad.broker.quotas import QuotasInForce
@@ -36,7 +36,7 @@ from kafkad.controller.entities import EntityAlterer
 from kafkad.controller.link import ClosableLink, CurrentController, LocalController
 from kafkad.controller.term import Balance, ControllerSettings
 from kafkad.controller.topics import TopicDefaults
-from kafkad.log.recompress import SlowPath
+from kafkad.log.batch_workers import BatchWorkers
 from kafkad.meta.znodes import Broker as Registration
 from kafkad.meta.znodes import Config as ConfigNode
 from kafkad.metrics import RequestProbe
@@ -110,7 +110,7 @@ def build(platform: Platform, identity: Identity) -> Parts:
     )
     replicas.metadata.on_brokers_changed.append(lambda: verifier.brokers_changed(replicas.metadata.brokers))
     between_brokers = BETWEEN_BROKERS if platform.links is not None else ()
-    slow_path = SlowPath()
+    batch_workers = BatchWorkers()
     context = Context(
         cluster_id=identity.cluster_id,
         broker_id=identity.broker_id,
@@ -141,13 +141,13 @@ def build(platform: Platform, identity: Identity) -> Parts:
         stored_offsets=coordinators.stored_offsets,
         markers=coordinators.markers,
         verifier=verifier,
-        slow_path=slow_path,
+        batch_workers=batch_workers,
         transactions=coordinators.transactions,
         audit=Audit(),
     )
     jobs = Jobs(platform.server.lane)
     probes = {route.key: RequestProbe(route.name) for route in (*ROUTES, *between_brokers)}
-    produce = ProduceApi(replicas, platform.clock, platform.timers, slow_path, probes[PRODUCE], jobs, verifier)
+    produce = ProduceApi(replicas, platform.clock, platform.timers, batch_workers, probes[PRODUCE], jobs, verifier)
     produce.verifies = settings.config.bool("transaction.partition.verification.enable")
     fetch = _fetch(platform, settings, replicas, probes[FETCH], jobs)
     issuers = _issuers(platform, settings.static)
@@ -174,7 +174,7 @@ def build(platform: Platform, identity: Identity) -> Parts:
         durable=durable,
         moves=moves,
         coordinators=coordinators,
-        slow_path=slow_path,
+        batch_workers=batch_workers,
         verifier=verifier,
         produce=produce,
         fetch=fetch,
@@ -190,7 +190,7 @@ def build(platform: Platform, identity: Identity) -> Parts:
             config,
             clock=platform.clock,
             timers=platform.timers,
-            asking=platform.asking,
+            blocking_calls=platform.blocking_calls,
         ),
         upkeep=Upkeep(platform.logs, replicas, durable, config, threads, platform.timers),
         cleaner=Cleaner(replicas, config, threads, platform.timers),
@@ -213,7 +213,9 @@ def _replicas(platform: Platform, identity: Identity, durable: Durable) -> Repli
     )
     configs = identity.configs
     replicas = ReplicaManager(parts, platform.logs, identity.settings.of_topic, configs.load_topics, platform.halt)
-    replicas.on_replicas_changed = reporter(loop, platform.store, identity.broker_id, platform.clock, platform.timers)
+    replicas.ask_for_leader_and_isr = leader_and_isr_asker(
+        loop, platform.store, identity.broker_id, platform.clock, platform.timers
+    )
     replicas.on_topics_deleted.append(configs.forget_topics)
     return replicas
 
@@ -224,7 +226,7 @@ def _issuers(platform: Platform, config: Config) -> Issuers | None:
         return None
     from kafkad.broker.issuers import Issuers
 
-    return Issuers(platform.asking, platform.clock, platform.timers)
+    return Issuers(platform.blocking_calls, platform.clock, platform.timers)
 
 
 def _logins(

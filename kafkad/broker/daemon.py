@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kafkad import STARTED
 from kafkad.api.audit import note_change
 from kafkad.broker import metering
-from kafkad.broker.asking import Asking
 from kafkad.broker.building import build
 from kafkad.broker.draining import drain
 from kafkad.broker.identity import StartError, refuse_lost_store
@@ -32,6 +31,7 @@ from kafkad.broker.settings import Settings, max_open_files
 from kafkad.broker.starting import LinkFactory, Platform, identify, load
 from kafkad.broker.supervised import Supervised
 from kafkad.broker.takeover import tell_of_damage, tell_of_offline
+from kafkad.broker.thread_per_call import ThreadPerCall
 from kafkad.clock import SystemClock
 from kafkad.config import Config, ConfigError, ZooKeeperAddress
 from kafkad.config.exposed import exposed
@@ -115,7 +115,7 @@ class Daemon:
         self._settings = Settings(config)
         self._notifier = Notifier.from_environment(os.environ)
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="disk")
-        self._asking = Asking()
+        self._blocking_calls = ThreadPerCall()
         self._timers = LoopTimers(self._loop, self._clock).timers
         self._server = Server(self._loop, self._settings.limits(), self._clock, self._timers)
         self._logs = LogManager(
@@ -297,7 +297,7 @@ class Daemon:
             clock=self._clock,
             timers=self._timers,
             threads=self._threads,
-            asking=self._asking,
+            blocking_calls=self._blocking_calls,
             random=Random(),
             store=store.session,
             logs=self._logs,
@@ -352,7 +352,7 @@ class Daemon:
             control_plane=control_plane,
             tls=self._tls,
             config_now=lambda: self._settings.config,
-            threads=self._asking,
+            threads=self._blocking_calls,
         )
 
     async def _unless_stopped(self, waiting: Coroutine[Any, Any, T]) -> T:

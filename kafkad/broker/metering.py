@@ -204,6 +204,12 @@ class _Connections:
             samples = [((("listener", each.name),), value) for each, value in zip(listeners, values, strict=True)]
             yield Family(f"{prefix}_{metric}", kind, text, samples)
         yield from counters(prefix, {"connection_refused": self._server.refused}, "Connections of clients")
+        lobbies = [each.lobby for each in listeners]
+        at_the_door = {
+            "connection_login_timeout": sum(lobby.late for lobby in lobbies),
+            "connection_login_displaced": sum(lobby.displaced for lobby in lobbies),
+        }
+        yield from counters(prefix, at_the_door, "Connections closed before their login (displaced: to make room)")
         yield Family(
             f"{prefix}_connections", GAUGE, "Open connections by what the client says it is.", self._software()
         )
@@ -224,7 +230,7 @@ class _Connections:
 def _session_families(sessions: FetchSessions) -> Iterator[Family]:
     cached = {
         "numincrementalfetchsessions": len(sessions),
-        "numincrementalfetchpartitionscached": sessions.partitions(),
+        "numincrementalfetchpartitionscached": sessions.partition_count(),
     }
     yield from gauges("kafka_server_fetchsessioncache", cached, "Fetch sessions")
     evicted = {"incrementalfetchsessionevictions": sessions.evictions}

@@ -26,7 +26,7 @@ from kafkad.cluster.features import FinalizedFeatures
 from kafkad.controller.adoption import has_topics
 from kafkad.controller.controller import Controller
 from kafkad.controller.link import CurrentController
-from kafkad.log.recompress import SlowPath
+from kafkad.log.batch_workers import BatchWorkers
 from kafkad.metrics import Registry, RequestProbe
 from kafkad.replica.durable import Durable
 from kafkad.replica.manager import ReplicaManager
@@ -58,7 +58,7 @@ class Parts:
     durable: Durable
     moves: ReplicaMoves
     coordinators: Coordinators
-    slow_path: SlowPath
+    batch_workers: BatchWorkers
     verifier: Verifier
     produce: ProduceApi
     fetch: FetchApi
@@ -151,7 +151,7 @@ class Parts:
         self.replicas.cuts.stop()
         loop, threads = asyncio.get_running_loop(), self.platform.threads
         await loop.run_in_executor(threads, self.platform.logs.close, self.replicas.high_watermarks())
-        await loop.run_in_executor(threads, self.slow_path.close)
+        await loop.run_in_executor(threads, self.batch_workers.close)
 
     def overrides_changed(self) -> None:
         """The store's settings of this broker, or the static ones beneath them, are others now."""

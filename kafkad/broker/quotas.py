@@ -39,16 +39,16 @@ class QuotasInForce:
         *,
         clock: Clock,
         timers: Timers,
-        asking: Executor,
+        blocking_calls: Executor,
     ) -> None:
-        """The addresses of names are asked for in `asking`."""
+        """The addresses of names are asked for in `blocking_calls`."""
         self._entities = entities
         self._dispatcher = dispatcher
         self._server = server
         self._config = config
         self._clock = clock
         self._timers = timers
-        self._asking = asking
+        self._blocking_calls = blocking_calls
         self.clients: ClientQuotas | None = None
         self._limited: dict[Entity, Overrides] = {}
         """Users and clients that have a quota: few beside those that have credentials."""
@@ -90,7 +90,7 @@ class QuotasInForce:
         if self._addresses is None:
             from kafkad.broker.address_quotas import AddressRates
 
-            self._addresses = AddressRates(self._asking, self._clock, self._timers, self._pace)
+            self._addresses = AddressRates(self._blocking_calls, self._clock, self._timers, self._pace)
         self._addresses.put(entity, overrides)
 
     def _hold_clients(self) -> None:

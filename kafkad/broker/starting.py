@@ -46,13 +46,14 @@ class Platform:
     `store` is this broker's session with the metadata store; `logs` are locked and not loaded yet; `server` has its
     listeners bound; `links` reach other brokers, and are None where there can be none; `control_links` are those
     between the controller and brokers, where these have a listener of their own; `halt` ends the broker when nothing is
-    left to serve from. `threads` are for the disks; those of `asking` wait for others, such as an issuer of tokens.
+    left to serve from. `threads` are for the disks; those of `blocking_calls` wait for others, such as an
+    issuer of tokens.
     """
 
     clock: Clock
     timers: Timers
     threads: Executor
-    asking: Executor
+    blocking_calls: Executor
     random: Random
     store: MetaStore
     logs: LogManager
@@ -98,7 +99,7 @@ async def identify(platform: Platform, settings: Settings) -> Identity:
     configs = DynamicConfigs(store, broker, platform.clock, platform.timers)
     await configs.start()
     rights = None
-    limits = ConnectionLimits(settings, platform.server, platform.asking, platform.clock, platform.timers)
+    limits = ConnectionLimits(settings, platform.server, platform.blocking_calls, platform.clock, platform.timers)
     try:
         secret = await login_secret(store) if settings.config.login_listeners else b""
         if settings.config.str("authorizer.class.name"):

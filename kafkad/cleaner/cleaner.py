@@ -1,6 +1,6 @@
 """Log compaction as the broker sees it: which log is next, the process that does the work, and its product in place.
 
-As many workers as `log.cleaner.threads` says: a task here, and a process with the algorithm (`log.compact`) at its
+As many workers as `log.cleaner.threads` says: a task here, and a process with the algorithm (`cleaner.compact`) at its
 first job. Each takes the dirtiest log, and rests for `log.cleaner.backoff.ms` when there is none. On the event loop
 remain decisions and renames. A log that cannot be compacted is reported once and left alone until its settings change,
 its damage is mended or the broker starts again; one that found no room rests, and the others go on.

@@ -169,7 +169,6 @@ class Compaction:
         if source.base < keys.first:
             source.skip_to(keys.first)
         for some, last in self._keys_together(source, transactions):
-            self._counts["keyless_records"] += some[0].count(None)
             if not keys.put(*some):
                 return False
             keys.latest = max(keys.latest, last)
@@ -179,24 +178,17 @@ class Compaction:
         """The keys of many small batches at a time, or of a part of a large one; the end of the last whole batch."""
         keys: list[bytes | None] = []
         entries: list[int] = []
-        begin, last, records = source.position, -1, 0
-        try:
-            for data, at, header in source.batches(self._step, self._spend):
-                check_crc(data, at, header)
-                found = self._keys_of(source, data, at, header, transactions)
-                if header[BASE_OFFSET] not in self._poison:
-                    records += abs(header[RECORD_COUNT])
-                for some, some_entries in found:
-                    keys += some
-                    entries += some_entries
-                    if len(keys) >= AT_ONCE:
-                        yield (keys, entries), last
-                        keys, entries = [], []
-                last = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA]
-            yield (keys, entries), last
-        finally:
-            self._counts["map_records_read"] += records
-            self._counts["map_bytes_read"] += source.position - begin
+        last = -1
+        for data, at, header in source.batches(self._step, self._spend):
+            check_crc(data, at, header)
+            for some, some_entries in self._keys_of(source, data, at, header, transactions):
+                keys += some
+                entries += some_entries
+                if len(keys) >= AT_ONCE:
+                    yield (keys, entries), last
+                    keys, entries = [], []
+            last = header[BASE_OFFSET] + header[LAST_OFFSET_DELTA]
+        yield (keys, entries), last
 
     def _keys_of(
         self, source: Source, data: bytes, at: int, header: Header, transactions: Transactions

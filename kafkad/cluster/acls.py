@@ -17,7 +17,7 @@ from functools import partial
 from typing import NamedTuple
 
 from kafkad.clock import Clock
-from kafkad.cluster.listeners import tell
+from kafkad.cluster.notify import notify_all
 from kafkad.errors import ErrorCode, Guard, KafkaError, unguarded
 from kafkad.meta.notes import Note, Notes, follow
 from kafkad.meta.readable import UNREADABLE
@@ -206,7 +206,7 @@ class Acls:
             self._tell()
 
     def _tell(self) -> None:
-        tell(self.on_change)
+        notify_all(self.on_change)
 
     async def _read_all(self) -> None:
         last = [await notes.newest() for notes in self._notes]

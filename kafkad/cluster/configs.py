@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 from kafkad.clock import Clock
 from kafkad.cluster.entities import EntityConfigs
-from kafkad.cluster.listeners import tell
+from kafkad.cluster.notify import notify_all
 from kafkad.meta.notes import Note, Notes, follow
 from kafkad.meta.readable import readable
 from kafkad.meta.retrying import until_answered
@@ -181,7 +181,7 @@ class DynamicConfigs:
         self._tell(kind, name, overrides)
 
     def _tell(self, kind: str, name: str, overrides: Overrides) -> None:
-        tell(self._listeners.get(kind, ()), name, overrides)
+        notify_all(self._listeners.get(kind, ()), name, overrides)
 
     async def _read(self, entity: str) -> Overrides:
         try:

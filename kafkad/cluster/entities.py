@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 
-from kafkad.cluster.listeners import tell
+from kafkad.cluster.notify import notify_all
 from kafkad.meta.readable import readable
 from kafkad.meta.store import MetaStore, NoNode, Stat
 from kafkad.meta.znodes import Config
@@ -81,4 +81,4 @@ class EntityConfigs:
             self._entities[entity] = overrides
         else:
             del self._entities[entity]
-        tell(self._listeners, entity, overrides)
+        notify_all(self._listeners, entity, overrides)

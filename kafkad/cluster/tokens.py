@@ -18,7 +18,7 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from kafkad.clock import Clock
-from kafkad.cluster.listeners import tell
+from kafkad.cluster.notify import notify_all
 from kafkad.config import Config
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.notes import Note, Notes, follow
@@ -187,7 +187,7 @@ class DelegationTokens:
         log.info("no more delegation tokens for %s: %s", token.owner, why)
         raise KafkaError(ErrorCode.POLICY_VIOLATION, why)
 
-    async def renew(self, secret: bytes, asker: str, period_ms: int) -> int:
+    async def renew(self, secret: bytes, requester: str, period_ms: int) -> int:
         """The new time of expiry; a negative period stands for the default one. Raises KafkaError."""
         now = self._clock.now_ms()
         until_ms = now + (self._settings.expiry_ms if period_ms < 0 else period_ms)
@@ -196,9 +196,9 @@ class DelegationTokens:
             self._refuse_expired(token)
             return token._replace(expires_ms=min(token.max_ms, until_ms))
 
-        return await self._change(secret, asker, renewed)
+        return await self._change(secret, requester, renewed)
 
-    async def expire(self, secret: bytes, asker: str, period_ms: int) -> int:
+    async def expire(self, secret: bytes, requester: str, period_ms: int) -> int:
         """The time at which it expires; a negative period means now. Raises KafkaError."""
         now = self._clock.now_ms()
 
@@ -208,9 +208,9 @@ class DelegationTokens:
             self._refuse_expired(token)
             return token._replace(expires_ms=min(token.max_ms, now + period_ms))
 
-        return await self._change(secret, asker, expiring)
+        return await self._change(secret, requester, expiring)
 
-    async def _change(self, secret: bytes, asker: str, decide: Decision) -> int:
+    async def _change(self, secret: bytes, requester: str, decide: Decision) -> int:
         """By whoever may do so: the owner and the renewers."""
         token_id = self._ids.get(secret)
         if token_id is None:
@@ -221,14 +221,14 @@ class DelegationTokens:
                     token, version = await self._found(token_id)
                 if token is None:
                     raise KafkaError(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
-                if asker != token.owner and asker not in token.renewers:
+                if requester != token.owner and requester not in token.renewers:
                     raise KafkaError(ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH)
                 after = decide(token)
                 with _asked_for():
                     if await self._replaced(token_id, after, version):
                         break
         until_ms = self._clock.now_ms() if after is None else after.expires_ms
-        log.info("delegation token %s of %s expires at %d, says %s", token_id, token.owner, until_ms, asker)
+        log.info("delegation token %s of %s expires at %d, says %s", token_id, token.owner, until_ms, requester)
         return until_ms
 
     async def _found(self, token_id: str) -> tuple[DelegationToken | None, int]:
@@ -323,7 +323,7 @@ class DelegationTokens:
             del self._ids[self.secret(token_id)]
             self._credentials.pop(token_id, None)
             self._forget_end(token_id)
-            tell(self.on_end, token_id)
+            notify_all(self.on_end, token_id)
 
     def _disown(self, token_id: str) -> None:
         token = self._tokens.get(token_id)
@@ -338,7 +338,7 @@ class DelegationTokens:
         self._forget_end(token_id)
         token = self._tokens[token_id]
         if self._has_expired(token):
-            tell(self.on_end, token_id)
+            notify_all(self.on_end, token_id)
         else:
             left_ms = min(token.max_ms, token.expires_ms) + 1 - self._clock.now_ms()
             self._ends[token_id] = self._timers.at(self._clock.monotonic_ms() + left_ms, partial(self._watch, token_id))

@@ -129,7 +129,7 @@ class Brokers:
     # Log directories.
 
     async def log_dir_events(self, watch: Watch) -> None:
-        """Asks brokers that reported a failed directory which of their replicas they still have."""
+        """Sends LeaderAndIsr again to brokers that ask for it; their answers say which replicas are offline."""
         names = await self._lead.store.children(LogDirEvent.PARENT, watch)
         paths = [f"{LogDirEvent.PARENT}/{name}" for name in names]
         nodes = await self._lead.store.get_many(paths)

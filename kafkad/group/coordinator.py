@@ -1,6 +1,6 @@
 """The classic groups that this broker coordinates, wherever among the partitions of `__consumer_offsets` they are kept.
 
-Who joins or syncs is answered by its `asker`; a refusal to serve the group at all is raised as KafkaError.
+Who joins or syncs is answered by its `respond`; a refusal to serve the group at all is raised as KafkaError.
 """
 
 from __future__ import annotations

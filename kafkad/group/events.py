@@ -11,7 +11,7 @@ from kafkad.group.records import GroupWritten
 
 NO_GENERATION = -1
 
-Asker = Callable[[Any], object]
+Respond = Callable[[Any], object]
 """The one to be answered. A group keeps it and never calls it."""
 
 
@@ -36,7 +36,7 @@ class Join(NamedTuple):
     """`member_id` is empty for somebody new, who is to be called `new_id`; with `needs_id` only after it asked again
     under that id (KIP-394). `may_skip`: a leader that understands that there is nothing to assign (KIP-814)."""
 
-    asker: Asker
+    respond: Respond
     member_id: str
     new_id: str
     instance_id: str | None
@@ -78,7 +78,7 @@ class Joined(NamedTuple):
 class Sync(NamedTuple):
     """`assignments` come from the leader; type and protocol from clients that check them (KIP-559)."""
 
-    asker: Asker
+    respond: Respond
     member_id: str
     instance_id: str | None
     generation: int
@@ -105,7 +105,7 @@ class Leaving(NamedTuple):
 
 
 class Answer(NamedTuple):
-    asker: Asker
+    respond: Respond
     answer: Joined | Synced
 
 

@@ -223,7 +223,7 @@ class Group:
     def sync(self, sync: Sync, now: Moment) -> list[Effect]:
         error = self._sync_error(sync)
         if error is not None:
-            self._effects.append(Answer(sync.asker, Synced(error)))
+            self._effects.append(Answer(sync.respond, Synced(error)))
             return self._decided()
         member = self._members[sync.member_id]
         self._has_synced(member.id)
@@ -231,7 +231,7 @@ class Group:
             self._answer_sync_now(sync, member, now)
             return self._decided()
         self._give_up_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
-        member.syncing = sync.asker
+        member.syncing = sync.respond
         if self._members.leader == member.id and not self._assigning:
             self._assign(sync.assignments)
         return self._decided()
@@ -533,8 +533,8 @@ class Group:
         self._note(f"generation {self.generation} is stable")
         for member in self._members:
             if member.syncing is not None:
-                asker, member.syncing = member.syncing, None
-                self._effects.append(Answer(asker, self._current.synced(member)))
+                respond, member.syncing = member.syncing, None
+                self._effects.append(Answer(respond, self._current.synced(member)))
                 self._heard(member, now.ms)
 
     def _withdraw_assignment(self, error: ErrorCode, now: Moment) -> None:
@@ -545,7 +545,7 @@ class Group:
                 self._heard(member, now.ms)
 
     def _answer_sync_now(self, sync: Sync, member: Member, now: Moment) -> None:
-        self._effects.append(Answer(sync.asker, self._current.synced(member)))
+        self._effects.append(Answer(sync.respond, self._current.synced(member)))
         self._heard(member, now.ms)
 
     def _has_synced(self, member_id: str) -> None:
@@ -581,17 +581,17 @@ class Group:
         self._deadlines.watch(member.deadline_ms)
 
     def _answer_now(self, join: Join, joined: Joined) -> None:
-        self._effects.append(Answer(join.asker, joined))
+        self._effects.append(Answer(join.respond, joined))
 
     def _answer_join(self, member: Member, joined: Joined) -> None:
-        asker = self._members.answered(member)
-        if asker is not None:
-            self._effects.append(Answer(asker, joined))
+        respond = self._members.answered(member)
+        if respond is not None:
+            self._effects.append(Answer(respond, joined))
 
     def _give_up_sync(self, member: Member, error: ErrorCode) -> None:
-        asker, member.syncing = member.syncing, None
-        if asker is not None:
-            self._effects.append(Answer(asker, Synced(error)))
+        respond, member.syncing = member.syncing, None
+        if respond is not None:
+            self._effects.append(Answer(respond, Synced(error)))
 
     def _note(self, text: str) -> None:
         self._effects.append(Note(text))

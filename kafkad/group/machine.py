@@ -177,18 +177,18 @@ class GroupMachine:
         settings = self._settings
         group = self.groups.get(name)
         if not settings.min_session_timeout_ms <= join.session_timeout_ms <= settings.max_session_timeout_ms:
-            self._answer(Answer(join.asker, Joined(ErrorCode.INVALID_SESSION_TIMEOUT, join.member_id)))
+            self._answer(Answer(join.respond, Joined(ErrorCode.INVALID_SESSION_TIMEOUT, join.member_id)))
         elif (count := len(join.protocols)) > MOST_PROTOCOLS:
             log.info(
                 "group %s: a member from %s is refused, for it names %d protocols; %d at most are allowed",
                 *(name, join.client_host, count, MOST_PROTOCOLS),
             )
-            self._answer(Answer(join.asker, Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, join.member_id)))
+            self._answer(Answer(join.respond, Joined(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, join.member_id)))
         elif (size := join.least_metadata) > self._most_bytes():
             log.info("group %s: a member is refused, for no record could hold its %d bytes of metadata", name, size)
-            self._answer(Answer(join.asker, Joined(ErrorCode.UNKNOWN_SERVER_ERROR, join.member_id)))
+            self._answer(Answer(join.respond, Joined(ErrorCode.UNKNOWN_SERVER_ERROR, join.member_id)))
         elif group is None and join.member_id:
-            self._answer(Answer(join.asker, Joined(ErrorCode.UNKNOWN_MEMBER_ID, join.member_id)))
+            self._answer(Answer(join.respond, Joined(ErrorCode.UNKNOWN_MEMBER_ID, join.member_id)))
         else:
             group = self.begin(name)
             self._perform(group, group.join(join, self._now()))
@@ -196,7 +196,7 @@ class GroupMachine:
     def sync(self, name: str, sync: Sync) -> None:
         group = self.groups.get(name)
         if group is None:
-            self._answer(Answer(sync.asker, Synced(ErrorCode.UNKNOWN_MEMBER_ID)))
+            self._answer(Answer(sync.respond, Synced(ErrorCode.UNKNOWN_MEMBER_ID)))
         else:
             self._perform(group, group.sync(sync, self._now()))
 
@@ -296,8 +296,8 @@ class GroupMachine:
         self._answering = bool(answers)
         if answers:
             self._soon(self._give_answers)
-        for asker, answer in turn:
-            asker(answer)
+        for respond, answer in turn:
+            respond(answer)
 
     def _set_alarm(self, group: Group) -> None:
         """Set the group's timer to its next deadline, unless it goes off earlier anyway."""

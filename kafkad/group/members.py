@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from math import inf
 
 from kafkad.errors import ErrorCode
-from kafkad.group.events import Asker, Join
+from kafkad.group.events import Join, Respond
 from kafkad.group.records import MemberWritten
 from kafkad.group.votes import most_voted
 
@@ -42,8 +42,8 @@ class Member:
         self.rebalance_timeout_ms = join.rebalance_timeout_ms
         self.protocols = join.protocols
         self.assignment = b""
-        self.joining: Asker | None = join.asker
-        self.syncing: Asker | None = None
+        self.joining: Respond | None = join.respond
+        self.syncing: Respond | None = None
         self.new = True
         self.deadline_ms = 0.0
 
@@ -52,7 +52,7 @@ class Member:
         member = cls(
             record.member_id,
             Join(
-                asker=_nobody,
+                respond=_nobody,
                 member_id=record.member_id,
                 new_id="",
                 instance_id=record.group_instance_id,
@@ -181,19 +181,19 @@ class Members:
         """The caller has answered the join that waited before."""
         if member.joining is None:
             self.joining += 1
-        member.joining = join.asker
+        member.joining = join.respond
         self._forget(member.protocols)
         member.protocols = join.protocols
         self._knowing.update(_names(member.protocols))
         member.rebalance_timeout_ms = join.rebalance_timeout_ms
         member.session_timeout_ms = join.session_timeout_ms
 
-    def answered(self, member: Member) -> Asker | None:
+    def answered(self, member: Member) -> Respond | None:
         """Takes the waiting join of a member, which is being answered."""
-        asker, member.joining = member.joining, None
-        if asker is not None:
+        respond, member.joining = member.joining, None
+        if respond is not None:
             self.joining -= 1
-        return asker
+        return respond
 
     def elect(self) -> bool:
         """The leader goes on if it has rejoined, or else the first that has; whether anybody did."""

@@ -1,4 +1,5 @@
-"""Reading the keys out of the records of a batch, the hottest part of compaction.
+"""Reading the keys out of the records of a batch: for compaction, whose hottest part it is, and for the check that
+records produced to a compacted topic have keys.
 
 Records of one batch often look alike: as long as the one before, with fields as wide in front of the value. Then they
 stand at equal distances, and slices with that stride check and take many at a time.

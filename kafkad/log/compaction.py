@@ -68,17 +68,14 @@ Offer = Callable[[Replacement], None]
 
 
 class CompactionStats(NamedTuple):
-    """`map_*` are of the first pass, over the dirty part; the rest of the second, over the whole."""
+    """`map_seconds` is the time of the first pass, over the dirty part; the rest is of the second, over the whole."""
 
-    map_bytes_read: int = 0
-    map_records_read: int = 0
     map_seconds: float = 0.0
     buffer_utilization: float = 0.0
     bytes_read: int = 0
     records_read: int = 0
     bytes_written: int = 0
     records_written: int = 0
-    keyless_records: int = 0
     seconds: float = 0.0
 
 

@@ -19,7 +19,7 @@ RunInThread = Callable[[Callable[[], None], OnDone], object]
 """Runs the first in a thread, and then the second on the loop, with the StorageError that the first raised or None."""
 
 
-class GroupFsync:
+class SharedFsync:
     """On the loop. A failed fsync fails all who waited for it; the caller takes its directory offline."""
 
     def __init__(self, files: Files, run_in_thread: RunInThread) -> None:

@@ -20,7 +20,7 @@ from kafkad.wire.records import BASE_OFFSET, HEADER_SIZE, LAST_OFFSET_DELTA, LEN
 _CHUNK = 1 << 20
 
 
-class Damage(NamedTuple):
+class SkippedStretch(NamedTuple):
     """`offset` is the first that may be missing."""
 
     path: str
@@ -34,7 +34,7 @@ class Damage(NamedTuple):
         return f"{self.path}, position {self.position}, offset {self.offset}: {self.reason}"
 
 
-Report = Callable[[Damage], None]
+Report = Callable[[SkippedStretch], None]
 
 
 def scan(log: Log, report: Report) -> Iterator[tuple[bytes, int, Header]]:
@@ -49,7 +49,7 @@ def scan(log: Log, report: Report) -> Iterator[tuple[bytes, int, Header]]:
         offset = following
 
 
-def find(log: Log, offset: int, reason: str) -> Damage:
+def find(log: Log, offset: int, reason: str) -> SkippedStretch:
     """A report of a record that turned out to be damaged. StorageError."""
     segment = log.segments.starting_at(offset)[0]
     try:
@@ -57,7 +57,7 @@ def find(log: Log, offset: int, reason: str) -> Damage:
             position = segment.locate(offset)
     except BadBatch as bad:
         position = bad.position
-    return Damage(segment.path(LOG), position, offset, reason)
+    return SkippedStretch(segment.path(LOG), position, offset, reason)
 
 
 def _scan_segment(segment: Segment, offset: int, following: int, report: Report) -> Iterator[tuple[bytes, int, Header]]:
@@ -72,13 +72,13 @@ def _scan_segment(segment: Segment, offset: int, following: int, report: Report)
                 if not segment.base <= first <= last < following:
                     raise BadBatch(position, f"a batch with offset {first} before {following}")
                 if not crc_matches(view, at, header):
-                    report(Damage(segment.path(LOG), position, first, "a batch that fails its checksum", True))
+                    report(SkippedStretch(segment.path(LOG), position, first, "a batch that fails its checksum", True))
                 elif last >= offset:
                     yield data, at, header
                     offset = last + 1
             position = size
         except BadBatch as bad:
-            report(Damage(segment.path(LOG), bad.position, offset, bad.reason))
+            report(SkippedStretch(segment.path(LOG), bad.position, offset, bad.reason))
             position = _next_indexed(segment, bad.position, size)
 
 

@@ -1,10 +1,10 @@
 """Validation of produced batches by the partition leader before the append. Pure: bytes and values only.
 
-`unpack_header` and `check_batch` run for every batch and look at its header, then `is_plain_truth` at its records. What
-is compressed, or lies, or belongs to a topic that demands more, goes through `rebuild`, which corrects a wrong max
-timestamp and compresses anew where the topic wants it: in a worker process, unless `quick_enough`. `stamp` puts the
-topic's timestamp type on the batch. Refusals are KafkaErrors with the codes Kafka 3.9 answers; but INVALID_RECORD for
-what Kafka takes although its readers would not get past it.
+`unpack_header` and `check_batch` run for every batch and look at its header, then `plain_records_match_header` at its
+records. What is compressed, or has a header that contradicts its records, or belongs to a topic that demands more, goes
+through `rebuild`, which corrects a wrong max timestamp and compresses anew where the topic wants it: in a worker
+process, unless `quick_enough`. `stamp` puts the topic's timestamp type on the batch. Refusals are KafkaErrors with the
+codes Kafka 3.9 answers; but INVALID_RECORD for what Kafka takes although its readers would not get past it.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _refuse(view: memoryview, at: int, end: int, header: BatchHeader, config: Lo
 _NOT_PLAIN = CODEC_MASK | LOG_APPEND_TIME
 
 
-def is_plain_truth(view: memoryview, at: int, end: int, header: Header) -> bool:
+def plain_records_match_header(view: memoryview, at: int, end: int, header: Header) -> bool:
     """HOT. True if a checked batch is not compressed and its records are what its header says; False also for what
     would take long to find out."""
     if header[ATTRIBUTES] & _NOT_PLAIN:
@@ -146,11 +146,11 @@ def is_plain_truth(view: memoryview, at: int, end: int, header: Header) -> bool:
     return latest == header[MAX_TIMESTAMP] >= NO_TIMESTAMP
 
 
-def is_truth(view: memoryview, at: int, end: int, header: Header) -> bool:
+def records_match_header(view: memoryview, at: int, end: int, header: Header) -> bool:
     """HOT. The same, also of a compressed batch if it is small."""
     codec = header[ATTRIBUTES] & CODEC_MASK
     if not codec:
-        return is_plain_truth(view, at, end, header)
+        return plain_records_match_header(view, at, end, header)
     if header[ATTRIBUTES] & LOG_APPEND_TIME or header[LENGTH] > QUICK_BYTES or header[RECORD_COUNT] > QUICK_RECORDS:
         return False
     try:

@@ -76,7 +76,6 @@ class EmbeddedStore:
         self.is_starting = False
         self.is_broken = False
         self.when_broken: Callable[[str], None] = lambda why: None
-        self.torn_bytes = 0
         self._tree = tree
         self._journal = journal
         self._clock = clock
@@ -101,9 +100,8 @@ class EmbeddedStore:
         make_directories(directory, sync)
         if not os.path.exists(path):
             return cls(tree, Journal.create(path, tree.snapshot(), sync), clock)
-        journal, torn = Journal.open(path, tree.replay, sync)
+        journal = Journal.open(path, tree.replay, sync)
         store = cls(tree, journal, clock)
-        store.torn_bytes = torn
         store._compact_at = _compact_at(journal)
         return store
 

@@ -66,8 +66,8 @@ class Journal:
         return journal
 
     @classmethod
-    def open(cls, path: str, replay: Callable[[bytes], None], sync: Sync = os.fdatasync) -> tuple[Journal, int]:
-        """The journal at `path` after `replay` of each of its frames, and how many bytes of a torn end were cut off."""
+    def open(cls, path: str, replay: Callable[[bytes], None], sync: Sync = os.fdatasync) -> Journal:
+        """The journal at `path` after `replay` of each of its frames; a torn end is cut off."""
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
             _lock(fd, path)
@@ -78,8 +78,7 @@ class Journal:
                 good = at + _FRAME.size + len(payload)
                 if at == len(MAGIC):
                     snapshot_size = good
-            torn = len(content) - good
-            if torn:
+            if good < len(content):
                 os.ftruncate(fd, good)
                 sync(fd)
         except BaseException:
@@ -88,7 +87,7 @@ class Journal:
         journal = cls(path, fd, good, sync)
         journal.snapshot_size = snapshot_size
         journal.look_for_room()
-        return journal, torn
+        return journal
 
     @property
     def is_broken(self) -> bool:

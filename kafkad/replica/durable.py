@@ -8,7 +8,7 @@ from concurrent.futures import Executor
 
 from kafkad.errors import StorageError
 from kafkad.log.files import Files
-from kafkad.log.fsync import GroupFsync, OnDone
+from kafkad.log.fsync import OnDone, SharedFsync
 from kafkad.log.log import Log
 
 
@@ -19,7 +19,7 @@ def _nobody_listens(error: StorageError) -> None:
 class Durable:
     def __init__(self, files: Files, threads: Executor) -> None:
         self._threads = threads
-        self._group = GroupFsync(files, self.in_thread)
+        self._group = SharedFsync(files, self.in_thread)
         self.on_failure: Callable[[StorageError], None] = _nobody_listens
         """Told of each flush and fsync that fails, for who waited for it may have given up meanwhile."""
 

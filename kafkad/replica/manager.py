@@ -91,8 +91,9 @@ class ReplicaManager:
         self.on_topic_changed: list[Callable[[str], None]] = []
         """Called with a topic when a partition of it that is here gets another role, is taken away or loses its disk,
         and when the topic is deleted, or recreated under the same name."""
-        self.on_replicas_changed: Callable[[], None] = lambda: None
-        """Called when replicas are gone with their log directory, or are here after all."""
+        self.ask_for_leader_and_isr: Callable[[], None] = lambda: None
+        """Have the controller send LeaderAndIsr again, by `/log_dir_event_notification`: replicas are offline with
+        their log directory or have come back, or another is to lead."""
         self.on_roles_changed: Callable[[Sequence[Partition]], None] = lambda partitions: None
         """Called with partitions that a request gave other roles or epochs or took away, or that lost their disk, some
         hundreds at a time."""
@@ -202,7 +203,7 @@ class ReplicaManager:
             deleted = self.metadata.apply(request)
             self.absent.observe(before, self.metadata.brokers, self.logs.clock.now_ms())
             if self.lost_tails.refused and self.lost_tails.led_elsewhere(self.metadata):
-                self.on_replicas_changed()
+                self.ask_for_leader_and_isr()
             if deleted:
                 for told in self.on_topics_deleted:
                     told(deleted)
@@ -383,7 +384,7 @@ class ReplicaManager:
         if made:
             log.info("the disk has room again: created %d partitions that a full disk had not allowed", len(made))
         if self._full_disks.come_back(self.logs.has_room) or made:
-            self.on_replicas_changed()
+            self.ask_for_leader_and_isr()
 
     def _stop(self, tp: TopicPartition, leader_epoch: int, delete: bool) -> ErrorCode:
         partition = self.find(*tp)
@@ -453,7 +454,7 @@ class ReplicaManager:
             self.waits.soon(partial(self._leave_isrs, directory, waiting, left))
         elif left:
             log.error("%s: %d partitions there leave their ISRs until there is room", directory, left)
-            self.on_replicas_changed()
+            self.ask_for_leader_and_isr()
 
     def _leaves_isr(self, directory: str, partition: Partition) -> bool:
         """False if it has nothing to leave. An error of ours keeps neither the others from leaving nor the controller
@@ -478,7 +479,7 @@ class ReplicaManager:
             self._tell_role_watcher(partition)
             self._topic_changed(partition.tp.topic)
         self.on_roles_changed(here)
-        self.on_replicas_changed()
+        self.ask_for_leader_and_isr()
 
     def topic_config_changed(self, topic: str) -> None:
         refused = [tp for tp in self.lost_tails.refused if tp.topic == topic]
@@ -493,7 +494,7 @@ class ReplicaManager:
         for partition in may_lead:
             self._take_config(partition)
         if any(partition.log.config.unclean_leader_election for partition in may_lead):
-            self.on_replicas_changed()
+            self.ask_for_leader_and_isr()
         self.do_some_at_a_time(partitions, self._take_config)
 
     def _take_config(self, partition: Partition) -> None:

@@ -155,7 +155,7 @@ class Mender:
                     again = True
         self._replicas.giving_way = giving
         if again or giving - before:
-            self._replicas.on_replicas_changed()
+            self._replicas.ask_for_leader_and_isr()
 
     def _others_may_have(self, place: _Place, partition: Partition) -> bool:
         others = {*partition.role.isr} - {partition.role.leader} - self._damaged_on.get(place, set())

@@ -14,7 +14,7 @@ from typing import Any
 from kafkad.garbage import no_collections
 from kafkad.log.log import Log
 from kafkad.log.mending import verify_batch
-from kafkad.log.scan import Damage, find, scan
+from kafkad.log.scan import SkippedStretch, find, scan
 from kafkad.shard.gather import Latest, gather
 from kafkad.shard.shard import Machine
 from kafkad.turns import Turns
@@ -65,7 +65,7 @@ class Loader:
         self._turns: Turns
         self._latest: Latest = {}
         self._corrupt: dict[tuple[bytes, bytes | None], str] = {}
-        self._missed: Damage | None = None
+        self._missed: SkippedStretch | None = None
         """A damaged place behind what was read last, of which the machine has not been told."""
         self._pause_at = 0
 
@@ -152,14 +152,14 @@ class Loader:
             if record is not None:
                 self._machine.apply(record, producer_id)
 
-    def _skip(self, damage: Damage) -> None:
+    def _skip(self, damage: SkippedStretch) -> None:
         """Whatever keys it had. The log is told of what it can refuse to readers, and perhaps have mended."""
         self._report(damage)
         self._missed = self._missed or damage
         if damage.fails_checksum and self.damaged <= _MOST_REPORTS:
             verify_batch(self._log, damage.offset)
 
-    async def _tell_of_missed(self, damage: Damage) -> None:
+    async def _tell_of_missed(self, damage: SkippedStretch) -> None:
         """Between what was before it and what is behind."""
         await self._apply_latest()
         for _ in self._machine.missed(str(damage)):
@@ -188,7 +188,7 @@ class Loader:
         if len(self._latest) >= _MOST_KEYS:
             await self._apply_latest()
 
-    def _report(self, damage: Damage) -> None:
+    def _report(self, damage: SkippedStretch) -> None:
         self.damaged += 1
         if self.damaged <= _MOST_REPORTS:
             log.error("skipped while loading %s: %s", self._log.topic_partition, damage)

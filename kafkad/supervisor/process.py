@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.meta.served import serve
-from kafkad.supervisor.asking import HttpAnswer, ask
+from kafkad.supervisor.broker_http import HttpAnswer, ask
 from kafkad.supervisor.restarts import delay_s, how_it_ended
 from kafkad.systemd import STOP_ALL
 

@@ -25,7 +25,7 @@ from kafkad.meta.znodes import ClusterId
 from kafkad.metrics import Family, Registry
 from kafkad.net import http
 from kafkad.net.http import Condition, Endpoints, HttpServer
-from kafkad.supervisor.asking import HttpAnswer, told_of
+from kafkad.supervisor.broker_http import HttpAnswer, told_of
 from kafkad.supervisor.metrics import merged, own_families
 from kafkad.supervisor.notices import Notices
 from kafkad.supervisor.process import BAD_CONFIGURATION, BrokerProcess

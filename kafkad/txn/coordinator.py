@@ -114,7 +114,7 @@ class TransactionCoordinator:
     # What is asked. `done` is called once, and at once where nothing has to be waited for.
 
     def init_producer(
-        self, transactional_id: str, timeout_ms: int, producer_id: int, epoch: int, done: OnAnswer, asker: str = ""
+        self, transactional_id: str, timeout_ms: int, producer_id: int, epoch: int, done: OnAnswer, client: str = ""
     ) -> None:
         longest_ms = self._settings.max_timeout_ms
         if not 0 < timeout_ms <= longest_ms:
@@ -122,13 +122,13 @@ class TransactionCoordinator:
                 "transactional id %s: %s wants a time-out of %d ms; it must be between 1 and %d, which is "
                 "transaction.max.timeout.ms",
                 transactional_id,
-                asker,
+                client,
                 timeout_ms,
                 longest_ms,
             )
             done(Answer(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
             return
-        self._ask(transactional_id, InitProducer(transactional_id, timeout_ms, producer_id, epoch), done, asker)
+        self._ask(transactional_id, InitProducer(transactional_id, timeout_ms, producer_id, epoch), done, client)
 
     def add_partitions(
         self,
@@ -140,13 +140,13 @@ class TransactionCoordinator:
         verify_only: bool,
         version: int,
         done: OnCodes,
-        asker: str = "",
-        patient: bool = True,
+        client: str = "",
+        waits_for_markers: bool = True,
     ) -> None:
         """A code for each partition. `version` is the transaction version of who asks: 2 where the
         request itself adds the partition, 0 where AddPartitionsToTxn came before. What this broker has not been told
-        of yet is not added, for it would get no marker; nor is anything with it. Who is not `patient` is told at once
-        to ask again while markers are on their way."""
+        of yet is not added, for it would get no marker; nor is anything with it. While markers are on their
+        way, who does not wait for them is told at once to ask again."""
 
         def answered(found: ErrorCode | Codes) -> None:
             done(dict.fromkeys(partitions, found) if isinstance(found, ErrorCode) else found)
@@ -158,14 +158,22 @@ class TransactionCoordinator:
                 done(codes | dict.fromkeys(unknown, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
                 return
             added = AddPartitions(producer_id, epoch, partitions, version)
-            self._ask(transactional_id, added, lambda answer: answered(answer.error), asker, patient=patient)
+            self._ask(
+                transactional_id,
+                added,
+                lambda answer: answered(answer.error),
+                client,
+                waits_for_markers=waits_for_markers,
+            )
             return
         try:
             machine = self._machine(transactional_id)
         except KafkaError as error:
             answered(error.code)
         else:
-            machine.verify(transactional_id, producer_id, epoch, partitions, answered, patient=patient)
+            machine.verify(
+                transactional_id, producer_id, epoch, partitions, answered, waits_for_markers=waits_for_markers
+            )
 
     def lets_in(
         self,
@@ -175,7 +183,7 @@ class TransactionCoordinator:
         partitions: Sequence[TopicPartition],
         *,
         adds: bool,
-        asker: str = "",
+        client: str = "",
     ) -> bool:
         """HOT. True if the transaction of this producer has the partitions, or can be given them at once with `adds`.
         Otherwise nothing is done, and `add_partitions` says why."""
@@ -188,18 +196,18 @@ class TransactionCoordinator:
         if machine.has(transactional_id, producer_id, epoch, partitions):
             return True
         asked = AddPartitions(producer_id, epoch, partitions, BUMPS_EPOCH)
-        return adds and machine.adds_at_once(transactional_id, asked, asker)
+        return adds and machine.adds_at_once(transactional_id, asked, client)
 
-    def adds_at_once(self, transactional_id: str, asked: AddPartitions, asker: str) -> bool:
+    def adds_at_once(self, transactional_id: str, asked: AddPartitions, client: str) -> bool:
         """HOT. True if these partitions have been added. Otherwise nothing is done, and `add_partitions` says why."""
         try:
             machine = self._machine(transactional_id)
         except KafkaError:
             return False
-        return machine.adds_at_once(transactional_id, asked, asker)
+        return machine.adds_at_once(transactional_id, asked, client)
 
     def add_offsets(
-        self, transactional_id: str, producer_id: int, epoch: int, group: str, done: OnAnswer, asker: str = ""
+        self, transactional_id: str, producer_id: int, epoch: int, group: str, done: OnAnswer, client: str = ""
     ) -> None:
         try:
             partition = self._offsets_partition(group)
@@ -207,7 +215,7 @@ class TransactionCoordinator:
             done(Answer(error.code))
             return
         added = AddPartitions(producer_id, epoch, [partition], 0)
-        self._ask(transactional_id, added, done, asker)
+        self._ask(transactional_id, added, done, client)
 
     def end(
         self,
@@ -217,11 +225,11 @@ class TransactionCoordinator:
         commit: bool,
         bump: bool,
         done: OnAnswer,
-        asker: str = "",
+        client: str = "",
     ) -> None:
         """With `bump` the answer is the producer id and epoch to go on with."""
         kind = EndAndBump if bump else End
-        self._ask(transactional_id, kind(producer_id, epoch, commit), done, asker)
+        self._ask(transactional_id, kind(producer_id, epoch, commit), done, client)
 
     def describe(self, transactional_id: str) -> Described:
         machine = self._machine(transactional_id)
@@ -248,14 +256,16 @@ class TransactionCoordinator:
                 )
                 yield known if wanted else None
 
-    def _ask(self, transactional_id: str, asked: Asked, done: OnAnswer, asker: str, *, patient: bool = True) -> None:
+    def _ask(
+        self, transactional_id: str, asked: Asked, done: OnAnswer, client: str, *, waits_for_markers: bool = True
+    ) -> None:
         """HOT."""
         try:
             machine = self._machine(transactional_id)
         except KafkaError as error:
             done(Answer(error.code))
         else:
-            machine.ask(transactional_id, asked, done, asker, patient=patient)
+            machine.ask(transactional_id, asked, done, client, waits_for_markers=waits_for_markers)
 
     def _machine(self, transactional_id: str) -> TransactionMachine:
         if not transactional_id:

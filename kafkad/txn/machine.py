@@ -89,15 +89,15 @@ class TransactionProbe:
 class _Request:
     """One request, until it is answered."""
 
-    __slots__ = ("asked", "asker", "done", "held_until_ms", "new_id", "patient", "timer", "written")
+    __slots__ = ("asked", "client", "done", "held_until_ms", "new_id", "timer", "waits_for_markers", "written")
 
-    def __init__(self, asked: Asked, done: OnAnswer, asker: str, patient: bool) -> None:
+    def __init__(self, asked: Asked, done: OnAnswer, client: str, waits_for_markers: bool) -> None:
         self.asked = asked
         self.done: OnAnswer | None = done
         """None when it is answered: of a write that took too long that may be before the end."""
-        self.patient = patient
+        self.waits_for_markers = waits_for_markers
         """False for one that others wait behind."""
-        self.asker = asker
+        self.client = client
         self.new_id: int | None = None
         self.held_until_ms: float | None = None
         self.timer: Timer | None = None
@@ -164,7 +164,7 @@ class TransactionMachine:
         self._due: dict[str, tuple[_Request, Answer]] = {}
         """Answers to EndTxn that wait for the markers."""
         self._alarms: dict[str, Timer] = {}
-        self._askers: dict[str, str] = {}
+        self._clients: dict[str, str] = {}
         """Who asked last for an open transaction."""
 
     # The log
@@ -240,7 +240,7 @@ class TransactionMachine:
             self._answer_end(name)
         held = [request for waiting in self._held.values() for request in waiting]
         known = self.transactions, self.damaged, self._doubtful, self._large
-        for table in (*known, self._endings, self._alarms, self._held, self._askers):
+        for table in (*known, self._endings, self._alarms, self._held, self._clients):
             table.clear()
         self._busy.clear()
         for request in held:
@@ -248,14 +248,14 @@ class TransactionMachine:
 
     # What is asked
 
-    def ask(self, name: str, asked: Asked, done: OnAnswer, asker: str = "", *, patient: bool = True) -> None:
-        """HOT. `done` is called once, and at once where nothing has to be waited for. Who is not `patient` waits
-        for records, but not for long, and for no markers."""
-        request = _Request(asked, done, asker, patient)
+    def ask(self, name: str, asked: Asked, done: OnAnswer, client: str = "", *, waits_for_markers: bool = True) -> None:
+        """HOT. `done` is called once, and at once where nothing has to be waited for. Who does not wait
+        for markers waits for records all the same, but not for long."""
+        request = _Request(asked, done, client, waits_for_markers)
         if name in self.damaged:
             done(Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE))
         elif name in self._held or not self._consider(name, request):
-            if patient or name in self._busy:
+            if waits_for_markers or name in self._busy:
                 self._hold(name, request)
             else:
                 self._send_away(name, request)
@@ -268,14 +268,14 @@ class TransactionMachine:
         partitions: Sequence[TopicPartition],
         done: Callable[[ErrorCode | Codes], None],
         *,
-        patient: bool = True,
+        waits_for_markers: bool = True,
     ) -> None:
         """Whether each of the partitions is in the transaction; decided by what is committed, and changes nothing."""
         if name in self.damaged:
             done(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
         found = transaction.verify(self.transactions.get(name), producer_id, epoch, partitions)
-        if found is not _CONCURRENT or not patient:
+        if found is not _CONCURRENT or not waits_for_markers:
             done(found)
             return
         verification = _Verification(producer_id, epoch, partitions)
@@ -292,7 +292,7 @@ class TransactionMachine:
             and known.partitions.issuperset(partitions)
         )
 
-    def adds_at_once(self, name: str, asked: AddPartitions, asker: str = "") -> bool:
+    def adds_at_once(self, name: str, asked: AddPartitions, client: str = "") -> bool:
         """HOT. True if these partitions have been added; False if that is refused, or would have to be waited for, and
         nothing is done."""
         known = self.transactions.get(name)
@@ -301,7 +301,7 @@ class TransactionMachine:
         if not self._writes_at_once():
             return False
         answers: list[Answer] = []
-        self.ask(name, asked, answers.append, asker)
+        self.ask(name, asked, answers.append, client)
         return answers == [OK]
 
     def lacking(self, name: str) -> frozenset[TopicPartition]:
@@ -341,7 +341,7 @@ class TransactionMachine:
             request.written = False
             self._write((decision.record,), partial(self._recorded, name, request, decision))
             if not request.written:
-                due_ms = self._clock.monotonic_ms() + (self._write_timeout_ms if request.patient else HELD_MS)
+                due_ms = self._clock.monotonic_ms() + (self._write_timeout_ms if request.waits_for_markers else HELD_MS)
                 request.timer = self._timers.at(due_ms, partial(self._answer, request, _TIMED_OUT))
         elif type(decision) is Answer:
             if decision.error is _CONCURRENT:
@@ -388,8 +388,8 @@ class TransactionMachine:
             self._ended(request, record, answer, cause)
         else:
             if record.state is ONGOING:
-                if request.asker:
-                    self._askers[name] = request.asker
+                if request.client:
+                    self._clients[name] = request.client
                 self._set_alarm(record)
             self._answer(request, answer)
         self._advance(name)
@@ -431,7 +431,7 @@ class TransactionMachine:
             if not held:
                 self._held.pop(name, None)
         if held and name not in self._busy:
-            for request in [one for one in held if not one.patient]:
+            for request in [one for one in held if not one.waits_for_markers]:
                 self._give_up(name, request)
 
     def _give_up(self, name: str, request: _Request) -> None:
@@ -457,7 +457,7 @@ class TransactionMachine:
             self._probe.ended[cause] += 1
         if cause in _NOT_ASKED_FOR:
             self._tell_of_abort(prepared, request, cause)
-        self._askers.pop(name, None)
+        self._clients.pop(name, None)
         if answer.error is _CONCURRENT and request.done is not None:
             self._hold(name, request, first=True)
         elif answer.error:
@@ -559,8 +559,8 @@ class TransactionMachine:
             (self._clock.now_ms() - prepared.started_ms) / 1000,
             f"that is longer than its time-out of {prepared.timeout_ms} ms"
             if cause is Cause.TIMED_OUT
-            else f"{request.asker or 'another producer'} takes over",
-            self._askers.get(prepared.id) or "a producer that is not known here",
+            else f"{request.client or 'another producer'} takes over",
+            self._clients.get(prepared.id) or "a producer that is not known here",
         )
 
     def _forget(self, names: Sequence[str]) -> None:

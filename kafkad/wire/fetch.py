@@ -45,7 +45,7 @@ MENDER: Final = -2
 rights and quotas of any other."""
 
 
-class Wanted(NamedTuple):
+class PartitionRequest(NamedTuple):
     """One partition as a client asks for it. Fields its version does not carry are -1."""
 
     partition: int
@@ -56,10 +56,10 @@ class Wanted(NamedTuple):
     max_bytes: int
 
 
-class WantedTopic(NamedTuple):
+class TopicRequest(NamedTuple):
     key: str | bytes
     """Its name, or its id from version 13 on."""
-    partitions: list[Wanted]
+    partitions: list[PartitionRequest]
 
 
 class FetchFrame(NamedTuple):
@@ -70,7 +70,7 @@ class FetchFrame(NamedTuple):
     read_committed: bool
     session_id: int
     session_epoch: int
-    topics: list[WantedTopic]
+    topics: list[TopicRequest]
     forgotten: list[tuple[str | bytes, list[int]]]
     repeats: tuple[int, int] | None = None
     """Positions in the frame of the session epoch and the offset, all that changes when a fetch of one partition is
@@ -156,12 +156,12 @@ def _read_key(frame: memoryview, at: int, version: int, flexible: bool) -> tuple
 
 def _read_topics(
     frame: memoryview, at: int, version: int, flexible: bool
-) -> Pieces[tuple[list[WantedTopic], int, int]]:
+) -> Pieces[tuple[list[TopicRequest], int, int]]:
     """The topics, where they end, and where the first partition of the last one starts."""
     fixed = _partition_struct(version)
     unpack, size = fixed.unpack_from, fixed.size
     count, at = read_count(frame, at, flexible)
-    topics: list[WantedTopic] = []
+    topics: list[TopicRequest] = []
     first_at = 0
     left, tags = MOST_PARTITIONS - count, MAX_TAGS
     for _ in range(count):
@@ -173,7 +173,7 @@ def _read_topics(
         if left < 0:
             raise MalformedError(f"it names more than {MOST_PARTITIONS} topics and partitions")
         first_at = at
-        partitions: list[Wanted] = []
+        partitions: list[PartitionRequest] = []
         for _ in range(partitions_count):
             if not len(partitions) & _PIECE:
                 yield
@@ -186,21 +186,21 @@ def _read_topics(
                     at, tags = skip_tags(frame, at, tags)
         if flexible:
             at, tags = skip_tags(frame, at, tags)
-        topics.append(WantedTopic(key, partitions))
+        topics.append(TopicRequest(key, partitions))
     return topics, at, first_at
 
 
-def _wanted(fields: tuple[int, ...], version: int) -> Wanted:
+def _wanted(fields: tuple[int, ...], version: int) -> PartitionRequest:
     if version >= 12:
-        return Wanted(*fields)
+        return PartitionRequest(*fields)
     if version >= 9:
         index, epoch, offset, start, max_bytes = fields
-        return Wanted(index, epoch, offset, -1, start, max_bytes)
+        return PartitionRequest(index, epoch, offset, -1, start, max_bytes)
     if version >= 5:
         index, offset, start, max_bytes = fields
-        return Wanted(index, -1, offset, -1, start, max_bytes)
+        return PartitionRequest(index, -1, offset, -1, start, max_bytes)
     index, offset, max_bytes = fields
-    return Wanted(index, -1, offset, -1, -1, max_bytes)
+    return PartitionRequest(index, -1, offset, -1, -1, max_bytes)
 
 
 def _read_forgotten(

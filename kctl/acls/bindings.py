@@ -165,7 +165,6 @@ class Verdict(NamedTuple):
     allowed: bool | None
     """None: a setting decides that the brokers do not tell."""
     why: str
-    decided_by: Binding | None = None
 
 
 def decide(
@@ -190,11 +189,11 @@ def decide(
     who = [b for b in about if b.principal in (principal, EVERYBODY) and b.host in (host, ANYWHERE)]
     for binding in who:
         if binding.permission == "deny" and binding.operation in (operation, "All"):
-            return Verdict(False, f"decided by: {binding}", binding)
+            return Verdict(False, f"decided by: {binding}")
     enough = _IMPLIES.get(operation, {operation}) | {"All"}
     for binding in who:
         if binding.permission == "allow" and binding.operation in enough:
-            return Verdict(True, f"decided by: {binding}", binding)
+            return Verdict(True, f"decided by: {binding}")
     return Verdict(False, f"no ACL allows {principal} {operation} on {resource}")
 
 

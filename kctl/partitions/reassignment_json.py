@@ -16,7 +16,6 @@ from kctl.texts.parsing import LARGEST_INT32, whole_number
 
 ANY = "any"
 """For a log directory: the broker chooses."""
-Places = Mapping[TopicPartition, "Place"]
 
 
 class Place(NamedTuple):

@@ -14,7 +14,6 @@ from kafkad.wire.records import Record
 from kafkad.wire.schema import Field, MalformedError, Message, decode, within
 from kctl.segments.values import compact
 
-OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"
 TRANSACTION_STATES = (
     "Empty",

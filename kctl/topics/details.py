@@ -50,10 +50,6 @@ class PartitionDetails(NamedTuple):
             return None
         return self.end_offset - self.start_offset
 
-    @property
-    def is_well(self) -> bool:
-        return self.health == ["ok"]
-
 
 class TopicDetails(NamedTuple):
     name: str

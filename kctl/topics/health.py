@@ -18,10 +18,6 @@ class TopicHealth(NamedTuple):
     under_min_isr: int | None = None
 
     @property
-    def is_well(self) -> bool:
-        return not (self.offline or self.under_replicated or self.under_min_isr)
-
-    @property
     def word(self) -> str:
         """The worst of it in a few words."""
         if self.offline:

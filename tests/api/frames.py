@@ -21,7 +21,7 @@ from kafkad.api.produce import ProduceApi
 from kafkad.api.routes import FETCH, PRODUCE, ROUTES
 from kafkad.api.verifier import Verifier
 from kafkad.clock import SystemClock
-from kafkad.log.recompress import SlowPath
+from kafkad.log.batch_workers import BatchWorkers
 from kafkad.metrics import RequestProbe
 from kafkad.net.connection import Connection, DeferredReply, OnReply
 from kafkad.net.reply import PENDING, Reply
@@ -92,12 +92,12 @@ class Frames:
     def __init__(self, broker: OneBroker, authorizer: Authorizer = ALLOW_ALL, logins: Logins | None = None) -> None:
         self.broker = broker
         self.probes = {route.key: RequestProbe(route.name) for route in ROUTES}
-        self.slow_path = SlowPath()
+        self.batch_workers = BatchWorkers()
         clock = SystemClock()
         self.transactions = FakeTransactions()
         verifier = Verifier(lambda: self.transactions, 1, None, clock, broker.timers, lambda: 1_000)
         self.produce = ProduceApi(
-            *(broker.replicas, clock, broker.timers, self.slow_path, self.probes[PRODUCE], jobs(), verifier)
+            *(broker.replicas, clock, broker.timers, self.batch_workers, self.probes[PRODUCE], jobs(), verifier)
         )
         sessions = FetchSessions(10, 120_000, Random(1), at_once)
         self.fetch = FetchApi(broker.replicas, sessions, clock, self.probes[FETCH], jobs())
@@ -118,7 +118,7 @@ class Frames:
         return connection
 
     def close(self) -> None:
-        self.slow_path.close()
+        self.batch_workers.close()
 
     @contextmanager
     def handled(self, api: ModuleType) -> Iterator[list[Any]]:

@@ -193,8 +193,8 @@ def test_who_asks_may_have_a_name_that_is_no_line(broker: OneBroker) -> None:
     connection.peer = Peer("SASL", "127.0.0.1", ALLOW_ALL, Grounds())
     connection.peer.identify(Principal("User", "a\nb" + "c" * 300))
     header = RequestHeader(3, 1, 1, "d\r" + "e" * 300)
-    asker = Request(header, cast(Connection, connection), memoryview(b"")).asker
-    assert asker == f"User:a\\nb{'c' * 192} from 127.0.0.1:50123, client d\\r{'e' * 198}"
+    client = Request(header, cast(Connection, connection), memoryview(b"")).client_text
+    assert client == f"User:a\\nb{'c' * 192} from 127.0.0.1:50123, client d\\r{'e' * 198}"
 
 
 def test_settings(broker: OneBroker, trail: Trail) -> None:

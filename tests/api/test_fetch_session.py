@@ -10,7 +10,7 @@ import pytest
 from kafkad.api.fetch_session import FetchSessions, Session
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.turns import Pieces, at_once
-from kafkad.wire.fetch import FetchFrame, Wanted, WantedTopic
+from kafkad.wire.fetch import FetchFrame, PartitionRequest, TopicRequest
 
 
 def frame(
@@ -21,7 +21,7 @@ def frame(
     offset: int = 0,
 ) -> FetchFrame:
     topics = [
-        WantedTopic(name, [Wanted(index, -1, offset, -1, -1, 1000) for index in indexes])
+        TopicRequest(name, [PartitionRequest(index, -1, offset, -1, -1, 1000) for index in indexes])
         for name, indexes in (wanted or {}).items()
     ]
     return FetchFrame(-1, 500, 1, 1 << 20, False, session_id, epoch, topics, list((forgotten or {}).items()))
@@ -31,19 +31,19 @@ def sessions(slots: int = 2) -> FetchSessions:
     return FetchSessions(slots, eviction_ms=120_000, random=Random(1), do=at_once)
 
 
-def followed(session: Session) -> list[tuple[str | bytes, int]]:
-    return list(session.followed)
+def partitions_of(session: Session) -> list[tuple[str | bytes, int]]:
+    return list(session.partitions)
 
 
 def test_a_fetch_without_a_session_leaves_none_behind() -> None:
     kept = sessions()
     session = at_once(kept.open(frame(0, -1, {"t": [0, 1]}), False, 0))
-    assert (session.id, followed(session), len(kept)) == (0, [("t", 0), ("t", 1)], 0)
+    assert (session.id, partitions_of(session), len(kept)) == (0, [("t", 0), ("t", 1)], 0)
 
 
 def test_a_session_that_is_closed_leaves_nothing_to_the_collection_of_garbage() -> None:
     session = at_once(sessions().open(frame(0, -1, {"t": [0, 1]}), False, 0))
-    [first, _] = list(session.followed.values())
+    [first, _] = list(session.partitions.values())
     assert sys.getrefcount(first) > 2
     at_once(session.close())
     assert sys.getrefcount(first) == 2, "this name's, and the call's"
@@ -55,11 +55,11 @@ def test_a_small_fetch_does_not_wait_for_the_end_of_a_large_session(epoch: int) 
     kept = FetchSessions(2, eviction_ms=120_000, random=Random(1), do=put_off.append)
     session = at_once(kept.open(frame(0, 0, {"t": list(range(200))}), False, 0))
     at_once(kept.open(frame(session.id, epoch, {}), False, 0))
-    assert (len(kept), kept.partitions(), len(session.followed)) == (0, 0, 200)
+    assert (len(kept), kept.partition_count(), len(session.partitions)) == (0, 0, 200)
     [end] = put_off
     assert next(end) is None
     at_once(end)
-    assert session.followed == {}
+    assert session.partitions == {}
 
 
 def test_a_session_remembers_what_was_named_once() -> None:
@@ -68,8 +68,8 @@ def test_a_session_remembers_what_was_named_once() -> None:
     assert first.id > 0
     again = at_once(kept.open(frame(first.id, 1, {"t": [1], "v": [7]}, {"u": [0]}, offset=5), False, 1))
     assert again is first
-    assert followed(again) == [("t", 0), ("t", 1), ("v", 7)]
-    assert [f.wanted.offset for f in again.followed.values()] == [0, 5, 5]
+    assert partitions_of(again) == [("t", 0), ("t", 1), ("v", 7)]
+    assert [f.wanted.offset for f in again.partitions.values()] == [0, 5, 5]
     assert again.incremental
 
 
@@ -87,7 +87,7 @@ def test_a_session_that_wants_nothing_any_more_ends() -> None:
 def test_an_incremental_answer_mentions_only_news() -> None:
     kept = sessions()
     session = at_once(kept.open(frame(0, 0, {"t": [0]}), False, 0))
-    (one,) = session.followed.values()
+    (one,) = session.partitions.values()
     assert one.is_news(0, 10, 0, 0)
     assert not one.is_news(0, 10, 0, 0)
     assert one.is_news(0, 10, 0, 512)
@@ -171,7 +171,7 @@ def test_sessions_have_a_bound_on_partitions_and_the_largest_gives_way_to_a_smal
     kept = sessions(slots=50)
     large = [at_once(kept.open(frame(0, 0, {"t": list(range(50))}), False, now)) for now in range(2)]
     third = at_once(kept.open(frame(0, 0, {"t": list(range(50))}), False, 2))
-    assert (third.id, len(third.followed), kept.partitions()) == (0, 50, 100)
+    assert (third.id, len(third.partitions), kept.partition_count()) == (0, 50, 100)
     small = at_once(kept.open(frame(0, 0, {"t": [0]}), False, 3))
     assert kept.awaits(small, 1)
     assert [kept.awaits(each, 1) for each in large] == [False, True]
@@ -185,7 +185,7 @@ def test_followers_have_sessions_before_consumers_do_but_not_without_bound(monke
     named = {"t": list(range(90))}
     follower = at_once(kept.open(frame(0, 0, named)._replace(replica_id=2), False, 20))
     assert kept.awaits(follower, 1)
-    assert (len(kept), kept.partitions()) == (3, 100)
+    assert (len(kept), kept.partition_count()) == (3, 100)
     assert at_once(kept.open(frame(0, 0, named)._replace(replica_id=3), False, 21)).id == 0
     assert kept.awaits(follower, 1)
 
@@ -198,7 +198,7 @@ def test_a_session_that_grows_beyond_the_bound_ends(monkeypatch: pytest.MonkeyPa
     with pytest.raises(KafkaError) as full:
         at_once(kept.open(frame(session_id, 1, {"u": list(range(60))}), False, 1))
     assert full.value.code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    assert kept.partitions() == 0
+    assert kept.partition_count() == 0
     assert at_once(kept.open(frame(0, 0, {"t": list(range(100))}), False, 2)).id > 0
 
 
@@ -209,7 +209,7 @@ def test_partitions_count_once_and_for_as_long_as_their_session_lasts(monkeypatc
         session = at_once(kept.open(frame(0, 0, {"t": list(range(40))}), False, now))
         session_id = session.id
         again = at_once(kept.open(frame(session_id, 1, {"t": list(range(40))}, {"t": [0]}), False, now))
-        assert len(again.followed) == 39
+        assert len(again.partitions) == 39
         if now % 2:
             at_once(kept.open(frame(session_id, -1), False, now))
         else:
@@ -225,5 +225,5 @@ def test_without_slots_there_are_no_sessions() -> None:
 def test_partitions_that_got_data_go_to_the_end() -> None:
     kept = sessions()
     session = at_once(kept.open(frame(0, 0, {"t": [0, 1, 2]}), False, 0))
-    session.rotate([session.followed["t", 0]])
+    session.rotate([session.partitions["t", 0]])
     assert [each.wanted.partition for each in session.moved] == [1, 2, 0]

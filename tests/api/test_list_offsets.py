@@ -170,7 +170,7 @@ def test_batches_of_many_records_are_looked_through_in_a_worker(
         answered.set_result(call())
         return answered
 
-    monkeypatch.setattr(broker.context.slow_path, "submit", submit)
+    monkeypatch.setattr(broker.context.batch_workers, "submit", submit)
     asked = [ListOffsetsPartition(partition_index=p, timestamp=at) for p, at in ((0, 1500), (1, LARGEST))]
     assert ask_many(broker, *asked) == [(0, 1400), (0, 1999)]
     assert [search.timestamp for search in searches] == [1500, 2099]
@@ -184,7 +184,7 @@ def test_a_worker_that_dies_costs_one_partition_its_answer(broker: OneBroker, mo
         answered.set_exception(KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "it died"))
         return answered
 
-    monkeypatch.setattr(broker.context.slow_path, "submit", submit)
+    monkeypatch.setattr(broker.context.batch_workers, "submit", submit)
     asked = [ListOffsetsPartition(partition_index=p, timestamp=at) for p, at in ((0, 1500), (1, LATEST))]
     assert ask_many(broker, *asked) == [(ErrorCode.UNKNOWN_SERVER_ERROR, -1), (0, 2000)]
 
@@ -201,6 +201,6 @@ def test_a_leader_that_is_deposed_during_a_search_says_nothing(
         answered.set_result(call())
         return answered
 
-    monkeypatch.setattr(broker.context.slow_path, "submit", submit)
+    monkeypatch.setattr(broker.context.batch_workers, "submit", submit)
     asked = ListOffsetsPartition(partition_index=0, timestamp=1500)
     assert ask_many(broker, asked) == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]

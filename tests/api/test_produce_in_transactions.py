@@ -146,8 +146,8 @@ def test_the_coordinator_hears_who_adds_partitions(frames: Frames, at_once: bool
     for number in range(3):
         transactions.begin(TXN, PID, EPOCH)
         assert produce(frames, 12, batch(number))[0] == 0
-        assert transactions.askers == {f"User:ANONYMOUS from {connection.address}, client test"}
-        transactions.askers.clear()
+        assert transactions.clients == {f"User:ANONYMOUS from {connection.address}, client test"}
+        transactions.clients.clear()
         end(frames)
 
 
@@ -197,7 +197,7 @@ def test_what_was_let_in_and_is_rebuilt_elsewhere_is_appended_unless_its_transac
         work.append((data, wanted))
         return rebuilt
 
-    monkeypatch.setattr(frames.slow_path, "submit", submit)
+    monkeypatch.setattr(frames.batch_workers, "submit", submit)
     asked = request(frames, 9, {0: batch()})
     asked.topic_data[0].name = there.topic
     frames.begin(asked, 9)

@@ -164,7 +164,7 @@ def test_new_clients_have_it_added(client: Client) -> None:
     client.transactions.begin(TXN, client.pid, EPOCH)
     assert client.commit(5) == [NONE]
     assert client.transactions.open[TXN] == {HOME}
-    assert client.transactions.askers == {f"User:ANONYMOUS from {client.broker.connection.address}, client test"}
+    assert client.transactions.clients == {f"User:ANONYMOUS from {client.broker.connection.address}, client test"}
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])

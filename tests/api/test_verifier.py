@@ -113,7 +113,7 @@ class Asking:
         )
 
     def ask(self, name: str = "a", partitions: Sequence[TopicPartition] = (T0,), *, adds: bool = True) -> None:
-        claim = Claim(name, 7, 0, partitions, adds=adds, knows_abortable=True, asker="")
+        claim = Claim(name, 7, 0, partitions, adds=adds, knows_abortable=True, client="")
         self.verifier.ask(claim, lambda verdict: self.told.append((name, verdict)))
 
     async def advance(self, ms: int) -> None:

@@ -316,7 +316,7 @@ class Brokers:
             clock=self.clock,
             timers=self.timers,
             threads=self._threads,
-            asking=self._threads,
+            blocking_calls=self._threads,
             random=Random(broker),
             store=session,
             logs=logs,

@@ -203,7 +203,7 @@ def test_a_damaged_leader_gives_way_only_when_it_is_time(brokers: Brokers, tmp_p
     damage_both(brokers, tmp_path)
     brokers.work_for(45_000)
     before = state(brokers)
-    brokers[before.leader].parts.replicas.on_replicas_changed()
+    brokers[before.leader].parts.replicas.ask_for_leader_and_isr()
     brokers.work_for(5_000)
     assert state(brokers) == before
 

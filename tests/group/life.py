@@ -154,7 +154,7 @@ class Life:
         self._ids += 1
         asked = Asked()
         join = Join(
-            asker=asked,
+            respond=asked,
             member_id=member_id,
             new_id=f"{instance_id or 'c'}-{self._ids}",
             instance_id=instance_id,

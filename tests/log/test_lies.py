@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.contents import TooManyError, latest_delta
-from kafkad.log.validate import check_batch, is_plain_truth, is_truth, unpack_header
+from kafkad.log.validate import check_batch, plain_records_match_header, records_match_header, unpack_header
 from kafkad.wire.compression import Codec, compress
 from kafkad.wire.records import (
     HEADER_SIZE,
@@ -96,7 +96,7 @@ def test_sound_records_pass(records: list[tuple[int, bytes | None, bytes | None]
     latest = latest_delta(batch, HEADER_SIZE, len(batch), len(many))
     assert NOW_MS + latest == max(record.timestamp for record in many)
     header = unpack_header(batch, 0, len(batch), 8)
-    assert is_plain_truth(batch, 0, len(batch), header)
+    assert plain_records_match_header(batch, 0, len(batch), header)
 
 
 def test_the_quick_way_takes_only_what_can_be_read() -> None:
@@ -108,7 +108,7 @@ def test_the_quick_way_takes_only_what_can_be_read() -> None:
             check_batch(view, 0, len(view), header, config_of("plain"), 8)
         except KafkaError:
             continue
-        if is_truth(view, 0, len(view), header):
+        if records_match_header(view, 0, len(view), header):
             taken.append(key(lie))
             assert readable(lie), key(lie)
             assert header[MAX_TIMESTAMP] == ANSWERS["plain"][key(lie)].max_timestamp, key(lie)
@@ -164,7 +164,7 @@ def test_what_is_taken_is_readable_whole(
     lie = Lie("", codec, bytes(_lying(bytes(body), codec, count, header)))
     code, taken = told("plain", lie)
     view = memoryview(lie.batch)
-    if is_truth(view, 0, len(view), read_header(view, 0)):
+    if records_match_header(view, 0, len(view), read_header(view, 0)):
         assert readable(lie)
         assert taken is None or taken.max_timestamp == read_header(view, 0).max_timestamp
     assert (code == ErrorCode.NONE) <= readable(lie)

@@ -11,7 +11,7 @@ import pytest
 
 from kafkad.config import LogConfig
 from kafkad.errors import StorageError
-from kafkad.log.fsync import GroupFsync, OnDone
+from kafkad.log.fsync import OnDone, SharedFsync
 from kafkad.log.log import Log
 from kafkad.log.truncation import truncate_to
 from kafkad.names import TopicPartition
@@ -48,7 +48,7 @@ class History:
         """The offset before which all of it is on the disk."""
         self._checkpointed = 0
         self._log = self._open()
-        self._group = GroupFsync(self._files, _now)
+        self._group = SharedFsync(self._files, _now)
 
     def run(self, steps: int) -> None:
         actions = [self._append] * 8 + [self._cut, self._cut, self._roll, self._flush, self._sync, self._checkpoint]

@@ -6,7 +6,7 @@ import pytest
 
 from kafkad.log.cleaning import put_in_place
 from kafkad.log.log import Log
-from kafkad.log.scan import Damage, scan
+from kafkad.log.scan import SkippedStretch, scan
 from kafkad.wire.records import Record, build_batch, iter_records
 from tests.cleaner.cleaner import clean
 from tests.log.conftest import Home, append
@@ -29,10 +29,12 @@ def fill(log: Log, count: int) -> None:
         append(log, build_batch([record], base_offset=0))
 
 
-def state(log: Log, pause_after: int = COUNT, disturb: object = None) -> tuple[dict[bytes, bytes], list[Damage]]:
+def state(
+    log: Log, pause_after: int = COUNT, disturb: object = None
+) -> tuple[dict[bytes, bytes], list[SkippedStretch]]:
     """The last value of each key; after some batches, `disturb` is called."""
     latest: dict[bytes, bytes] = {}
-    damage: list[Damage] = []
+    damage: list[SkippedStretch] = []
     for number, (data, at, header) in enumerate(scan(log, damage.append)):
         for record in iter_records(memoryview(data), at, header):
             assert record.key is not None and record.value is not None

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
-from kafkad.broker.directory_events import reporter
+from kafkad.broker.log_dir_events import leader_and_isr_asker
 from kafkad.cluster.configs import DynamicConfigs
 from kafkad.cluster.features import FinalizedFeatures
 from kafkad.cluster.tokens import DelegationTokens, TokenSettings
@@ -195,7 +195,7 @@ async def test_features_and_tokens_that_are_first_read_while_the_connection_is_l
 
 @at_a_place
 async def test_a_failed_log_directory_is_told_of(place: Place) -> None:
-    tell = reporter(asyncio.get_running_loop(), place.store, 1, place.clock, place.timers)
+    tell = leader_and_isr_asker(asyncio.get_running_loop(), place.store, 1, place.clock, place.timers)
     place.unsteady.lost = True
     tell()
     await place.settle()

@@ -193,7 +193,7 @@ def test_the_leaders_session_has_what_is_wanted_after_every_fetch(steps: list[tu
                 response = answer(0, error=error.code)
             else:
                 response = answer(kept.id)
-                has = {key: f.wanted for key, f in kept.followed.items()}
+                has = {key: f.wanted for key, f in kept.partitions.items()}
                 assert has.keys() == wanted.keys()
                 assert {key: place(f.offset) for key, f in has.items()} == wanted
             if what == "lose":

@@ -137,7 +137,7 @@ def test_of_many_replicas_on_a_full_disk_some_leave_their_isrs_in_a_turn(
     later: list[Callable[[], None]] = []
     left: list[TopicPartition] = []
     monkeypatch.setattr(replicas, "on_roles_changed", lambda changed: left.extend(one.tp for one in changed))
-    monkeypatch.setattr(replicas, "on_replicas_changed", lambda: told.append(len(left)))
+    monkeypatch.setattr(replicas, "ask_for_leader_and_isr", lambda: told.append(len(left)))
     monkeypatch.setattr(replicas.waits, "soon", later.append)
     full = replicas.logs.directories[0].path
     there = [tp for tp in replicas.logs.directories[0].logs if tp.topic == "a"]
@@ -225,7 +225,7 @@ def test_who_refused_to_lead_has_its_setting_before_the_controller_is_asked_agai
     monkeypatch.setattr(replicas.waits, "soon", lambda later: None)
     asked: list[bool] = []
     monkeypatch.setattr(
-        replicas, "on_replicas_changed", lambda: asked.append(refused.log.config.unclean_leader_election)
+        replicas, "ask_for_leader_and_isr", lambda: asked.append(refused.log.config.unclean_leader_election)
     )
     broker.parts.settings.override(cluster_wide={"unclean.leader.election.enable": "true"}, per_broker={})
     replicas.all_configs_changed()
@@ -250,7 +250,7 @@ def test_an_error_while_a_replica_leaves_its_isr_keeps_no_other_from_leaving(
 
     monkeypatch.setitem(replicas.role_watchers, "a", refuse)
     monkeypatch.setattr(replicas, "on_roles_changed", lambda changed: left.extend(one.tp for one in changed))
-    monkeypatch.setattr(replicas, "on_replicas_changed", lambda: told.append(len(left)))
+    monkeypatch.setattr(replicas, "ask_for_leader_and_isr", lambda: told.append(len(left)))
     monkeypatch.setattr(replicas.waits, "soon", later.append)
 
     async def run_full() -> None:
@@ -293,7 +293,7 @@ def give_without_room(broker: OneBroker, topic_id: bytes, *partitions: int) -> N
 def made(broker: OneBroker) -> list[int]:
     """The partitions that are here after another try, of which the controller is told."""
     told: list[bool] = []
-    broker.replicas.on_replicas_changed = lambda: told.append(True)
+    broker.replicas.ask_for_leader_and_isr = lambda: told.append(True)
 
     async def try_again() -> None:
         for _ in broker.replicas.make_what_had_no_room():

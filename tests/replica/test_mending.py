@@ -46,7 +46,7 @@ class AtOnce:
 class Replicas(list[Any]):
     def __init__(self, leaders: range) -> None:
         super().__init__(followed(leader) for leader in leaders)
-        self.on_replicas_changed: Any = None
+        self.ask_for_leader_and_isr: Any = None
         self.logs: Any = None
         self.parts = SimpleNamespace(durable=AtOnce())
         self.failed: list[StorageError] = []
@@ -118,7 +118,7 @@ def epochs_in_which_another_is_to_lead(hole: Hole, epochs: Sequence[int]) -> lis
     asked: list[int] = []
     replicas = Replicas(range(0))
     replicas.append(led)
-    replicas.on_replicas_changed = lambda: asked.append(led.leader_epoch)
+    replicas.ask_for_leader_and_isr = lambda: asked.append(led.leader_epoch)
 
     async def run() -> None:
         clock, timers = FakeClock(), Timers()
@@ -339,7 +339,7 @@ def test_who_is_known_to_be_damaged_too_is_given_the_leadership_less_and_less_of
     replicas = Replicas(range(0))
     replicas.append(replica)
     replicas.metadata.brokers[LEADER] = BrokerInfo(id=LEADER, endpoints=())
-    replicas.on_replicas_changed = lambda: asked.append(replica.leader_epoch)
+    replicas.ask_for_leader_and_isr = lambda: asked.append(replica.leader_epoch)
 
     async def run() -> None:
         clock, timers = FakeClock(), Timers()

@@ -15,7 +15,7 @@ from kafkad.controller.topics import MorePartitions, NewTopic
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.log import Log
 from kafkad.log.move import Moves
-from kafkad.log.scan import Damage, scan
+from kafkad.log.scan import SkippedStretch, scan
 from kafkad.names import NO_TOPIC_ID, TopicPartition, home_partition
 from kafkad.shard import Coordination, Shard, loading
 from kafkad.shard.partition_count import PartitionCount
@@ -130,7 +130,7 @@ def test_a_partition_that_is_loading_says_so_and_then_serves(
 ) -> None:
     takes_ms = iter(range(1, PARTITIONS + 1))
 
-    def slow(log: Log, report: Callable[[Damage], None]) -> Iterator[object]:
+    def slow(log: Log, report: Callable[[SkippedStretch], None]) -> Iterator[object]:
         coordinator.clock.advance(next(takes_ms))
         yield from scan(log, report)
 
@@ -454,7 +454,7 @@ class _Refusing:
     def __init__(self, refusals: int) -> None:
         self.refusals = refusals
 
-    def scan(self, log: Log, report: Callable[[Damage], None]) -> Iterator[object]:
+    def scan(self, log: Log, report: Callable[[SkippedStretch], None]) -> Iterator[object]:
         if self.refusals and log.topic_partition.partition == 0:
             self.refusals -= 1
             cause = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
@@ -503,7 +503,7 @@ def test_a_refused_load_is_not_tried_again_by_who_does_not_lead(
 def test_a_load_that_is_refused_by_a_disk_for_good_takes_it_offline(
     broker: OneBroker, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(log: Log, report: Callable[[Damage], None]) -> Iterator[object]:
+    def refuse(log: Log, report: Callable[[SkippedStretch], None]) -> Iterator[object]:
         raise StorageError(os.path.dirname(log.directory), "Input/output error")
 
     broker.create(TOPIC, 1)

@@ -193,7 +193,7 @@ class Machine:
             clock=self.clock,
             timers=timers,
             threads=NoThreads(),
-            asking=NoThreads(),
+            blocking_calls=NoThreads(),
             random=Random(self.world.random.getrandbits(32)),
             store=self.session,
             logs=logs,

@@ -202,10 +202,10 @@ class Life:
 
     # What is asked
 
-    def ask(self, asked: Asked, name: str = "a", *, patient: bool = True) -> list[Answer]:
+    def ask(self, asked: Asked, name: str = "a", *, waits_for_markers: bool = True) -> list[Answer]:
         """The answer, as soon as there is one."""
         answers: list[Answer] = []
-        self.machine.ask(name, asked, answers.append, "a test", patient=patient)
+        self.machine.ask(name, asked, answers.append, "a test", waits_for_markers=waits_for_markers)
         return answers
 
     async def new(self, name: str = "a", timeout_ms: int = 60_000) -> tuple[int, int]:
@@ -215,9 +215,9 @@ class Life:
         assert error is ErrorCode.NONE
         return producer_id, epoch
 
-    def add(self, producer: tuple[int, int], *partitions: int, patient: bool = True) -> list[Answer]:
+    def add(self, producer: tuple[int, int], *partitions: int, waits_for_markers: bool = True) -> list[Answer]:
         added = AddPartitions(*producer, [TopicPartition("t", index) for index in partitions], 0)
-        return self.ask(added, patient=patient)
+        return self.ask(added, waits_for_markers=waits_for_markers)
 
     def end(self, producer: tuple[int, int], commit: bool, *, bump: bool = False) -> list[Answer]:
         return self.ask((EndAndBump if bump else End)(*producer, commit))

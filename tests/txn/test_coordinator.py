@@ -129,7 +129,7 @@ def test_the_log_names_who_used_a_transaction_last_that_has_timed_out(caplog: py
         life = Life()
         coordinator = coordinator_of(life)
         producer = await life.new(timeout_ms=1_000)
-        assert coordinator.lets_in("a", *producer, [T0], adds=True, asker="somebody")
+        assert coordinator.lets_in("a", *producer, [T0], adds=True, client="somebody")
         add(coordinator, producer, TopicPartition("t", 1))
         life.advance(1_001)
 

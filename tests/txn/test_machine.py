@@ -267,10 +267,10 @@ async def test_who_has_others_behind_it_is_sent_away_while_markers_are_written()
     life.hold_markers = True
     life.end(producer, True)
     patient = life.add(producer, 1)
-    assert life.add(producer, 1, patient=False) == [Answer(CONCURRENT)]
-    assert life.add((producer[0], 7), 1, patient=False) == [Answer(ErrorCode.PRODUCER_FENCED)]
+    assert life.add(producer, 1, waits_for_markers=False) == [Answer(CONCURRENT)]
+    assert life.add((producer[0], 7), 1, waits_for_markers=False) == [Answer(ErrorCode.PRODUCER_FENCED)]
     found: list[Any] = []
-    life.machine.verify("a", *producer, [T0], found.append, patient=False)
+    life.machine.verify("a", *producer, [T0], found.append, waits_for_markers=False)
     assert found == [CONCURRENT]
     life.write_markers()
     assert patient == OK
@@ -282,14 +282,14 @@ async def test_who_has_others_behind_it_waits_for_records() -> None:
     life = Life()
     producer = await life.new()
     life.hold = True
-    added = [life.add(producer, number, patient=False) for number in range(3)]
+    added = [life.add(producer, number, waits_for_markers=False) for number in range(3)]
     assert added == [[], [], []]
     life.commit()
     life.commit()
     life.commit()
     assert added == [OK, OK, OK]
     life.hold_markers = True
-    ended, behind = life.end(producer, True), [life.add(producer, 1), life.add(producer, 2, patient=False)]
+    ended, behind = life.end(producer, True), [life.add(producer, 1), life.add(producer, 2, waits_for_markers=False)]
     assert not any(behind)
     life.commit()
     assert behind == [[], [Answer(CONCURRENT)]], "its end is decided, and the markers take longer"
@@ -301,14 +301,14 @@ async def test_who_has_others_behind_it_waits_for_its_own_record_no_longer_than_
     life = Life()
     producer = await life.new()
     life.hold = True
-    added, again = life.add(producer, 0, patient=False), life.add(producer, 0, patient=False)
+    added, again = life.add(producer, 0, waits_for_markers=False), life.add(producer, 0, waits_for_markers=False)
     life.advance(99)
     assert added == again == []
     life.advance(1)
     assert added == [Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)]
     assert again == [Answer(CONCURRENT)]
     life.commit()
-    assert life.add(producer, 0, patient=False) == OK
+    assert life.add(producer, 0, waits_for_markers=False) == OK
 
 
 # Writes that fail

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
 from decimal import Decimal, InvalidOperation
-from typing import Any, NamedTuple
+from typing import Any
 
 from kafkad_etl.model.cases import Expected
 from kctl.errors import did_you_mean
@@ -23,11 +23,6 @@ _SHOWN = 20
 _WHOLE = ("byte", "short", "integer", "long")
 _REAL = ("float", "double")
 Flat = dict[str, Any]
-
-
-class _Pair(NamedTuple):
-    expected: Expected
-    came: Flat
 
 
 def differences(expected: Sequence[Expected], came: Sequence[str], schema: str, zone: tzinfo = UTC) -> list[str]:

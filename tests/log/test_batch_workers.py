@@ -19,8 +19,8 @@ import pytest
 
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.log.recompress import SlowPath
-from kafkad.log.recompress_worker import MODULE
+from kafkad.log.batch_worker_main import MODULE
+from kafkad.log.batch_workers import BatchWorkers
 from kafkad.log.record_search import RecordSearch, SearchResult, look_through
 from kafkad.log.validate import Demands, RebuildResult, demands, rebuild
 from kafkad.names import TopicPartition
@@ -36,10 +36,10 @@ def wanted(codec: str = "lz4") -> Demands:
 
 
 @pytest.fixture
-def slow_path() -> Iterator[SlowPath]:
-    slow = SlowPath()
-    yield slow
-    slow.close()
+def batch_workers() -> Iterator[BatchWorkers]:
+    workers = BatchWorkers()
+    yield workers
+    workers.close()
     assert children() == []
 
 
@@ -53,34 +53,34 @@ def children() -> list[int]:
 
 
 def submitted(
-    slow_path: SlowPath, batch: bytes | bytearray, demanded: Demands | None = None, request: object = None
+    batch_workers: BatchWorkers, batch: bytes | bytearray, demanded: Demands | None = None, request: object = None
 ) -> Future[RebuildResult]:
-    return slow_path.submit(partial(rebuild, batch, demanded or wanted()), count(batch), request)
+    return batch_workers.submit(partial(rebuild, batch, demanded or wanted()), count(batch), request)
 
 
-def test_a_worker_answers_as_the_function_does(slow_path: SlowPath) -> None:
+def test_a_worker_answers_as_the_function_does(batch_workers: BatchWorkers) -> None:
     assert children() == []
-    assert submitted(slow_path, BATCH).result() == rebuild(BATCH, wanted())
+    assert submitted(batch_workers, BATCH).result() == rebuild(BATCH, wanted())
 
 
-def test_a_worker_looks_through_a_batch_as_the_function_does(slow_path: SlowPath) -> None:
+def test_a_worker_looks_through_a_batch_as_the_function_does(batch_workers: BatchWorkers) -> None:
     search = RecordSearch(bytes(BATCH), 70, NOW_MS)
-    answer = slow_path.submit(partial(look_through, search), search.most_records, None).result()
+    answer = batch_workers.submit(partial(look_through, search), search.most_records, None).result()
     assert answer == look_through(search) == SearchResult((NOW_MS, 70))
 
 
-def test_refusals_come_back_whole(slow_path: SlowPath) -> None:
+def test_refusals_come_back_whole(batch_workers: BatchWorkers) -> None:
     batch = build_batch([Record(0, NOW_MS, None, b"v")])
-    outcome = submitted(slow_path, batch).result()
+    outcome = submitted(batch_workers, batch).result()
     assert outcome == rebuild(batch, wanted())
     assert [error.batch_index for error in outcome.record_errors] == [0]
 
 
 def test_workers_are_kept_and_shared() -> None:
-    slow = SlowPath(workers=2)
-    wait([submitted(slow, BATCH) for _ in range(20)])
+    workers = BatchWorkers(workers=2)
+    wait([submitted(workers, BATCH) for _ in range(20)])
     assert 1 <= len(children()) <= 2
-    slow.close()
+    workers.close()
     assert children() == []
 
 
@@ -91,7 +91,7 @@ class Workers:
         self.done: list[bytes] = []
         self.may_end = Event()
         self.has_begun = Event()
-        monkeypatch.setattr("kafkad.log.recompress.Worker", lambda module: self)
+        monkeypatch.setattr("kafkad.log.batch_workers.Worker", lambda module: self)
 
     def ask(self, call: partial[RebuildResult]) -> RebuildResult:
         batch, _ = call.args
@@ -119,72 +119,72 @@ def count(batch: bytes | bytearray) -> int:
 
 def test_a_batch_of_few_records_waits_for_none_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
     workers = Workers(monkeypatch)
-    slow = SlowPath()
-    many = [submitted(slow, of_records(700_000, number), wanted(), "attacker") for number in range(20)]
+    workers = BatchWorkers()
+    many = [submitted(workers, of_records(700_000, number), wanted(), "attacker") for number in range(20)]
     workers.has_begun.wait()
     few = of_records(2_000, 0)
-    assert submitted(slow, few, wanted(), "honest").result() == RebuildResult()
+    assert submitted(workers, few, wanted(), "honest").result() == RebuildResult()
     assert workers.done == [few]
     workers.may_end.set()
     wait(many)
-    slow.close()
+    workers.close()
 
 
 def test_requests_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     workers = Workers(monkeypatch)
-    slow = SlowPath()
-    first = submitted(slow, of_records(20_000, 0), wanted(), "large")
+    workers = BatchWorkers()
+    first = submitted(workers, of_records(20_000, 0), wanted(), "large")
     workers.has_begun.wait()
     large = [of_records(20_000, number) for number in range(1, 4)]
     other = of_records(20_000, 100)
-    waiting = [submitted(slow, batch, wanted(), "large") for batch in large]
-    waiting.append(submitted(slow, other, wanted(), "other"))
-    given_up = submitted(slow, of_records(20_000, 200), wanted(), "third")
+    waiting = [submitted(workers, batch, wanted(), "large") for batch in large]
+    waiting.append(submitted(workers, other, wanted(), "other"))
+    given_up = submitted(workers, of_records(20_000, 200), wanted(), "third")
     given_up.cancel()
     workers.may_end.set()
     wait([first, *waiting])
-    slow.close()
+    workers.close()
     assert workers.done[1:] == [large[0], other, large[1], large[2]]
 
 
 def test_what_waits_at_the_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     workers = Workers(monkeypatch)
-    slow = SlowPath()
-    first = submitted(slow, of_records(20_000, 0), wanted(), "large")
+    workers = BatchWorkers()
+    first = submitted(workers, of_records(20_000, 0), wanted(), "large")
     workers.has_begun.wait()
-    second = submitted(slow, of_records(20_000, 1), wanted(), "large")
+    second = submitted(workers, of_records(20_000, 1), wanted(), "large")
     second.add_done_callback(lambda given_up: workers.may_end.set())
-    slow.close()
+    workers.close()
     assert second.cancelled()
     assert first.result() == RebuildResult()
     assert len(workers.done) == 1
 
 
-def test_a_killed_worker_is_replaced(slow_path: SlowPath) -> None:
-    submitted(slow_path, BATCH).result()
+def test_a_killed_worker_is_replaced(batch_workers: BatchWorkers) -> None:
+    submitted(batch_workers, BATCH).result()
     (pid,) = children()
     os.kill(pid, signal.SIGKILL)
-    assert submitted(slow_path, BATCH).result().batch is not None
+    assert submitted(batch_workers, BATCH).result().batch is not None
     assert children() != [pid]
 
 
-def test_a_worker_killed_at_work_is_replaced(slow_path: SlowPath) -> None:
+def test_a_worker_killed_at_work_is_replaced(batch_workers: BatchWorkers) -> None:
     large = build_batch([Record(n, NOW_MS, b"%d" % n, os.urandom(500)) for n in range(5000)])
-    submitted(slow_path, BATCH).result()
+    submitted(batch_workers, BATCH).result()
     (pid,) = children()
     config = replace(LogConfig(), compression_type="zstd", compression_zstd_level=19, max_message_bytes=1 << 30)
-    future = submitted(slow_path, large, demands(config, TopicPartition("t", 0), NOW_MS), None)
+    future = submitted(batch_workers, large, demands(config, TopicPartition("t", 0), NOW_MS), None)
     os.kill(pid, signal.SIGKILL)
     assert future.result().batch is not None
     assert children() != [pid]
 
 
-def test_workers_that_keep_dying_are_given_up(slow_path: SlowPath) -> None:
+def test_workers_that_keep_dying_are_given_up(batch_workers: BatchWorkers) -> None:
     broken = wanted()._replace(limit="no number")  # type: ignore[arg-type]
     with pytest.raises(KafkaError) as caught:
-        submitted(slow_path, BATCH, broken, None).result()
+        submitted(batch_workers, BATCH, broken, None).result()
     assert caught.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
-    assert submitted(slow_path, BATCH).result().batch is not None
+    assert submitted(batch_workers, BATCH).result().batch is not None
 
 
 def refuse_process(*args: object, **settings: object) -> None:
@@ -199,23 +199,27 @@ def refuse_thread(thread: Thread) -> None:
     ("part", "operation", "refuse"), [(subprocess, "Popen", refuse_process), (Thread, "start", refuse_thread)]
 )
 def test_without_a_process_or_a_thread_clients_are_to_try_again(
-    slow_path: SlowPath, monkeypatch: pytest.MonkeyPatch, part: object, operation: str, refuse: Callable[..., None]
+    batch_workers: BatchWorkers,
+    monkeypatch: pytest.MonkeyPatch,
+    part: object,
+    operation: str,
+    refuse: Callable[..., None],
 ) -> None:
     with monkeypatch.context() as faulty:
         faulty.setattr(part, operation, refuse)
         with pytest.raises(KafkaError) as caught:
-            submitted(slow_path, BATCH).result()
+            submitted(batch_workers, BATCH).result()
     assert caught.value.code == ErrorCode.REQUEST_TIMED_OUT
-    assert submitted(slow_path, BATCH).result().batch is not None
+    assert submitted(batch_workers, BATCH).result().batch is not None
 
 
-def test_signals_for_the_broker_do_not_end_a_worker(slow_path: SlowPath) -> None:
-    submitted(slow_path, BATCH).result()
+def test_signals_for_the_broker_do_not_end_a_worker(batch_workers: BatchWorkers) -> None:
+    submitted(batch_workers, BATCH).result()
     before = children()
     for pid in before:
         os.kill(pid, signal.SIGTERM)
         os.kill(pid, signal.SIGINT)
-    submitted(slow_path, BATCH).result()
+    submitted(batch_workers, BATCH).result()
     assert children() == before
 
 

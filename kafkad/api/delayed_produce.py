@@ -17,12 +17,12 @@ _NO_FAILURES: dict[int, KafkaError] = {}
 """What all requests share in which nothing has failed."""
 
 
-class Commit:
+class DelayedProduce:
     """One request: the places whose partitions have not committed yet, and those that never will."""
 
     __slots__ = ("_on_end", "_parked", "deadline_ms", "failures", "waiting")
 
-    def __init__(self, deadline_ms: float, parked: dict[Commit, None]) -> None:
+    def __init__(self, deadline_ms: float, parked: dict[DelayedProduce, None]) -> None:
         self._parked = parked
         self.waiting: dict[int, tuple[Partition, OnCommitted]] = {}
         self.deadline_ms = deadline_ms
@@ -74,14 +74,14 @@ class Commit:
             self._on_end()
 
 
-class Commits:
+class DelayedProduces:
     """All requests that wait. One timer, for the first deadline, looks after all: one for each would cost more than the
     request."""
 
     def __init__(self, clock: Clock, timers: Timers) -> None:
         self._clock = clock
         self._timers = timers
-        self._parked: dict[Commit, None] = {}
+        self._parked: dict[DelayedProduce, None] = {}
         """In the order in which they came, in which they are also answered when their time is up."""
         self._timer: Timer | None = None
         self._due_ms = inf
@@ -92,21 +92,21 @@ class Commits:
         return len(self._parked)
 
     @property
-    def oldest(self) -> Commit | None:
+    def oldest(self) -> DelayedProduce | None:
         return next(iter(self._parked), None)
 
-    def new(self, timeout_ms: int) -> Commit:
+    def new(self, timeout_ms: int) -> DelayedProduce:
         """For a request that has to be answered within `timeout_ms`."""
-        return Commit(self._clock.monotonic_ms() + timeout_ms, self._parked)
+        return DelayedProduce(self._clock.monotonic_ms() + timeout_ms, self._parked)
 
-    def park(self, commit: Commit, on_end: Callable[[], None]) -> bool:
+    def park(self, delayed: DelayedProduce, on_end: Callable[[], None]) -> bool:
         """Call `on_end` when all is committed, has failed, or takes too long, but never before this returns; False,
         and it is never called, when there is nothing left to wait for."""
-        if not commit.waiting:
+        if not delayed.waiting:
             return False
-        commit.park(on_end)
-        if commit.deadline_ms < self._due_ms:
-            self._look_by(commit.deadline_ms)
+        delayed.park(on_end)
+        if delayed.deadline_ms < self._due_ms:
+            self._look_by(delayed.deadline_ms)
         return True
 
     def _look_by(self, deadline_ms: float) -> None:
@@ -120,8 +120,8 @@ class Commits:
     def _look(self) -> None:
         self._looked_ms, self._due_ms = self._clock.monotonic_ms(), inf
         try:
-            for commit in [commit for commit in self._parked if commit.deadline_ms <= self._looked_ms]:
-                commit.expire()
+            for delayed in [delayed for delayed in self._parked if delayed.deadline_ms <= self._looked_ms]:
+                delayed.expire()
         finally:  # an error of ours keeps no other request from being answered
             if self._parked:
-                self._look_by(min(commit.deadline_ms for commit in self._parked))
+                self._look_by(min(delayed.deadline_ms for delayed in self._parked))

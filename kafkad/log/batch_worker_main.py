@@ -8,7 +8,7 @@ import sys
 
 from kafkad.log.pipes import read_frame, write_frame
 
-MODULE = "kafkad.log.recompress_worker"
+MODULE = "kafkad.log.batch_worker_main"
 
 
 def main() -> None:

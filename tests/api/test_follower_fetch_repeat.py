@@ -324,7 +324,7 @@ def test_a_partition_that_was_forgotten_is_another_one_when_it_comes_back(side: 
     side.answers()
     [session] = side.frames.fetch.sessions._sessions.values()
     watching = {*side.partition(0).watchers, *side.partition(0).end_watchers, *session.moved}
-    assert watching <= set(session.followed.values())
+    assert watching <= set(session.partitions.values())
     assert served(side) == 4
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from kafkad.net.http import Condition, Endpoints, HttpServer
-from kafkad.supervisor.asking import HttpAnswer, ask, told_of
+from kafkad.supervisor.broker_http import HttpAnswer, ask, told_of
 
 
 @asynccontextmanager

@@ -11,14 +11,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kafkad.api.fetch_session import NO_SESSION, Followed, Session
+from kafkad.api.fetch_session import NO_SESSION, CachedPartition, Session
 from kafkad.errors import KafkaError
 from kafkad.log.files import Slice
 from kafkad.net.connection import Connection
 from kafkad.net.reply import PENDING, Pending, Reply
 from kafkad.replica.partition import Partition
 from kafkad.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from kafkad.wire.fetch import FetchFrame, Head, Wanted, layout_of_repeated
+from kafkad.wire.fetch import FetchFrame, Head, PartitionRequest, layout_of_repeated
 
 if TYPE_CHECKING:
     from kafkad.api.fetch import FetchApi
@@ -44,18 +44,18 @@ def may_repeat(frame: FetchFrame, session: Session) -> bool:
 class _Target:
     """One partition, and what requests for it and their answers have in common."""
 
-    __slots__ = ("after", "followed", "head", "max_bytes", "partition", "wanted")
+    __slots__ = ("after", "cached", "head", "max_bytes", "partition", "wanted")
 
-    def __init__(self, after: bytes, followed: Followed, partition: Partition, head: Head, max_bytes: int) -> None:
+    def __init__(self, after: bytes, cached: CachedPartition, partition: Partition, head: Head, max_bytes: int) -> None:
         self.after = after
-        self.followed = followed
+        self.cached = cached
         self.partition = partition
         self.head = head
         self.max_bytes = max_bytes
-        self.wanted = followed.wanted
+        self.wanted = cached.wanted
 
 
-class FollowersFetch:
+class RepeatedFollowerFetch:
     """The requests of one follower's connection, in one version and one session."""
 
     __slots__ = (
@@ -102,17 +102,17 @@ class FollowersFetch:
         version, _, before, *_ = self._unpack(request)
         return bool(version == self._version and before == self._before)
 
-    def remember(self, request: memoryview, followed: Followed, partition: Partition) -> bool:
+    def remember(self, request: memoryview, cached: CachedPartition, partition: Partition) -> bool:
         """Fetches of this partition in this leader epoch. Whether that is new."""
         _, _, _, _, between, _, after = self._unpack(request)
         known = self._targets.get(between)
-        if known is not None and known.after == after and known.followed is followed and known.partition is partition:
+        if known is not None and known.after == after and known.cached is cached and known.partition is partition:
             return False
         if len(self._targets) >= _MOST_KNOWN:
             del self._targets[next(iter(self._targets))]
-        head = Head(self._version, self._session.id, followed.key, followed.wanted.partition, read_committed=False)
-        max_bytes = min(followed.wanted.max_bytes, self._frame.max_bytes)
-        self._targets[between] = _Target(after, followed, partition, head, max_bytes)
+        head = Head(self._version, self._session.id, cached.key, cached.wanted.partition, read_committed=False)
+        max_bytes = min(cached.wanted.max_bytes, self._frame.max_bytes)
+        self._targets[between] = _Target(after, cached, partition, head, max_bytes)
         return True
 
     def answer(self, view: memoryview, at: int, end: int) -> Reply | Pending | None:
@@ -124,8 +124,8 @@ class FollowersFetch:
         if target is None or after != target.after or before != self._before or version != self._version:
             return None
         api, session, frame = self._api, self._session, self._frame
-        followed, partition = target.followed, target.partition
-        if session.unsure or not session.is_only_about(followed) or not api.sessions.awaits(session, epoch):
+        cached, partition = target.cached, target.partition
+        if session.unsure or not session.is_only_about(cached) or not api.sessions.awaits(session, epoch):
             return None
         index, leader_epoch, _, last_epoch, start_offset, max_bytes = target.wanted
         if not partition.goes_on(frame.replica_id, offset, last_epoch):
@@ -137,16 +137,16 @@ class FollowersFetch:
             if records is None:
                 return None
         api.sessions.advance(session, api.now_ms())
-        followed.wanted = Wanted(index, leader_epoch, offset, last_epoch, start_offset, max_bytes)
-        session.moved[followed] = None
+        cached.wanted = PartitionRequest(index, leader_epoch, offset, last_epoch, start_offset, max_bytes)
+        session.moved[cached] = None
         session.restless = False
-        followed.watch()  # before others are told what is committed by this: they may append
+        cached.watch()  # before others are told what is committed by this: they may append
         self._connection.measure(None)
         partition.fetched_by(frame.replica_id, offset, start_offset, frame.replica_epoch)
         if records is not None:
             return self._reply(target, correlation_id, records)
         partition.probe.total_fetch += 1
-        session.looked_at(followed, offset >= log.end_offset, partition.high_watermark, log.start_offset)
+        session.looked_at(cached, offset >= log.end_offset, partition.high_watermark, log.start_offset)
         moved = partial(self._moved, target, correlation_id)
         api.wait_on(self._connection, frame, session, version, correlation_id, moved)
         return PENDING
@@ -154,13 +154,13 @@ class FollowersFetch:
     def _moved(self, target: _Target, correlation_id: int) -> Reply | None:
         """The answer to a fetch that has waited; None if there is none yet, or if it has to go the long way."""
         session, partition = self._session, target.partition
-        if session.closed or not session.is_only_about(target.followed):
+        if session.closed or not session.is_only_about(target.cached):
             return None
         if not partition.serves_in_sync(self._frame.replica_id, target.wanted.leader_epoch):
             return None
         if not self._connection.peer.identity.allows(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, CLUSTER_NAME):
             return None
-        records = self._read(target, target.followed.wanted.offset)
+        records = self._read(target, target.cached.wanted.offset)
         return None if records is None else self._reply(target, correlation_id, records)
 
     def _read(self, target: _Target, offset: int) -> Slice | None:
@@ -171,11 +171,11 @@ class FollowersFetch:
             return None
 
     def _reply(self, target: _Target, correlation_id: int, records: Slice) -> Reply:
-        session, followed, partition, head = self._session, target.followed, target.partition, target.head
+        session, cached, partition, head = self._session, target.cached, target.partition, target.head
         _, stable, _ = partition.visible(read_committed=False)
         high_watermark, start_offset = partition.high_watermark, partition.log.start_offset
         partition.probe.total_fetch += 1
-        followed.high_watermark, followed.log_start_offset = high_watermark, start_offset
-        followed.watch()
-        session.moved[followed] = None
+        cached.high_watermark, cached.log_start_offset = high_watermark, start_offset
+        cached.watch()
+        session.moved[cached] = None
         return [head.pack(correlation_id, high_watermark, stable, start_offset, records.length), records, head.end]

@@ -8,7 +8,7 @@ from kafkad.model import NO_LEADER
 from kafkad.wire.messages.update_metadata import UpdateMetadataPartitionState
 
 
-class Reachable:
+class ReachableBrokers:
     """The live brokers that have the listener `listener`, and their addresses there."""
 
     __slots__ = ("_live", "brokers", "ids")

@@ -11,7 +11,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Asking(Executor):
+class ThreadPerCall(Executor):
     """Each call has a thread of its own: it waits for no other, and neither the disks nor the end of the process wait
     for it."""
 
@@ -26,5 +26,5 @@ class Asking(Executor):
             except BaseException as error:
                 answer.set_exception(error)
 
-        Thread(target=ask, name="asking", daemon=True).start()
+        Thread(target=ask, name="blocking call", daemon=True).start()
         return answer

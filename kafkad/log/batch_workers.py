@@ -14,7 +14,7 @@ from threading import Lock
 from typing import Any, Final, NamedTuple, TypeVar
 
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.log.recompress_worker import MODULE
+from kafkad.log.batch_worker_main import MODULE
 from kafkad.log.worker import NoWorkerError, Worker
 
 log = logging.getLogger(__name__)
@@ -26,15 +26,15 @@ _FEW_RECORDS: Final = 10_000
 """A batch that has no more is done in milliseconds; one that says so and has more is refused as soon as it shows."""
 
 
-class SlowPath:
+class BatchWorkers:
     """Calls functions elsewhere, in two queues: batches of few records do not wait for those of many.
 
     Each has so many workers, and waiting threads. Submit from the event loop, wrap the future there.
     """
 
     def __init__(self, workers: int = 1) -> None:
-        self._few = _Queue(workers, "recompress-few", self._run)
-        self._many = _Queue(workers, "recompress", self._run)
+        self._few = _Queue(workers, "batches-few", self._run)
+        self._many = _Queue(workers, "batches", self._run)
         self._idle: SimpleQueue[Worker] = SimpleQueue()
 
     def submit(self, call: Callable[[], T], records: int, request: object) -> Future[T]:
@@ -66,7 +66,7 @@ class SlowPath:
             else:
                 self._idle.put(worker)
                 return answer
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the worker process that looks into batches keeps dying")
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the worker process for batches died twice on this batch")
 
     def _take_idle(self) -> Worker | None:
         try:
@@ -83,7 +83,7 @@ def _started() -> Worker:
 
 
 def _not_now(reason: str) -> KafkaError:
-    log.warning("a batch cannot be looked into: %s", reason)
+    log.warning("a request with a batch to look into is answered with a time-out, to be sent again: %s", reason)
     return KafkaError(ErrorCode.REQUEST_TIMED_OUT, reason)
 
 
