@@ -86,7 +86,7 @@ class Coordinators:
         self.offsets = OffsetCommitter(self.groups, offsets, clock, timers)
         self.stored_offsets = StoredOffsets(store, offsets.max_metadata_size)
         self._expiry = OffsetExpiry(self.groups, self.offsets, clock, timers)
-        replicas.on_topics_deleted.append(self._expiry.topics_deleted)
+        replicas.metadata.on_topic_gone.append(self._expiry.topic_gone)
         self.markers = Markers(replicas, clock, {GROUPS_TOPIC: self.groups.end_transaction}, Jobs(lane))
 
     def start(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 
 from kafkad.clock import Clock
 from kafkad.group.committing import OffsetCommitter, Writing
@@ -13,7 +13,7 @@ from kafkad.group.group import Group
 from kafkad.group.machine import GroupMachine
 from kafkad.group.offsets import Committed, Position
 from kafkad.group.records import NO_TIMESTAMP
-from kafkad.shard import Coordination
+from kafkad.shard import Coordination, Shard
 from kafkad.timers import Timer, Timers
 from kafkad.turns import Turns, in_turns
 
@@ -67,7 +67,12 @@ class OffsetExpiry:
         self._clock = clock
         self._timers = timers
         self._timer: Timer | None = None
+        self._deleted: dict[str, int] = {}
+        """Topics that were deleted or made anew since the last look, and when. A partition that is loaded meanwhile has
+        offsets of theirs, and so has one whose tombstones could not be written."""
+        self._just_deleted: dict[str, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        coordination.on_served = self._served
 
     def start(self) -> None:
         due = self._clock.monotonic_ms() + self._committer.settings.check_interval_ms
@@ -82,10 +87,30 @@ class OffsetExpiry:
 
     def _look_again(self) -> None:
         self.start()
-        self._run(self.forget_expired())
+        self._run(self._look())
 
-    def topics_deleted(self, topics: Collection[str]) -> None:
-        self._run(self.forget_topics(frozenset(topics), self._clock.now_ms()))
+    async def _look(self) -> None:
+        deleted = dict(self._deleted)
+        complete = not self._coordination.loading
+        await self.forget_topics(deleted, self._coordination.shards())
+        if complete:
+            self._deleted = {topic: ms for topic, ms in self._deleted.items() if deleted.get(topic) != ms}
+        await self.forget_expired()
+
+    def topic_gone(self, topic: str) -> None:
+        """It was deleted, and may have been made anew under the same name."""
+        if not self._just_deleted:
+            self._run(self._forget_just_deleted())
+        self._just_deleted[topic] = self._deleted[topic] = self._clock.now_ms()
+
+    async def _forget_just_deleted(self) -> None:
+        """Those of one turn of the event loop together."""
+        topics, self._just_deleted = self._just_deleted, {}
+        await self.forget_topics(topics, self._coordination.shards())
+
+    def _served(self, shard: Shard[GroupMachine]) -> None:
+        if self._deleted:
+            self._run(self.forget_topics(dict(self._deleted), [shard]))
 
     async def forget_expired(self) -> None:
         """Not of groups that are just committing, and not where a transaction is about to commit another."""
@@ -103,38 +128,43 @@ class OffsetExpiry:
             committed = {position: one for position, one in found.items() if one is not None}
             return expired(machine.groups.get(name), committed, self._clock.now_ms(), settings.retention_ms)
 
-        removed = await self._forget(choose)
+        removed = await self._forget(choose, self._coordination.shards())
         probe.expired += removed
         if removed:
             log.info("removed %d offsets that had expired after %d minutes", removed, settings.retention_ms // 60_000)
 
-    async def forget_topics(self, topics: frozenset[str], deleted_ms: int) -> None:
-        """Not what was committed after the deletion: a topic may be made anew before all groups have been looked at.
-        Where that is under way, or waits for the end of its transaction, older offsets stay as well. A time that is
+    async def forget_topics(self, topics: Mapping[str, int], shards: Iterable[Shard[GroupMachine]]) -> None:
+        """By the time of each deletion. Not what was committed after it: a topic may be made anew before all groups have
+        been looked at. Where that is under way, or waits for the end of its transaction, older offsets stay as well. A time that is
         still to come says nothing: the clock was set back since, or the client has named it."""
 
         async def choose(machine: GroupMachine, name: str, positions: Sequence[Position]) -> set[Position]:
             offsets, waiting = machine.offsets, self._committer.waiting.get(name, ())
-            since = range(deleted_ms + 1, self._clock.now_ms() + 1)
+            until_ms = self._clock.now_ms() + 1
+            since = {
+                position: range(topics[position[0]] + 1, until_ms) for position in positions if position[0] in topics
+            }
             settled = [
                 position
-                for position in positions
-                if position[0] in topics
-                and position not in waiting
-                and not offsets.is_pending_since(name, position, since)
+                for position, times in since.items()
+                if position not in waiting and not offsets.is_pending_since(name, position, times)
             ]
             found = {position: offsets.committed(name, *position) for position in settled}
-            return {position for position, one in found.items() if one is None or one.commit_timestamp not in since}
+            return {
+                position
+                for position, one in found.items()
+                if one is None or one.commit_timestamp not in since[position]
+            }
 
-        removed = await self._forget(choose)
+        removed = await self._forget(choose, shards)
         if removed:
             log.info("removed %d offsets of %d deleted topics", removed, len(topics))
 
-    async def _forget(self, choose: Choose) -> int:
+    async def _forget(self, choose: Choose, shards: Iterable[Shard[GroupMachine]]) -> int:
         """Returns the number of offsets removed. A group without members is removed with its last offset."""
         removed = 0
         turns = Turns()
-        for shard in self._coordination.shards():
+        for shard in shards:
             machine = shard.machine
             for name in machine.names():
                 positions = list(machine.offsets.positions(name))

@@ -86,6 +86,8 @@ class Coordination(Generic[M]):
         self._failed: set[int] = set()
         self._loader: asyncio.Task[None] | None = None
         self._stopped = False
+        self.on_served: Callable[[Shard[M]], None] = lambda shard: None
+        """Called with each partition that has been loaded and is served from now on."""
 
     def start(self) -> None:
         """Take over what this broker leads already, and follow what it will."""
@@ -332,6 +334,7 @@ class Coordination(Generic[M]):
         self._uncommitted.pop(index, None)
         self._refusals.pop(index, None)
         self._shards[index] = shard
+        self.on_served(shard)
 
     def _give_up(self, index: int, shard: Shard[M]) -> None:
         """In an exception handler."""

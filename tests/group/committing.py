@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from typing import Any, TypeVar, cast
 
 from kafkad.errors import ErrorCode, KafkaError
@@ -11,7 +11,7 @@ from kafkad.group.committing import Codes, Committer, Fetched, OffsetCommitter, 
 from kafkad.group.expiry import OffsetExpiry
 from kafkad.group.machine import GroupMachine, OnEnd
 from kafkad.group.records import GroupRecord
-from kafkad.shard import NO_PRODUCER, Coordination, Prepared, TransactionalProducer
+from kafkad.shard import NO_PRODUCER, Coordination, Prepared, Shard, TransactionalProducer
 from kafkad.turns import at_once
 from tests.group.life import Life
 
@@ -54,6 +54,8 @@ class LifeCoordination:
     def __init__(self, life: Life) -> None:
         self.the_shard = LifeShard(life)
         self.absence: ErrorCode | None = None
+        self.is_served = True
+        self.on_served: Callable[[LifeShard], None] = lambda shard: None
 
     def shard(self, key: str) -> LifeShard:
         if self.absence is not None:
@@ -61,7 +63,11 @@ class LifeCoordination:
         return self.the_shard
 
     def shards(self) -> Iterable[LifeShard]:
-        return [self.the_shard]
+        return [self.the_shard] if self.is_served else []
+
+    @property
+    def loading(self) -> bool:
+        return not self.is_served
 
 
 class Offsets(Life):
@@ -117,6 +123,18 @@ class Offsets(Life):
         before = self.everything()
         self.run(self.expiry.forget_expired())
         return before - self.everything()
+
+    async def forget(self, topics: Collection[str], deleted_ms: int) -> None:
+        """Offsets of topics that were deleted then."""
+        await self.expiry.forget_topics(
+            dict.fromkeys(topics, deleted_ms), cast(Iterable[Shard[GroupMachine]], self.coordination.shards())
+        )
+
+    async def served(self) -> None:
+        """The partition has been loaded."""
+        self.coordination.on_served(self.coordination.the_shard)
+        for _ in range(10):
+            await asyncio.sleep(0)
 
     def everything(self) -> set[tuple[str, str, int]]:
         offsets = self.machine.offsets
