@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from math import inf
 from typing import Self
 
@@ -37,6 +38,7 @@ from kafkad.group.events import (
 )
 from kafkad.group.generation import Generation
 from kafkad.group.members import Member
+from kafkad.group.pending import PendingIds
 from kafkad.group.records import GroupWritten
 from kafkad.group.subscriptions import Subscriptions
 
@@ -54,6 +56,8 @@ LEAST_PATIENCE_MS = 1000
 
 NEW_MEMBER_TIMEOUT_MS = 300_000
 """A new member that waits in a join cannot send heartbeats; after this time it has to join again."""
+_ENDED_AT_ONCE = 50
+"""Members, and ids that nobody used: more may end together when a network is cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,8 +99,7 @@ class Group:
         self._settings = settings
         self._current = Generation()
         self._members = self._current.members
-        self._pending: dict[str, float] = {}
-        """Ids that were given out and not used yet, each with the time until which it may be."""
+        self._pending = PendingIds()
         self._unsynced: set[str] = set()
         """Members that have not asked for their assignment of this generation yet."""
         self._assigning = False
@@ -125,6 +128,11 @@ class Group:
     @property
     def size(self) -> int:
         return len(self._members)
+
+    @property
+    def is_nothing(self) -> bool:
+        """It has no member, is to have none, and never had one."""
+        return self.state is State.EMPTY and not self.generation and not self.recorded and not self._pending
 
     @property
     def generation(self) -> int:
@@ -307,8 +315,9 @@ class Group:
         if replaced is not None:
             self._replace(self._members[replaced], join, now)
         elif join.needs_id:
-            self._pending[join.new_id] = now.ms + join.session_timeout_ms
-            self._deadlines.watch(self._pending[join.new_id])
+            until_ms = now.ms + join.session_timeout_ms
+            self._pending.add(join.new_id, until_ms)
+            self._deadlines.watch(until_ms)
             self._answer_now(join, Joined(ErrorCode.MEMBER_ID_REQUIRED, join.new_id))
         else:
             self._add(join.new_id, join, now)
@@ -325,7 +334,7 @@ class Group:
             self._deadlines.somebody_came()
         if not self.size:
             self._current.protocol_type = join.protocol_type
-        self._pending.pop(member_id, None)
+        self._pending.drop(member_id)
         member = Member(member_id, join)
         member.deadline_ms = now.ms + NEW_MEMBER_TIMEOUT_MS
         self._deadlines.watch(member.deadline_ms)
@@ -422,15 +431,19 @@ class Group:
         return ErrorCode.NONE
 
     def _end_sessions(self, now: Moment) -> None:
-        for member_id in [one for one, ends_ms in self._pending.items() if ends_ms <= now.ms]:
+        """Of some of those whose time is up; the others follow a moment later, after everybody else's turn."""
+        for _ in range(_ENDED_AT_ONCE):
+            if self._pending.next_ms > now.ms:
+                break
+            member_id = self._pending.first
             self._note(f"{member_id} did not join with the id it was given")
             self._drop(member_id)
-        for member in self._members:
-            if member.deadline_ms <= now.ms and member.can_expire:
-                self._remove(member, "sent no heartbeat in time", now)
+        late = (member for member in self._members if member.deadline_ms <= now.ms and member.can_expire)
+        for member in list(islice(late, _ENDED_AT_ONCE)):
+            self._remove(member, "sent no heartbeat in time", now)
         self._complete_if_all_joined(now)
         waiting = [member.deadline_ms for member in self._members if member.can_expire]
-        self._deadlines.sessions = min([*waiting, *self._pending.values()], default=inf)
+        self._deadlines.sessions = max(min([*waiting, self._pending.next_ms]), now.ms + 1)
 
     def _remove(self, member: Member, why: str, now: Moment) -> None:
         self._drop(member.id)
@@ -499,7 +512,7 @@ class Group:
     def _become_empty(self, now: Moment) -> None:
         self._current.protocol = None
         self._current.note_subscriptions()
-        self._deadlines.sessions = min(self._pending.values(), default=inf)
+        self._deadlines.sessions = self._pending.next_ms
         self._enter(State.EMPTY, now.wall_ms)
         self._note(f"is empty in generation {self.generation}")
         self._write({})
@@ -602,7 +615,7 @@ class Group:
 
     def _drop(self, member_id: str) -> None:
         """Forget a member, or an id that was given out. What the member waits for is answered."""
-        self._pending.pop(member_id, None)
+        self._pending.drop(member_id)
         member = self._members.get(member_id)
         if member is not None:
             self._answer_join(member, Joined(ErrorCode.UNKNOWN_MEMBER_ID, ""))

@@ -38,6 +38,8 @@ MOST_PROTOCOLS = 32
 _ANSWERS_A_TURN = 32
 """Members of a large generation are answered so many in a turn, so that others get their turn in between."""
 _GROUPS_AT_ONCE = 50
+_MOST_BEGUN = 10_000
+"""So many groups of which nothing came stay until expiry looks through all: clients may name new ones without end."""
 _TOMBSTONES_AT_ONCE = 500
 
 _AS_GROUPS_SEE_IT = {
@@ -64,6 +66,8 @@ class GroupMachine:
         settings: GroupSettings,
     ) -> None:
         self.groups: dict[str, Group] = {}
+        self._begun: deque[str] = deque()
+        """Groups that were made last, of which nothing may have come."""
         self.offsets = Offsets()
         self.generations = 0
         """The number of generations that became stable since the partition was loaded."""
@@ -125,6 +129,7 @@ class GroupMachine:
         self._alarms.clear()
         groups = deque(self.groups.values())
         self.groups.clear()
+        self._begun.clear()
         self.offsets = Offsets()
         self._unload(groups)
 
@@ -155,11 +160,23 @@ class GroupMachine:
         return group
 
     def begin(self, name: str) -> Group:
-        """The group, created if needed; expiry removes it if it stays empty."""
+        """The group, created if needed. It goes if nothing comes of it, when expiry looks or many others have begun."""
         group = self.groups.get(name)
         if group is None:
             group = self.groups[name] = self._new(name)
+            self._begun.append(name)
+            if len(self._begun) > _MOST_BEGUN:
+                self._drop_if_nothing(self._begun.popleft())
         return group
+
+    def _drop_if_nothing(self, name: str) -> None:
+        group = self.groups.get(name)
+        if group is None or group.recorded or name in self.offsets:
+            return
+        if group.is_nothing:
+            del self.groups[name]
+        elif group.state is State.EMPTY:
+            self._begun.append(name)  # an id that was given out may still be used
 
     def names(self) -> set[str]:
         return self.groups.keys() | self.offsets.groups()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from kafkad.errors import ErrorCode
-from kafkad.group import offsets
+from kafkad.group import machine, offsets
 from kafkad.group.committing import Committer
 from kafkad.group.committing import OffsetToCommit as Offset
 from kafkad.group.events import State
@@ -150,6 +150,22 @@ def test_groups_of_which_nothing_came_are_there_until_they_are_looked_through(wo
     assert world.join(pending, group="pending").error == ErrorCode.UNKNOWN_MEMBER_ID
 
 
+def test_of_groups_of_which_nothing_came_only_some_are_kept(world: Offsets, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients may name ever new ones, and use no id that they get."""
+    monkeypatch.setattr(machine, "_MOST_BEGUN", 10)
+    [member] = world.stable()
+    world.commit_offsets(Offset("a", 0, 5), group="commits")
+    world.join(group="pending", needs_id=True, session_timeout_ms=60_000)
+    for number in range(100):
+        world.join(group=f"passing {number}", needs_id=True, session_timeout_ms=6_000)
+        world.advance(1_000)
+        world.heartbeat(member, 1)
+    names = world.machine.names()
+    assert {"g", "commits"} < names
+    assert len(names) < 30
+    assert "passing 99" in names, "the last ones may still be joined"
+
+
 def test_a_pending_offset_keeps_its_group(world: Offsets) -> None:
     [member] = world.stable()
     world.leave(member)
@@ -199,7 +215,7 @@ def test_a_removal_that_takes_too_long_does_not_keep_others_from_theirs(world: O
 
     async def scenario() -> None:
         world.hold = True
-        forgetting = asyncio.ensure_future(world.expiry.forget_topics(frozenset({"a"}), world.clock.now_ms()))
+        forgetting = asyncio.ensure_future(world.forget({"a"}, world.clock.now_ms()))
         for _ in range(2):
             await asyncio.sleep(0)
             assert not forgetting.done()
@@ -216,7 +232,7 @@ def test_offsets_of_deleted_topics_go_whoever_has_them(world: Offsets) -> None:
     commit(world, "a", member)
     for group in ("h", "i"):
         world.commit_offsets(Offset("a", 0, 5), Offset("a", 1, 5), Offset("b", 0, 5), group=group)
-    world.run(world.expiry.forget_topics(frozenset({"a", "z"}), world.clock.now_ms()))
+    world.run(world.forget({"a", "z"}, world.clock.now_ms()))
     assert world.everything() == {("h", "b", 0), ("i", "b", 0)}
     assert world.committer.probe.expired == 0
 
@@ -228,7 +244,7 @@ def test_offsets_of_deleted_topics_go_also_with_a_time_that_is_still_to_come(wor
     world.commit_offsets(Offset("c", 0, 5, timestamp=now_ms + MINUTE))
     world.machine.apply(OffsetCommitted("g", "b", 0, 9, -1, "", now_ms), 77)
     world.clock.jump(-MINUTE)
-    world.run(world.expiry.forget_topics(frozenset({"a", "b", "c"}), world.clock.now_ms()))
+    world.run(world.forget({"a", "b", "c"}, world.clock.now_ms()))
     assert world.everything() == NOTHING
 
 
@@ -239,7 +255,7 @@ def test_what_is_committed_to_a_topic_made_anew_stays_while_offsets_of_the_old_o
 
     async def scenario() -> None:
         world.hold = True
-        forgetting = asyncio.ensure_future(world.expiry.forget_topics(frozenset({"a"}), world.clock.now_ms()))
+        forgetting = asyncio.ensure_future(world.forget({"a"}, world.clock.now_ms()))
         await asyncio.sleep(0)
         world.advance(1)
         for group in groups:
@@ -265,7 +281,7 @@ def test_what_is_just_being_committed_to_a_topic_made_anew_stays(world: Offsets)
 
     async def scenario() -> None:
         world.hold = True
-        forgetting = asyncio.ensure_future(world.expiry.forget_topics(frozenset(topics), now_ms))
+        forgetting = asyncio.ensure_future(world.forget(topics, now_ms))
         committing = world.committer.commit(Committer("g"), [Offset("a", 0, 6)])
         assert isinstance(committing, asyncio.Future)
         while not forgetting.done():
@@ -291,7 +307,7 @@ def test_what_is_pending_is_looked_at_once_when_topics_are_deleted(
     monkeypatch.setattr(offsets, "_unpack", unpack)
     for partition in range(1234):
         world.machine.apply(OffsetCommitted("g", "a", partition, 5, -1, "", world.clock.now_ms()), 77)
-    world.run(world.expiry.forget_topics(frozenset({"a"}), world.clock.now_ms() - 1))
+    world.run(world.forget({"a"}, world.clock.now_ms() - 1))
     assert len(looked_at) == len(world.everything()) == 1234
 
 
@@ -358,3 +374,46 @@ def test_an_offset_does_not_expire_while_a_transaction_is_about_to_commit_anothe
     world.machine.apply(OffsetCommitted("g", "a", 0, 11, -1, "", 0), 77)
     world.machine.end_transaction(77, False)
     assert world.expire() == {A}
+
+
+def test_a_partition_that_is_loaded_while_topics_are_deleted_keeps_no_offsets_of_theirs(world: Offsets) -> None:
+    commit(world, "a")
+    commit(world, "b")
+    world.coordination.is_served = False
+
+    async def delete() -> None:
+        world.expiry.topic_gone("a")
+        await asyncio.sleep(0)
+
+    world.run(delete())
+    assert world.everything() == {A, B}
+    world.coordination.is_served = True
+    world.advance(1)
+    world.run(world.served())
+    assert world.everything() == {B}
+
+
+def test_offsets_of_deleted_topics_that_could_not_be_removed_go_when_it_looks_again(world: Offsets) -> None:
+    commit(world, "a")
+    commit(world, "b")
+
+    async def delete() -> None:
+        world.failure = ErrorCode.NOT_ENOUGH_REPLICAS
+        world.expiry.topic_gone("a")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        world.failure = None
+
+    async def look() -> None:
+        world.advance(MINUTE)
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    world.run(delete())
+    assert world.everything() == {A, B}
+    world.expiry.start()
+    world.run(look())
+    assert world.everything() == {B}
+    commit(world, "a")
+    world.run(look())
+    assert world.everything() == {A, B}, "it was made anew"

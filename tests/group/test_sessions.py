@@ -97,3 +97,28 @@ def test_leaving_answers_what_waits(life: Life) -> None:
     syncs = life.sync(syncs.answer.member_id, 3)
     life.leave(*(member.member_id for member in life.machine.groups[G].describe().members))
     assert syncs.error == ErrorCode.REBALANCE_IN_PROGRESS or syncs.error == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_sessions_that_end_together_end_in_turns(life: Life) -> None:
+    """A network that is cut takes thousands of members at once, and others have their turn in between."""
+    members = life.stable(200)
+    life.clock.advance(10_001)
+    now_ms = life.clock.monotonic_ms()
+    life.timers.expire(now_ms)
+    [group] = life.machine.groups.values()
+    assert 100 <= group.size < 200
+    life.advance(10)
+    assert life.state() is State.EMPTY
+    assert not group.size
+    assert len(members) == 200
+
+
+def test_ids_that_nobody_used_end_at_their_own_times(life: Life) -> None:
+    """However many there are, and in whatever order."""
+    late, soon, used = (
+        life.join(needs_id=True, session_timeout_ms=ms).answer.member_id for ms in (9_000, 7_000, 8_000)
+    )
+    life.join(used)
+    life.advance(7_000)
+    assert life.join(soon).error == ErrorCode.UNKNOWN_MEMBER_ID
+    assert not life.join(late).answered
