@@ -134,9 +134,9 @@ class OffsetExpiry:
             log.info("removed %d offsets that had expired after %d minutes", removed, settings.retention_ms // 60_000)
 
     async def forget_topics(self, topics: Mapping[str, int], shards: Iterable[Shard[GroupMachine]]) -> None:
-        """By the time of each deletion. Not what was committed after it: a topic may be made anew before all groups have
-        been looked at. Where that is under way, or waits for the end of its transaction, older offsets stay as well. A time that is
-        still to come says nothing: the clock was set back since, or the client has named it."""
+        """By the time of each deletion. Not what was committed after it: a topic may be made anew before all groups
+        have been looked at. Where that is under way, or waits for the end of its transaction, older offsets stay as
+        well. A time that is still to come says nothing: the clock was set back since, or the client has named it."""
 
         async def choose(machine: GroupMachine, name: str, positions: Sequence[Position]) -> set[Position]:
             offsets, waiting = machine.offsets, self._committer.waiting.get(name, ())

@@ -7,8 +7,8 @@ from math import inf
 
 
 class PendingIds:
-    """Each with the time until which it may be used. The next to end is found without looking at all of them: there may be
-    many that nobody uses."""
+    """Each with the time until which it may be used. The next to end is found without looking at all of them: there
+    may be many that nobody uses."""
 
     __slots__ = ("_by_deadline", "_until_ms")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kafkad.errors import METADATA_STORE, ErrorCode, KafkaError
-from kafkad.meta.store import BadPath, MetaError, TooLarge
+from kafkad.meta.store import BadPath, MetaError, SessionExpired, TooLarge
 from kafkad.meta.znodes import Config
 
 _SHOWN = 100
@@ -16,4 +16,7 @@ def storage_refused(error: MetaError) -> KafkaError:
         return KafkaError(ErrorCode.INVALID_REQUEST, text)
     if isinstance(error, TooLarge) and error.path.startswith(Config.path("")):
         return KafkaError(ErrorCode.INVALID_CONFIG, f"These settings are too large for the metadata store: {error}")
+    if isinstance(error, SessionExpired):
+        text = f"This broker has lost its session and registers again; try again: {error}"
+        return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, text)
     return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{METADATA_STORE} cannot be changed: {error}")

@@ -55,6 +55,8 @@ ANSWERED_AFTER_MS = 20
 """How long the answer to EndTxn waits for markers; the end is decided, and comes without the client."""
 _PAUSE_MS = 1_000
 """Before something that must happen in the end is tried again."""
+_REFUSED_PAUSE_MS = 10_000
+"""The same where the time of a transaction is up and no record is taken: as often as Kafka looks for such."""
 _FORGOTTEN_A_TURN = 100
 _LOOKED_AT_A_TURN = 500
 
@@ -150,6 +152,8 @@ class TransactionMachine:
         self._later = later
         self._write_timeout_ms = write_timeout_ms
         self._probe = probe
+        self._refusals: Counter[ErrorCode] = Counter()
+        """Records that were refused since one was taken."""
         self._live = False
         self._large = records.LargePartitions()
         self._doubtful: dict[str, str] = {}
@@ -380,8 +384,10 @@ class TransactionMachine:
         request.written = True
         record, answer, cause = write
         if error is not None:
-            log.warning("could not record that transactional id %s is %s: %s", name, record.state.label, error)
+            self._note_refusal(record, error)
             answer = Answer(_REFUSED_WRITE.get(error.code, error.code))
+        elif self._refusals:
+            self._tell_of_refusals()
         if self.transactions.get(name) is not record:
             self._answer(request, answer)
         elif record.state in PREPARED:
@@ -497,15 +503,31 @@ class TransactionMachine:
         """HOT."""
         name = record.id
         if self.transactions.get(name) is record:
+            if self._refusals:
+                self._tell_of_refusals()
             del self._endings[name]
             self._probe.completions += 1
             self._probe.completion_ms += self._clock.monotonic_ms() - ending.begun_ms
             self._answer_end(name)
             self._advance(name)
         elif self._live:
-            log.warning("could not record that transactional id %s is %s: %s", name, record.state.label, error)
+            if error is not None:
+                self._note_refusal(record, error)
             self.waits_to_complete += 1
             self._timers.at(self._clock.monotonic_ms() + _PAUSE_MS, partial(self._complete_again, ending, record))
+
+    def _note_refusal(self, record: Transaction, error: KafkaError) -> None:
+        """While in-sync replicas are missing, thousands are refused again and again."""
+        self._refusals[error.code] += 1
+        if self._refusals[error.code] == 1:
+            log.warning(
+                "could not record that transactional id %s is %s: %s; others are counted until records are taken again",
+                *(record.id, record.state.label, error),
+            )
+
+    def _tell_of_refusals(self) -> None:
+        log.info("records of transactions are taken again; %d were refused meanwhile", self._refusals.total())
+        self._refusals.clear()
 
     def _complete_again(self, ending: Ending, record: Transaction) -> None:
         self.waits_to_complete -= 1
@@ -546,7 +568,7 @@ class TransactionMachine:
         """It is open still where that could not be written, or the time of day was set back meanwhile."""
         known = self.transactions.get(name)
         if self._live and known is not None and known.state is ONGOING and name not in self._alarms:
-            due_ms = self._clock.monotonic_ms() + _PAUSE_MS
+            due_ms = self._clock.monotonic_ms() + (_REFUSED_PAUSE_MS if answer.error else _PAUSE_MS)
             self._alarms[name] = self._timers.at(due_ms, partial(self._ring, name))
 
     def _tell_of_abort(self, prepared: Transaction, request: _Request, cause: Cause | None) -> None:

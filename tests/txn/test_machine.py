@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from typing import Any
 
 import pytest
@@ -517,9 +518,34 @@ async def test_a_time_out_that_cannot_be_written_is_tried_again() -> None:
     life.advance(2000)
     assert life.known().state is State.ONGOING
     life.refuse = None
-    life.advance(1001)
+    life.advance(10_001)
     assert life.known().state is State.COMPLETE_ABORT
     assert life.known().epoch == producer[1] + 1
+
+
+def test_time_outs_that_cannot_be_written_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """With thousands of ids whose records are refused for an hour, the log would fill the disk."""
+    asyncio.run(_time_outs_that_are_refused(caplog))
+    [again] = [record for record in caplog.records if "refused meanwhile" in record.message]
+    assert 100 <= int(again.message.split("; ")[1].split()[0]) <= 140, "each was tried every ten seconds"
+
+
+async def _time_outs_that_are_refused(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    life = Life()
+    for number in range(20):
+        await life.new(f"t{number}", timeout_ms=1000)
+    producers = [life.known(f"t{number}") for number in range(20)]
+    for one in producers:
+        life.ask(AddPartitions(one.producer_id, one.epoch, [T0], 0), one.id)
+    caplog.clear()
+    life.refuse = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    for _ in range(60):
+        life.advance(1000)
+    assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 1
+    life.refuse = None
+    life.advance(10_001)
+    assert all(life.known(one.id).state is State.COMPLETE_ABORT for one in producers)
 
 
 @scenario
