@@ -37,9 +37,9 @@ def wanted(codec: str = "lz4") -> Demands:
 
 @pytest.fixture
 def batch_workers() -> Iterator[BatchWorkers]:
-    workers = BatchWorkers()
-    yield workers
-    workers.close()
+    pool = BatchWorkers()
+    yield pool
+    pool.close()
     assert children() == []
 
 
@@ -77,10 +77,10 @@ def test_refusals_come_back_whole(batch_workers: BatchWorkers) -> None:
 
 
 def test_workers_are_kept_and_shared() -> None:
-    workers = BatchWorkers(workers=2)
-    wait([submitted(workers, BATCH) for _ in range(20)])
+    pool = BatchWorkers(workers=2)
+    wait([submitted(pool, BATCH) for _ in range(20)])
     assert 1 <= len(children()) <= 2
-    workers.close()
+    pool.close()
     assert children() == []
 
 
@@ -119,42 +119,42 @@ def count(batch: bytes | bytearray) -> int:
 
 def test_a_batch_of_few_records_waits_for_none_of_many(monkeypatch: pytest.MonkeyPatch) -> None:
     workers = Workers(monkeypatch)
-    workers = BatchWorkers()
-    many = [submitted(workers, of_records(700_000, number), wanted(), "attacker") for number in range(20)]
+    pool = BatchWorkers()
+    many = [submitted(pool, of_records(700_000, number), wanted(), "attacker") for number in range(20)]
     workers.has_begun.wait()
     few = of_records(2_000, 0)
-    assert submitted(workers, few, wanted(), "honest").result() == RebuildResult()
+    assert submitted(pool, few, wanted(), "honest").result() == RebuildResult()
     assert workers.done == [few]
     workers.may_end.set()
     wait(many)
-    workers.close()
+    pool.close()
 
 
 def test_requests_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     workers = Workers(monkeypatch)
-    workers = BatchWorkers()
-    first = submitted(workers, of_records(20_000, 0), wanted(), "large")
+    pool = BatchWorkers()
+    first = submitted(pool, of_records(20_000, 0), wanted(), "large")
     workers.has_begun.wait()
     large = [of_records(20_000, number) for number in range(1, 4)]
     other = of_records(20_000, 100)
-    waiting = [submitted(workers, batch, wanted(), "large") for batch in large]
-    waiting.append(submitted(workers, other, wanted(), "other"))
-    given_up = submitted(workers, of_records(20_000, 200), wanted(), "third")
+    waiting = [submitted(pool, batch, wanted(), "large") for batch in large]
+    waiting.append(submitted(pool, other, wanted(), "other"))
+    given_up = submitted(pool, of_records(20_000, 200), wanted(), "third")
     given_up.cancel()
     workers.may_end.set()
     wait([first, *waiting])
-    workers.close()
+    pool.close()
     assert workers.done[1:] == [large[0], other, large[1], large[2]]
 
 
 def test_what_waits_at_the_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     workers = Workers(monkeypatch)
-    workers = BatchWorkers()
-    first = submitted(workers, of_records(20_000, 0), wanted(), "large")
+    pool = BatchWorkers()
+    first = submitted(pool, of_records(20_000, 0), wanted(), "large")
     workers.has_begun.wait()
-    second = submitted(workers, of_records(20_000, 1), wanted(), "large")
+    second = submitted(pool, of_records(20_000, 1), wanted(), "large")
     second.add_done_callback(lambda given_up: workers.may_end.set())
-    workers.close()
+    pool.close()
     assert second.cancelled()
     assert first.result() == RebuildResult()
     assert len(workers.done) == 1
