@@ -101,7 +101,7 @@ def decode(key: bytes, value: bytes | None) -> Record | None:
         return None
     try:
         name, _ = get_nullable_string(key, _INT16.size)
-    except (struct.error, UnicodeDecodeError) as error:
+    except struct.error as error:
         raise MalformedError(f"a record with the key {key!r}: {error}") from None
     if name is None:
         raise MalformedError(f"a record with the key {key!r}, which names no id")

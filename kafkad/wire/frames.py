@@ -45,7 +45,7 @@ def read_request_header(data: Buffer, at: int = 0) -> tuple[RequestHeader, int]:
         client_id, at = get_nullable_string(data, at)
         if is_flexible(key, version):
             at, _ = skip_tags(data, at)
-    except (IndexError, UnicodeDecodeError, error) as cause:
+    except (IndexError, error) as cause:
         raise MalformedError(f"no request header: {cause}") from cause
     return RequestHeader(key, version, correlation_id, client_id), at
 

@@ -1,8 +1,9 @@
 """The small pieces of a frame: lengths, strings, bytes, arrays of numbers.
 
 Every reader takes `(data, at)` and gives `(value, at after it)`; `data` is bytes, bytearray or a memoryview of bytes.
-A length is compared with what is left before anything is made of it. What is wrong raises MalformedError, or
-IndexError or struct.error when the data simply end; `schema.read` turns the latter two into the former.
+A length is compared with what is left before anything is made of it; any below 0 says null, as to Kafka. What is wrong
+raises MalformedError, or IndexError or struct.error when the data simply end; `schema.read` turns the latter two into
+the former. Bytes of a string that are no UTF-8 are read as U+FFFD, which Kafka does, too.
 """
 
 from __future__ import annotations
@@ -87,8 +88,8 @@ def or_malformed(reading: Pieces[T]) -> Pieces[T]:
     """The same, with MalformedError where the data end before what is read."""
     try:
         return (yield from reading)
-    except (IndexError, UnicodeDecodeError, error) as cause:
-        raise MalformedError(f"it ends too soon, or is no text: {cause}") from cause
+    except (IndexError, error) as cause:
+        raise MalformedError(f"it ends too soon: {cause}") from cause
 
 
 # Strings and bytes. Plain: a fixed-size length, -1 for null. Compact: an unsigned varint of length + 1, 0 for null.
@@ -124,7 +125,7 @@ def put_compact_bytes(out: bytearray, value: Buffer) -> None:
 
 def get_nullable_string(data: Buffer, at: int) -> tuple[str | None, int]:
     (size,) = _INT16.unpack_from(data, at)
-    return (None, at + 2) if size == -1 else _text(data, at + 2, size)
+    return (None, at + 2) if size < 0 else _text(data, at + 2, size)
 
 
 def get_nullable_compact_string(data: Buffer, at: int) -> tuple[str | None, int]:
@@ -139,7 +140,7 @@ def get_nullable_compact_string(data: Buffer, at: int) -> tuple[str | None, int]
 
 def get_nullable_bytes(data: Buffer, at: int) -> tuple[bytes | None, int]:
     (size,) = _INT32.unpack_from(data, at)
-    return (None, at + 4) if size == -1 else _raw(data, at + 4, size)
+    return (None, at + 4) if size < 0 else _raw(data, at + 4, size)
 
 
 def get_nullable_compact_bytes(data: Buffer, at: int) -> tuple[bytes | None, int]:
@@ -152,7 +153,7 @@ put_records, put_compact_records = put_bytes, put_compact_bytes
 
 def get_nullable_records(data: Buffer, at: int) -> tuple[Buffer | None, int]:
     (size,) = _INT32.unpack_from(data, at)
-    return (None, at + 4) if size == -1 else _part(data, at + 4, size)
+    return (None, at + 4) if size < 0 else _part(data, at + 4, size)
 
 
 def get_nullable_compact_records(data: Buffer, at: int) -> tuple[Buffer | None, int]:
@@ -162,21 +163,33 @@ def get_nullable_compact_records(data: Buffer, at: int) -> tuple[Buffer | None, 
 
 def _text(data: Buffer, at: int, size: int) -> tuple[str, int]:
     end = at + size
-    if size < 0 or end > len(data):
+    if end > len(data):
         raise MalformedError(f"a string of {size} bytes at {at}, {len(data) - at} are left")
-    return str(data[at:end], "utf-8"), end
+    try:
+        return str(data[at:end], "utf-8"), end
+    except UnicodeDecodeError:
+        return _replaced(data[at:end]), end
+
+
+def _replaced(raw: Buffer) -> str:
+    """Bytes that are no UTF-8 as text, unless that is too long to be sent back: it can have three times as many."""
+    text = str(raw, "utf-8", "replace")
+    size = len(text.encode())
+    if size > MAX_STRING:
+        raise MalformedError(f"a string that is no UTF-8, and of {size} bytes as text, more than {MAX_STRING}")
+    return text
 
 
 def _raw(data: Buffer, at: int, size: int) -> tuple[bytes, int]:
     end = at + size
-    if size < 0 or end > len(data):
+    if end > len(data):
         raise MalformedError(f"{size} bytes at {at}, {len(data) - at} are left")
     return bytes(data[at:end]), end
 
 
 def _part(data: Buffer, at: int, size: int) -> tuple[Buffer, int]:
     end = at + size
-    if size < 0 or end > len(data):
+    if end > len(data):
         raise MalformedError(f"{size} bytes of records at {at}, {len(data) - at} are left")
     return data[at:end], end
 
@@ -223,9 +236,9 @@ def get_compact_count(data: Buffer, at: int) -> tuple[int, int]:
 
 
 def _believable(count: int, data: Buffer, at: int) -> tuple[int, int]:
-    if not -1 <= count <= len(data) - at:
+    if count > len(data) - at:
         raise MalformedError(f"an array of {count} items at {at}, {len(data) - at} bytes are left")
-    return count, at
+    return (count if count >= 0 else -1), at
 
 
 def _repeated(item: str, count: int) -> str:

@@ -279,7 +279,7 @@ def read(cls: type[T], version: int, data: Buffer, at: int) -> tuple[T, int]:
     decoder = _decoders.get((cls, version)) or _decoder(cls, version)
     try:
         return decoder(data, at)
-    except (IndexError, UnicodeDecodeError, _struct.error) as error:
+    except (IndexError, _struct.error) as error:
         raise MalformedError(f"{cls.__name__} v{version}: {error}") from error
 
 
@@ -338,7 +338,7 @@ def decode_in_pieces(cls: type[T], version: int, data: Buffer, most: int) -> Gen
         message: T
         message, _ = yield from decoder(data, 0, most)
         return message
-    except (IndexError, UnicodeDecodeError, _struct.error) as error:
+    except (IndexError, _struct.error) as error:
         raise MalformedError(f"{cls.__name__} v{version}: {error}") from error
 
 

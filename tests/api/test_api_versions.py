@@ -38,7 +38,9 @@ def test_of_a_long_name_the_beginning_is_remembered(broker: OneBroker) -> None:
     assert broker.connection.peer.software == ("n" * 255, "1" * 255)
 
 
-@pytest.mark.parametrize(("name", "version"), [("", ""), ("a b", "1"), ("a", "-1"), ("a", "1!"), (".a", "1")])
+@pytest.mark.parametrize(
+    ("name", "version"), [("", ""), ("a b", "1"), ("a", "-1"), ("a", "1!"), (".a", "1"), ("a\ufffd", "1")]
+)
 def test_a_client_that_names_itself_badly_is_refused(broker: OneBroker, name: str, version: str) -> None:
     with pytest.raises(KafkaError) as refusal:
         broker.ask(ApiVersionsRequest(client_software_name=name, client_software_version=version), 3)

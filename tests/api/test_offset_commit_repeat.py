@@ -184,11 +184,26 @@ def test_bytes_behind_the_end_are_not_relied_on(frames: Frames, general: list[An
     assert len(general) == 3
 
 
-def test_damaged_metadata_are_left_to_the_general_way(frames: Frames) -> None:
-    message = commit(frames, 8, "damaged", 5, metadata="why")
+def test_metadata_that_are_no_utf_8_go_the_general_way(frames: Frames, general: list[Any]) -> None:
+    message = commit(frames, 8, "no-text", 5, metadata="why")
     assert codes(frames.ask(message, 8)) == [0]
-    with pytest.raises(ValueError):
-        frames.begin(message, 8, damage=(b"why", b"w\xff\xff"))
+    for turn in range(2):
+        reply = frames.begin(message, 8, damage=(b"why", b"w\xff\xff"))
+        assert reply is not None
+        assert codes(frames.decode(reply, 8, 8)) == [0]
+        assert len(general) == turn + 2
+    assert committed(frames, "no-text") == {("a", 0): (5, -1, "w\ufffd\ufffd")}
+
+
+@pytest.mark.parametrize("damage", [(b"test", b"t\xfcst"), (b"no-text", b"n\xfc-text")])
+def test_names_that_are_no_utf_8_are_what_kafka_takes_them_for(frames: Frames, damage: tuple[bytes, bytes]) -> None:
+    """A client id, and a group."""
+    name = "no-text".replace(damage[0].decode(), damage[1].decode(errors="replace"))
+    for offset in range(3):
+        reply = frames.begin(commit(frames, 8, "no-text", offset), 8, damage=damage)
+        assert reply is not None
+        assert codes(frames.decode(reply, 8, 8)) == [0]
+        assert committed(frames, name) == {("a", 0): (offset, -1, "")}
 
 
 def test_ten_megabytes_of_metadata(frames: Frames) -> None:

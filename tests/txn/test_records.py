@@ -185,8 +185,9 @@ def test_fields_that_are_not_known_are_passed_over() -> None:
 
 def test_keys() -> None:
     assert decode(b"\0\x01\0\x01a", b"") is None, "a kind that is not known"
-    for broken in (b"", b"\0", b"\xff\xff\0\0", b"\0\0\0\x05a", b"\0\0\xff\xff", b"\0\0\0\1\xff", b"\0\0\0"):
+    for broken in (b"", b"\0", b"\xff\xff\0\0", b"\0\0\0\x05a", b"\0\0\xff\xff", b"\0\0\xff\xfe", b"\0\0\0"):
         with pytest.raises(MalformedError):
             decode(broken, None)
+    assert decode(b"\0\0\0\1\xff", None) == Forgotten("\ufffd")
     with pytest.raises(EncodeError):
         records.encode(Forgotten("x" * 40_000), 0)

@@ -42,6 +42,12 @@ def test_headers_of_apis_and_versions_nobody_knows_are_read() -> None:
     )
 
 
+@pytest.mark.parametrize(("raw", "client_id"), [("fffe", None), ("8000", None), ("0002 6dfc", "m\ufffd")])
+def test_any_client_id_is_read_as_kafka_reads_it(raw: str, client_id: str | None) -> None:
+    head = bytes.fromhex("000c 0004 00000007" + raw + "00")
+    assert frames.read_request_header(memoryview(head)) == (RequestHeader(12, 4, 7, client_id), len(head))
+
+
 @pytest.mark.parametrize(
     "raw", ["", "000c 0004", "000c 0004 00000007", "000c 0004 00000007 0005 61", "000c 0004 00000007 fffe"]
 )
