@@ -416,7 +416,7 @@ class ProduceApi:
         now_ms = self._clock.now_ms()
         size = len(batch)
         header = stamp(batch, 0, size, BATCH_HEADER.unpack_from(batch), config, now_ms)
-        if is_transactional(header):
+        if header[ATTRIBUTES] & TRANSACTIONAL:
             _check_belongs(work, partition, header)
         append_time = now_ms if config.stamps_append_time else -1
         try:
@@ -656,6 +656,6 @@ def _without_id() -> KafkaError:
 def _check_belongs(work: Work, partition: Partition, header: Header) -> None:
     if work.transaction is None:
         raise _without_id()
-    refusal = work.transaction.refusal(partition, header)
+    refusal = work.transaction.refusal(partition, header) if is_transactional(header) else None
     if refusal is not None:
         raise refusal

@@ -36,7 +36,8 @@ class _Question(NamedTuple):
 
 
 def is_transactional(header: Header) -> bool:
-    """Kafka takes a batch that names no producer for a plain one, whatever its flag says."""
+    """In a request with a transactional id, Kafka takes a batch that names no producer for a plain one, whatever its
+    flag says."""
     return bool(header[ATTRIBUTES] & TRANSACTIONAL) and header[PRODUCER_ID] >= 0
 
 

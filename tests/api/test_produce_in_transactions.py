@@ -298,11 +298,20 @@ def test_plain_batches_of_a_request_with_an_id(frames: Frames, version: int) -> 
     assert not frames.transactions.asked
 
 
-@pytest.mark.parametrize("txn", [None, TXN])
-def test_a_batch_that_names_no_producer_is_plain_whatever_its_flag_says(frames: Frames, txn: str | None) -> None:
-    assert produce(frames, 9, batch(-1, pid=-1, epoch=-1), txn=txn) == (0, 0)
+def test_a_batch_that_names_no_producer_is_plain_whatever_its_flag_says(frames: Frames) -> None:
+    assert produce(frames, 9, batch(-1, pid=-1, epoch=-1)) == (0, 0)
     assert frames.broker.replicas.leader("t", 0).last_stable_offset == 1
     assert not frames.transactions.asked
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_without_an_id_the_flag_alone_has_a_batch_refused(frames: Frames, before: bool) -> None:
+    """Also where a plain batch was appended by the same bytes before it."""
+    if before:
+        assert produce(frames, 9, batch(-1, pid=-1, epoch=-1, transactional=False), txn=None) == (0, 0)
+    refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert produce(frames, 9, batch(-1, pid=-1, epoch=-1), txn=None)[0] == refused
+    assert end_offset(frames) == int(before)
 
 
 @pytest.mark.parametrize("version", [9, 12])
