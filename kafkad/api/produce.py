@@ -34,15 +34,16 @@ from kafkad.log.batch_workers import BatchWorkers
 from kafkad.log.producers import DuplicateBatch
 from kafkad.log.validate import (
     Demands,
+    NotOneBatch,
     RefusedRecords,
     check_batch,
     demands,
+    end_of_batch,
     plain_records_match_header,
     quick_enough,
     rebuild,
     rebuild_quickly,
     stamp,
-    unpack_header,
 )
 from kafkad.metrics import RequestProbe
 from kafkad.names import INTERNAL_TOPICS, is_another_topic
@@ -100,9 +101,11 @@ _SUCCESS: Final = {version: Success(version) for version in range(3, 14)}
 _WITH_START_OFFSET = frozenset(
     {
         ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_RECORD,
         ErrorCode.INVALID_TIMESTAMP,
         ErrorCode.NOT_ENOUGH_REPLICAS,
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
     }
 )
 _TOLD_WHY = frozenset(
@@ -370,11 +373,11 @@ class ProduceApi:
             return self._refused(known, topic, error, end - at)
 
     def _refused(self, partition: Partition, topic: TopicData, error: KafkaError, size: int) -> Answer:
-        """An error from a partition that is here: it also has the log's start, as in Kafka, unless the batch is bad."""
+        """An error from a partition that is here: it also has the log's start where Kafka has looked into the batch."""
         partition.probe.failed_produce += 1
         partition.probe.bytes_rejected += size if error.code == ErrorCode.MESSAGE_TOO_LARGE else 0
         answer = self._refusal(topic, partition.tp.partition, error)
-        if isinstance(error, RefusedRecords) or error.code in _WITH_START_OFFSET:
+        if error.code in _WITH_START_OFFSET and not isinstance(error, NotOneBatch):
             answer = answer._replace(log_start_offset=partition.log.start_offset)
         return answer
 
@@ -400,7 +403,8 @@ class ProduceApi:
         if work.request.acks == _ACKS_ALL:
             partition.check_acks_all()
         config = partition.log.config
-        header = unpack_header(frame, at, end, work.version)
+        end = end_of_batch(frame, at, end, work.version)
+        header = BATCH_HEADER.unpack_from(frame, at)
         check_batch(frame, at, end, header, config, work.version)
         batch = frame[at:end]
         wanted = demands(config, partition.tp, self._clock.now_ms())
@@ -437,7 +441,7 @@ class ProduceApi:
             self._replicas.directory_failed(error)
         if isinstance(error, RefusedRecords):
             return Answer(index, error.code, message=error.message, record_errors=error.record_errors)
-        if error.code in _TOLD_WHY:
+        if error.code in _TOLD_WHY or (error.code is ErrorCode.CORRUPT_MESSAGE and isinstance(error, NotOneBatch)):
             return Answer(index, error.code, message=error.message)
         if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             return Answer(index, error.code, leader=self._replicas.current_leader(self._name_of(topic), index))

@@ -1,8 +1,8 @@
 """Validation of produced batches by the partition leader before the append. Pure: bytes and values only.
 
-`unpack_header` and `check_batch` run for every batch and look at its header, then `plain_records_match_header` at its
-records. What is compressed, or has a header that contradicts its records, or belongs to a topic that demands more, goes
-through `rebuild`, which corrects a wrong max timestamp and compresses anew where the topic wants it: in a worker
+`end_of_batch` finds the batch in what was sent, `check_batch` looks at its header, then `plain_records_match_header` at
+its records. What is compressed, or has a header that contradicts its records, or belongs to a topic that demands more,
+goes through `rebuild`, which corrects a wrong max timestamp and compresses anew where the topic wants it: in a worker
 process, unless `quick_enough`. `stamp` puts the topic's timestamp type on the batch. Refusals are KafkaErrors with the
 codes Kafka 3.9 answers; but INVALID_RECORD for what Kafka takes although its readers would not get past it.
 """
@@ -62,6 +62,7 @@ _V2_SINCE = 3
 _ATTRIBUTES = struct.Struct(">h")
 _INT64 = struct.Struct(">q")
 _LENGTH = struct.Struct(">i")
+_MAGIC = struct.Struct(">b")
 
 
 class RecordError(NamedTuple):
@@ -79,12 +80,42 @@ class RefusedRecords(KafkaError):
         self.record_errors = record_errors
 
 
-def unpack_header(view: memoryview, at: int, end: int, version: int) -> Header:
-    """The header of view[at:end], one partition's records in a Produce request of that version."""
-    if end - at >= HEADER_SIZE:
-        return BATCH_HEADER.unpack_from(view, at)
-    _check_shape(view, at, end, version)
-    raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the batch is smaller than its header")
+class NotOneBatch(KafkaError):
+    """What was sent for a partition is not one batch of format v2. Kafka finds it before any partition."""
+
+
+def end_of_batch(view: memoryview, at: int, end: int, version: int) -> int:
+    """Where the batch in view[at:end] ends, one partition's records in a Produce request of that version. Bytes behind
+    it that are no whole batch are not looked at, as by Kafka."""
+    batch_end = _end_of_next(view, at, end)
+    if batch_end is None:
+        raise NotOneBatch(ErrorCode.INVALID_RECORD, f"no whole batch in {end - at} bytes")
+    magic = view[at + MAGIC_AT]
+    if magic < 2:
+        code = ErrorCode.INVALID_RECORD if version >= _V2_SINCE else ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+        raise NotOneBatch(code, f"message format v{magic} is not accepted, only v2")
+    if _end_of_next(view, batch_end, end) is not None:
+        raise NotOneBatch(ErrorCode.INVALID_RECORD, "more than one batch for the partition")
+    if batch_end - at < HEADER_SIZE:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the batch is smaller than its header")
+    return batch_end
+
+
+def _end_of_next(view: memoryview, at: int, end: int) -> int | None:
+    """Where the batch or message ends that begins here; None if it is not whole."""
+    left = end - at
+    if left < PREFIX_SIZE:
+        return None
+    (length,) = _LENGTH.unpack_from(view, at + PREFIX_SIZE - _LENGTH.size)
+    if length < _LEAST_LENGTH:
+        message = f"Record size {length} is less than the minimum record overhead ({_LEAST_LENGTH})"
+        raise NotOneBatch(ErrorCode.CORRUPT_MESSAGE, message)
+    if left <= MAGIC_AT:
+        return None
+    (magic,) = _MAGIC.unpack_from(view, at + MAGIC_AT)
+    if not 0 <= magic <= 2:
+        raise NotOneBatch(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic found in record: {magic}")
+    return at + PREFIX_SIZE + length if length <= left - PREFIX_SIZE else None
 
 
 def check_batch(view: memoryview, at: int, end: int, header: Header, config: LogConfig, version: int) -> None:
@@ -109,7 +140,8 @@ _UNUSUAL = CONTROL | LOG_APPEND_TIME | CODEC_MASK
 
 def _refuse(view: memoryview, at: int, end: int, header: BatchHeader, config: LogConfig, version: int) -> None:
     """Raise the first reason in Kafka's order; return when what looked unusual is allowed here."""
-    _check_shape(view, at, end, version)
+    if end_of_batch(view, at, end, version) != end:
+        raise NotOneBatch(ErrorCode.INVALID_RECORD, "bytes behind the batch")
     if header.codec == Codec.ZSTD and version < _ZSTD_SINCE:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce version {_ZSTD_SINCE}, this is {version}"
@@ -159,28 +191,6 @@ def records_match_header(view: memoryview, at: int, end: int, header: Header) ->
     except (CompressionError, RecordsError):
         return False
     return latest == header[MAX_TIMESTAMP] >= NO_TIMESTAMP
-
-
-def _check_shape(view: memoryview, at: int, end: int, version: int) -> None:
-    """Refuse what is not exactly one batch of format v2, and whole."""
-    left = end - at
-    if left <= MAGIC_AT:
-        raise _invalid("no batch")
-    (length,) = _LENGTH.unpack_from(view, at + PREFIX_SIZE - _LENGTH.size)
-    magic = view[at + MAGIC_AT]
-    if length < _LEAST_LENGTH:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"batch length {length} is less than any message has")
-    if magic > 2:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"unknown magic {magic}")
-    if length > left - PREFIX_SIZE:
-        raise _invalid(f"the batch is cut off: {left} bytes of {length + PREFIX_SIZE}")
-    if magic < 2:
-        code = ErrorCode.INVALID_RECORD if version >= _V2_SINCE else ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
-        raise KafkaError(code, f"message format v{magic} is not accepted, only v2")
-    if length < HEADER_SIZE - PREFIX_SIZE:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the batch is smaller than its header")
-    if length < left - PREFIX_SIZE:
-        raise _invalid("more than one batch for the partition")
 
 
 def check_size(size: int, allowed: int) -> None:

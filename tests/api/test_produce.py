@@ -27,6 +27,7 @@ from kafkad.wire.messages.produce import (
 )
 from kafkad.wire.records import Record, build_batch, iter_batches, iter_records
 from tests.api.frames import Frames
+from tests.log.produced import changed
 from tests.one_broker import OneBroker
 
 VERSIONS = range(3, 14)
@@ -149,6 +150,46 @@ def test_what_a_client_must_not_send_is_refused(frames: Frames) -> None:
     zstd = batch(codec=Codec.ZSTD)
     assert produce(frames, zstd, 6).error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
     assert produce(frames, zstd, 7).error_code == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_an_unfinished_batch_behind_the_batch_is_not_looked_at(frames: Frames, version: int) -> None:
+    frames.broker.create("t")
+    for turn in range(3):
+        answer = produce(frames, batch() + batch()[:-1], version)
+        assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 3 * turn)
+    assert [r.value for r in stored(frames)] == [b"v0", b"v1", b"v2"] * 3
+
+
+def test_what_is_no_batch_is_answered_why(frames: Frames) -> None:
+    frames.broker.create("t")
+    answer = produce(frames, batch().replace(b"\2", b"\xff", 1))
+    assert (answer.error_code, answer.log_start_offset) == (ErrorCode.CORRUPT_MESSAGE, -1)
+    assert answer.error_message == "Invalid magic found in record: -1"
+    answer = produce(frames, bytes(61))
+    assert (answer.error_code, answer.log_start_offset) == (ErrorCode.CORRUPT_MESSAGE, -1)
+    assert answer.error_message == "Record size 0 is less than the minimum record overhead (14)"
+
+
+@pytest.mark.parametrize(
+    ("sent", "code", "start"),
+    [
+        (bytes(changed(batch(), base_offset=5)), ErrorCode.INVALID_RECORD, 0),
+        (bytes(changed(batch(), record_count=2)), ErrorCode.INVALID_RECORD, 0),
+        (bytes(changed(batch(), attributes=5)), ErrorCode.UNKNOWN_SERVER_ERROR, 0),
+        (bytes(changed(batch(), attributes=1)), ErrorCode.UNKNOWN_SERVER_ERROR, 0),
+        (batch() * 2, ErrorCode.INVALID_RECORD, -1),
+        (batch()[:-1], ErrorCode.INVALID_RECORD, -1),
+        (batch()[:-1] + b"?", ErrorCode.CORRUPT_MESSAGE, -1),
+    ],
+    ids=["base offset", "count", "codec 5", "no gzip", "two", "cut off", "CRC"],
+)
+def test_where_the_log_starts_is_said_of_a_batch_that_was_looked_into(
+    frames: Frames, sent: bytes, code: ErrorCode, start: int
+) -> None:
+    frames.broker.create("t")
+    answer = produce(frames, sent)
+    assert (answer.error_code, answer.log_start_offset, answer.error_message) == (code, start, None)
 
 
 def test_sequences_of_an_idempotent_producer(frames: Frames) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode
-from kafkad.log.validate import check_batch, demands, rebuild, stamp, unpack_header
+from kafkad.log.validate import check_batch, demands, end_of_batch, rebuild, stamp
 from kafkad.names import TopicPartition
 from kafkad.wire.compression import Codec, compress
 from kafkad.wire.control import ControlRecord, build_marker
@@ -106,12 +106,13 @@ def leader(
     """All that a leader does to one partition's bytes before the append, in a frame with something on both sides."""
     frame = memoryview(bytearray(b"before" + batch + b"after"))
     at, end = 6, 6 + len(batch)
-    header = unpack_header(frame, at, end, version)
+    end = end_of_batch(frame, at, end, version)
+    header = BATCH_HEADER.unpack_from(frame, at)
     check_batch(frame, at, end, header, config, version)
     sent = frame[at:end]
     outcome = rebuild(sent, demands(config, TopicPartition("compacted", 0), now_ms))
     kept = outcome.unwrap(sent)
-    header = stamp(kept, 0, len(kept), unpack_header(kept, 0, len(kept), version), config, stamped_ms)
+    header = stamp(kept, 0, len(kept), BATCH_HEADER.unpack_from(kept), config, stamped_ms)
     return kept, BatchHeader._make(header)
 
 
@@ -132,11 +133,18 @@ def _shapes(now_ms: int) -> list[Case]:
         Case("a header cut off", "plain", batch[:60], bad),
         Case("a byte missing", "plain", batch[:-1], bad),
         Case("a length too long", "plain", _with_length(batch, length + 5), bad),
-        Case("a length too short", "plain", _with_length(batch, length - 5), corrupt, ours=bad),
+        Case("a length too short", "plain", _with_length(batch, length - 5), corrupt),
         Case("a length below any message", "plain", _with_length(batch, 10), corrupt),
         Case("a length below the header", "plain", _with_length(batch, 40), corrupt),
         Case("a negative length", "plain", _with_length(batch, -1), corrupt),
-        Case("5 bytes left over", "plain", batch + bytes(5), ErrorCode.NONE, ours=bad),
+        Case("a byte left over", "plain", batch + b"x", ErrorCode.NONE),
+        Case("5 bytes left over", "plain", batch + bytes(5), ErrorCode.NONE),
+        Case("12 zero bytes left over", "plain", batch + bytes(12), corrupt),
+        Case("half a batch left over", "plain", batch + batch[:-30], ErrorCode.NONE),
+        Case("16 bytes of a batch left over", "plain", batch + batch[:16], ErrorCode.NONE),
+        Case("half a batch of magic 3 left over", "plain", batch + changed(batch, magic=3)[:-30], corrupt),
+        Case("half a message of format v1 left over", "plain", batch + legacy_message(1, now_ms)[:-3], ErrorCode.NONE),
+        Case("a message of format v1 left over", "plain", batch + legacy_message(1, now_ms), bad),
         Case("two batches", "plain", batch + batch, bad),
         Case("a message of format v0", "plain", legacy_message(0, now_ms), bad),
         Case("a message of format v1", "plain", legacy_message(1, now_ms), bad),

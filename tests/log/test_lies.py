@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.contents import TooManyError, latest_delta
-from kafkad.log.validate import check_batch, plain_records_match_header, records_match_header, unpack_header
+from kafkad.log.validate import check_batch, plain_records_match_header, records_match_header
 from kafkad.wire.compression import Codec, compress
 from kafkad.wire.records import (
+    BATCH_HEADER,
     HEADER_SIZE,
     MAX_TIMESTAMP,
     BatchHeader,
@@ -95,7 +96,7 @@ def test_sound_records_pass(records: list[tuple[int, bytes | None, bytes | None]
     batch = memoryview(build_batch(many, base_timestamp=NOW_MS))
     latest = latest_delta(batch, HEADER_SIZE, len(batch), len(many))
     assert NOW_MS + latest == max(record.timestamp for record in many)
-    header = unpack_header(batch, 0, len(batch), 8)
+    header = BATCH_HEADER.unpack_from(batch)
     assert plain_records_match_header(batch, 0, len(batch), header)
 
 
@@ -103,7 +104,7 @@ def test_the_quick_way_takes_only_what_can_be_read() -> None:
     taken = []
     for lie in LIES:
         view = memoryview(lie.batch)
-        header = unpack_header(view, 0, len(view), 8)
+        header = BATCH_HEADER.unpack_from(view)
         try:
             check_batch(view, 0, len(view), header, config_of("plain"), 8)
         except KafkaError:

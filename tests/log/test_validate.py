@@ -18,11 +18,19 @@ from kafkad.log.validate import (
     rebuild,
     rebuild_quickly,
     stamp,
-    unpack_header,
 )
 from kafkad.names import TopicPartition
 from kafkad.wire.compression import Codec
-from kafkad.wire.records import BatchHeader, Record, build_batch, crc_matches, iter_batches, iter_records, seal
+from kafkad.wire.records import (
+    BATCH_HEADER,
+    BatchHeader,
+    Record,
+    build_batch,
+    crc_matches,
+    iter_batches,
+    iter_records,
+    seal,
+)
 from tests.log.produced import (
     NOW_MS,
     PLAIN,
@@ -134,7 +142,7 @@ def test_recompression_keeps_all_but_the_codec(sent: Codec, wanted: str) -> None
     batch = build_batch(
         records, codec=sent, producer_id=9, producer_epoch=3, base_sequence=2**31 - 4, transactional=True
     )
-    before = BatchHeader._make(unpack_header(memoryview(batch), 0, len(batch), 8))
+    before = BatchHeader._make(BATCH_HEADER.unpack_from(batch))
     view, header = leader(batch, replace(PLAIN, compression_type=wanted))
     assert header.codec == (0 if wanted == "uncompressed" else Codec[wanted.upper()])
     same = before._replace(length=header.length, crc=header.crc, attributes=header.attributes)
@@ -204,14 +212,14 @@ def test_the_loop_looks_into_small_batches_only() -> None:
 
     def quick(config: LogConfig, count: int, codec: int = 0, size: int = 1) -> bool:
         batch = build_batch([Record(n, NOW_MS, b"k", b"v" * size) for n in range(count)], codec=codec)
-        return quick_enough(unpack_header(memoryview(batch), 0, len(batch), 8), config)
+        return quick_enough(BATCH_HEADER.unpack_from(batch), config)
 
     assert quick(compacted, 1000)
     assert quick(compacted, 1000, codec=Codec.GZIP)
     assert not quick(compacted, 1001)
     assert not quick(compacted, 1, size=140_000)
     lie = changed(build_batch(records_at(NOW_MS)), record_count=2**31 - 1, last_offset_delta=2**31 - 2)
-    assert quick_enough(unpack_header(memoryview(lie), 0, len(lie), 8), compacted)
+    assert quick_enough(BATCH_HEADER.unpack_from(lie), compacted)
     assert quick(gzip, 1, codec=Codec.GZIP)
     assert not quick(gzip, 1)
 
