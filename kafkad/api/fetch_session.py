@@ -139,9 +139,12 @@ class Session:
                 if not number & _PIECE:
                     yield
             yield
+
+    def forget(self, frame: FetchFrame) -> Pieces[None]:
+        """What the client wants no more; only of a session that it goes on with, as in Kafka."""
         for key, indexes in frame.forgotten:
             for number, index in enumerate(indexes, 1):
-                gone = partitions.pop((key, index), None)
+                gone = self.partitions.pop((key, index), None)
                 if gone is not None:
                     gone.unwatch()
                     self.moved.pop(gone, None)
@@ -257,6 +260,7 @@ class FetchSessions:
                 ErrorCode.FETCH_SESSION_ID_NOT_FOUND, f"no room for the growth of fetch session {session.id}"
             )
         yield from session.update(frame)
+        yield from session.forget(frame)
         self._count(session, len(session.partitions))
         if not session.partitions:
             self.drop(session)

@@ -73,6 +73,12 @@ def test_a_session_remembers_what_was_named_once() -> None:
     assert again.incremental
 
 
+@pytest.mark.parametrize("epoch", [0, -1])
+def test_only_a_session_that_goes_on_forgets(epoch: int) -> None:
+    session = at_once(sessions().open(frame(0, epoch, {"t": [0, 1]}, {"t": [0]}), False, 0))
+    assert partitions_of(session) == [("t", 0), ("t", 1)]
+
+
 def test_a_session_that_wants_nothing_any_more_ends() -> None:
     kept = sessions()
     session = at_once(kept.open(frame(0, 0, {"t": [0]}), False, 0))
