@@ -11,7 +11,7 @@ from kafkad.api.quota_entities import Parts, entity_of, parts_named
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.model import Entity
 from kafkad.security.authorizer import CLUSTER_NAME, Operation, ResourceType
-from kafkad.security.quotas.keys import quota_of, text_of
+from kafkad.security.quotas.keys import quota_of, quotas_of, text_of
 from kafkad.turns import Turns
 from kafkad.wire.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -54,11 +54,15 @@ async def _alter(context: Context, entry: RequestEntryData, validate_only: bool)
 
 
 def _changes(entity: Entity, entry: RequestEntryData) -> dict[str, str | None]:
-    """New values by key, None for what is removed. The last of two equal keys counts."""
+    """New values by key, None for what is removed. The last of two equal keys counts. What is no quota of the entity is
+    not there to be removed, as to Kafka; and its credentials stay."""
     changes: dict[str, str | None] = {}
     for op in entry.ops:
-        quota = quota_of(entity, op.key)
-        changes[quota.value] = None if op.remove else text_of(quota, op.value)
+        if not op.remove:
+            quota = quota_of(entity, op.key)
+            changes[quota.value] = text_of(quota, op.value)
+        elif op.key in quotas_of(entity):
+            changes[op.key] = None
     return changes
 
 

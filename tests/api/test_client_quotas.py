@@ -85,6 +85,14 @@ def test_only_validated_means_not_written(broker: OneBroker) -> None:
     assert not broker.configs.entities.all
 
 
+def test_what_is_no_quota_is_not_there_to_be_removed(broker: OneBroker) -> None:
+    for parts, key in (({"user": "u"}, "nonsense"), ({"user": "u"}, "connection_creation_rate"), ({"ip": None}, "x")):
+        named: dict[str, str | None] = {**parts}
+        assert alter(broker, named, OpData(key=key, remove=True)) == 0
+        assert alter(broker, named, OpData(key=key, remove=True), OpData(key=key, value=5)) == INVALID
+    assert not broker.configs.entities.all
+
+
 @pytest.mark.parametrize("name", [".", "..", "x" * 30_000])
 def test_names_that_the_store_has_no_node_for_are_refused(broker: OneBroker, name: str) -> None:
     for parts in ({"user": name}, {"client-id": name}, {"user": "u", "client-id": name}):
@@ -127,7 +135,8 @@ def test_credentials_are_neither_described_nor_lost(broker: OneBroker) -> None:
     assert [(value.key, value.value) for entry in answer.entries for value in entry.values] == [
         ("producer_byte_rate", 5)
     ]
-    assert alter(broker, {"user": "alice"}, OpData(key="producer_byte_rate", remove=True)) == 0
+    for key in ("producer_byte_rate", "SCRAM-SHA-256"):
+        assert alter(broker, {"user": "alice"}, OpData(key=key, remove=True)) == 0
     assert broker.configs.entities.of(alice) == {"SCRAM-SHA-256": "salt=…"}
     assert broker.ask(DescribeClientQuotasRequest(), 1).entries == []
 

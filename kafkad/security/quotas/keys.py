@@ -30,10 +30,13 @@ _TYPES: Final = {_LONG: "LONG", _INT: "INT", None: "DOUBLE"}
 _ALMOST_WHOLE: Final = 1e-6
 
 
+def quotas_of(entity: Entity) -> tuple[Quota, ...]:
+    return OF_USERS_AND_CLIENTS if entity.ip is None else OF_ADDRESSES
+
+
 def quota_of(entity: Entity, key: str) -> Quota:
     """Raises INVALID_REQUEST if there is no such quota, or none for this entity."""
-    possible = OF_USERS_AND_CLIENTS if entity.ip is None else OF_ADDRESSES
-    if key not in possible:
+    if key not in quotas_of(entity):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Invalid configuration key {key}")
     return Quota(key)
 
