@@ -67,7 +67,7 @@ def levels() -> dict[str, str]:
 
 def check_level(name: str, level: str | None) -> None:
     """True if `set_level` would take it. Raises KafkaError as Kafka does."""
-    if level is not None and level.upper() not in _KAFKA_LEVELS:
+    if level is not None and level not in _KAFKA_LEVELS:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
             f"Cannot set the log level of {name} to {level} as it is not a supported log level. "
@@ -83,7 +83,7 @@ def set_level(name: str, level: str | None) -> None:
     """Sets one logger's level, or with None lets it follow `root` again. Raises what `check_level` raises."""
     check_level(name, level)
     logger = logging.getLogger("kafkad" if name == ROOT else name)
-    logger.setLevel(logging.NOTSET if level is None else _KAFKA_LEVELS[level.upper()])
+    logger.setLevel(logging.NOTSET if level is None else _KAFKA_LEVELS[level])
 
 
 def _kafka_level(logger: logging.Logger) -> str:

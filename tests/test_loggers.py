@@ -135,6 +135,7 @@ def test_single_loggers_have_levels_of_their_own() -> None:
     [
         ("kafkad.nowhere", "INFO", ErrorCode.INVALID_CONFIG),
         (loggers.ROOT, "LOUD", ErrorCode.INVALID_CONFIG),
+        (loggers.ROOT, "debug", ErrorCode.INVALID_CONFIG),
         (loggers.ROOT, None, ErrorCode.INVALID_REQUEST),
     ],
 )

@@ -344,7 +344,7 @@ def test_loggers_change_their_levels(broker: OneBroker) -> None:
     name = "kafkad.cluster.configs"
     root = setting(broker, LOGGER, "1", "root")
     assert (root.value, root.config_source, root.read_only) == ("INFO", 6, False)
-    assert change(broker, LOGGER, "1", (name, SET, "debug")) == 0
+    assert change(broker, LOGGER, "1", (name, SET, "DEBUG")) == 0
     assert setting(broker, LOGGER, "1", name).value == "DEBUG"
     assert change(broker, LOGGER, "1", (name, SET, "ERROR"), validate=True) == 0
     assert setting(broker, LOGGER, "1", name).value == "DEBUG"
