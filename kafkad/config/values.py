@@ -8,8 +8,8 @@ from math import inf
 from kafkad.config.setting import INT_MAX, LONG_MAX, ConfigType, Setting, Value
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
-_DOUBLE = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-"""The numbers among what Java reads as a double: NaN would pass every range."""
+_DOUBLE = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?")
+"""The decimal numbers among what Java reads as a double: NaN would pass every range."""
 _RANGES = {
     ConfigType.SHORT: 2**15 - 1,
     ConfigType.INT: INT_MAX,
@@ -66,7 +66,7 @@ def _whole_number(setting: Setting, text: str, largest: int) -> int:
 
 
 def _floating_point(setting: Setting, text: str) -> float:
-    number = float(text) if _DOUBLE.fullmatch(text) else inf
+    number = float(text.rstrip("dDfF")) if _DOUBLE.fullmatch(text) else inf
     if number in (inf, -inf):
         raise ValueError(f"Invalid value {text} for configuration {setting.name}: Not a number of type DOUBLE")
     return number

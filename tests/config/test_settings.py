@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkad.config import BROKER_SETTINGS, TOPIC_SETTINGS, ConfigType, Setting, load
+from kafkad.config import BROKER_SETTINGS, TOPIC_SETTINGS, ConfigType, LogConfig, Setting, load
 from kafkad.config.setting import AUTHORIZERS, some_of
 from kafkad.config.values import parse, text_of
 
@@ -94,6 +94,8 @@ PAIRS = "in the following format: [partitionId]:[brokerId],[partitionId]:[broker
         ("min.cleanable.dirty.ratio", "2", "2.0", "Value must be no more than 1"),
         ("min.cleanable.dirty.ratio", "z", "z", "Not a number of type DOUBLE"),
         ("min.cleanable.dirty.ratio", "NaN", "NaN", "Not a number of type DOUBLE"),
+        ("min.cleanable.dirty.ratio", "0.5ff", "0.5ff", "Not a number of type DOUBLE"),
+        ("min.cleanable.dirty.ratio", "f", "f", "Not a number of type DOUBLE"),
         ("min.cleanable.dirty.ratio", "1e999", "1e999", "Not a number of type DOUBLE"),
         ("min.cleanable.dirty.ratio", "0_1", "0_1", "Not a number of type DOUBLE"),
         ("preallocate", "yes", "yes", "Expected value to be either true or false"),
@@ -105,6 +107,16 @@ def test_complaints_are_kafkas_words(name: str, text: str, shown: str, complaint
     with pytest.raises(ValueError) as caught:
         parse(TOPIC_SETTINGS[name], text)
     assert str(caught.value) == f"Invalid value {shown} for configuration {name}: {complaint}"
+
+
+@pytest.mark.parametrize("text", ["0.25f", "0.25F", "+.25d", "25e-2D", "0.25"])
+def test_doubles_are_read_as_java_reads_them(text: str) -> None:
+    assert parse(TOPIC_SETTINGS["min.cleanable.dirty.ratio"], text) == 0.25
+    assert LogConfig.resolve({"min.cleanable.dirty.ratio": text}, load(None, (), {})).min_cleanable_dirty_ratio == 0.25
+
+
+def test_a_double_of_kafkas_that_is_no_number_counts_as_not_set() -> None:
+    assert LogConfig.resolve({"min.cleanable.dirty.ratio": "NaN"}, load(None, (), {})).min_cleanable_dirty_ratio == 0.5
 
 
 def test_blanks_are_taken_off_as_in_java() -> None:
