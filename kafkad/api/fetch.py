@@ -24,6 +24,7 @@ from kafkad.log.epochs import LeaderEpochs
 from kafkad.log.files import Slice
 from kafkad.log.transactions import aborted_transactions
 from kafkad.metrics import RequestProbe
+from kafkad.model import NO_EPOCH
 from kafkad.names import is_another_topic
 from kafkad.net.connection import Connection
 from kafkad.net.reply import PENDING, Part, Pending, Reply
@@ -380,12 +381,13 @@ class FetchApi:
         """The broker that this reader is to read from; raises why it may not read this partition at all."""
         if frame.isolation_level not in _ISOLATION_LEVELS:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"there is no isolation level {frame.isolation_level}")
+        epoch = wanted.leader_epoch if wanted.leader_epoch >= 0 else NO_EPOCH
         if frame.replica_id < 0 and frame.rack is not None and (partition.is_leader or partition.following is not None):
-            partition.check_epoch(wanted.leader_epoch)
+            partition.check_epoch(epoch)
             return partition.nearest(frame.rack, wanted.offset) if self._reads_nearest(frame) else partition.broker_id
-        partition.check_leader(wanted.leader_epoch)
+        partition.check_leader(epoch)
         if frame.replica_id >= 0:
-            partition.check_replica(frame.replica_id, wanted.leader_epoch)
+            partition.check_replica(frame.replica_id, epoch)
         return partition.broker_id
 
     def _reads_nearest(self, frame: FetchFrame) -> bool:

@@ -13,9 +13,10 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from kafkad.log.files import Files, as_far_as_there_is_room
+from kafkad.model import NO_EPOCH
 
 FILE_NAME = "leader-epoch-checkpoint"
-UNDEFINED = (-1, -1)
+UNDEFINED = (NO_EPOCH, -1)
 
 
 class LeaderEpochs:
@@ -100,7 +101,7 @@ class LeaderEpochs:
 
         For an epoch older than the first known: that epoch, with the offset at which the first known begins.
         """
-        if epoch < 0 or not self._epochs or epoch > self._epochs[-1]:
+        if epoch == NO_EPOCH or not self._epochs or epoch > self._epochs[-1]:
             return UNDEFINED
         if epoch == self._epochs[-1]:
             return epoch, log_end

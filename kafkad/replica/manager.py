@@ -16,7 +16,7 @@ from kafkad.log.directories import CheckpointWrite, LogDirectory
 from kafkad.log.files import lacks_room, may_pass
 from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.metrics import TopicProbes
-from kafkad.model import ALL_TOPICS
+from kafkad.model import ALL_TOPICS, NO_EPOCH
 from kafkad.names import TopicPartition, is_another_topic, name_problem
 from kafkad.replica.cuts import Cuts
 from kafkad.replica.full_disks import FullDisks
@@ -124,10 +124,15 @@ class ReplicaManager:
             raise partition.failure
         return partition
 
-    def leader(self, topic: str, index: int, current_leader_epoch: int = -1) -> Partition:
+    def leader(self, topic: str, index: int, current_leader_epoch: int = NO_EPOCH) -> Partition:
         """HOT."""
         partition = self.find(topic, index)
-        if partition is None or not partition.is_leader or partition.failure is not None or current_leader_epoch >= 0:
+        if (
+            partition is None
+            or not partition.is_leader
+            or partition.failure is not None
+            or current_leader_epoch != NO_EPOCH
+        ):
             partition = self.get(topic, index)
             partition.check_leader(current_leader_epoch)
         return partition

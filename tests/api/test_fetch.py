@@ -130,6 +130,7 @@ def test_leader_epochs_fence_and_diverge(frames: Frames) -> None:
     frames.broker.create("t")
     fill(frames)
     assert fetch(frames, 12, {0: 0}, current_leader_epoch=0)[0].error_code == 0
+    assert fetch(frames, 12, {0: 0}, current_leader_epoch=-2)[0].error_code == 0
     assert fetch(frames, 12, {0: 0}, current_leader_epoch=5)[0].error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
     assert fetch(frames, 12, {0: 0}, last_fetched_epoch=0)[0].diverging_epoch.epoch == -1
     unheard_of = fetch(frames, 12, {0: 2}, last_fetched_epoch=3)

@@ -84,10 +84,12 @@ def test_the_end_of_an_epoch(filled: OneBroker, version: int) -> None:
     assert end_of(filled, version, 0) == (0, 0 if version >= 1 else -1, 5)
     assert end_of(filled, version, 5) == (0, -1, -1)
     assert end_of(filled, version, -1) == (0, -1, -1)
+    assert end_of(filled, version, -2) == (0, -2 if version >= 1 else -1, 0), "it is before all epochs"
 
 
 def test_who_asks_for_an_end_is_fenced(filled: OneBroker) -> None:
     assert end_of(filled, 4, 0, current=0)[0] == 0
+    assert end_of(filled, 4, 0, current=-2) == (ErrorCode.FENCED_LEADER_EPOCH, -1, -1)
     assert end_of(filled, 4, 0, current=5) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1)
     assert end_of(filled, 4, 0, topic="missing") == (UNKNOWN, -1, -1)
     assert end_of(filled, 4, 0, partition=9) == (UNKNOWN, -1, -1)
