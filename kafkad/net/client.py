@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import struct
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from struct import Struct
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from kafkad.clock import Clock
@@ -29,8 +29,8 @@ from kafkad.wire.schema import read, span
 
 T = TypeVar("T")
 
-_SIZE = Struct(">i")
-_ERROR_CODE = Struct(">h")
+_SIZE = struct.Struct(">i")
+_ERROR_CODE = struct.Struct(">h")
 _UNSUPPORTED_VERSION = 35
 _RECEIVED = memoryview(bytearray(64 * 1024))
 """What has just come from a socket, whichever: it is taken at once."""
@@ -194,25 +194,33 @@ class BrokerClient:
         self._not_before_ms = self._clock.monotonic_ms() + wait_ms
 
     async def _open(self) -> ClientConnection:
+        """LinkError whatever there is in the way: a host that is no name, no thread to look it up in, a bug."""
         wait_ms = self._not_before_ms - self._clock.monotonic_ms()
         if wait_ms > 0:
             await sleep(wait_ms, self._clock, self._timers)
-        deadline_ms = self._clock.monotonic_ms() + self._options.connect_timeout_ms
+        try:
+            return await self._new_connection(self._clock.monotonic_ms() + self._options.connect_timeout_ms)
+        except LinkError:
+            raise
+        except OSError as error:
+            raise self._failed(f"cannot be reached: {_reason(error)}") from error
+        except Exception as error:
+            raise self._failed(f"cannot be reached: {error!r}") from error
+
+    async def _new_connection(self, deadline_ms: float) -> ClientConnection:
         opening = asyncio.ensure_future(_socket_to(self.endpoint, self._options))
         try:
             sock = await _in_time(opening, deadline_ms, self._timers, f"{self} did not accept in time")
-        except OSError as error:
-            raise self._failed(f"cannot be reached: {_reason(error)}") from error
         except asyncio.CancelledError:
             if opening.done() and not opening.cancelled() and opening.exception() is None:
                 opening.result().close()  # it was connected in the very turn in which the client was closed
             raise
         try:
             transport = await self._transport(sock, deadline_ms)
+            connection = ClientConnection(transport, self.endpoint, self._options, self._clock, self._timers)
         except BaseException:
             sock.close()
             raise
-        connection = ClientConnection(transport, self.endpoint, self._options, self._clock, self._timers)
         try:
             await connection.ask_versions(deadline_ms)
             if self._login is not None:
@@ -382,14 +390,14 @@ class ClientConnection:
         request = ApiVersionsRequest(
             client_software_name=self._options.software, client_software_version=self._options.software_version
         )
-        for version in (3, 0):
-            answer = await self.exchange(request, deadline_ms=deadline_ms, version=version)
-            (code,) = _ERROR_CODE.unpack_from(answer.frame, answer.body_at)
-            if code != _UNSUPPORTED_VERSION:
-                break
         try:
+            for version in (3, 0):
+                answer = await self.exchange(request, deadline_ms=deadline_ms, version=version)
+                (code,) = _ERROR_CODE.unpack_from(answer.frame, answer.body_at)
+                if code != _UNSUPPORTED_VERSION:
+                    break
             response, _ = read(ApiVersionsResponse, version, answer.frame, answer.body_at)
-        except MalformedError as error:
+        except (MalformedError, struct.error) as error:
             raise self.error(f"sent an answer to ApiVersions that cannot be read: {error}") from error
         if response.error_code:
             raise self.error(f"refused ApiVersions with error {response.error_code}")

@@ -18,7 +18,7 @@ from kafkad.net.client import Answer, BrokerClient, ClientConnection, ClientOpti
 from kafkad.net.connection import Connection
 from kafkad.net.reply import PENDING, Pending, Reply
 from kafkad.net.server import Server
-from kafkad.net.transport import PlainTransport
+from kafkad.net.transport import MeasuredTransport, PlainTransport, Transport
 from kafkad.timers import Timers
 from kafkad.wire.frames import API_VERSIONS, encode_response, read_request_header
 from kafkad.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
@@ -373,9 +373,10 @@ def test_waiting_for_a_connection_ends_with_the_request() -> None:
         (struct.pack(">i", -1), "an answer of -1 bytes"),
         (struct.pack(">i", 1 << 30), "an answer of 1073741824 bytes"),
         (struct.pack(">ii", 4, 77), "correlation id 77 where 1 is expected"),
+        (struct.pack(">ii", 4, 1), "sent an answer to ApiVersions that cannot be read"),
         (b"", "closed the connection"),
     ],
-    ids=["negative length", "huge", "other correlation id", "end"],
+    ids=["negative length", "huge", "other correlation id", "no body", "end"],
 )
 def test_a_peer_that_does_not_follow_the_protocol_is_left(sent: bytes, why: str) -> None:
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -566,6 +567,36 @@ def test_a_connection_is_logged_in_before_it_is_used_and_a_refused_login_is_told
         broker.answer("in")
         assert (await answer).host == "in"
         assert logins == 2
+        client.close()
+
+    with_broker(scenario)
+
+
+class Unwatchable(MeasuredTransport):
+    """A transport whose socket the loop does not take."""
+
+    def fileno(self) -> int:
+        return -1
+
+
+@pytest.mark.parametrize("wrong", ["host", "transport", "login"])
+def test_whatever_keeps_a_connection_from_being_opened_its_callers_get_a_link_error(wrong: str) -> None:
+    async def scenario(broker: Broker) -> None:
+        async def secure(sock: socket.socket, host: str) -> Transport:
+            assert isinstance(sock, PlainTransport)
+            secured.append(sock)
+            return Unwatchable(sock, lambda ns: None) if wrong == "transport" else sock
+
+        async def login(connection: ClientConnection, deadline_ms: float) -> None:
+            raise RuntimeError("can't start new thread")
+
+        secured: list[socket.socket] = []
+        host = "no-name" * 10 if wrong == "host" else "127.0.0.1"
+        endpoint = Endpoint(listener="SASL_SSL", host=host, port=broker.port)
+        client = BrokerClient(endpoint, OPTIONS, broker.clock, broker.timers, login, secure)
+        with pytest.raises(LinkError, match=f"broker at {host}:{broker.port} cannot be reached: "):
+            await ask(client)
+        assert all(sock.fileno() == -1 for sock in secured)
         client.close()
 
     with_broker(scenario)
