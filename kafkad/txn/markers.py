@@ -318,20 +318,15 @@ class _Destination:
         self._go_on()
 
     async def _send(self) -> None:
-        """What has come by now. An error of what is told that all of a transaction is done keeps no other one from its
-        end."""
+        """What has come by now. Whatever goes wrong, in asking or in what is told that all of a transaction is done,
+        keeps no other one from its end."""
         count = min(len(self._queue), _MOST_IN_A_REQUEST)
         queued = [one for one in (self._queue.popleft() for _ in range(count)) if not one[0].over]
         if not queued:
             return
-        try:
-            answer: WriteTxnMarkersResponse = await self._link.call(_request(queued), timeout_ms=self._timeout_ms)
-        except LinkError:
-            codes = {}
-        else:
-            codes = _codes(answer)
         left = deque(queued)
         try:
+            codes = await self._ask(queued)
             while left:
                 ending, tp, tries = left.popleft()
                 code = codes.get((ending.marker.producer_id, *tp), _UNREACHED)
@@ -339,6 +334,13 @@ class _Destination:
         finally:
             for ending, tp, tries in left:
                 self._settle(ending, tp, tries, _UNREACHED)
+
+    async def _ask(self, queued: Iterable[_Queued]) -> dict[tuple[int, str, int], ErrorCode]:
+        """Empty when there is no answer."""
+        try:
+            return _codes(await self._link.call(_request(queued), timeout_ms=self._timeout_ms))
+        except LinkError:
+            return {}
 
 
 def _request(queued: Iterable[_Queued]) -> WriteTxnMarkersRequest:

@@ -226,6 +226,20 @@ async def test_an_internal_error_at_the_end_of_a_transaction_keeps_no_other_from
     assert life.known("b").state is State.COMPLETE_COMMIT
 
 
+@scenario
+async def test_an_internal_error_in_asking_a_broker_leaves_its_markers_to_be_written() -> None:
+    life, other = await committed_elsewhere()
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+    await turns()
+    _, answer = other.asked.pop()
+    answer.set_exception(RuntimeError("can't start new thread"))
+    await turns()
+    assert life.known().state is State.PREPARE_COMMIT
+    life.advance(100)
+    await other.answer(NONE)
+    assert life.known().state is State.COMPLETE_COMMIT
+
+
 async def committed_elsewhere() -> tuple[Life, OtherBroker]:
     """A transaction has been committed, and the broker that leads its partition is to write the marker."""
     other = OtherBroker()
