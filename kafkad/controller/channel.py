@@ -15,6 +15,7 @@ from kafkad.wire.messages.api_versions import ApiVersionsRequest
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kafkad.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkad.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMetadataResponse
+from kafkad.wire.primitives import EncodeError
 
 if TYPE_CHECKING:
     from kafkad.net.client import Link
@@ -26,13 +27,16 @@ Response = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
 OnResponse = Callable[[Response], None]
 
 RETRY_MS = 100
+LONGEST_RETRY_MS = 10_000
+"""After errors that are bugs, or a want of threads or memory, the pause before the next attempt grows up to here."""
 
 
 class Channel(Protocol):
     """A way to one broker."""
 
     async def send(self, request: Request) -> Response:
-        """Raises OSError or KafkaError when there is no answer; the request may then have been carried out or not."""
+        """Raises OSError or KafkaError when there is no answer, EncodeError when the request cannot be expressed; with
+        any but that it may have been carried out or not."""
 
     async def greet(self, timeout_ms: float) -> None:
         """Returns when the broker answers what needs no work. OSError when it does not, in that time."""
@@ -96,7 +100,7 @@ class RemoteChannel(Channel):
 class BrokerQueue:
     """Requests to one broker in their order; each is sent again until it is answered, or the broker is gone.
 
-    An error that is not the network's is a bug: it is logged, and must not hold up all other requests.
+    Only one that no version can express is given up: it would be the same each time, and hold up all behind it.
     """
 
     def __init__(self, broker: int, channel: Channel, sleep: Sleep, now_ms: Callable[[], float]) -> None:
@@ -113,7 +117,8 @@ class BrokerQueue:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def put(self, request: Request, on_response: OnResponse | None = None) -> asyncio.Future[None]:
-        """The future is done when the broker has answered, and cancelled when the queue is closed before that."""
+        """The future is done when the broker has answered, or the request is given up, and cancelled when the queue is
+        closed before that."""
         answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if not self._queue:
             self._since_ms = self._now_ms()
@@ -161,21 +166,31 @@ class BrokerQueue:
                 response = await self._until_answered(request)
                 if on_response is not None:
                     on_response(response)
+            except EncodeError:
+                log.exception("internal error: broker %d is not sent %s", self._broker, type(request).__name__)
             except Exception:
-                log.exception("internal error: broker %d failed to carry out %s", self._broker, type(request).__name__)
+                log.exception("internal error: broker %d has answered %s", self._broker, type(request).__name__)
             self._queue.popleft()
             self._since_ms = self._now_ms()
             if not answered.done():
                 answered.set_result(None)
 
     async def _until_answered(self, request: Request) -> Response:
-        told = False
+        """Raises EncodeError only."""
+        told: type[Exception] | None = None
+        pause_ms = RETRY_MS
         while True:
             try:
                 return await self._channel.send(request)
-            except (OSError, KafkaError) as e:
-                if not told:
-                    name = type(request).__name__
-                    log.warning("broker %d did not answer %s; resending until it does: %s", self._broker, name, e)
-                    told = True
-                await self._sleep(RETRY_MS)
+            except EncodeError:
+                raise
+            except Exception as e:
+                is_bug = not isinstance(e, (OSError, KafkaError))
+                if type(e) is not told:
+                    told = type(e)
+                    name, bug = type(request).__name__, e if is_bug else None
+                    text = "broker %d did not answer %s; resending until it does: %s"
+                    log.warning(text, self._broker, name, str(e) or repr(e), exc_info=bug)
+                await self._sleep(pause_ms)
+                if is_bug:
+                    pause_ms = min(2 * pause_ms, LONGEST_RETRY_MS)
