@@ -32,7 +32,7 @@ from kafkad.model import NO_LEADER, BrokerInfo, PartitionState, WantedIsr
 from kafkad.names import TopicId, TopicPartition
 from kafkad.timers import Timer
 from kafkad.turns import Turns
-from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from kafkad.wire.messages.leader_and_isr import LeaderAndIsrResponse
 from kafkad.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 
 Enqueue = Callable[[Callable[[], Awaitable[None]]], None]
@@ -248,12 +248,17 @@ class Term:
         return _WatchOfNode(self._heard, Term._topic_written)
 
     def answered(self, broker: int, request: Request, response: Response) -> None:
+        self._enqueue(lambda: self._take_answer(broker, request, response))
+
+    async def _take_answer(self, broker: int, request: Request, response: Response) -> None:
+        """What was asked of a process that has been replaced since says nothing of the one that is asked now."""
+        known = self.state.brokers.get(broker)
+        if known is None or request.broker_epoch < known.epoch:
+            return
         if isinstance(request, StopReplicaRequest) and isinstance(response, StopReplicaResponse):
-            stop, stopped = request, response
-            self._enqueue(lambda: self.deletions.answered(broker, stop, stopped))
-        elif isinstance(request, LeaderAndIsrRequest) and isinstance(response, LeaderAndIsrResponse):
-            led = response
-            self._enqueue(lambda: self.brokers.leader_and_isr_answered(broker, led))
+            await self.deletions.answered(broker, request, response)
+        elif isinstance(response, LeaderAndIsrResponse):
+            await self.brokers.leader_and_isr_answered(broker, response)
 
     async def _read_brokers(self) -> dict[int, BrokerInfo]:
         written = _WatchOfNode(self._heard, Term._broker_written)

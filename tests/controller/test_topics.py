@@ -18,7 +18,7 @@ from kafkad.meta.store import ConnectionLoss, Create, MetaError, MultiFailed, Op
 from kafkad.meta.znodes import Config, LogDirEvent, Topic, TopicDeletion
 from kafkad.model import PartitionAssignment, PartitionState
 from kafkad.names import NO_TOPIC_ID, TopicPartition, id_text
-from kafkad.wire.messages.stop_replica import StopReplicaRequest
+from kafkad.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkad.wire.messages.update_metadata import UpdateMetadataRequest
 from tests.fakes import give_way_each_time
 
@@ -468,6 +468,33 @@ async def test_a_disk_that_cannot_delete(cluster: Cluster) -> None:
     (result,) = await cluster.controller.delete_topics(["a"], timeout_ms=1000)
     assert result.error is None
     assert await cluster.client.children("/brokers/topics") == ["a"]
+
+
+@with_brokers(1, 2)
+async def test_an_answer_to_what_was_asked_of_a_broker_before_it_started_again_counts_no_more(cluster: Cluster) -> None:
+    """The broker refuses it by its epoch, when the controller has heard of the new one but has not come to that yet."""
+    await cluster.create("a", (2,))
+    started, idle = asyncio.Event(), asyncio.Event()
+
+    async def resent(request: StopReplicaRequest) -> StopReplicaResponse:
+        await started.wait()
+        return StopReplicaResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
+
+    async def busy() -> None:
+        await idle.wait()
+
+    cluster[2].stop_replica = resent  # type: ignore[method-assign]
+    deleting = asyncio.create_task(cluster.controller.delete_topics(["a"], timeout_ms=30_000))
+    await cluster.settle()
+    cluster.controller._queue.put_nowait(busy)
+    await cluster.kill(2)
+    await cluster.start(2)
+    started.set()
+    await cluster.settle()
+    idle.set()
+    await deleting
+    await cluster.settle()
+    assert await cluster.client.children("/brokers/topics") == []
 
 
 @with_brokers(1, 2)
