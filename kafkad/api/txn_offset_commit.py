@@ -17,7 +17,7 @@ from kafkad.api.verifier import Claim, Verdict
 from kafkad.cluster.metadata import TopicMetadata
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.group.committing import Codes, Committer, OffsetToCommit
-from kafkad.log.producers import Verification
+from kafkad.log.producers import ProducerStates, Verification
 from kafkad.model import NO_EPOCH
 from kafkad.replica.partition import Partition
 from kafkad.security.authorizer import REFUSALS, Operation, ResourceType
@@ -103,6 +103,8 @@ class _Commit:
         self._response = response
         self._answers = answers
         self._asked_with: Verification | None = None
+        self._producers: ProducerStates | None = None
+        """Those that remember the question."""
         self._leader_epoch = NO_EPOCH
         self._producer = TransactionalProducer(message.producer_id, message.producer_epoch)
 
@@ -110,7 +112,7 @@ class _Commit:
         """Whether the offsets belong to an open transaction of this producer; later, if somebody has to be asked."""
         try:
             home = self._context.offsets.home(self._message.group_id)
-            producers = home.log.producers
+            producers = self._producers = home.log.producers
             producers.check_epoch(*self._producer)
         except KafkaError as error:
             return error.code
@@ -220,9 +222,11 @@ class _Commit:
         if home.leader_epoch != self._leader_epoch:
             return ErrorCode.NOT_COORDINATOR  # it was one elsewhere meanwhile
         asked, producers = self._asked_with, home.log.producers
-        if producers.is_open(*self._producer) or (
-            asked is not None and producers.is_verified(self._producer.id, asked)
-        ):
+        if producers.is_open(*self._producer):
+            return ErrorCode.NONE
+        if producers is not self._producers:
+            return ErrorCode.NOT_COORDINATOR  # its log has moved meanwhile
+        if asked is not None and producers.is_verified(self._producer.id, asked):
             return ErrorCode.NONE
         return ErrorCode.INVALID_TXN_STATE  # it has ended meanwhile
 

@@ -17,6 +17,7 @@ from kafkad.api.context import Request
 from kafkad.api.txn_offset_commit import handle
 from kafkad.api.verifier import Verifier
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.log.producers import ProducerStates
 from kafkad.names import GROUPS_TOPIC, TopicPartition
 from kafkad.net.connection import Connection
 from kafkad.replica.markers import Marker
@@ -291,7 +292,11 @@ def test_pending_offsets_are_there_after_a_start(client: Client) -> None:
     assert client.fetch() == (NONE, 5)
 
 
-def test_a_coordinator_of_the_group_that_was_another_one_meanwhile(client: Client) -> None:
+@pytest.mark.parametrize("moved", [False, True], ids=["led by another broker", "in another log directory"])
+def test_a_group_that_was_coordinated_elsewhere_while_its_transaction_was_asked_for(
+    client: Client, moved: bool
+) -> None:
+    """The client looks for the coordinator, and sends it again."""
     broker = client.broker
     client.transactions.holding = True
 
@@ -301,9 +306,13 @@ def test_a_coordinator_of_the_group_that_was_another_one_meanwhile(client: Clien
         return asked
 
     waiting = broker.run(begin())
-    broker.lead(GROUPS_TOPIC, 0, 2)
-    broker.lead(GROUPS_TOPIC, 0, 1)
-    broker.run_until(lambda: bool(list(broker.coordinators.groups.shards())))
+    if moved:
+        log = broker.replicas.leader(*HOME).log
+        log.producers = ProducerStates(log.producers.snapshots)
+    else:
+        broker.lead(GROUPS_TOPIC, 0, 2)
+        broker.lead(GROUPS_TOPIC, 0, 1)
+        broker.run_until(lambda: bool(list(broker.coordinators.groups.shards())))
     client.transactions.let_go()
     broker.run_until(waiting.done)
     answer = waiting.result()
