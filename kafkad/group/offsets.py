@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import dataclass, field
 from itertools import chain
 from sys import intern
 from typing import NamedTuple
@@ -36,10 +37,20 @@ class Committed(NamedTuple):
 
 
 class _Pending(NamedTuple):
-    """An offset of an open transaction. None as value: something behind it in the log counts already."""
+    """An offset of an open transaction."""
 
     order: int
-    value: bytes | None
+    value: bytes
+
+
+@dataclass(slots=True)
+class _Place:
+    """What open transactions have at one position."""
+
+    of_producers: dict[int, _Pending] = field(default_factory=dict)
+    """By the id of the producer."""
+    settled: int = 0
+    """What is up to this order will not count any more: something behind it does already."""
 
 
 class Offsets:
@@ -47,8 +58,7 @@ class Offsets:
 
     def __init__(self) -> None:
         self._committed: dict[str, dict[Position, bytes]] = {}
-        self._pending: dict[str, dict[Position, dict[int, _Pending]]] = {}
-        """At each position by the id of the producer."""
+        self._pending: dict[str, dict[Position, _Place]] = {}
         self._of_producer: dict[int, dict[str, dict[Position, None]]] = {}
         """Where each producer has something pending."""
         self._count = 0
@@ -91,9 +101,10 @@ class Offsets:
 
     def is_pending_since(self, group: str, position: Position, since: range) -> bool:
         """True if an open transaction will commit an offset there that was sent at one of these times."""
-        return any(
-            value is not None and _unpack(value).commit_timestamp in since
-            for _, value in self._pending.get(group, {}).get(position, {}).values()
+        place = self._pending.get(group, {}).get(position)
+        return place is not None and any(
+            order > place.settled and _unpack(value).commit_timestamp in since
+            for order, value in place.of_producers.values()
         )
 
     def positions(self, group: str) -> set[Position]:
@@ -120,8 +131,11 @@ class Offsets:
         else:
             self._order += 1
             position = (intern(record.topic), record.partition)
-            of_producers = self._pending.setdefault(group, {}).setdefault(position, {})
-            of_producers[producer_id] = _Pending(self._order, pack(*record[3:]))
+            pending = self._pending.setdefault(group, {})
+            place = pending.get(position)
+            if place is None:
+                place = pending[position] = _Place()
+            place.of_producers[producer_id] = _Pending(self._order, pack(*record[3:]))
             self._of_producer.setdefault(producer_id, {}).setdefault(group, {})[position] = None
 
     def put(self, group: str, position: Position, value: bytes) -> None:
@@ -134,15 +148,21 @@ class Offsets:
             position = (intern(position[0]), position[1])
         of_group[position] = value
         if group in self._pending:
-            _supersede(self._pending[group].get(position), self._order)
+            self._settle(group, (position,))
 
     def put_all(self, group: str, values: Mapping[Position, bytes]) -> None:
         """The same for many, each as `kept` makes it."""
         self._put_all(group, values)
         if group in self._pending:
-            pending = self._pending[group]
-            for position in values:
-                _supersede(pending.get(position), self._order)
+            self._settle(group, values)
+
+    def _settle(self, group: str, positions: Iterable[Position]) -> None:
+        """Something counts there that is behind all that is pending."""
+        pending = self._pending[group]
+        for position in positions:
+            place = pending.get(position)
+            if place is not None:
+                place.settled = self._order
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
         """Ends this producer's transaction: its pending offsets take effect, or are dropped."""
@@ -150,12 +170,12 @@ class Offsets:
             pending = self._pending[group]
             values: dict[Position, bytes] = {}
             for position in positions:
-                of_producers = pending[position]
-                order, value = of_producers.pop(producer_id)
-                if committed and value is not None:
+                place = pending[position]
+                order, value = place.of_producers.pop(producer_id)
+                if committed and order > place.settled:
                     values[position] = value
-                    _supersede(of_producers, order)
-                if not of_producers:
+                    place.settled = order
+                if not place.of_producers:
                     del pending[position]
             if not pending:
                 del self._pending[group]
@@ -177,8 +197,10 @@ class Offsets:
             if not of_group:
                 del self._committed[group]
         pending = self._pending.get(group, {})
-        for producer_id in pending.pop(position, ()):
-            self._no_longer_pending(producer_id, group, position)
+        place = pending.pop(position, None)
+        if place is not None:
+            for producer_id in place.of_producers:
+                self._no_longer_pending(producer_id, group, position)
         if group in self._pending and not pending:
             del self._pending[group]
 
@@ -189,14 +211,6 @@ class Offsets:
             del groups[group]
         if not groups:
             del self._of_producer[producer_id]
-
-
-def _supersede(of_producers: dict[int, _Pending] | None, upto: int) -> None:
-    """Something counts already that is behind those up to that order."""
-    if of_producers:
-        for producer_id, pending in of_producers.items():
-            if pending.order <= upto:
-                of_producers[producer_id] = _Pending(upto, None)
 
 
 def kept(record: OffsetCommitted) -> tuple[Position, bytes]:

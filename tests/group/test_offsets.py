@@ -162,6 +162,19 @@ def test_what_other_producers_have_pending_costs_nothing() -> None:
     assert len(taken) == 1
 
 
+def test_what_many_have_pending_at_one_position_costs_who_commits_there_nothing() -> None:
+    taken = set()
+    for producers in (3, 300):
+        offsets = Offsets()
+        for producer in range(producers):
+            offsets.apply(committed("g", 0, producer), producer)
+        end = lines(offsets.end_transaction, 1, True)
+        put = lines(offsets.put, "g", ("t", 0), b"")
+        put_all = lines(offsets.put_all, "g", {("t", 0): b""})
+        taken.add((end, put, put_all))
+    assert len(taken) == 1
+
+
 def test_an_offset_comes_back_whole() -> None:
     offsets = Offsets()
     offsets.apply(OffsetCommitted("g", "t", 3, 42, 5, "é" * 1000, 17, 99))
