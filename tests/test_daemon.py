@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import resource
 import shutil
 import signal
 import socket
@@ -20,6 +22,7 @@ from kafkad import __version__
 from kafkad.broker.daemon import Daemon
 from kafkad.broker.parts import Parts
 from kafkad.config import Config, load
+from kafkad.errors import ErrorCode
 from kafkad.wire.records import Record, build_batch
 from tests.broker import API_VERSIONS_V0, KafkadProcess, RawClient
 from tests.clients.asker import Asker, batch, produce
@@ -147,6 +150,26 @@ def test_idle_connections_are_looked_for_again_after_an_error(tmp_path: Path, mo
         assert ticks[:2] == [1, 2]
 
     asyncio.run(look())
+
+
+def test_a_broker_without_a_file_left_answers_what_it_has_never_been_asked(tmp_path: Path) -> None:
+    with KafkadProcess(tmp_path) as kafkad:
+        deadline = time.monotonic() + SECONDS
+        while True:  # until it has imported what answers, soon after it was ready
+            asker = Asker(kafkad.port)
+            _, most = resource.prlimit(kafkad.pid, resource.RLIMIT_NOFILE)
+            opened = {int(name) for name in os.listdir(f"/proc/{kafkad.pid}/fd")}
+            first_free = min(set(range(len(opened) + 1)) - opened)
+            resource.prlimit(kafkad.pid, resource.RLIMIT_NOFILE, (first_free, most))
+            try:
+                [deleted] = asker.ask("DeleteTopics", 3, {"topic_names": ["t"], "timeout_ms": 1_000}).responses
+                break
+            except ConnectionError:
+                assert time.monotonic() < deadline, kafkad.log
+            finally:
+                resource.prlimit(kafkad.pid, resource.RLIMIT_NOFILE, (most, most))
+                asker.client.close()
+        assert deleted.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

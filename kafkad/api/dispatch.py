@@ -81,6 +81,19 @@ class Dispatcher:
         self._grounds = Grounds()
         context.replicas.on_topic_changed.append(self._grounds.topic_changed)
 
+    def import_handlers(self) -> Pieces[None]:
+        """What requests need, one module after the other: one that could not be imported when it is asked for, since
+        the broker has no file, memory or disk left, would have its clients' connections closed."""
+        for route in (*BY_KEY.values(), *self._between_brokers.values()):
+            try:
+                request_class(route.key)
+                yield
+                if route.handler:
+                    self._handler(route)
+            except Exception:
+                log.exception("what answers %s could not be imported; trying again when it is asked for", route.name)
+            yield
+
     def peer(self, connection: Connection) -> Peer:
         name, logins = connection.listener.name, self._logins
         must_authenticate = logins is not None and name in logins

@@ -1,6 +1,6 @@
 """THE list: every request this broker answers, its versions, the rights it needs, and its handler.
 
-A handler is named as text and imported at its first request, so that starting costs nothing for what nobody asks.
+A handler is named as text, and imported at its first request or soon after the start, which does not wait for it.
 It is `handle(context, request, message)` and returns the response message, or a coroutine or a future of it. Produce
 and Fetch are read in place by `dispatch` and have no handler here.
 """

@@ -52,6 +52,7 @@ from kafkad.net.http import DAMAGED, EXPOSED, Condition, Endpoints, HttpServer
 from kafkad.net.server import CannotListen, Server
 from kafkad.systemd import STOP_ALL, Notifier
 from kafkad.timers import every
+from kafkad.turns import in_turns
 
 if TYPE_CHECKING:
     from kafkad.broker.tls import BrokerTls
@@ -162,7 +163,8 @@ class Daemon:
             return self._exit_code
         if not self._stopping.is_set():
             self._announce(parts, store)
-        work = [self._close_idle(), self._feed_watchdog(), self._reload_when_asked(parts)]
+        imports = in_turns(parts.dispatcher.import_handlers())
+        work = [self._close_idle(), self._feed_watchdog(), self._reload_when_asked(parts), imports]
         if self._tls is not None:
             work.append(self._tls.follow_files())
         chores = [asyncio.create_task(chore) for chore in work]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import Callable
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,12 +17,12 @@ from kafkad.api.audit import Audit
 from kafkad.api.context import Context
 from kafkad.api.dispatch import Dispatcher
 from kafkad.api.permissions import NONE
-from kafkad.api.routes import Route
+from kafkad.api.routes import BETWEEN_BROKERS, ROUTES, Route
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.metrics import RequestProbe
 from kafkad.net.connection import Connection
 from kafkad.net.reply import PENDING
-from kafkad.turns import Jobs, Pieces
+from kafkad.turns import Jobs, Pieces, at_once
 from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
 from kafkad.wire.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from kafkad.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -96,6 +99,30 @@ def test_a_certificate_says_who_a_peer_is_unless_it_has_to_log_in(monkeypatch: p
     assert (str(peer.principal), peer.authenticated) == (
         ("User:ANONYMOUS", False) if login else ("User:CN=alice", True)
     )
+
+
+def test_handlers_are_imported_before_they_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that cannot be imported keeps no other from it, and is tried again when it is asked."""
+    dispatcher = Asked(monkeypatch, HeartbeatResponse()).dispatcher
+    dispatcher._between_brokers = {route.key: route for route in BETWEEN_BROKERS}
+
+    def no_file(module: str) -> object:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    def no_file_for_one(module: str) -> object:
+        return no_file(module) if module == "kafkad.api.delete_topics" else import_module(module)
+
+    monkeypatch.setattr(dispatch, "import_module", no_file_for_one)
+    at_once(dispatcher.import_handlers())
+    monkeypatch.setattr(dispatch, "import_module", no_file)
+    left = set()
+    for route in (*ROUTES, *BETWEEN_BROKERS):
+        try:
+            if route.handler:
+                dispatcher._handler(route)
+        except OSError:
+            left.add(route.name)
+    assert left == {"DeleteTopics"}
 
 
 async def turns() -> None:
