@@ -1,4 +1,4 @@
-"""Answering when work is done: what goes wrong then ends the connection, as it does while a request is read."""
+"""Answering when work is done, and what is told of a request whose error ends its connection, then or at once."""
 
 from __future__ import annotations
 
@@ -20,28 +20,39 @@ LARGEST_VERSIONS: Final = 4 * 1024
 T = TypeVar("T")
 
 
-def reply_later(connection: Connection, name: str, work: asyncio.Future[T], reply: Callable[[T], None]) -> None:
-    """Calls `reply` with the result, in a later turn of the loop; `name` is the API's."""
-    work.add_done_callback(lambda done: or_close(connection, name, lambda: reply(done.result())))
+class Refused(Exception):
+    """A request that is answered by the end of its connection."""
 
 
-def or_close(connection: Connection, name: str, reply: Callable[[], None]) -> None:
+def reply_later(
+    connection: Connection, name: str, version: int, work: asyncio.Future[T], reply: Callable[[T], None]
+) -> None:
+    """Calls `reply` with the result, in a later turn of the loop; name and version are the request's."""
+    work.add_done_callback(lambda done: or_close(connection, name, version, lambda: reply(done.result())))
+
+
+def or_close(connection: Connection, name: str, version: int, reply: Callable[[], None]) -> None:
     try:
         reply()
     except asyncio.CancelledError:
         connection.end()
-    except MalformedError as error:
-        close_for_malformed(connection, name, error)
-    except Exception:
-        close_for_internal_error(connection, name)
+    except Exception as error:
+        close_for(connection, name, version, error)
 
 
-def close_for_malformed(connection: Connection, name: str, error: MalformedError) -> None:
-    log.warning("closing %s: its %s cannot be read: %s", connection.address, name, error)
-    connection.end()
-
-
-def close_for_internal_error(connection: Connection, name: str) -> None:
+def close_for(connection: Connection, name: str, version: int, error: Exception) -> None:
     """To be called where the exception is handled."""
-    log.exception("closing %s: internal error while handling its %s", connection.address, name)
+    tell_of(connection, f"{name} v{version}", error)
     connection.end()
+
+
+def tell_of(connection: Connection, asked: str, error: Exception) -> None:
+    """Why the connection is closed: by this error in handling what it asked."""
+    if isinstance(error, Refused):
+        log.warning("closing %s: refused: %s", connection.address, error)
+    elif isinstance(error, MalformedError):
+        log.warning("closing %s: %s is malformed: %s", connection.address, asked, error)
+    elif isinstance(error, MemoryError):
+        log.error("closing %s: not enough memory for %s", connection.address, asked)
+    else:
+        log.exception("closing %s: internal error while handling %s", connection.address, asked)

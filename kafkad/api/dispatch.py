@@ -11,18 +11,18 @@ from importlib import import_module
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kafkad.api.answering import LARGE_FRAME, LARGEST_VERSIONS, or_close
+from kafkad.api.answering import LARGE_FRAME, LARGEST_VERSIONS, Refused, or_close, tell_of
 from kafkad.api.context import Context, Request
 from kafkad.api.fetch import FetchApi
 from kafkad.api.peer import Peer
 from kafkad.api.permissions import Handler, check_unread, guarded
 from kafkad.api.prepared import NO_REPLY, Grounds
 from kafkad.api.produce import ProduceApi
-from kafkad.api.routes import API_VERSIONS, BY_KEY, FETCH, PRODUCE, Route
+from kafkad.api.routes import API_NAMES, API_VERSIONS, BY_KEY, FETCH, PRODUCE, Route
 from kafkad.api.throttling import Throttle, Throttling, timed
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.metrics import RequestProbe
-from kafkad.net.connection import Connection, DeferredReply
+from kafkad.net.connection import Connection, DeferredReply, Ending
 from kafkad.net.reply import PENDING, Pending, Reply
 from kafkad.security.authorizer import ALLOW_ALL, Authorizer, Principal
 from kafkad.turns import Jobs, Pieces
@@ -119,44 +119,52 @@ class Dispatcher:
         return not self._waiting
 
     def __call__(self, connection: Connection, view: memoryview, at: int, end: int) -> _Answer:
-        """HOT."""
+        """HOT. Ending, with a line in the log, where that is the answer."""
         started = perf_counter_ns()
         key, version, correlation_id = _START.unpack_from(view, at)
-        peer: Peer = connection.peer
-        throttle = None if self.throttling is None else self.throttling.of(connection, view, at, end)
-        prepared = peer.prepared.get(key)
-        answer = None if prepared is None else prepared.answer(view, at, end)
-        if answer is not None:
-            reply: _Answer = None if answer is NO_REPLY else answer
-        else:
-            route = BY_KEY.get(key) or self._between_brokers.get(key)
-            if route is None:
-                raise MalformedError(f"there is no API {key}")
-            if not peer.authenticated and key != API_VERSIONS:
-                raise MalformedError(f"{route.name} comes before its sender has authenticated itself")
-            if key == PRODUCE and version >= route.first:
-                reply = self._produce.serve(connection, view[at:end], version, throttle)
-            elif not route.first <= version <= route.last:
-                reply = self._refuse_version(route, version, correlation_id)
-            elif key == FETCH:
-                reply = self._fetch.serve(connection, view[at:end], version, correlation_id, throttle)
+        try:
+            peer: Peer = connection.peer
+            throttle = None if self.throttling is None else self.throttling.of(connection, view, at, end)
+            prepared = peer.prepared.get(key)
+            answer = None if prepared is None else prepared.answer(view, at, end)
+            if answer is not None:
+                reply: _Answer = None if answer is NO_REPLY else answer
             else:
-                return self._route(connection, route, view[at:end], started, throttle)
-        probe, now = self._probes[key], perf_counter_ns()
-        if connection.waited_us:
-            probe.record_queued(connection.waited_us)
-        if reply is PENDING:
-            connection.on_reply = partial(_record_wait, probe, started, now)
-        elif type(reply) is DeferredReply:
-            reply.on_reply = partial(_record_wait, probe, started, now)
-        else:
-            probe.record((now - started) // 1000)
-        return reply if throttle is None else throttle.served(key, version, end - at, reply)
+                route = self._admitted(peer, key)
+                if key == PRODUCE and version >= route.first:
+                    reply = self._produce.serve(connection, view[at:end], version, throttle)
+                elif not route.first <= version <= route.last:
+                    reply = self._refuse_version(route, version, correlation_id)
+                elif key == FETCH:
+                    reply = self._fetch.serve(connection, view[at:end], version, correlation_id, throttle)
+                else:
+                    return self._route(connection, route, view[at:end], started, throttle)
+            probe, now = self._probes[key], perf_counter_ns()
+            if connection.waited_us:
+                probe.record_queued(connection.waited_us)
+            if reply is PENDING:
+                connection.on_reply = partial(_record_wait, probe, started, now)
+            elif type(reply) is DeferredReply:
+                reply.on_reply = partial(_record_wait, probe, started, now)
+            else:
+                probe.record((now - started) // 1000)
+            return reply if throttle is None else throttle.served(key, version, end - at, reply)
+        except Exception as error:
+            ending = _ending(connection, key, version, error)
+        raise ending
+
+    def _admitted(self, peer: Peer, key: int) -> Route:
+        route = BY_KEY.get(key) or self._between_brokers.get(key)
+        if route is None:
+            raise Refused(f"there is no API {key}")
+        if not peer.authenticated and key != API_VERSIONS:
+            raise Refused(f"{route.name} comes before its sender has authenticated itself")
+        return route
 
     def _refuse_version(self, route: Route, version: int, correlation_id: int) -> Reply:
         """ApiVersions answers any version, in version 0, so that the client can try again lower; others end here."""
         if route.key != API_VERSIONS:
-            raise MalformedError(f"{route.name} is served in versions {route.first} to {route.last}, not {version}")
+            raise Refused(f"{route.name} is served in versions {route.first} to {route.last}, not {version}")
         from kafkad.api.api_versions import unsupported
 
         return encode_response(API_VERSIONS, 0, correlation_id, unsupported(route))
@@ -282,7 +290,7 @@ class Dispatcher:
 
     def _end_wait(self, asked: _Asked, done: asyncio.Future[Any], reply: Callable[[], None]) -> None:
         self._waiting.discard(done)
-        or_close(asked.request.connection, asked.route.name, reply)
+        or_close(asked.request.connection, asked.route.name, asked.request.version, reply)
 
     def _encode(self, asked: _Asked, response: Any) -> Reply:
         header, throttle = asked.request.header, asked.request.throttle
@@ -322,6 +330,16 @@ class _Asked:
         return len(self.reply) > _SMALL_ANSWER
 
 
+def _ending(connection: Connection, key: int, version: int, error: Exception) -> Ending:
+    """Of an error while a frame was handled."""
+    if isinstance(error, Ending):
+        return error
+    if isinstance(error, IndexError | UnicodeDecodeError | struct.error):  # it was read in place
+        error = MalformedError(f"it ends too soon, or is no text: {error}")
+    tell_of(connection, f"{API_NAMES.get(key, f'API {key}')} v{version}", error)
+    return Ending()
+
+
 def _told(response: T) -> Pieces[T]:
     yield from ()
     return response
@@ -349,8 +367,7 @@ def _refusal(asked: _Asked, error: KafkaError) -> Any:
         return refused(asked.request, asked.message, error)
     response = response_class(route.key)()
     if not hasattr(response, "error_code"):
-        log.error("the response to %s has no field for the error %s: %s", route.name, error.code.name, error)
-        raise MalformedError(f"{route.name} refused: {error}")
+        raise Refused(f"the response to {route.name} has no field for the error {error.code.name}: {error}")
     response.error_code = error.code
     if hasattr(response, "error_message"):
         response.error_message = error.message

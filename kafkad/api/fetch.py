@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from kafkad.api import follower_fetch_repeat
-from kafkad.api.answering import LARGE_FRAME, close_for_internal_error, reply_later
+from kafkad.api.answering import LARGE_FRAME, close_for, reply_later
 from kafkad.api.fetch_repeat import RepeatedFetch, may_repeat
 from kafkad.api.fetch_session import NO_SESSION, SESSIONLESS_EPOCH, CachedPartition, FetchSessions, Session
 from kafkad.api.follower_fetch_repeat import RepeatedFollowerFetch
@@ -110,7 +110,7 @@ class FetchApi:
     ) -> Reply | Pending:
         if len(request) > LARGE_FRAME:
             large = self._large(connection, connection.own(request), version, correlation_id, throttle)
-            return self._in_pieces(connection, timed(throttle, large), len(request))
+            return self._in_pieces(connection, version, timed(throttle, large), len(request))
         _, body_at = read_request_header(request)
         peer: Peer = connection.peer
         frame = _admitted(peer, read_fetch(request, body_at, version))
@@ -123,7 +123,7 @@ class FetchApi:
             return _whole(pack_start(version, correlation_id, error.code, 0, 0), [], version)
         attempt = _Attempt(self, frame, session, version, correlation_id, throttle, peer)
         if attempt.is_large:
-            return self._in_pieces(connection, timed(throttle, self._attempted(connection, attempt)))
+            return self._in_pieces(connection, version, timed(throttle, self._attempted(connection, attempt)))
         try:
             reply = at_once(attempt.reply(final=frame.max_wait_ms <= 0 or not session.partitions))
         except Exception:
@@ -199,7 +199,9 @@ class FetchApi:
     def close_in_pieces(self, session: Session) -> None:
         self._jobs.do(session.close())
 
-    def _in_pieces(self, connection: Connection, pieces: Pieces[Reply | Pending], size: int = 0) -> Reply | Pending:
+    def _in_pieces(
+        self, connection: Connection, version: int, pieces: Pieces[Reply | Pending], size: int = 0
+    ) -> Reply | Pending:
         def answer(reply: Reply | Pending) -> None:
             if not isinstance(reply, Pending):
                 connection.reply(reply)
@@ -207,7 +209,7 @@ class FetchApi:
         job = self._jobs.do(pieces, alone=size > _SMALL_IN_MEMORY, size=size, host=connection.host)
         if job.done() and job.exception() is None:
             return job.result()
-        reply_later(connection, "Fetch", job, answer)
+        reply_later(connection, "Fetch", version, job, answer)
         return PENDING
 
     def wait_on(
@@ -236,14 +238,15 @@ class FetchApi:
                 elif attempt.is_large:
                     connection.peer.on_close = None
                     attempt.end_wait()
-                    again = self._in_pieces(connection, timed(attempt.throttle, self._attempted(connection, attempt)))
+                    work = timed(attempt.throttle, self._attempted(connection, attempt))
+                    again = self._in_pieces(connection, attempt.version, work)
                     if not isinstance(again, Pending):
                         connection.reply(again)
                     return True
                 else:
                     reply = at_once(timed(attempt.throttle, attempt.reply(final)))
-            except Exception:
-                close_for_internal_error(connection, "Fetch")
+            except Exception as error:
+                close_for(connection, "Fetch", attempt.version, error)
                 return True
             if reply is None:
                 return False
@@ -456,13 +459,13 @@ class _Attempt:
         "_is_done",
         "_listener",
         "_session",
-        "_version",
         "_wait",
         "_watches",
         "due_ms",
         "is_large",
         "quick",
         "throttle",
+        "version",
     )
 
     def __init__(
@@ -491,7 +494,7 @@ class _Attempt:
         session.busy += 1
         self._is_done = False
         self._wait: FetchWait | None = None
-        self._version = version
+        self.version = version
         self._correlation_id = correlation_id
         self.is_large = is_large or len(session.partitions) > _MANY_PARTITIONS
         self._watches = bool(session.id) or self.is_large
@@ -578,7 +581,7 @@ class _Attempt:
 
     def _nothing(self, throttle_ms: int) -> Pieces[Reply]:
         """The client is to ask again later. What its session was told stays true, and a new one does not begin."""
-        session, version = self._session, self._version
+        session, version = self._session, self.version
         self._done()
         if not session.incremental:
             self._api.sessions.drop(session)
@@ -592,7 +595,7 @@ class _Attempt:
         return self._api.read_all(self._frame, self._session, list(wanted), arrives, self._watches, self._identity)
 
     def _pack(self, found: list[PartitionAnswer]) -> Pieces[Reply]:
-        version = self._version
+        version = self.version
         topics = [(key, list(answers)) for key, answers in groupby(found, lambda answer: answer.cached.key)]
         start = pack_start(version, self._correlation_id, 0, self._session.id, len(topics))
         body: list[Part] = []

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
-from kafkad.api.answering import LARGEST_VERSIONS
+from kafkad.api.answering import LARGEST_VERSIONS, tell_of
 from kafkad.api.peer import Peer
 from kafkad.clock import Clock
 from kafkad.metrics import COUNTER, Family, Labels
@@ -26,9 +26,17 @@ from kafkad.net.reply import NOT_TAKEN
 from kafkad.security.attempts import Attempts
 from kafkad.security.authorizer import Principal
 from kafkad.security.offer import Offer, ScramUsers
-from kafkad.security.sasl import SASL_HANDSHAKE, Conversation, LoggedIn, NotYet, PreviousLogin, Refused, Versions
+from kafkad.security.sasl import (
+    SASL_HANDSHAKE,
+    Conversation,
+    LoggedIn,
+    NotYet,
+    Outcome,
+    PreviousLogin,
+    Refused,
+    Versions,
+)
 from kafkad.turns import LEAST_S
-from kafkad.wire.primitives import MalformedError
 
 log = logging.getLogger(__name__)
 
@@ -234,13 +242,9 @@ class _Door:
             self.queue(connection)
             return NOT_TAKEN
         self._has_turn = False
-        try:
-            outcome = self._conversation.take(view[at:end])
-            if outcome is Versions.ASKED:
-                return self._tell_versions(connection, view, at, end)
-        except MalformedError:
-            self._count(connection, succeeded=False)
-            raise
+        outcome = self._heard(connection, view[at:end])
+        if outcome is Versions.ASKED:
+            return self._tell_versions(connection, view, at, end)
         if outcome is NotYet.READY:
             self._logins.put_off(self, connection)
             return NOT_TAKEN
@@ -271,7 +275,11 @@ class _Door:
     def _tell_versions(self, connection: Connection, view: memoryview, at: int, end: int) -> Answer:
         if end - at > LARGEST_VERSIONS:
             raise self._ending(connection, None, f"an ApiVersions of {end - at} bytes")
-        reply = self._dispatch(connection, view, at, end)
+        try:
+            reply = self._dispatch(connection, view, at, end)
+        except Ending:
+            self._count(connection, succeeded=False)
+            raise
         if isinstance(reply, (bytes, bytearray)) and reply[8:10] == b"\0\0":  # its error code
             self._conversation.versions_told()
         return reply
@@ -288,6 +296,14 @@ class _Door:
         if self._session is None:
             self._logins.left(self, connection.host)
             connection.listener.logged_in(connection)
+
+    def _heard(self, connection: Connection, frame: memoryview) -> Outcome:
+        try:
+            return self._conversation.take(frame)
+        except Exception as error:
+            self._count(connection, succeeded=False)
+            tell_of(connection, "its login", error)
+        raise Ending
 
     def _ending(self, connection: Connection, answer: bytes | None, reason: str) -> Ending:
         self._count(connection, succeeded=False)

@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from kafkad.api.answering import close_for_internal_error, close_for_malformed
+from kafkad.api.answering import close_for
 from kafkad.api.context import client_text
 from kafkad.api.delayed_produce import DelayedProduce, DelayedProduces
 from kafkad.api.peer import Peer
@@ -55,7 +55,7 @@ from kafkad.security.authorizer import REFUSALS, Operation, ResourceType
 from kafkad.timers import Timers
 from kafkad.turns import Jobs, Pieces, at_once
 from kafkad.wire.frames import RequestHeader, read_request_header
-from kafkad.wire.primitives import MalformedError, or_malformed
+from kafkad.wire.primitives import or_malformed
 from kafkad.wire.produce import (
     PIECE,
     Answer,
@@ -281,10 +281,8 @@ class ProduceApi:
                 await self._jobs.do(timed(throttle, self._meet(work, work.transaction, frame)))
                 _check_transaction(work)
                 asked = None if work.error is not None else self._verify(work.transaction)
-        except MalformedError as error:
-            close_for_malformed(connection, "Produce", error)
-        except Exception:
-            close_for_internal_error(connection, "Produce")
+        except Exception as error:
+            close_for(connection, "Produce", header.api_version, error)
         else:
             await self._when_verified(connection, work, frame, asked)
 
@@ -296,8 +294,8 @@ class ProduceApi:
                 await asked
             await self._jobs.do(timed(work.throttle, self._append_in_pieces(work, frame)))
             await self._finish(connection, work)
-        except Exception:
-            close_for_internal_error(connection, "Produce")
+        except Exception as error:
+            close_for(connection, "Produce", work.version, error)
 
     def _begin(self, work: Coroutine[Any, Any, None], throttle: Throttle | None) -> None:
         task = asyncio.ensure_future(work if throttle is None else throttle.timed_turns(work))

@@ -49,7 +49,6 @@ from kafkad.net.reply import (
 )
 from kafkad.net.transport import MeasuredTransport
 from kafkad.turns import LEAST_S
-from kafkad.wire.primitives import MalformedError
 
 if TYPE_CHECKING:
     from kafkad.net.server import Listener
@@ -93,7 +92,7 @@ class DeferredReply:
 _NO_REPLIES: Final[list[Reply | DeferredReply]] = []
 Answer = Reply | DeferredReply | Pending | NotTaken | None
 Serve = Callable[["Connection", memoryview, int, int], Answer]
-"""What one frame is handed to: the dispatcher, or what stands before it."""
+"""What one frame is handed to: the dispatcher, or what stands before it. Ending, and no other error."""
 
 
 class Ending(Exception):
@@ -407,15 +406,13 @@ class Connection:
         return self._rest is not None
 
     def _ending_for(self, error: Exception) -> Ending:
-        """Of an error while a frame was handled."""
+        """Of an error while a frame was received or handled. It is kept, and with it nothing of where it came from."""
         if isinstance(error, Ending):
-            return error
-        if isinstance(error, MalformedError | struct.error | IndexError | UnicodeDecodeError):
-            log.warning("closing %s: its request cannot be read: %s", self.address, error)
-        elif isinstance(error, MemoryError):
+            return error.with_traceback(None)
+        if isinstance(error, MemoryError):
             log.error("closing %s: not enough memory for its request", self.address)
         else:
-            log.exception("closing %s: internal error while handling its request", self.address)
+            log.exception("closing %s: internal error while its request was received", self.address)
         return Ending()
 
     def _hand_over(self, view: memoryview, have: int, replies: list[Reply | DeferredReply], until: float) -> int:
@@ -471,13 +468,15 @@ class Connection:
         if self._door is not None:
             self._door.check_size(self, size)
             return
+        why = ""
         if size < _SMALLEST_FRAME:
-            raise MalformedError(f"a frame of {size} bytes cannot hold a request header")
-        if size > self.listener.max_request_bytes:
-            raise MalformedError(
-                f"a frame of {size} bytes is over socket.request.max.bytes={self.listener.max_request_bytes}"
-                + other_protocol(size)
-            )
+            why = f"a frame of {size} bytes cannot hold a request header"
+        elif size > self.listener.max_request_bytes:
+            largest = self.listener.max_request_bytes
+            why = f"a frame of {size} bytes is over socket.request.max.bytes={largest}{other_protocol(size)}"
+        if why:
+            log.warning("closing %s: refused: %s", self.address, why)
+            raise Ending
 
     def _keep(self, view: memoryview, at: int, have: int) -> None:
         """Keep view[at:have]: whole frames as they are, for later; a part of one as an exact copy, or in a buffer of

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import struct
 from collections.abc import Callable
 from importlib import import_module
 from types import SimpleNamespace
@@ -20,7 +21,7 @@ from kafkad.api.permissions import NONE
 from kafkad.api.routes import BETWEEN_BROKERS, ROUTES, Route
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.metrics import RequestProbe
-from kafkad.net.connection import Connection
+from kafkad.net.connection import Connection, Ending
 from kafkad.net.reply import PENDING
 from kafkad.turns import Jobs, Pieces, at_once
 from kafkad.wire.frames import RequestHeader, encode_request, read_response_header
@@ -66,7 +67,7 @@ class Asked:
         self.dispatcher = Dispatcher(context, cast(Any, None), cast(Any, None), {KEY: self.probe}, jobs())
         self.dispatcher._handlers[KEY] = lambda context, request, message: answer
         message = HeartbeatRequest(group_id="g", generation_id=1, member_id="m", group_instance_id=None)
-        frame = encode_request(RequestHeader(KEY, VERSION, 77, "c"), message)[4:]
+        self.frame = frame = encode_request(RequestHeader(KEY, VERSION, 77, "c"), message)[4:]
         connection = cast(Connection, self.connection)
         connection.peer = self.dispatcher.peer(connection)
         self.returned = self.dispatcher(connection, memoryview(frame), 0, len(frame))
@@ -99,6 +100,39 @@ def test_a_certificate_says_who_a_peer_is_unless_it_has_to_log_in(monkeypatch: p
     assert (str(peer.principal), peer.authenticated) == (
         ("User:ANONYMOUS", False) if login else ("User:CN=alice", True)
     )
+
+
+@pytest.mark.parametrize(
+    ("frame", "error", "told"),
+    [
+        (struct.pack(">hhi", 999, 0, 1), None, "refused: there is no API 999"),
+        (struct.pack(">hhi", KEY, 9, 1), None, "refused: Heartbeat is served in versions 0 to 4, not 9"),
+        (struct.pack(">hhih", KEY, 3, 1, -1), None, "Heartbeat v3 is malformed: HeartbeatRequest v3: "),
+        (None, MemoryError(), "not enough memory for Heartbeat v4"),
+        (None, ZeroDivisionError("ours"), "internal error while handling Heartbeat v4"),
+    ],
+    ids=["unknown", "version", "malformed", "memory", "bug"],
+)
+def test_why_a_request_ends_its_connection_is_told_by_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    frame: bytes | None,
+    error: Exception | None,
+    told: str,
+) -> None:
+    def handle(context: Any, request: Any, message: Any) -> HeartbeatResponse:
+        if error is not None:
+            raise error
+        return HeartbeatResponse()
+
+    asked = Asked(monkeypatch, HeartbeatResponse())
+    asked.dispatcher._handlers[KEY] = handle
+    data = frame or asked.frame
+    with pytest.raises(Ending) as ending:
+        asked.dispatcher(cast(Connection, asked.connection), memoryview(data), 0, len(data))
+    assert ending.value.__context__ is None, "it would keep what the request takes in memory"
+    [record] = caplog.records
+    assert record.getMessage().startswith(f"closing somebody: {told}")
 
 
 def test_handlers_are_imported_before_they_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -502,4 +502,4 @@ def test_a_large_request_that_ends_too_soon_closes_the_connection(
     end = encode(request(frames, 12, {599: 0}), 12)[-9:]
     assert frames.begin(request(frames, 12, dict.fromkeys(range(600), 0)), 12, damage=(end, b"")) is None
     frames.broker.run_until(lambda: frames.connection.closed)
-    assert "its Fetch cannot be read" in caplog.text
+    assert "Fetch v12 is malformed: " in caplog.text

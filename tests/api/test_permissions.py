@@ -15,14 +15,13 @@ from kafkad.api.permissions import NONE
 from kafkad.api.prepared import Grounds
 from kafkad.api.routes import BETWEEN_BROKERS, BY_KEY, ROUTES, Route
 from kafkad.errors import ErrorCode
-from kafkad.net.connection import Connection
+from kafkad.net.connection import Connection, Ending
 from kafkad.security.authorizer import ALLOW_ALL, ANONYMOUS, Operation, Principal, ResourceType, kafka_name
 from kafkad.wire.apis import request_class, response_class
 from kafkad.wire.frames import RequestHeader, read_request_header, read_response_header
 from kafkad.wire.messages.api_versions import ApiVersionsRequest
 from kafkad.wire.messages.heartbeat import HeartbeatRequest
 from kafkad.wire.messages.metadata import MetadataRequest
-from kafkad.wire.primitives import MalformedError
 from kafkad.wire.schema import decode
 from tests.api.frames import Frames
 from tests.one_broker import OneBroker
@@ -242,7 +241,9 @@ def test_a_handler_asks_for_what_is_named(frames: Frames, authorizer: Refusing) 
     assert authorizer.asked[-1][:2] == (Principal("User", "bob"), frames.connection.host)
 
 
-def test_who_must_authenticate_is_told_the_versions_and_nothing_else(broker: OneBroker) -> None:
+def test_who_must_authenticate_is_told_the_versions_and_nothing_else(
+    broker: OneBroker, caplog: pytest.LogCaptureFixture
+) -> None:
     frames = Frames(broker)
     frames.connection.peer = Peer("PLAINTEXT", "host", ALLOW_ALL, Grounds(), must_authenticate=True)
     try:
@@ -250,8 +251,10 @@ def test_who_must_authenticate_is_told_the_versions_and_nothing_else(broker: One
         assert frames.ask(versions, 3).api_keys
         for route in ROUTES:
             if route.name != "ApiVersions":
-                with pytest.raises(MalformedError, match="authenticated"):
+                with pytest.raises(Ending):
                     frames.begin(request_class(route.key)(), route.last)
+                refused = f"refused: {route.name} comes before its sender has authenticated itself"
+                assert refused in caplog.records[-1].getMessage()
         frames.connection.peer.identify(Principal("User", "bob"))
         assert frames.ask(MetadataRequest(topics=[]), 9).cluster_id
     finally:

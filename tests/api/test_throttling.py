@@ -20,6 +20,7 @@ from kafkad.api.routes import BETWEEN_BROKERS
 from kafkad.api.throttling import Throttling
 from kafkad.errors import ErrorCode
 from kafkad.model import DEFAULT, BrokerInfo, Endpoint, Entity
+from kafkad.net.connection import Ending
 from kafkad.net.server import Server
 from kafkad.security.authorizer import CLUSTER_NAME, Operation, Principal, ResourceType
 from kafkad.security.quotas.clients import ClientQuotas, Meter
@@ -44,7 +45,6 @@ from kafkad.wire.messages.offset_commit import (
 from kafkad.wire.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from kafkad.wire.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from kafkad.wire.messages.write_txn_markers import WriteTxnMarkersRequest
-from kafkad.wire.primitives import MalformedError
 from kafkad.wire.records import Record
 from tests.api.frames import Frames
 from tests.api.test_fetch import fill
@@ -143,11 +143,14 @@ def test_who_has_not_logged_in_uses_up_nobodys_quota(frames: Throttled) -> None:
     assert not list(frames.quotas.meters())
 
 
-def test_a_client_id_that_goes_on_behind_the_request_is_refused(frames: Throttled) -> None:
+def test_a_client_id_that_goes_on_behind_the_request_is_refused(
+    frames: Throttled, caplog: pytest.LogCaptureFixture
+) -> None:
     """There, the buffer has what another client has sent."""
     frames.give(Entity(client=DEFAULT), request_percentage=50)
-    with pytest.raises(MalformedError, match="no room for a client id of 60 bytes"):
+    with pytest.raises(Ending):
         frames.begin(ApiVersionsRequest(), 3, client_id="id", damage=(b"\0\2id", b"\0\x3cid"))
+    assert "ApiVersions v3 is malformed: it has no room for a client id of 60 bytes" in caplog.text
     assert not list(frames.quotas.meters())
 
 

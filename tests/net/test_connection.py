@@ -15,12 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from kafkad.net.connection import Connection, DeferredReply
+from kafkad.net.connection import Connection, DeferredReply, Ending
 from kafkad.net.reply import PENDING, Bytes, FileRange, Part, Pending, Reply, unsent
 from kafkad.net.server import SHARED_BYTES, Buffers, Limits, Server
 from kafkad.net.transport import PlainTransport, Transport
 from kafkad.turns import TURN_S
-from kafkad.wire.primitives import MalformedError
 from tests.net.serving import Peer, echo, frame, holding, read_frame, run
 
 
@@ -201,10 +200,10 @@ async def ended(server: Server, reader: asyncio.StreamReader) -> bool:
     return await reader.read() == b"" and server.total == 0
 
 
-def test_requests_before_one_that_cannot_be_read_are_answered() -> None:
+def test_requests_before_one_that_ends_the_connection_are_answered() -> None:
     def dispatch(connection: Connection, view: memoryview, at: int, end: int) -> Reply:
         if view[at] == ord("b"):
-            raise MalformedError("bad")
+            raise Ending
         if view[at] == ord("o"):
             raise RuntimeError("a bug of ours")
         return frame(bytes(view[at:end]))
@@ -229,7 +228,7 @@ def test_a_reply_that_waits_leaves_before_its_connection_ends() -> None:
             laters.append(DeferredReply(connection))
             return laters[-1]
         if kind == ord("b"):
-            raise MalformedError("bad")
+            raise Ending
         if kind == ord("e"):
             connection.end()
             return None
