@@ -257,12 +257,12 @@ def reason(error: OSError) -> str:
 
 def connect_seconds(left: float) -> float:
     """How long one address may take to accept a connection, out of the time that is left."""
-    return min(left, max(CONNECT_SECONDS, left / 4))
+    return min(opening_seconds(left), max(CONNECT_SECONDS, left / 4))
 
 
 def opening_seconds(left: float) -> float:
     """How long one broker may take until it is ready for requests: the others are waiting for that, and need time."""
-    return max(2 * CONNECT_SECONDS, left / 2)
+    return left / 2
 
 
 def connect(address: Address, access: Access, deadline: float) -> Connection:

@@ -429,7 +429,8 @@ def _no_coordinator(key: str, answer: Coordinator | FindCoordinatorResponse) -> 
 
 
 def _unreachable(broker: int, error: KctlError) -> KctlError:
-    return Disconnected(f"broker {broker} at {error.what}", exit_code=error.exit_code, hints=error.hints)
+    where = error.what.removeprefix("broker ")
+    return Disconnected(f"broker {broker} at {where}", exit_code=error.exit_code, hints=error.hints)
 
 
 def open_session(settings: Settings) -> Session:

@@ -29,7 +29,7 @@ from kctl.reach.connection import (
 )
 from kctl.reach.offsets import LATEST, offsets_at
 from kctl.reach.rounds import Rounds
-from kctl.reach.session import Session
+from kctl.reach.session import Session, _unreachable
 from kctl.settings import Settings
 from tests.broker import KafkadProcess
 from tests.oracle.kafka import free_port
@@ -132,9 +132,15 @@ def test_a_slow_link_may_take_its_time_for_a_request() -> None:
 
 
 def test_the_time_out_reaches_the_opening_of_connections() -> None:
-    assert (connect_seconds(10), opening_seconds(10)) == (3, 6)
+    assert (connect_seconds(10), opening_seconds(10)) == (3, 5)
     assert (connect_seconds(60), opening_seconds(60)) == (15, 30)
-    assert connect_seconds(1) == 1
+    assert (connect_seconds(3), opening_seconds(3)) == (1.5, 1.5), "brokers that are well have to be asked in time"
+
+
+def test_a_broker_that_hangs_is_named_once() -> None:
+    hung = Disconnected("broker h:9092 did not answer in time while it answered ApiVersions")
+    assert _unreachable(3, hung).what == "broker 3 at h:9092 did not answer in time while it answered ApiVersions"
+    assert _unreachable(3, Disconnected("h:9092  connection refused")).what == "broker 3 at h:9092  connection refused"
 
 
 def test_patience_ends_with_the_timeout() -> None:
