@@ -11,7 +11,7 @@ from kctl.reach.connection import Disconnected
 from kctl.reach.log_dirs import LogDir, log_dirs_of
 
 if TYPE_CHECKING:
-    from kctl.reach.session import Session, Topic
+    from kctl.reach.session import Broker, Session, Topic
     from kctl.texts.output import Row
 
 
@@ -77,8 +77,8 @@ def broker_facts(session: Session, topics: Iterable[Topic]) -> tuple[list[Broker
                 partitions=held.get(broker, 0),
                 under_replicated=lagging.get(broker, 0),
                 size_bytes=sum(r.size for directory in own for r in directory.replicas) if own else None,
-                free_bytes=_sum(directory.free for directory in own),
-                total_bytes=_sum(directory.total for directory in own),
+                free_bytes=known_sum(disk.free for disk in disks(own, cluster.brokers)),
+                total_bytes=known_sum(disk.total for disk in disks(own, cluster.brokers)),
                 is_controller=broker == cluster.controller_id,
                 state=_state(known is not None, answer),
             )
@@ -151,7 +151,19 @@ def _release(session: Session, broker: int) -> str:
     return release(session.connection(broker).versions)
 
 
-def _sum(parts: Iterable[int | None]) -> int | None:
+class Disk(NamedTuple):
+    host: str
+    total: int | None
+    free: int | None
+
+
+def disks(directories: Iterable[LogDir], brokers: Mapping[int, Broker]) -> set[Disk]:
+    """What log directories lie on. Nobody says which of them share a disk: those of a host with the same room do."""
+    return {Disk(brokers[each.broker].host, each.total, each.free) for each in directories}
+
+
+def known_sum(parts: Iterable[int | None]) -> int | None:
+    """The sum of those that are known; None if none is."""
     known = [part for part in parts if part is not None]
     return sum(known) if known else None
 

@@ -39,8 +39,8 @@ def log_directories(session: Session, brokers: tuple[int, ...]) -> int:
     rows = [_row(directory) for directory in directories]
     rows += [{"broker": broker, "state": "no answer"} for broker in asked if broker not in answered]
     if brokers:
-        return answer(session, COLUMNS, rows, silent)
-    for error in silent:
+        return answer(session, COLUMNS, rows, list(silent.values()))
+    for error in silent.values():
         note(session.settings, error.what)
     return answer(session, COLUMNS, rows)
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from kctl.brokers.facts import broker_facts, cluster_state, kafkads
+from kctl.brokers.facts import broker_facts, cluster_state, disks, kafkads, known_sum
+from kctl.brokers.leading import leader_trouble
 from kctl.cluster.mode import mode
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.reach.session import Session
-from kctl.texts.output import Column, Row, note, rfc3339, size_text
+from kctl.texts.output import Column, Row, known_sum_text, note, rfc3339
+
+if TYPE_CHECKING:
+    from kafkad.wire.messages.metadata import MetadataResponsePartition
 
 COLUMNS = (
     Column("cluster_id", "The cluster's id."),
@@ -29,9 +33,10 @@ COLUMNS = (
     Column("partitions", "How many partitions they have.", "number"),
     Column("replicas", "How many replicas these have.", "number"),
     Column("offline", "Partitions without a leader.", "number"),
+    Column("unreachable", "Partitions whose leader does not answer.", "number"),
     Column("under_replicated", "Partitions with fewer replicas in sync than they have.", "number"),
-    Column("size_bytes", "Bytes in all log directories.", "size", "BYTES"),
-    Column("free_bytes", "Room left on all disks.", "size", "FREE"),
+    Column("size_bytes", "Bytes in the log directories of all brokers that tell.", "size", "BYTES"),
+    Column("free_bytes", "Room left on their disks; one that brokers of a host share counts once.", "size", "FREE"),
 )
 
 
@@ -43,7 +48,7 @@ def describe(session: Session) -> int:
     Example: kctl cluster describe
     """
     topics = session.metadata()
-    brokers, _, silent = broker_facts(session, topics)
+    brokers, directories, silent = broker_facts(session, topics)
     for error in silent:
         note(session.settings, f"sizes are incomplete: {error.what}")
     state = cluster_state(session, [broker.id for broker in brokers if broker.release is not None])
@@ -51,6 +56,7 @@ def describe(session: Session) -> int:
     down = [broker.id for broker in brokers if broker.state == "down"]
     since = [state.absent_since_ms.get(broker) for broker in down]
     partitions = [partition for topic in topics for partition in topic.partitions]
+    deaf = [broker.id for broker in brokers if broker.host is not None and broker.release is None]
     row = {
         "cluster_id": session.cluster.cluster_id,
         "mode": mode(session.connection().versions, next((each.zookeeper for each in own.values()), None)),
@@ -59,22 +65,30 @@ def describe(session: Session) -> int:
         "brokers": list(session.cluster.brokers),
         "down": down,
         "down_since": [None if ms is None else rfc3339(ms) for ms in since],
-        "silent": [broker.id for broker in brokers if broker.host is not None and broker.release is None],
+        "silent": deaf,
         "racks": sorted({broker.rack for broker in brokers if broker.rack is not None}),
         "versions": sorted({broker.release for broker in brokers if broker.release is not None}),
         "kafkad": sorted({each.version for each in own.values()}),
         "topics": len(topics),
         "partitions": len(partitions),
         "replicas": sum(len(partition.replica_nodes) for partition in partitions),
-        "offline": sum(partition.leader_id < 0 for partition in partitions),
+        "offline": _count(partitions, deaf, "offline"),
+        "unreachable": _count(partitions, deaf, "unreachable"),
         "under_replicated": sum(len(p.isr_nodes) < len(p.replica_nodes) for p in partitions),
-        "size_bytes": sum(broker.size_bytes or 0 for broker in brokers),
-        "free_bytes": sum(broker.free_bytes or 0 for broker in brokers),
+        "size_bytes": known_sum(broker.size_bytes for broker in brokers),
+        "free_bytes": known_sum(disk.free for disk in disks(directories, session.cluster.brokers)),
     }
-    return answer(session, COLUMNS, [row], text=lambda: _text(row))
+    is_whole = all(broker.size_bytes is not None for broker in brokers)
+    return answer(session, COLUMNS, [row], text=lambda: _text(row, is_whole))
 
 
-def _text(row: Row) -> Iterator[str]:
+def _count(partitions: Iterable[MetadataResponsePartition], silent: Sequence[int], trouble: str) -> int:
+    return sum(leader_trouble(partition.leader_id, silent) == trouble for partition in partitions)
+
+
+def _text(row: Row, is_whole: bool) -> Iterator[str]:
+    """`is_whole`: all brokers have told what is on their disks."""
+
     def ids(values: Any) -> str:
         return ", ".join(map(str, values)) or "-"
 
@@ -83,7 +97,7 @@ def _text(row: Row) -> Iterator[str]:
     down = f"; down: {gone}" if gone else ""
     silent = f"; no answer: {ids(row['silent'])}" if row["silent"] else ""
     epoch = "" if row["controller_epoch"] is None else f", epoch {row['controller_epoch']}"
-    trouble = [f"{row[n]} {n.replace('_', '-')}" for n in ("offline", "under_replicated") if row[n]]
+    trouble = [f"{row[n]} {n.replace('_', '-')}" for n in ("offline", "unreachable", "under_replicated") if row[n]]
     yield f"cluster     {row['cluster_id']}"
     yield f"metadata    {row['mode']}, controller {'-' if row['controller'] is None else row['controller']}{epoch}"
     yield f"brokers     {len(row['brokers'])}: {ids(row['brokers'])}{silent}{down}"
@@ -92,4 +106,5 @@ def _text(row: Row) -> Iterator[str]:
     yield f"version     {own if row['kafkad'] else ids(row['versions']) + ', by the APIs'}"
     yield f"topics      {row['topics']} with {row['partitions']} partitions, {row['replicas']} replicas"
     yield f"health      {', '.join(trouble) or 'ok'}"
-    yield f"size        {size_text(row['size_bytes'])}, {size_text(row['free_bytes'])} free"
+    size, free = (known_sum_text([row[n]] if is_whole else [row[n], None]) for n in ("size_bytes", "free_bytes"))
+    yield f"size        {size}, {free} free"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from kafkad.names import TopicPartition
+from kctl.brokers.leading import leader_trouble, silent_brokers
 from kctl.command.choosing import Choice, choosing
 from kctl.command.chosen import chosen_topics
 from kctl.command.cluster_names import broker_ids, topic_names
@@ -16,7 +17,7 @@ from kctl.errors import KctlError
 from kctl.partitions.requests import Active, active_moves
 from kctl.reach.log_dirs import log_dirs, replica_sizes
 from kctl.reach.session import Session
-from kctl.texts.output import Column, Document, Row, Writer, counted, note, size_text
+from kctl.texts.output import Column, Document, Row, Writer, counted, known_sum_text, note
 
 if TYPE_CHECKING:
     from kafkad.wire.messages.metadata import MetadataResponsePartition
@@ -28,7 +29,7 @@ COLUMNS = (
     Column("replicas", "Its replicas in the order of their assignment: the first one should lead.", "list"),
     Column("isr", "Those in sync.", "list", header="ISR"),
     Column("size_bytes", "What its leader has on disk.", "size", header="SIZE"),
-    Column("health", "ok, offline, under-replicated, not-preferred, moving.", "state"),
+    Column("health", "ok, offline, unreachable, moving, under-replicated, not-preferred.", "state"),
     Column("offline", "Replicas on brokers or disks that are down.", "list", wide=True),
     Column("epoch", "The leader epoch.", "number", wide=True),
     Column("sizes", "Bytes of each replica as broker:bytes.", "list", wide=True),
@@ -61,12 +62,13 @@ def list_partitions(
     topics, errors = chosen_topics(session, chosen, internal=internal)
     asked = {name: [each.partition_index for each in topic.partitions] for name, topic in topics.items()}
     directories, silent = log_dirs(session, partitions=asked if chosen else None)
-    for error in silent:
+    for error in silent.values():
         note(session.settings, f"sizes are incomplete: {error.what}")
     sizes = replica_sizes(directories)
     moves = _moves(session, asked)
+    deaf = silent_brokers(silent)
     every = [
-        _row(TopicPartition(name, each.partition_index), each, sizes, moves)
+        _row(TopicPartition(name, each.partition_index), each, sizes, moves, deaf)
         for name, topic in topics.items()
         for each in sorted(topic.partitions, key=lambda each: each.partition_index)
         if (broker is None or broker in each.replica_nodes) and (leader is None or leader == each.leader_id)
@@ -83,10 +85,12 @@ def _moves(session: Session, asked: Mapping[str, Sequence[int]]) -> Mapping[Topi
         return {}
 
 
-def partition_health(leader: int, replicas: Sequence[int], isr: Sequence[int], moving: bool) -> str:
-    """The worst of it in a word."""
-    if leader < 0:
-        return "offline"
+def partition_health(
+    leader: int, replicas: Sequence[int], isr: Sequence[int], moving: bool, silent: Collection[int]
+) -> str:
+    """The worst of it in a word; `silent` are the brokers that do not answer."""
+    if trouble := leader_trouble(leader, silent):
+        return trouble
     if moving:
         return "moving"
     if len(isr) < len(replicas):
@@ -99,6 +103,7 @@ def _row(
     each: MetadataResponsePartition,
     sizes: Mapping[tuple[TopicPartition, int], int],
     moves: Mapping[TopicPartition, Active],
+    silent: Collection[int],
 ) -> Row:
     replicas = list(each.replica_nodes)
     return {
@@ -108,7 +113,7 @@ def _row(
         "replicas": replicas,
         "isr": list(each.isr_nodes),
         "size_bytes": sizes.get((where, each.leader_id)),
-        "health": partition_health(each.leader_id, replicas, each.isr_nodes, where in moves),
+        "health": partition_health(each.leader_id, replicas, each.isr_nodes, where in moves, silent),
         "offline": list(each.offline_replicas),
         "epoch": each.leader_epoch,
         "sizes": [f"{broker}:{sizes[where, broker]}" for broker in replicas if (where, broker) in sizes],
@@ -126,5 +131,5 @@ def _text(session: Session, rows: Sequence[Row], healthy: int) -> Iterator[str]:
         yield f"{counted(healthy, 'partition')}, none unhealthy"
         return
     unhealthy = sum(row["health"] != "ok" for row in rows)
-    size = size_text(sum(row["size_bytes"] or 0 for row in rows))
+    size = known_sum_text(row["size_bytes"] for row in rows)
     yield f"{counted(len(rows), 'partition')}, {size}; {f'{unhealthy} unhealthy' if unhealthy else 'all healthy'}"

@@ -50,9 +50,9 @@ def move_dir(session: Session, what: Sequence[str], broker: int, path: str, opti
 
     Example: kctl partitions move-dir orders:0 --broker 1 --dir /data/disk2
     """
-    directories, errors = log_dirs(session, [broker], {})
-    if errors:
-        raise errors[0]
+    directories, silent = log_dirs(session, [broker], {})
+    if silent:
+        raise silent[broker]
     known = [directory.path for directory in directories]
     if path not in known:
         hints = (f"there are: {', '.join(known)}",)

@@ -49,7 +49,7 @@ def take(session: Session, asked: Mapping[str, Iterable[int]] | None = None) -> 
                 leader = each.leader_id if each.leader_id >= 0 else None
                 partitions.append(Partition(*name, replicas, leader, _size(name, leader, each, sizes)))
     brokers = _brokers(session, partitions, directories)
-    return Snapshot(brokers, sorted(partitions, key=lambda each: each.name), active, directories, silent)
+    return Snapshot(brokers, sorted(partitions, key=lambda each: each.name), active, directories, list(silent.values()))
 
 
 def _size(

@@ -35,11 +35,12 @@ class LogDir(NamedTuple):
 
 def log_dirs(
     session: Session, brokers: Iterable[int] | None = None, partitions: Mapping[str, Iterable[int]] | None = None
-) -> tuple[list[LogDir], list[KctlError]]:
-    """The directories of these brokers (all), with the replicas of these topics (all); and why others are not told."""
+) -> tuple[list[LogDir], dict[int, KctlError]]:
+    """The directories of these brokers (all), with the replicas of these topics (all); and why others are not told, by
+    broker."""
     answers = log_dirs_of(session, session.cluster.brokers if brokers is None else brokers, partitions)
     found = [directory for own in answers.values() if not isinstance(own, KctlError) for directory in own]
-    return found, [error for error in answers.values() if isinstance(error, KctlError)]
+    return found, {broker: error for broker, error in answers.items() if isinstance(error, KctlError)}
 
 
 def log_dirs_of(

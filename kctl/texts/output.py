@@ -77,6 +77,15 @@ def size_text(size: int) -> str:
     return f"{value / 1000:.1f} PB"
 
 
+def known_sum_text(sizes: Iterable[int | None]) -> str:
+    """The sum of sizes, some of which may not be known: 41.2 GB, at least 41.2 GB, or "-" if none is."""
+    parts = list(sizes)
+    known = [size for size in parts if size is not None]
+    if parts and not known:
+        return "-"
+    return f"{'' if len(known) == len(parts) else 'at least '}{size_text(sum(known))}"
+
+
 def counted(number: int, word: str) -> str:
     """1 topic, 2 topics."""
     return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -81,9 +81,10 @@ def describe(
 ) -> int:
     """Show partitions, replicas, offsets and settings of topics.
 
-    A "!" after the leader means that it is not the preferred leader. HEALTH is ok, or some of offline, under-min-isr
-    (fewer in-sync replicas than min.insync.replicas: writes with acks=all fail), at-min-isr, under-replicated,
-    not-preferred, moving, rack-unaware, same-host (replicas share a rack or a host though there are enough).
+    A "!" after the leader means that it is not the preferred leader. HEALTH is ok, or some of offline, unreachable
+    (the leader does not answer), under-min-isr (fewer in-sync replicas than min.insync.replicas: writes with acks=all
+    fail), at-min-isr, under-replicated, not-preferred, moving, rack-unaware, same-host (replicas share a rack or a
+    host though there are enough).
     Without names it describes all topics except internal ones, without offsets; with --unhealthy, all.
 
     Example: kctl topics describe orders
@@ -112,7 +113,7 @@ def describe(
         if unhealthy and not pictures and not errors:
             yield "all healthy"
         for topic, shown in pictures:
-            yield from _text(session.cluster, writer, topic, shown)
+            yield from _text(session.cluster, found.silent, writer, topic, shown)
             yield f"configs  {_configs_line(topic, configs == 'all')}"
             if groups:
                 yield f"groups   {'   '.join(map(str, (readers or {}).get(topic.name, ()))) or '-'}"
@@ -127,7 +128,7 @@ def _readers(session: Session, topics: list[str]) -> tuple[Readers, list[KctlErr
     return readers_of(session, topics)
 
 
-_WORTH_A_LOOK = {"offline", "under-min-isr", "at-min-isr", "under-replicated"}
+_WORTH_A_LOOK = {"offline", "unreachable", "under-min-isr", "at-min-isr", "under-replicated"}
 
 
 def _fine(partition: PartitionDetails) -> bool:
@@ -185,10 +186,14 @@ def _partition_item(partition: PartitionDetails) -> dict[str, Any]:
 
 
 def _text(
-    cluster: Cluster, writer: Writer, topic: TopicDetails, partitions: Sequence[PartitionDetails]
+    cluster: Cluster,
+    silent: Collection[int],
+    writer: Writer,
+    topic: TopicDetails,
+    partitions: Sequence[PartitionDetails],
 ) -> Iterator[str]:
     yield _headline(topic)
-    yield f"health  {health_line(topic, cluster)}"
+    yield f"health  {health_line(topic, cluster, silent)}"
     if partitions:
         yield from writer.table(map(_partition_row, partitions))
 
@@ -209,16 +214,26 @@ def _headline(topic: TopicDetails) -> str:
     return "  ".join(parts)
 
 
-def health_line(topic: TopicDetails, cluster: Cluster) -> str:
+def health_line(topic: TopicDetails, cluster: Cluster, silent: Collection[int]) -> str:
     """One line: what is wrong with how many partitions, which brokers cause it, and what producers notice of it."""
     counts = Counter(word for partition in topic.partitions for word in partition.health if word != "ok")
     if not counts:
         return "ok" if topic.replication > 1 else "ok, but each partition has a single replica"
     line = ", ".join(f"{count} {word}" for word, count in counts.items())
-    down = sorted({b for p in topic.partitions for b in p.replicas if b not in cluster.brokers})
-    if down:
-        line += f": broker{'s' * (len(down) > 1)} {', '.join(map(str, down))} {'are' if len(down) > 1 else 'is'} down"
-    return line + _consequence(topic, counts)
+    replicas = sorted({broker for partition in topic.partitions for broker in partition.replicas})
+    causes = [
+        _cause([broker for broker in replicas if broker not in cluster.brokers], "is down", "are down"),
+        _cause([broker for broker in replicas if broker in silent], "does not answer", "do not answer"),
+    ]
+    told = ", ".join(filter(None, causes))
+    return line + (told and f": {told}") + _consequence(topic, counts)
+
+
+def _cause(brokers: Sequence[int], of_one: str, of_several: str) -> str:
+    if not brokers:
+        return ""
+    names = ", ".join(map(str, brokers))
+    return f"brokers {names} {of_several}" if len(brokers) > 1 else f"broker {names} {of_one}"
 
 
 def _min_isr_text(topic: TopicDetails) -> str:
@@ -230,6 +245,8 @@ def _min_isr_text(topic: TopicDetails) -> str:
 def _consequence(topic: TopicDetails, counts: Counter[str]) -> str:
     if counts["offline"]:
         return "; nothing can be written to or read from what is offline"
+    if counts["unreachable"]:
+        return "; nothing can be written to or read from what is unreachable"
     least = min(len(partition.isr) for partition in topic.partitions)
     if counts["under-min-isr"]:
         return f"; writes with acks=all fail ({least} in sync, {topic.needed} needed)"

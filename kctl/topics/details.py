@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkad.names import TopicPartition, id_text
+from kctl.brokers.leading import silent_brokers
 from kctl.brokers.release import caps_min_isr
 from kctl.configs.of_topics import topic_settings
 from kctl.configs.resources import Entry
@@ -89,6 +90,8 @@ class Found(NamedTuple):
     topics: list[TopicDetails]
     notes: list[str]
     """Facts that are not known, each once with the reason."""
+    silent: frozenset[int]
+    """The brokers that do not answer."""
 
 
 def topic_details(
@@ -101,7 +104,7 @@ def topic_details(
     configs, refused = topic_settings(session, topics, keys)
     notes |= dict.fromkeys(f"settings are incomplete: {error.what}" for error in refused)
     directories, silent = log_dirs(session, partitions=everything if len(topics) < _WORTH_NAMING else None)
-    notes |= dict.fromkeys(f"sizes are incomplete: {error.what}" for error in silent)
+    notes |= dict.fromkeys(f"sizes are incomplete: {error.what}" for error in silent.values())
     notes |= dict.fromkeys(f"sizes are incomplete: {d.error.what}" for d in directories if d.error)
     sizes: dict[TopicPartition, dict[int, int]] = {}
     for (where, broker), size in replica_sizes(directories).items():
@@ -112,12 +115,13 @@ def topic_details(
     brokers = session.cluster.brokers.values()
     racks = {broker.id: broker.rack for broker in brokers}
     hosts = {broker.id: broker.host for broker in brokers}
+    deaf = silent_brokers(silent)
     found = []
     for name, topic in topics.items():
         entries = configs.get(name, [])
         min_isr = min_isr_of(entries)
         needed = Needed(min_isr, capped)
-        facts = TopicHealthFacts(needed, racks, moving.get(name, frozenset()), hosts)
+        facts = TopicHealthFacts(needed, racks, moving.get(name, frozenset()), hosts, deaf)
         partitions = [
             _partition(name, partition, sizes, offsets, facts)
             for partition in sorted(topic.partitions, key=lambda p: p.partition_index)
@@ -126,7 +130,7 @@ def topic_details(
         replicas = replication(topic.partitions)
         least = needed.of(replicas)
         found.append(TopicDetails(name, topic_id, topic.is_internal, replicas, min_isr, least, partitions, entries))
-    return Found(found, list(notes))
+    return Found(found, list(notes), deaf)
 
 
 def min_isr_of(entries: Sequence[Entry]) -> int | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
+
+from kctl.brokers.leading import leader_trouble
 
 if TYPE_CHECKING:
     from kafkad.wire.messages.metadata import MetadataResponsePartition
@@ -16,12 +18,15 @@ class TopicHealth(NamedTuple):
     under_replicated: int
     single_replica: bool
     under_min_isr: int | None = None
+    unreachable: int = 0
 
     @property
     def word(self) -> str:
         """The worst of it in a few words."""
         if self.offline:
             return f"{self.offline} offline"
+        if self.unreachable:
+            return f"{self.unreachable} unreachable"
         if self.under_min_isr:
             return f"{self.under_min_isr} under-min-isr"
         if self.under_replicated:
@@ -40,17 +45,21 @@ class Needed(NamedTuple):
         return min(self.min_isr, replicas) if self.min_isr is not None and self.capped else self.min_isr
 
 
-def topic_health(partitions: Sequence[MetadataResponsePartition], needed: Needed) -> TopicHealth:
-    """The health of a topic with these partitions of a Metadata response."""
-    offline = under = below = 0
+def topic_health(
+    partitions: Sequence[MetadataResponsePartition], needed: Needed, silent: Collection[int] = ()
+) -> TopicHealth:
+    """The health of a topic with these partitions of a Metadata response, while these brokers do not answer."""
+    offline = unreachable = under = below = 0
     single = bool(partitions)
     for partition in partitions:
         in_sync, replicas = len(partition.isr_nodes), len(partition.replica_nodes)
-        offline += partition.leader_id < 0
+        trouble = leader_trouble(partition.leader_id, silent)
+        offline += trouble == "offline"
+        unreachable += trouble == "unreachable"
         under += in_sync < replicas
         single = single and replicas == 1
         below += in_sync < (needed.of(replicas) or 0)
-    return TopicHealth(offline, under, single, None if needed.min_isr is None else below)
+    return TopicHealth(offline, under, single, None if needed.min_isr is None else below, unreachable)
 
 
 class TopicHealthFacts(NamedTuple):
@@ -63,14 +72,15 @@ class TopicHealthFacts(NamedTuple):
     """The topic's partitions that are on their way to other brokers."""
     hosts: Mapping[int, str | None] = {}
     """The host of each broker, as clients reach it."""
+    silent: frozenset[int] = frozenset()
+    """The brokers that do not answer."""
 
 
 def partition_health(partition: MetadataResponsePartition, facts: TopicHealthFacts) -> list[str]:
     """The words for a partition's health, the worst first; `ok` if nothing is wrong."""
     in_sync, replicas = len(partition.isr_nodes), partition.replica_nodes
-    words = []
-    if partition.leader_id < 0:
-        words.append("offline")
+    trouble = leader_trouble(partition.leader_id, facts.silent)
+    words = [] if trouble is None else [trouble]
     needed = facts.needed.of(len(replicas))
     if needed is not None and in_sync < needed:
         words.append("under-min-isr")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkad.names import id_text
+from kctl.brokers.leading import silent_brokers
 from kctl.brokers.release import caps_min_isr
 from kctl.command.choosing import Choice, choosing
 from kctl.command.chosen import chosen_topics
@@ -17,10 +18,9 @@ from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.configs.of_topics import topic_settings
 from kctl.configs.values import said
 from kctl.errors import KctlError
-from kctl.reach.connection import Disconnected
 from kctl.reach.log_dirs import log_dirs_of
 from kctl.reach.session import Session
-from kctl.texts.output import Column, Document, Row, Writer, counted, note, size_text
+from kctl.texts.output import Column, Document, Row, Writer, counted, known_sum_text, note
 from kctl.topics.health import Needed, replication, topic_health
 
 if TYPE_CHECKING:
@@ -75,13 +75,12 @@ def list_topics(session: Session, chosen: Choice, internal: bool, unhealthy: boo
         note(session.settings, f"sizes are incomplete: {error.what}")
     settings = session.settings
     capped = caps_min_isr(session.connection().versions)
-    deaf = {broker for broker, error in silent.items() if isinstance(error, Disconnected)}
     is_whole = settings.output != "table" or bool(settings.columns or settings.sort)
     keys = (*_ALWAYS, *_WIDE, *with_config) if is_whole else (*_ALWAYS, *with_config)
     configs = _configs(session, topics, keys)
     rows = []
     for name, topic in topics.items():
-        row = _row(topic, sizes, configs.get(name, {}), with_config, deaf, capped)
+        row = _row(topic, sizes, configs.get(name, {}), with_config, silent_brokers(silent), capped)
         rows.append(row | _rest(topic, configs.get(name, {})) if is_whole else row)
     healthy = 0
     if unhealthy:
@@ -128,10 +127,10 @@ def _sizes(session: Session, topics: Mapping[str, Topic] | None) -> tuple[Sizes,
 
 
 def _row(
-    topic: Topic, sizes: Sizes, configs: Configs, extra: Sequence[str], deaf: Collection[int], capped: bool
+    topic: Topic, sizes: Sizes, configs: Configs, extra: Sequence[str], silent: Collection[int], capped: bool
 ) -> dict[str, Any]:
-    """The columns of the table; `deaf` are the brokers that do not answer."""
-    health = topic_health(topic.partitions, Needed(_number(configs.get("min.insync.replicas")), capped))
+    """The columns of the table; `silent` are the brokers that do not answer."""
+    health = topic_health(topic.partitions, Needed(_number(configs.get("min.insync.replicas")), capped), silent)
     own = sizes.get(topic.name, {})
     size: int | None = 0
     for partition in topic.partitions:
@@ -139,16 +138,15 @@ def _row(
         size = None if size is None or led is None else size + led
     held = [own.get(p.partition_index, {}).get(broker) for p in topic.partitions for broker in p.replica_nodes]
     known = [size for size in held if size is not None]
-    unreachable = sum(partition.leader_id in deaf for partition in topic.partitions)
     return {
         "topic": topic.name,
         "partitions": len(topic.partitions),
         "replication": replication(topic.partitions),
-        "health": f"{unreachable} unreachable" if unreachable and not health.offline else health.word,
+        "health": health.word,
         "size_bytes": size,
         "replicated_bytes": sum(known) if len(known) == len(held) else None,
         "offline": health.offline,
-        "unreachable": unreachable,
+        "unreachable": health.unreachable,
         "under_replicated": health.under_replicated,
         "under_min_isr": health.under_min_isr,
         **{name: configs.get(name) for name in extra},
@@ -191,16 +189,9 @@ def _summary(rows: Sequence[Row]) -> str:
     """Nothing is claimed of what could not be seen."""
     if not rows:
         return "0 topics: there is none, or none that may be seen"
-    size, replicated = (_sum(rows, name) for name in ("size_bytes", "replicated_bytes"))
+    size, replicated = (known_sum_text(row[name] for row in rows) for name in ("size_bytes", "replicated_bytes"))
     partitions = sum(row["partitions"] for row in rows)
     unhealthy = sum(map(_is_unhealthy, rows))
     health = f"{unhealthy} unhealthy" if unhealthy else "all healthy"
     sizes = "size not known" if size == replicated == "-" else f"{size} ({replicated} with replicas)"
     return f"{counted(len(rows), 'topic')}, {counted(partitions, 'partition')}, {sizes}; {health}"
-
-
-def _sum(rows: Sequence[Row], name: str) -> str:
-    known = [row[name] for row in rows if row[name] is not None]
-    if not known:
-        return "-"
-    return f"{'' if len(known) == len(rows) else 'at least '}{size_text(sum(known))}"

@@ -8,9 +8,11 @@ import pytest
 from kafkad import __version__
 from kafkad.wire.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from kctl.brokers.api_versions import rows_of
-from kctl.brokers.facts import counts
+from kctl.brokers.facts import counts, disks, known_sum
 from kctl.brokers.release import release
 from kctl.errors import Exit
+from kctl.reach.log_dirs import LogDir
+from kctl.reach.session import Broker
 from tests.kctl.conftest import Kctl
 
 
@@ -100,3 +102,13 @@ def test_loggers(on_broker: Kctl) -> None:
     assert on_broker("brokers", "loggers", 1, f"{name}=", "-y").code == Exit.DONE
     assert on_broker("brokers", "loggers", 1, "nonsense", "-y").code == Exit.USAGE
     assert on_broker("brokers", "loggers", 7).code == Exit.NOT_FOUND
+
+
+def test_a_disk_counts_once_for_all_that_share_it() -> None:
+    brokers = {1: Broker(1, "a", 9092, None), 2: Broker(2, "a", 9093, None), 3: Broker(3, "b", 9092, None)}
+    directories = [LogDir(broker, path, 100, free, None, ()) for broker, path, free in SHARED]
+    assert known_sum(disk.free for disk in disks(directories, brokers)) == 40 + 30 + 40
+    assert known_sum(disk.free for disk in disks([LogDir(1, "/d", None, None, None, ())], brokers)) is None
+
+
+SHARED = [(1, "/1", 40), (1, "/1b", 40), (2, "/2", 40), (2, "/other", 30), (3, "/3", 40)]

@@ -3,15 +3,23 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from kafkad import __version__
 from kafkad.wire.messages.api_versions import ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey
+from kafkad.wire.messages.describe_log_dirs import DescribeLogDirsRequest
 from kafkad.wire.messages.describe_quorum import ReplicaState, ResponsePartitionData
+from kafkad.wire.schema import Request
 from kctl.cluster.features import rows_of as features
 from kctl.cluster.mode import mode
 from kctl.cluster.quorum import rows_of as quorum
 from kctl.errors import Exit
+from kctl.reach.connection import Disconnected
+from kctl.reach.session import Session
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
 
@@ -127,3 +135,26 @@ def test_quorum() -> None:
         (3, "observer", 0),
     ]
     assert [(row["since_fetch_ms"], row["since_caught_up_ms"]) for row in rows] == [(500, None), (0, 0), (None, None)]
+
+
+def test_nothing_is_claimed_of_brokers_that_do_not_answer(
+    on_broker: Kctl, broker: KafkadProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_broker("topics", "create", "cluster-hung", "-p", 2, "-r", 1, "-y")
+    hung = Disconnected("broker 1 at h:1 did not answer in time")
+    real = Session.call_each
+
+    def call_each(session: Session, requests: Mapping[int, Request[Any]]) -> dict[int, Any]:
+        if any(isinstance(request, DescribeLogDirsRequest) for request in requests.values()):
+            return dict.fromkeys(requests, hung)
+        return real(session, requests)
+
+    monkeypatch.setattr(Session, "call_each", call_each)
+    out = on_broker("cluster", "describe").out
+    assert " unreachable\n" in out and "size        -, - free\n" in out
+    (row,) = json.loads(on_broker("cluster", "describe", "-o", "json").out)["items"]
+    assert row["unreachable"] >= 2 and (row["silent"], row["size_bytes"], row["free_bytes"]) == ([1], None, None)
+    assert on_broker("topics", "list", "cluster-hung").out.splitlines()[-1].endswith("; 1 unhealthy")
+    assert "health  2 unreachable: broker 1 does not answer" in on_broker("topics", "describe", "cluster-hung").out
+    listed = on_broker("partitions", "list", "cluster-hung", "--unhealthy").out
+    assert listed.splitlines()[-1] == "2 partitions, -; 2 unhealthy"

@@ -105,10 +105,11 @@ def test_whether_anyone_can_lead(
         (1, (1,), False, "under-replicated"),
         (1, (1,), True, "moving"),
         (-1, (1,), True, "offline"),
+        (3, (1, 3), True, "unreachable"),
     ],
 )
 def test_health_in_a_word(leader: int, isr: tuple[int, ...], moving: bool, word: str) -> None:
-    assert partition_health(leader, (1, 2), isr, moving) == word
+    assert partition_health(leader, (1, 2), isr, moving, {3}) == word
 
 
 def test_what_a_plan_does_to_brokers() -> None:

@@ -13,7 +13,18 @@ import yaml
 
 from kctl.errors import Exit, KctlError
 from kctl.settings import Settings
-from kctl.texts.output import Column, Document, Writer, duration_text, note, render_errors, rfc3339, size_text, text_of
+from kctl.texts.output import (
+    Column,
+    Document,
+    Writer,
+    duration_text,
+    known_sum_text,
+    note,
+    render_errors,
+    rfc3339,
+    size_text,
+    text_of,
+)
 from kctl.texts.progress import ProgressLine
 
 COLUMNS = (
@@ -306,3 +317,8 @@ def test_sorts_texts_and_bytes_in_one_column(settings: Settings, capsys: pytest.
     Writer(settings, [Column("key", "A key.")], Document("test")).write([{"key": key} for key in keys])
     sorted_keys = [item["key"] for item in json.loads(capsys.readouterr().out)["items"]]
     assert sorted_keys == [{"base64": "/w=="}, {"base64": "gA=="}, "a", "b", None]
+
+
+def test_a_sum_says_what_is_not_known() -> None:
+    sums = [known_sum_text(sizes) for sizes in ([600, 500], [600, None], [None], [])]
+    assert sums == ["1.1 KB", "at least 600 B", "-", "0 B"]

@@ -27,26 +27,42 @@ def topic(*partitions: PartitionDetails, min_isr: int | None = 2) -> TopicDetail
 
 
 @pytest.mark.parametrize(
-    ("shown", "there", "expected"),
+    ("shown", "there", "silent", "expected"),
     [
-        ([(["ok"], [1, 2, 3])], [1, 2, 3], "ok"),
+        ([(["ok"], [1, 2, 3])], [1, 2, 3], [], "ok"),
         (
             [(["at-min-isr", "under-replicated"], [1, 2]), (["ok"], [1, 2, 3])],
             [1, 2],
+            [],
             "1 at-min-isr, 1 under-replicated: broker 3 is down; writes continue (2 in sync, 2 needed)",
         ),
         (
             [(["under-min-isr"], [1])],
             [1],
+            [],
             "1 under-min-isr: brokers 2, 3 are down; writes with acks=all fail (1 in sync, 2 needed)",
         ),
-        ([(["not-preferred"], [1, 2, 3])], [1, 2, 3], "1 not-preferred"),
+        ([(["not-preferred"], [1, 2, 3])], [1, 2, 3], [], "1 not-preferred"),
+        (
+            [(["unreachable"], [1, 2, 3])],
+            [1, 2, 3],
+            [3],
+            "1 unreachable: broker 3 does not answer; nothing can be written to or read from what is unreachable",
+        ),
+        (
+            [(["under-replicated"], [1, 2])],
+            [1, 2],
+            [1, 2],
+            "1 under-replicated: broker 3 is down, brokers 1, 2 do not answer; writes continue (2 in sync, 2 needed)",
+        ),
     ],
 )
-def test_health_in_a_line(shown: list[tuple[list[str], list[int]]], there: list[int], expected: str) -> None:
+def test_health_in_a_line(
+    shown: list[tuple[list[str], list[int]]], there: list[int], silent: list[int], expected: str
+) -> None:
     partitions = [partition(index, health, isr) for index, (health, isr) in enumerate(shown)]
     cluster = Cluster("c", 1, {broker: Broker(broker, "h", 1, None) for broker in there})
-    assert health_line(topic(*partitions), cluster) == expected
+    assert health_line(topic(*partitions), cluster, silent) == expected
 
 
 def test_totals_are_known_or_not() -> None:

@@ -66,6 +66,15 @@ def test_replicas_on_one_host_though_there_are_enough() -> None:
     assert partition_health(partition(1, [1, 3], [1, 3]), facts) == ["ok"]
 
 
+def test_a_partition_whose_leader_does_not_answer_is_unreachable() -> None:
+    led = partition(3, [3, 1], [3, 1])
+    facts = TopicHealthFacts(Needed(1, capped=True), RACKS, silent=frozenset({3}))
+    assert partition_health(led, facts) == ["unreachable"]
+    assert partition_health(partition(1, [1, 3], [1, 3]), facts) == ["ok"]
+    health = topic_health([led, partition(1, [1, 3], [1, 3])], Needed(1, capped=True), {3})
+    assert (health.unreachable, health.word) == (1, "1 unreachable")
+
+
 def test_under_min_isr_is_strict() -> None:
     """As kafka-topics has it: as many in sync as are needed is enough. Others list those too."""
     enough, too_few = partition(1, [1, 2, 3], [1, 2]), partition(1, [1, 2, 3], [1])
