@@ -33,7 +33,8 @@ class Verdict(NamedTuple):
 
 
 _REBUILT = "with the broker stopped, delete it: it is rebuilt from the log at the next start"
-_COPIED = "stop the broker, move the partition's directory away and let it copy from another replica"
+_IF_IN_SYNC = "if another replica is in sync, stop the broker and move the partition's directory away: it is copied"
+_COPIED = f"{_IF_IN_SYNC}; else leave it: kafkad serves the rest, and groups reset-offsets passes over what is broken"
 _NOTHING = "none"
 _UNSEEN = "nothing: after a clean stop nobody looks; who reads there gets an error"
 _AT_NEXT_START = "none: the next start does it"
@@ -77,10 +78,10 @@ def of_missing_snapshot(start: Start, *, none_left: bool) -> Verdict:
 
 
 def of_epochs() -> Verdict:
-    return Verdict("kafkad rebuilds a broken one", f"for Kafka: {_COPIED}")
+    return Verdict("kafkad rebuilds a broken one", f"for Kafka: {_IF_IN_SYNC}")
 
 
-NO_SEGMENT = Verdict("an empty log is begun", "let it copy from another replica, if it should not be empty")
+NO_SEGMENT = Verdict("an empty log is begun", "if another replica has records, that one must lead; else none")
 NO_LOG_FOR_INDEX = Verdict("it is deleted", _AT_NEXT_START)
 UNREADABLE = Verdict("its log directory goes offline, or the broker does not start", "mend access or the disk")
 BROKEN_RECORDS = Verdict("nothing: its checksum is right; who reads it gets an error", _COPIED)
@@ -121,7 +122,9 @@ PUT_ASIDE = {
 }
 
 NOT_THERE = Verdict("the entry is forgotten", "none, if the partition was deleted or moved; else restore it")
-PAST_THE_END = Verdict("it is cut back to the end of the log", "let it copy what it lost: another replica must lead")
+PAST_THE_END = Verdict(
+    "it is cut back to the end of the log", "if another replica has what is lost, that one must lead; else none"
+)
 NO_PARTITION = Verdict("Kafka does not start; kafkad passes it over", "move it to another place")
 TWICE = Verdict("neither Kafka nor kafkad starts", "with the broker stopped, move away the one that lags behind")
 

@@ -12,6 +12,8 @@ import pytest
 
 from kafkad.log import lock
 from kctl.errors import Exit
+from kctl.segments import verdicts
+from kctl.segments.verdicts import Start
 from tests.kctl.conftest import Kctl
 
 DAMAGED = Path(__file__).parents[2] / "golden" / "logs" / "damaged"
@@ -49,7 +51,16 @@ def test_after_a_clean_stop_nobody_looks(kctl: Kctl, tmp_path: Path) -> None:
     (tmp_path / ".kafka_cleanshutdown").touch()
     found = {Path(item["file"]).suffix: item for item in findings(kctl, tmp_path)}
     assert found[".log"]["at_start"].startswith("nothing: after a clean stop")
-    assert found[".log"]["action"].endswith("copy from another replica")
+    assert found[".log"]["action"].startswith("if another replica is in sync, stop the broker and move")
+
+
+def test_the_only_replica_is_never_to_be_moved_away() -> None:
+    starts = [Start(clean, False, recovery_point=50, start_offset=0) for clean in (True, False)]
+    told = [verdicts.of_log(0, following, start) for start in starts for following in (None, 20, 60)]
+    told += [verdicts.of_epochs(), verdicts.BROKEN_RECORDS, verdicts.NO_SEGMENT, verdicts.PAST_THE_END]
+    for action in {verdict.action.removeprefix("for Kafka: ") for verdict in told}:
+        assert action.startswith("if another replica ")
+    assert "else leave it: kafkad serves the rest" in verdicts.BROKEN_RECORDS.action
 
 
 def test_a_partition_alone_knows_the_directory_above_it(kctl: Kctl, tmp_path: Path) -> None:
