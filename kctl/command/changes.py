@@ -56,8 +56,8 @@ class Change:
     def confirmed(self, question: str, *, type_this: str = "", only_adds: bool = False) -> bool:
         """False with --dry-run. `type_this` is for what cannot be undone: a name, or how many, to be typed.
 
-        `only_adds`: one command undoes it, so that nobody is asked but for a protected cluster. KctlError REFUSED if
-        nobody is there to answer, or whoever is says no.
+        `only_adds`: one command undoes it, so that nobody is asked but for a protected cluster, whose name is to be
+        typed in any case. KctlError REFUSED if nobody is there to answer, or whoever is says no.
         """
         self._settings.changed = "nothing was changed"
         if self._settings.dry_run:
@@ -72,9 +72,9 @@ class Change:
             sys.stdout.flush()
         if access.protected:
             confirm_typed(f"{question} {access.label} is protected.", access.label)
-        elif type_this and not self._settings.yes and _someone_is_there():
+        if type_this and not self._settings.yes and _someone_is_there():
             confirm_typed(question, type_this)
-        elif asks:
+        elif asks and not access.protected:
             confirm(self._settings, question)
         self._settings.changed = "the change was started and may be complete or partly done: check before you repeat it"
         return True

@@ -44,7 +44,7 @@ def set_fields(settings: Settings, name: str, fields: tuple[str, ...]) -> int:
     key_password         of the key, or of the PKCS12 file
     check_hostname       false: a certificate may be for another name
     client_id            what brokers' logs and quotas call this client
-    protected            true: each change asks for the context's name
+    protected            true: each change asks for the context's name, too
 
     "FIELD=" removes a field. "password=-" asks for the password, or reads it from standard input. Instead of password,
     token, ca_password or key_password you can set password_command and so on, whose output is the secret, or

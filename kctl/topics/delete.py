@@ -60,7 +60,7 @@ def delete(session: Session, chosen: Choice, if_exists: bool, internal: bool) ->
         note(session.settings, f"whether groups read them is not known: {error.what}")
     change = Change(session, COLUMNS, [_row(topic, readers.get(topic.name, [])) for topic in found.topics], errors)
     names = list(topics)
-    question = f"Delete {names[0]}" if len(names) == 1 else f"Delete {len(names)} topics"
+    question = f"Delete {names[0]}?" if len(names) == 1 else f"Delete {len(names)} topics?"
     if not change.confirmed(question, type_this=names[0] if len(names) == 1 else str(len(names))):
         return change.code
     refused = delete_topics(session, names)

@@ -202,7 +202,9 @@ def _truncate(session: Session, cuts: list[Cut], shown: list[Cut], unable: list[
     size = sum(cut.deleted_bytes or 0 for cut in cuts)
     what = f"{sum(cut.deleted for cut in cuts):,} records (about {size_text(size)})"
     whose = topics[0] if len(topics) == 1 else f"{len(topics)} topics"
-    if not change.confirmed(f"Delete {what} of {whose}", type_this=topics[0] if len(topics) == 1 else str(len(topics))):
+    if not change.confirmed(
+        f"Delete {what} of {whose}?", type_this=topics[0] if len(topics) == 1 else str(len(topics))
+    ):
         return change.code
     answers = _delete(session, {cut.where: cut.new_start for cut in cuts})
     errors = [answer for answer in answers.values() if isinstance(answer, KctlError)]

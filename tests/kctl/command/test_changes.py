@@ -30,7 +30,7 @@ class Asked:
 
         def replies(question: str, **_: Any) -> Any:
             self.questions.append(question)
-            return answer
+            return answer[len(self.questions) - 1] if isinstance(answer, list) else answer
 
         monkeypatch.setattr(changes, "_someone_is_there", lambda: answer is not None)
         monkeypatch.setattr(changes.click, "prompt", replies)  # type: ignore[attr-defined]
@@ -41,24 +41,28 @@ class Asked:
         return change.confirmed("Delete 3 topics?", type_this=type_this, only_adds=only_adds)
 
 
+PROTECTED = 'Delete 3 topics? prod is protected. Type "prod" to go on'
+
+
 @pytest.mark.parametrize(
-    ("yes", "type_this", "protected", "answer", "question"),
+    ("yes", "type_this", "protected", "answer", "questions"),
     [
-        (False, "", False, True, "Delete 3 topics?"),
-        (False, "3", False, "3", 'Delete 3 topics? Type "3" to go on'),
-        (True, "3", False, True, None),
-        (True, "", False, None, None),
-        (False, "3", True, "prod", 'Delete 3 topics? prod is protected. Type "prod" to go on'),
-        (True, "3", True, "prod", 'Delete 3 topics? prod is protected. Type "prod" to go on'),
+        (False, "", False, True, ["Delete 3 topics?"]),
+        (False, "3", False, "3", ['Delete 3 topics? Type "3" to go on']),
+        (True, "3", False, True, []),
+        (True, "", False, None, []),
+        (False, "3", True, ["prod", "3"], [PROTECTED, 'Delete 3 topics? Type "3" to go on']),
+        (False, "", True, "prod", [PROTECTED]),
+        (True, "3", True, "prod", [PROTECTED]),
     ],
 )
 def test_what_is_asked(
-    monkeypatch: pytest.MonkeyPatch, yes: bool, type_this: str, protected: bool, answer: Any, question: str | None
+    monkeypatch: pytest.MonkeyPatch, yes: bool, type_this: str, protected: bool, answer: Any, questions: list[str]
 ) -> None:
     asked = Asked(monkeypatch, answer=answer, protected=protected)
     asked.settings.yes = yes
     assert asked.confirmed(type_this)
-    assert asked.questions == ([question] if question else [])
+    assert asked.questions == questions
 
 
 @pytest.mark.parametrize(
@@ -71,6 +75,7 @@ def test_what_is_asked(
         (True, "", True, None),
         (True, "", True, "dev"),
         (True, "3", True, "3"),
+        (False, "3", True, ["prod", "prod"]),
     ],
 )
 def test_what_is_refused(
@@ -106,7 +111,7 @@ def test_what_only_adds_is_not_asked_but_for_a_protected_cluster(monkeypatch: py
     asked = Asked(monkeypatch, answer="prod", protected=True)
     asked.settings.yes = True
     assert asked.confirmed(only_adds=True)
-    assert asked.questions == ['Delete 3 topics? prod is protected. Type "prod" to go on']
+    assert asked.questions == [PROTECTED]
 
 
 def test_raw_changes_nothing_that_is_protected(
