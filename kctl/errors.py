@@ -122,7 +122,8 @@ _NEXT = {
     ErrorCode.OFFSET_NOT_AVAILABLE: "its leader is new, and waits for followers to know what is committed: kctl topics "
     "describe shows whether enough are in sync",
     ErrorCode.NOT_CONTROLLER: "the controller is moving: try again; kctl cluster controller",
-    ErrorCode.KAFKA_STORAGE_ERROR: "a log directory of that broker has failed: kctl brokers log-dirs",
+    ErrorCode.KAFKA_STORAGE_ERROR: "a log directory of that broker has failed, or its disk is full: kctl brokers "
+    "log-dirs",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "its partition of __consumer_offsets or __transaction_state has no leader: "
     "kctl topics describe",
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator is loading: try again, or wait longer with --timeout 60s",

@@ -125,4 +125,4 @@ def test_the_disk_of_the_metadata_is_not_taken_for_a_log_directory() -> None:
         assert of_metadata.hints[0].startswith("see to the disk of kafkad.metadata.dir, or to ZooKeeper")
     for of_directory in (StorageError("/metadata", "/metadata cannot be written").message, None):
         (hint,) = failure(code, "partition x-0", of_directory).hints
-        assert hint == "a log directory of that broker has failed: kctl brokers log-dirs"
+        assert hint == "a log directory of that broker has failed, or its disk is full: kctl brokers log-dirs"

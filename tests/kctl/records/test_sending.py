@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kafkad.wire.records import Record
+from kctl.errors import failure
 from kctl.reach.connection import Disconnected
 from kctl.reach.session import Session, open_session
 from kctl.records.batches import Producer
@@ -67,3 +69,21 @@ def test_a_request_is_not_larger_than_a_slow_link_can_take(
         sender.add(TopicPartition("t", number), record(400_000))
     sender._send_due(0)
     assert max(map(len, requests)) == 2
+
+
+def test_what_was_never_sent_is_not_told_with_the_name_of_another_partition(
+    session: Session, requests: list[Any]
+) -> None:
+    full, other = TopicPartition("t", 1), TopicPartition("t", 0)
+    sender = Sender(session, Options(-1, 0, None), Producer(7, 0))
+    sender.add(full, record(10))
+    sender.poll(0)
+    sender.add(other, record(10))
+    error = failure(ErrorCode.KAFKA_STORAGE_ERROR, "partition t-1 does not take the records")
+    sender._taken(Answer(LEADER, [full], error, True))
+    sender.flush()
+    first, rest = sender.undelivered
+    assert (first.where, rest.where) == (full, other)
+    assert rest.error.what == "t-0: not sent, after this: partition t-1 does not take the records"
+    assert rest.error.hints == first.error.hints
+    assert "or its disk is full" in rest.error.hints[0]
