@@ -10,7 +10,7 @@ from kctl.brokers.facts import KAFKAD_VERSION, BrokerFacts, broker_facts
 from kctl.command.cluster_names import broker_ids
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.configs.resources import Entry, Resource, described
-from kctl.configs.values import said
+from kctl.configs.values import with_unit
 from kctl.errors import Exit, KctlError
 from kctl.reach.log_dirs import LogDir
 from kctl.reach.session import Session
@@ -113,5 +113,5 @@ def _text(broker: BrokerFacts, directories: list[LogDir], configs: list[Entry]) 
     for entry in configs:
         if entry.is_default:
             continue
-        yield f"config      {entry.name} {said(entry.name, entry.shown) or entry.shown} ({entry.source})"
+        yield f"config      {entry.name} {with_unit(entry.name, entry.shown)} ({entry.source})"
     yield ""

@@ -20,6 +20,7 @@ from kctl.configs.values import (
     effect,
     effect_on_topics,
     in_milliseconds,
+    in_other_units,
     is_same,
     misspelt,
     parse_assignments,
@@ -224,10 +225,18 @@ def plan(resource: Resource, entries: Sequence[Entry], changes: Sequence[Assignm
                 "new_shown": "(hidden, new)" if secret else said,
                 "source": entry.source if entry else None,
                 "changes": secret or differs,
-                "effect": warning(change.name, old, new) if warning and differs else None,
+                "effect": warning(change.name, _in_force(change.name, known), new) if warning and differs else None,
             }
         )
     return rows
+
+
+def _in_force(name: str, known: Mapping[str, Entry]) -> str | None:
+    """A setting's value; where it is not set, that of the one which counts the same in minutes or hours."""
+    for each in (name, *in_other_units(name)):
+        if (entry := known.get(each)) and entry.value is not None:
+            return in_milliseconds(each, entry.value)
+    return None
 
 
 def _value_after(change: Assignment, entry: Entry | None, *, is_own: bool) -> str | None:

@@ -99,11 +99,20 @@ def said(name: str, value: str | None) -> str | None:
         return None
     if name.endswith(".ms"):
         exact = next((f"{number // size}{unit}" for unit, size in _DURATIONS if number % size == 0), None)
-        return exact or duration_text(number)
+        return exact or (f"{number / 1000:g}s" if number < 60_000 else duration_text(number))
     if name.endswith(".bytes") or name in RATES_OF_MOVES:
         exact = next((f"{number // size}{unit}" for unit, size in _SIZES if number % size == 0), None)
         return exact or size_text(number)
     return None
+
+
+def with_unit(name: str, value: str | None) -> str | None:
+    """The same where a duration or a size is small, too (7 ms, 10 B); any other value as it is."""
+    number = _number(value)
+    if number is not None and 0 <= number < 1000:
+        unit = " ms" if name.endswith(".ms") else " B" if name.endswith(".bytes") else ""
+        return f"{value}{unit}"
+    return said(name, value) or value
 
 
 def with_meaning(name: str, value: str | None) -> str | None:
@@ -146,6 +155,12 @@ def misspelt(name: str, known: Sequence[str]) -> KctlError | None:
     return KctlError(f'there is no setting "{name}"', exit_code=Exit.USAGE, hints=hints) if hints else None
 
 
+def in_other_units(name: str) -> list[str]:
+    """The settings that count the same as one in milliseconds: log.retention.minutes and log.retention.hours."""
+    base, dot, unit = name.rpartition(".")
+    return [f"{base}.{other}" for other in _UNITS] if dot and unit == "ms" else []
+
+
 def in_milliseconds(name: str, value: str | None) -> str | None:
     """The value of a setting as that of the one which counts the same in milliseconds: 168 of log.retention.hours is
     604800000; a negative number has a meaning of its own."""
@@ -169,7 +184,7 @@ def effect(name: str, old: str | None, new: str | None) -> str | None:
     is_less = after is not None and after >= 0 and (before is None or before < 0 or after < before)
     if name in ("retention.ms", "retention.bytes") and is_less:
         gone = "data older than" if name == "retention.ms" else "the oldest data of partitions larger than"
-        return f"deletes {gone} {said(name, new) or new} now"
+        return f"deletes {gone} {with_unit(name, new)} now"
     if name == "cleanup.policy":
         gained = set(new.split(",")) - set((old or "").split(","))
         if "compact" in gained:
@@ -181,7 +196,7 @@ def effect(name: str, old: str | None, new: str | None) -> str | None:
     if name == "min.insync.replicas" and after is not None and after > (1 if before is None else before):
         return f"writes with acks=all stop while fewer than {after} replicas are in sync"
     if name == "max.message.bytes" and after is not None and (before is None or after < before):
-        return f"producers with batches above {said(name, new) or new} are refused"
+        return f"producers with batches above {with_unit(name, new)} are refused"
     return None
 
 

@@ -12,7 +12,7 @@ from kctl.command.choosing import Choice, choosing
 from kctl.command.chosen import chosen_topics
 from kctl.command.cluster_names import topic_names
 from kctl.command.verb import KctlCommand, answer, pass_session
-from kctl.configs.values import said
+from kctl.configs.values import with_unit
 from kctl.errors import KctlError
 from kctl.reach.session import Cluster, Session
 from kctl.texts.output import Column, Document, Row, Writer, note, rfc3339, size_text
@@ -279,7 +279,7 @@ def _partition_row(partition: PartitionDetails) -> Row:
 
 def _configs_line(topic: TopicDetails, everything: bool) -> str:
     shown = [entry for entry in topic.configs if everything or not entry.is_default]
-    words = [f"{e.name} {said(e.name, e.shown) or e.shown} ({e.source})" for e in shown]
+    words = [f"{e.name} {with_unit(e.name, e.shown)} ({e.source})" for e in shown]
     hidden = len(topic.configs) - len(shown)
     if hidden:
         words.append(f"[{hidden} defaults hidden: --configs all]")

@@ -16,7 +16,7 @@ from kctl.command.chosen import chosen_topics
 from kctl.command.cluster_names import topic_names
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.configs.of_topics import topic_settings
-from kctl.configs.values import said
+from kctl.configs.values import with_unit
 from kctl.errors import KctlError
 from kctl.reach.log_dirs import log_dirs_of
 from kctl.reach.session import Session
@@ -163,7 +163,7 @@ def _rest(topic: Topic, configs: Configs) -> dict[str, Any]:
         "internal": topic.is_internal,
         "cleanup_policy": configs.get("cleanup.policy"),
         "retention_ms": _number(retention),
-        "retention": None if retention is None else said("retention.ms", retention) or f"{retention}ms",
+        "retention": with_unit("retention.ms", retention),
         "min_isr": _number(configs.get("min.insync.replicas")),
     }
 

@@ -111,6 +111,14 @@ def test_to_fall_back_to_what_is_counted_in_hours() -> None:
     assert row["effect"] == "topics without a value of their own: deletes data older than 7d now"
 
 
+def test_a_retention_that_is_in_force_in_hours_already_deletes_nothing() -> None:
+    unset = Entry("log.retention.ms", None, "default", True, False, False)
+    entries = [unset, Entry("log.retention.hours", "168", "default", True, True, False)]
+    for value, effect in (("7d", None), ("6d", "topics without a value of their own: deletes data older than 6d now")):
+        (row,) = plan(Resource("broker", "1"), entries, parse_assignments([f"log.retention.ms={value}"]))
+        assert (row["changes"], row["effect"]) == (True, effect)
+
+
 def test_nothing_falls_back_that_is_not_set_there() -> None:
     synonyms = (("broker", "log.retention.ms", "1000"), ("file", "log.retention.ms", "2000"))
     entry = Entry("retention.ms", "1000", "broker", False, False, False, synonyms)

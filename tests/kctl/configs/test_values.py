@@ -19,6 +19,7 @@ from kctl.configs.values import (
     result,
     said,
     with_meaning,
+    with_unit,
     without_brackets,
 )
 from kctl.errors import Exit, KctlError
@@ -86,6 +87,7 @@ def test_what_they_should_not(texts: list[str]) -> None:
         ("flush.ms", str(2**63 - 1), "unlimited"),
         ("retention.ms", "90061000", "90061s"),
         ("retention.ms", "90061001", "1d01h"),
+        ("retention.ms", "1500", "1.5s"),
         ("linger.ms", "5", None),
         ("segment.bytes", "1073741824", "1GiB"),
         ("max.message.bytes", "1048588", "1.0 MB"),
@@ -99,6 +101,13 @@ def test_what_they_should_not(texts: list[str]) -> None:
 )
 def test_what_a_value_means(name: str, value: str | None, expected: str | None) -> None:
     assert said(name, value) == expected
+
+
+def test_a_value_with_its_unit() -> None:
+    settings = [("retention.ms", "7"), ("retention.ms", "0"), ("retention.bytes", "10"), ("retention.ms", "604800000")]
+    assert [with_unit(*each) for each in settings] == ["7 ms", "0 ms", "10 B", "7d"]
+    assert [with_unit("min.insync.replicas", "2"), with_unit("retention.ms", None)] == ["2", None]
+    assert with_unit("retention.ms", "-1") == "unlimited" and with_unit("segment.jitter.ms", "-5") == "-5"
 
 
 def test_a_value_with_its_meaning() -> None:
@@ -140,6 +149,9 @@ def test_misspelt_names() -> None:
     ("name", "old", "new", "expected"),
     [
         ("retention.ms", "604800000", "86400000", "deletes data older than 1d now"),
+        ("retention.ms", "604800000", "7", "deletes data older than 7 ms now"),
+        ("retention.bytes", "-1", "10", "deletes the oldest data of partitions larger than 10 B now"),
+        ("max.message.bytes", "2000", "999", "producers with batches above 999 B are refused"),
         ("retention.ms", "-1", "86400000", "deletes data older than 1d now"),
         ("retention.ms", "86400000", "604800000", None),
         ("retention.ms", "86400000", "-1", None),
