@@ -11,7 +11,6 @@ from kctl.command.cluster_names import broker_ids
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.configs.resources import Entry, Resource, described
 from kctl.configs.values import with_unit
-from kctl.errors import Exit, KctlError
 from kctl.reach.log_dirs import LogDir
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Row, note, size_text
@@ -55,8 +54,7 @@ def describe(session: Session, brokers: tuple[int, ...]) -> int:
     pictures = []
     for wanted in dict.fromkeys(brokers):
         if wanted not in known:
-            there = f"existing brokers: {', '.join(map(str, known))}"
-            errors.append(KctlError(f"broker {wanted} does not exist", exit_code=Exit.NOT_FOUND, hints=(there,)))
+            errors.append(session.no_broker([wanted]))
             continue
         resource = Resource("broker", str(wanted))
         found = described(session, [resource])[0].get(resource, []) if known[wanted].state != "down" else []

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kafkad.errors import ErrorCode
 from kctl.command.choosing import Choice, all_unknown, pattern_hint
-from kctl.errors import Exit, KctlError, failure
+from kctl.errors import KctlError, failure
 
 if TYPE_CHECKING:
     from kctl.reach.session import Session, Topic
@@ -44,10 +44,8 @@ def _failure(topic: Topic) -> KctlError:
 
 
 def chosen_brokers(session: Session, ids: tuple[int, ...]) -> list[int]:
-    """These, or all. KctlError NOT_FOUND names those that are not there."""
+    """These, or all. KctlError names those that are not there."""
     there = list(session.cluster.brokers)
-    for broker in ids:
-        if broker not in there:
-            hint = f"existing brokers: {', '.join(map(str, there))}"
-            raise KctlError(f"broker {broker} does not exist", exit_code=Exit.NOT_FOUND, hints=(hint,))
+    if not set(ids) <= set(there):
+        raise session.no_broker(ids)
     return list(dict.fromkeys(ids)) or there

@@ -214,10 +214,10 @@ def _check(session: Session, plan: Plan, seen: PlanStatus, options: Options) -> 
         raise KctlError(what, exit_code=Exit.NOT_FOUND, hints=("kctl partitions list shows those that do",))
     to_come = {broker for each in seen.entries if each.state != DONE for broker in each.added}
     if dead := sorted(to_come - set(cluster.brokers)):
-        running = ",".join(map(str, cluster.brokers))
-        what = f"the plan assigns replicas to broker {_listed(dead)}, which is down"
+        absent = session.absent(dead)
+        what = f"the plan assigns replicas to broker {_listed(absent.worst)}, which {absent.state}"
         if any(each.active is None for each in seen.entries if set(each.added) & set(dead)):
-            raise KctlError(what, exit_code=Exit.NOT_FOUND, hints=(f"existing brokers: {running}",))
+            raise KctlError(what, exit_code=absent.exit_code, hints=(session.existing_brokers,))
     if not options.additional:
         refuse_foreign(active_moves(session), seen.entries)
 

@@ -58,6 +58,9 @@ def list_partitions(
 
     Example: kctl partitions list --unhealthy
     """
+    absent = session.absent(each for each in (broker, leader) if each is not None)
+    if absent.unknown:
+        raise session.no_broker(absent.unknown)
     internal = internal or unhealthy or broker is not None or leader is not None
     topics, errors = chosen_topics(session, chosen, internal=internal)
     asked = {name: [each.partition_index for each in topic.partitions] for name, topic in topics.items()}

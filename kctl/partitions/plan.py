@@ -183,7 +183,7 @@ def drain(session: Session, brokers: tuple[int, ...], options: PlanOptions) -> i
 
 def _plan(session: Session, drained: frozenset[int], balance: str | None, options: PlanOptions) -> int:
     snapshot = take(session)
-    _check_brokers(snapshot, drained, options)
+    _check_brokers(session, snapshot, drained, options)
     goal = Goal(
         drained,
         frozenset(options.to),
@@ -225,16 +225,14 @@ def _repairs(racks: str | None, drained: frozenset[int], balance: str | None) ->
     return racks is not None or balance in ("count", "bytes")
 
 
-def _check_brokers(snapshot: Snapshot, drained: frozenset[int], options: PlanOptions) -> None:
+def _check_brokers(session: Session, snapshot: Snapshot, drained: frozenset[int], options: PlanOptions) -> None:
     known = {broker.id for broker in snapshot.brokers}
     alive = snapshot.alive()
-    running = f"existing brokers: {', '.join(map(str, sorted(alive)))}"
     if missing := sorted(drained - known):
         what = f"broker {', '.join(map(str, missing))} does not exist and has no replicas"
-        raise KctlError(what, exit_code=Exit.NOT_FOUND, hints=(running,))
+        raise KctlError(what, exit_code=Exit.NOT_FOUND, hints=(session.existing_brokers,))
     if dead := sorted(set(options.to) - alive):
-        what = f"broker {', '.join(map(str, dead))} does not exist or is down, and cannot receive replicas"
-        raise KctlError(what, exit_code=Exit.NOT_FOUND, hints=(running,))
+        raise session.no_broker(dead)
     if both := sorted(drained & set(options.to)):
         what = f"broker {', '.join(map(str, both))} cannot be drained and receive replicas at the same time"
         raise KctlError(what, exit_code=Exit.USAGE)

@@ -11,6 +11,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from kafkad.errors import ErrorCode
@@ -59,6 +61,26 @@ class Cluster(NamedTuple):
     brokers: dict[int, Broker]
 
 
+class Absent(NamedTuple):
+    """Brokers that are not registered: `down` if replica lists name them, else `unknown`."""
+
+    down: list[int]
+    unknown: list[int]
+
+    @property
+    def worst(self) -> list[int]:
+        """Those to tell of: a broker that never was is a mistake, one that is down may come back."""
+        return self.unknown or self.down
+
+    @property
+    def state(self) -> str:
+        return "does not exist" if self.unknown else "is down"
+
+    @property
+    def exit_code(self) -> Exit:
+        return Exit.NOT_FOUND if self.unknown else Exit.UNREACHABLE
+
+
 BrokerRequest = tuple[int | None, Request[R]]
 """A broker's id (None: any) and what to ask it."""
 
@@ -86,6 +108,8 @@ class Session:
         """Since when brokers have not answered: each is waited for once in a run, however many questions it has."""
         self._given_up: dict[str, set[Any]] = {}
         """What was waited for in vain, by what it is: nor is anything else waited for again and again."""
+        self._holders: set[int] = set()
+        """Brokers that replica lists name; asked for where one of them is not registered."""
         self._news: list[Topic] = []
         """Topics as Metadata had them, whose leaders are not in `_leaders` yet."""
 
@@ -201,7 +225,7 @@ class Session:
                 continue
             known = self.cluster.brokers.get(broker)
             if known is None:
-                found[broker] = self._no_broker(broker)
+                found[broker] = self.no_broker([broker])
             elif connection := self._usable(known.address):
                 found[broker] = connection
             else:
@@ -258,10 +282,26 @@ class Session:
             self._open.pop(connection.address, None)
         return error
 
-    def _no_broker(self, broker: int) -> KctlError:
-        there = ", ".join(map(str, self.cluster.brokers)) or "none"
-        what = f"broker {broker} does not exist"
-        return Disconnected(what, exit_code=Exit.NOT_FOUND, hints=(f"existing brokers: {there}",))
+    def absent(self, brokers: Iterable[int]) -> Absent:
+        """Those of these brokers that are not registered."""
+        away = sorted(set(brokers) - set(self.cluster.brokers))
+        if not self._holders.issuperset(away):
+            with suppress(KctlError):
+                held = (partition.replica_nodes for topic in self.metadata() for partition in topic.partitions)
+                self._holders.update(chain.from_iterable(held))
+        down = [broker for broker in away if broker in self._holders]
+        return Absent(down, [broker for broker in away if broker not in self._holders])
+
+    def no_broker(self, brokers: Iterable[int]) -> Disconnected:
+        """The error for brokers of which some are not registered."""
+        absent = self.absent(brokers)
+        what = f"broker {', '.join(map(str, absent.worst))} {absent.state}"
+        return Disconnected(what, exit_code=absent.exit_code, hints=(self.existing_brokers,))
+
+    @property
+    def existing_brokers(self) -> str:
+        """A hint."""
+        return f"existing brokers: {', '.join(map(str, self.cluster.brokers)) or 'none'}"
 
     def _tell(self, asked: Sequence[BrokerRequest[R]], answers: Sequence[R | KctlError], deadline: float) -> None:
         spent = (self._clock() - deadline + self.settings.timeout) * 1000

@@ -107,7 +107,7 @@ class Channels(Generic[T, R]):
         if connection is None:
             known = self._session.cluster.brokers.get(broker)
             if known is None:
-                raise Disconnected(f"broker {broker} does not exist")
+                raise self._session.no_broker([broker])
             deadline = self._clock() + self._session.settings.timeout
             connection = self._open[broker] = connect(Address(known.host, known.port), self._session.access, deadline)
         return connection

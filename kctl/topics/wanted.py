@@ -95,7 +95,7 @@ def check_brokers(topic: Wanted, alive: Sequence[int]) -> None:
         for broker in {broker for brokers in topic.placement for broker in brokers}:
             if broker not in alive:
                 there = ", ".join(map(str, alive))
-                what = f'topic "{topic.name}": broker {broker} does not exist'
+                what = f'topic "{topic.name}": broker {broker} does not exist or is down'
                 raise KctlError(what, code="INVALID_REPLICA_ASSIGNMENT", hints=(f"existing brokers: {there}",))
     if replication is not None and replication > len(alive):
         there_are = "1 is" if len(alive) == 1 else f"{len(alive)} are"

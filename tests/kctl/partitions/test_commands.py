@@ -65,9 +65,11 @@ def test_a_drain_without_another_broker_is_impossible_and_writes_nothing(on_brok
         (
             ["plan", "--to", "98,99"],
             Exit.NOT_FOUND,
-            "broker 98, 99 does not exist or is down, and cannot receive replicas",
+            "broker 98, 99 does not exist",
         ),
         (["plan", "--rf", "1", "--topics", "parts-no-such"], Exit.NOT_FOUND, 'topic "parts-no-such" does not exist'),
+        (["list", "--broker", "77"], Exit.NOT_FOUND, "broker 77 does not exist"),
+        (["list", "--leader", "78"], Exit.NOT_FOUND, "broker 78 does not exist"),
         (["drain", "x"], Exit.USAGE, "not ids of brokers"),
         (["plan", "--rack-aware", "strict"], Exit.USAGE, "has no rack, so replicas cannot be spread over racks"),
         (["apply", "nosuch.json"], Exit.NOT_FOUND, "nosuch.json: No such file or directory"),
@@ -90,7 +92,7 @@ def test_a_plan_that_names_absent_brokers_is_refused_before_anything_is_asked(on
     write_plan(("parts-absent", 0, [98, 99]))
     ran = on_broker("partitions", "apply", "plan.json", "-y")
     assert ran.code == Exit.NOT_FOUND
-    assert "the plan assigns replicas to broker 98, 99, which is down" in ran.err
+    assert "the plan assigns replicas to broker 98, 99, which does not exist" in ran.err
 
 
 def test_a_plan_of_another_cluster_is_refused(on_broker: Kctl) -> None:

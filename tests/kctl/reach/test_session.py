@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from threading import Thread
 
@@ -16,8 +16,15 @@ from kafkad.names import TopicPartition
 from kafkad.wire.frames import encode_response
 from kafkad.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from kafkad.wire.messages.create_topics import CreateTopicsRequest
-from kafkad.wire.messages.metadata import MetadataRequest, MetadataResponse, MetadataResponseBroker
+from kafkad.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from kctl.errors import Exit, KctlError, failure
+from kctl.reach import session as sessions
 from kctl.reach.access import Access
 from kctl.reach.connection import (
     Address,
@@ -29,7 +36,7 @@ from kctl.reach.connection import (
 )
 from kctl.reach.offsets import LATEST, offsets_at
 from kctl.reach.rounds import Rounds
-from kctl.reach.session import Session, _unreachable
+from kctl.reach.session import Absent, Broker, Session, _unreachable
 from kctl.settings import Settings
 from tests.broker import KafkadProcess
 from tests.oracle.kafka import free_port
@@ -232,6 +239,26 @@ def test_a_broker_that_is_not_there(session: Session) -> None:
         session.metadata(())
         session.connection(77)
     assert told.value.exit_code == Exit.NOT_FOUND
+
+
+def test_a_broker_is_there_or_down_or_was_never(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session(Settings(), Access())
+    session._cluster = cluster = sessions.Cluster("c", 1, {1: Broker(1, "h", 1, None)})
+    asked = []
+
+    def metadata(topics: Iterable[str] | None = None) -> list[MetadataResponseTopic]:
+        asked.append(topics)
+        return [MetadataResponseTopic(partitions=[MetadataResponsePartition(replica_nodes=[1, 3])])]
+
+    monkeypatch.setattr(session, "metadata", metadata)
+    assert session.absent([1]) == Absent([], []) and asked == []
+    assert session.absent([1, 3, 9]) == Absent([3], [9])
+    assert session.no_broker([3]).what == "broker 3 is down"
+    assert session.no_broker([3]).exit_code is Exit.UNREACHABLE
+    assert asked == [None], "a broker that is down is looked up once"
+    never = session.no_broker([1, 3, 9])
+    assert (never.what, never.exit_code) == ("broker 9 does not exist", Exit.NOT_FOUND)
+    assert never.hints == ("existing brokers: 1",) and session.cluster is cluster
 
 
 def test_refused_ports_are_told_at_once(broker: KafkadProcess) -> None:
