@@ -114,10 +114,15 @@ def _who_removed(facts: Facts, gone: Iterable[TopicPartition]) -> str:
 def overtaken(facts: Facts) -> Iterator[Finding]:
     """Retention is about to be faster than the group."""
     for name, group_lag in facts.groups.items():
-        going = {
-            lag.where: facts.soon_gone[lag.where] - max(lag.committed, facts.starts.get(lag.where, 0))
+        unread = {
+            lag.where: max(lag.committed, facts.starts.get(lag.where, 0))
             for lag in group_lag.lags
-            if lag.committed is not None and lag.committed < facts.soon_gone.get(lag.where, 0)
+            if lag.committed is not None
+        }
+        going = {
+            where: facts.soon_gone[where] - first
+            for where, first in unread.items()
+            if first < facts.soon_gone.get(where, 0)
         }
         if going:
             kept = min(retention_ms(facts.topic_settings[where.topic]) or 0 for where in going)

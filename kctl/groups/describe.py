@@ -21,7 +21,7 @@ from kctl.groups.history import History, read_histories
 from kctl.groups.members import MEMBER_COLUMNS, member_rows
 from kctl.groups.partition_lag import NO_COMMIT, PartitionLag, total
 from kctl.groups.record_times import Place, times_of
-from kctl.reach.offsets import MAX_TIMESTAMP, OffsetAt, offsets_at
+from kctl.reach.offsets import EARLIEST, MAX_TIMESTAMP, OffsetAt, offsets_at
 from kctl.reach.session import Session
 from kctl.settings import Settings
 from kctl.texts.output import Column, Document, Row, Writer, duration_text, note
@@ -55,7 +55,8 @@ OFFSETS = (
     Column("host", "Where that member is."),
     Column(
         "note",
-        "no commit, deleted, no leader, nobody reads it, committed beyond the end, or where an open transaction is.",
+        "no commit, deleted, no leader, nobody reads it, committed beyond the end, how many of the lag are gone, or "
+        "where an open transaction is.",
     ),
     Column("metadata", "What was committed beside the offset.", wide=True),
     Column("member_id", "The whole id of the member.", wide=True),
@@ -95,8 +96,9 @@ def describe_groups(
     for problem in dict.fromkeys(history.problem for history in histories.values() if history.problem):
         note(session.settings, f"times of commits are not known: {problem}")
     behind = {} if no_time else _behind(session, group_lags.values())
+    starts = _starts(session, group_lags.values())
     shown = [
-        _Shown(group_lag, histories.get(name, History({}, None)), behind, lagging)
+        _Shown(group_lag, histories.get(name, History({}, None)), behind, starts, lagging)
         for name, group_lag in group_lags.items()
     ]
     if session.settings.output in ("json", "yaml", "name"):
@@ -111,13 +113,13 @@ def describe_groups(
 class _Shown:
     """One group with all that is printed of it."""
 
-    def __init__(self, group_lag: GroupLag, history: History, behind: Behind, lagging: bool) -> None:
+    def __init__(self, group_lag: GroupLag, history: History, behind: Behind, starts: Starts, lagging: bool) -> None:
         self.group_lag = group_lag
         self.history = history
         names = labels(group_lag.group.members)
         now_ms = int(time.time() * 1000)
         lags = [lag for lag in group_lag.lags if not lagging or lag.lag or lag.is_unknown]
-        self.offsets = [_offset_row(group_lag.group, lag, behind, self.history, names, now_ms) for lag in lags]
+        self.offsets = [_offset_row(group_lag.group, lag, behind, starts, self.history, names, now_ms) for lag in lags]
         self.members = member_rows(group_lag.group, group_lag.lags)
 
     @property
@@ -149,6 +151,16 @@ def _without_group(row: Row) -> dict[str, Any]:
 Behind = Mapping[Place, int]
 """Milliseconds between the record there and the last one of its partition."""
 
+Starts = Mapping[TopicPartition, int]
+"""Where logs begin."""
+
+
+def _starts(session: Session, group_lags: Iterable[GroupLag]) -> Starts:
+    """Of the partitions in which groups are behind, as far as they are known."""
+    lagging = {lag.where: None for look in group_lags for lag in look.lags if lag.lag}
+    found = offsets_at(session, dict.fromkeys(lagging, EARLIEST))
+    return {where: start.offset for where, start in found.items() if not isinstance(start, KctlError)}
+
 
 def _behind(session: Session, group_lags: Iterable[GroupLag]) -> Behind:
     """Of the records that are read next."""
@@ -171,6 +183,7 @@ def _offset_row(
     group: Group,
     lag: PartitionLag,
     behind: Behind,
+    starts: Starts,
     history: History,
     names: Mapping[str, str],
     now_ms: int,
@@ -188,16 +201,21 @@ def _offset_row(
         "commit_age_ms": None if committed_ms is None else max(now_ms - committed_ms, 0),
         "member": names[member.id] if member else None,
         "host": member.host if member else None,
-        "note": _note(lag) or None,
+        "note": note_of(lag, starts.get(lag.where, 0)) or None,
         "metadata": lag.metadata or None,
         "member_id": member.id if member else None,
         "stable": lag.stable,
     }
 
 
-def _note(lag: PartitionLag) -> str:
-    is_held_up = lag.reach is not None and lag.reach != lag.end
-    return ", ".join(filter(None, (lag.note, f"open transaction from {lag.reach:,}" if is_held_up else "")))
+def note_of(lag: PartitionLag, start: int) -> str:
+    """What is not as it should be there; `start` is where the log begins."""
+    words = [lag.note] if lag.note else []
+    if lag.committed is not None and lag.committed < start:
+        words.append(f"{start - lag.committed:,} are gone")
+    if lag.reach is not None and lag.reach != lag.end:
+        words.append(f"open transaction from {lag.reach:,}")
+    return ", ".join(words)
 
 
 def _text(session: Session, shown: list[_Shown], *, members: bool) -> Iterator[str]:

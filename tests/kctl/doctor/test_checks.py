@@ -412,6 +412,16 @@ def test_a_group_that_retention_is_about_to_overtake(committed: int, told: str |
     assert [finding.summary for finding in found(facts, "overtaken")] == expected
 
 
+def test_what_is_gone_already_is_not_about_to_go() -> None:
+    facts = HEALTHY._replace(
+        groups={"g": group("Stable", PartitionLag(WHERE, 3, 20, 17))},
+        starts={WHERE: 12},
+        soon_gone={WHERE: 12},
+        topic_settings=DELETED_AFTER_A_WEEK,
+    )
+    assert found(facts, "overtaken") == []
+
+
 @pytest.mark.parametrize(
     ("settings", "kept"),
     [

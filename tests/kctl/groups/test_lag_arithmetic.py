@@ -12,6 +12,7 @@ from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition, home_partition
 from kctl.errors import failure
 from kctl.groups.committed import Commit
+from kctl.groups.describe import note_of
 from kctl.groups.group import Group, Member, labels
 from kctl.groups.history import RECORDS, steps
 from kctl.groups.partition_lag import BEYOND, DELETED, NO_COMMIT, Range, partition_lags, total
@@ -228,3 +229,9 @@ def test_history_is_read_backwards_without_a_gap(first: int, size: int) -> None:
         assert found[-1][0] == max(first, last - RECORDS)
     else:
         assert found == []
+
+
+def test_records_that_are_gone_are_named_beside_the_lag() -> None:
+    (lag,) = partition_lags(Group("g", "Empty"), {A0: Commit(5)}, {A0: Range(0, 3010, stable=2000)})
+    assert note_of(lag, 1500) == "1,495 are gone, open transaction from 2,000"
+    assert note_of(lag._replace(stable=None), 5) == ""
