@@ -173,13 +173,28 @@ def decide(
     host: str,
     operation: str,
     resource: Resource,
-    superusers: Iterable[str] = (),
+    superusers: Collection[str] | None = (),
     allow_without_acl: bool | None = False,
 ) -> Verdict:
-    """The verdict on `principal` at `host` doing `operation` on the thing that `resource` names; `allow_without_acl` is
-    None where the brokers hide it."""
-    if principal in superusers:
+    """The verdict on `principal` at `host` doing `operation` on the thing that `resource` names; `superusers` and
+    `allow_without_acl` are None where the brokers hide them."""
+    if superusers is not None and principal in superusers:
         return Verdict(True, f"{principal} is a superuser")
+    verdict = _by_acls(bindings, principal, host, operation, resource, allow_without_acl)
+    if verdict.allowed is not False or superusers is not None:
+        return verdict
+    return Verdict(False, f"{verdict.why}; unless {principal} is one of super.users, which the brokers do not tell")
+
+
+def _by_acls(
+    bindings: Sequence[Binding],
+    principal: str,
+    host: str,
+    operation: str,
+    resource: Resource,
+    allow_without_acl: bool | None,
+) -> Verdict:
+    """The verdict on somebody who is no superuser."""
     about = [binding for binding in bindings if _covers(binding.resource, resource)]
     if not about:
         nothing = f"no ACL speaks of {resource}, and"

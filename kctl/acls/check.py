@@ -18,7 +18,7 @@ from kctl.acls.bindings import (
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session
-from kctl.texts.output import Column, note
+from kctl.texts.output import Column
 
 COLUMNS = (
     Column("allowed", "yes or no; unknown: a setting decides that the brokers do not tell."),
@@ -41,16 +41,16 @@ def check(session: Session, principal: str, operation: str, resource: str, host:
     """Check whether a principal is allowed an operation, and which ACL decides.
 
     The resource is a topic, or group/NAME, transactional-id/NAME, cluster … Decides as the authorizer does: super users
-    first, then denies, then allows. Exits with 7 if the operation is not allowed, or that cannot be known.
+    first, then denies, then allows. Where the brokers hide super.users, as Kafka does, a no holds for all others. Exits
+    with 7 if the operation is not allowed, or that cannot be known.
 
     Example: kctl acls check User:alice Write orders
     """
     who, what, where = principal_named(principal), operation_named(operation), _resource(resource)
     bindings = described(session, Filter(where.type, where.name, "match"))
     settings = _authorizer(session)
-    if settings.get("super.users", "") is None:
-        note(session.settings, "the brokers do not tell their super.users, who may do everything")
-    superusers = [name.strip() for name in (settings.get("super.users") or "").split(";")]
+    named = settings.get("super.users", "")
+    superusers = None if named is None else [name.strip() for name in named.split(";")]
     without = settings.get("allow.everyone.if.no.acl.found", "false")
     verdict = decide(
         bindings, who, host, what, where, superusers, None if without is None else without.lower() == "true"

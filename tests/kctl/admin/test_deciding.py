@@ -70,6 +70,13 @@ def test_superusers_and_resources_without_acl() -> None:
     assert decide([other], "User:alice", "*", "Write", ORDERS, allow_without_acl=None).allowed is False
 
 
+def test_superusers_that_are_hidden_are_excepted_from_a_no() -> None:
+    no = decide([binding(permission="deny")], "User:admin", "*", "Write", ORDERS, superusers=None)
+    assert (no.allowed, "unless User:admin is one of super.users" in no.why) == (False, True)
+    assert "super.users" not in decide([binding()], "User:alice", "*", "Write", ORDERS, superusers=None).why
+    assert "super.users" not in decide([], "User:alice", "*", "Write", ORDERS, superusers=[]).why
+
+
 @pytest.mark.parametrize("word", ["DescribeConfigs", "describe-configs", "DESCRIBE_CONFIGS", "describeconfigs"])
 def test_operations_however_they_are_written(word: str) -> None:
     assert operation_named(word) == "DescribeConfigs"
