@@ -82,7 +82,7 @@ _UNREACHABLE = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.BROKER_NOT_AVAILABLE,
 }
-_UNAUTHORIZED = {
+UNAUTHORIZED = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     ErrorCode.GROUP_AUTHORIZATION_FAILED,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
@@ -169,7 +169,7 @@ def exit_of(code: int) -> Exit:
         return Exit.NOT_FOUND
     if code in _UNREACHABLE:
         return Exit.UNREACHABLE
-    if code in _UNAUTHORIZED:
+    if code in UNAUTHORIZED:
         return Exit.UNAUTHORIZED
     return Exit.REFUSED if code in _REFUSED else Exit.FAILED
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kafkad.wire.schema import Request
-from kctl.errors import Exit, KctlError, failure
+from kctl.errors import UNAUTHORIZED, Exit, KctlError, failure
 from kctl.reach.access import Access
 from kctl.reach.connection import Address, Connection, Disconnected, connect_all, connect_first, only_reads
 from kctl.reach.rounds import BACKOFF_SECONDS, Rounds
@@ -465,7 +465,8 @@ def _absent(where: TopicPartition, code: int) -> KctlError:
 
 
 def _no_coordinator(key: str, answer: Coordinator | FindCoordinatorResponse) -> KctlError:
-    return failure(answer.error_code, f'"{key}" has no coordinator', answer.error_message)
+    trouble = "cannot be seen" if answer.error_code in UNAUTHORIZED else "has no coordinator"
+    return failure(answer.error_code, f'"{key}" {trouble}', answer.error_message)
 
 
 def _unreachable(broker: int, error: KctlError) -> KctlError:

@@ -17,7 +17,7 @@ from kctl.command.cluster_names import topic_names
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.configs.of_topics import topic_settings
 from kctl.configs.values import with_unit
-from kctl.errors import KctlError
+from kctl.errors import Exit, KctlError, did_you_mean
 from kctl.reach.log_dirs import log_dirs_of
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Document, Row, Writer, counted, known_sum_text, note
@@ -59,7 +59,7 @@ _WIDE = ("cleanup.policy", "retention.ms")
 @choosing("topic", topic_names)
 @click.option("--internal", is_flag=True, help="Include Kafka's internal topics.")
 @click.option("--unhealthy", is_flag=True, help="Only topics with unhealthy partitions, internal ones too.")
-@click.option("--with-config", multiple=True, metavar="NAME", help="Add a column with this setting.")
+@click.option("--with-config", multiple=True, metavar="NAME,…", help="Add a column with this setting.")
 @pass_session
 def list_topics(session: Session, chosen: Choice, internal: bool, unhealthy: bool, with_config: tuple[str, ...]) -> int:
     """List topics with their health and size.
@@ -69,6 +69,7 @@ def list_topics(session: Session, chosen: Choice, internal: bool, unhealthy: boo
 
     Example: kctl topics list --unhealthy
     """
+    extra = tuple(dict.fromkeys(name.strip() for words in with_config for name in words.split(",")))
     topics, errors = chosen_topics(session, chosen, internal=internal or unhealthy)
     sizes, silent = _sizes(session, topics if chosen else None)
     for error in silent.values():
@@ -76,17 +77,18 @@ def list_topics(session: Session, chosen: Choice, internal: bool, unhealthy: boo
     settings = session.settings
     capped = caps_min_isr(session.connection().versions)
     is_whole = settings.output != "table" or bool(settings.columns or settings.sort)
-    keys = (*_ALWAYS, *_WIDE, *with_config) if is_whole else (*_ALWAYS, *with_config)
+    keys = (*_ALWAYS, *_WIDE, *extra) if is_whole else (*_ALWAYS, *extra)
     configs = _configs(session, topics, keys)
+    _check_names(session, configs, extra)
     rows = []
     for name, topic in topics.items():
-        row = _row(topic, sizes, configs.get(name, {}), with_config, silent_brokers(silent), capped)
+        row = _row(topic, sizes, configs.get(name, {}), extra, silent_brokers(silent), capped)
         rows.append(row | _rest(topic, configs.get(name, {})) if is_whole else row)
     healthy = 0
     if unhealthy:
         healthy = sum(not _is_unhealthy(row) for row in rows)
         rows = [row for row in rows if _is_unhealthy(row)]
-    columns = (*COLUMNS, *(Column(name, "A setting.", header=name) for name in with_config))
+    columns = (*COLUMNS, *(Column(name, "A setting.", header=name) for name in extra))
     return answer(session, columns, rows, errors, text=lambda: _text(session, columns, rows, healthy))
 
 
@@ -100,6 +102,18 @@ def _configs(session: Session, topics: Mapping[str, Topic], keys: Sequence[str])
         note(session.settings, f"settings are incomplete: {error.what}")
     values = {id(entries): {entry.name: entry.value for entry in entries} for entries in found.of.values()}
     return {name: values[id(entries)] for name, entries in found.of.items()}
+
+
+def _check_names(session: Session, configs: Mapping[str, Configs], names: Sequence[str]) -> None:
+    """KctlError for the name of a setting that no topic has."""
+    told = [name for name in names if not any(name in own for own in configs.values())]
+    if not told or not configs:
+        return
+    some = next(iter(configs))
+    known = [entry.name for entry in topic_settings(session, [some]).of.get(some, ())]
+    for name in told:
+        if known and name not in known:
+            raise KctlError(f'topics have no setting "{name}"', exit_code=Exit.USAGE, hints=did_you_mean(name, known))
 
 
 Sizes = dict[str, dict[int, dict[int, int]]]

@@ -56,12 +56,9 @@ def test_an_acl_that_could_never_match_is_refused(kctl: Kctl, guarded: KafkadPro
 def test_super_users_are_hidden_as_kafka_hides_them(kctl: Kctl, guarded: KafkadProcess) -> None:
     ran = kctl("-b", guarded.bootstrap, "configs", "describe", "broker/1", "--all", "-o", "json")
     assert "User:admin" not in ran.out
-    (row,) = json.loads(kctl("-b", guarded.bootstrap, "acls", "check", "admin", "Write", "x", "-o", "json").out)[
-        "items"
-    ]
-    assert row["allowed"] == "no" and row["why"].endswith(
-        "unless User:admin is one of super.users, which the brokers do not tell"
-    )
+    ran = kctl("-b", guarded.bootstrap, "acls", "check", "admin", "Write", "x", "-o", "json")
+    (row,) = json.loads(ran.out)["items"]
+    assert row["allowed"] == "no" and "unless User:admin is one of super.users" in row["why"]
 
 
 def test_acls_are_there_after_a_restart(kctl: Kctl, guarded: KafkadProcess) -> None:

@@ -16,6 +16,7 @@ from kafkad.names import TopicPartition
 from kafkad.wire.frames import encode_response
 from kafkad.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from kafkad.wire.messages.create_topics import CreateTopicsRequest
+from kafkad.wire.messages.find_coordinator import Coordinator
 from kafkad.wire.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -36,7 +37,7 @@ from kctl.reach.connection import (
 )
 from kctl.reach.offsets import LATEST, offsets_at
 from kctl.reach.rounds import Rounds
-from kctl.reach.session import Absent, Broker, Session, _unreachable
+from kctl.reach.session import Absent, Broker, Session, _no_coordinator, _unreachable
 from kctl.settings import Settings
 from tests.broker import KafkadProcess
 from tests.oracle.kafka import free_port
@@ -142,6 +143,13 @@ def test_the_time_out_reaches_the_opening_of_connections() -> None:
     assert (connect_seconds(10), opening_seconds(10)) == (3, 5)
     assert (connect_seconds(60), opening_seconds(60)) == (15, 30)
     assert (connect_seconds(3), opening_seconds(3)) == (1.5, 1.5), "brokers that are well have to be asked in time"
+
+
+def test_who_may_not_see_a_group_does_not_hear_that_it_has_no_coordinator() -> None:
+    refused = Coordinator(key="g", error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    assert _no_coordinator("g", refused).what == '"g" cannot be seen'
+    away = Coordinator(key="g", error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    assert _no_coordinator("g", away).what == '"g" has no coordinator'
 
 
 def test_a_broker_that_hangs_is_named_once() -> None:

@@ -90,6 +90,15 @@ def test_settings_as_columns(on_broker: Kctl) -> None:
     assert on_broker("topics", "list", "--unhealthy", "--match", "list-sett*").out == "1 topic, none unhealthy\n"
 
 
+def test_settings_that_no_topic_has_are_no_columns(on_broker: Kctl) -> None:
+    on_broker("topics", "create", "list-columns", "-y")
+    ran = on_broker("topics", "list", "list-columns", "--with-config", "segment.bytes,retention.ms")
+    assert ran.out.splitlines()[0].split()[-2:] == ["segment.bytes", "retention.ms"]
+    ran = on_broker("topics", "list", "--with-config", "retenton.ms")
+    assert (ran.code, ran.out) == (Exit.USAGE, "")
+    assert 'topics have no setting "retenton.ms"' in ran.err and 'did you mean "retention.ms"' in ran.err
+
+
 class Silent:
     """A partition that broker 2 leads, which does not answer."""
 
