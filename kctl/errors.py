@@ -96,7 +96,7 @@ _REFUSED = {ErrorCode.NON_EMPTY_GROUP, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, Erro
 
 
 _LOGIN = "log in as a principal that may do this: kctl contexts list, or --command-config FILE"
-_ALLOW = "ask an administrator of the ACLs: kctl acls add --allow User:NAME"
+_ALLOW = "an administrator of the ACLs can see which one decides (acls check), and allow it: acls add --allow User:NAME"
 _NEXT = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: f"{_ALLOW} --topic TOPIC with --consumer, --producer or --operation",
     ErrorCode.GROUP_AUTHORIZATION_FAILED: f"{_ALLOW} --group GROUP with --operation Read (Describe to look, Delete)",

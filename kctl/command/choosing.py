@@ -50,9 +50,8 @@ class Choice:
         there = set(known)
         wanted = [name for name in known if self._matches(name)]
         named = set(self.names)
-        missing = list(
-            all_unknown(self.kind, [name for name in self.names if name not in there], lambda: known).values()
-        )
+        absent = [name for name in self.names if name not in there]
+        missing = list(all_unknown(self.kind, absent, lambda: known, takes_patterns=True).values())
         if (self.match or self.regex) and not wanted:
             patterns = ", ".join((*self.match, *self.regex))
             missing.append(KctlError(f"no {self.kind} matches {patterns}", exit_code=Exit.NOT_FOUND))
@@ -73,9 +72,9 @@ _CODES = {
 _COMPLETING: dict[str, Callable[..., Any]] = {"topic": topic_names, "group": group_names, "broker": broker_ids}
 
 
-def unknown(kind: str, name: str, known: Sequence[str]) -> KctlError:
-    """`kind` "name" does not exist, with those that look like it."""
-    hints = pattern_hint(name) or did_you_mean(name, known)
+def unknown(kind: str, name: str, known: Sequence[str], *, takes_patterns: bool = False) -> KctlError:
+    """`kind` "name" does not exist, with those that look like it, or the option for patterns if the command has it."""
+    hints = (pattern_hint(name) if takes_patterns else ()) or did_you_mean(name, known)
     code = _CODES.get(kind, "")
     return KctlError(f'{kind} "{name}" does not exist', exit_code=Exit.NOT_FOUND, code=code, hints=hints)
 
@@ -84,10 +83,15 @@ SUGGESTED = 10
 """Errors that say which names look like the one that is wrong: with many names on both sides that takes minutes."""
 
 
-def all_unknown(kind: str, names: Sequence[str], known: Callable[[], Sequence[str]]) -> dict[str, KctlError]:
+def all_unknown(
+    kind: str, names: Sequence[str], known: Callable[[], Sequence[str]], *, takes_patterns: bool = False
+) -> dict[str, KctlError]:
     """An error for each of these names; what is `known` is asked for once."""
     there = known() if names else ()
-    return {name: unknown(kind, name, there if at < SUGGESTED else ()) for at, name in enumerate(names)}
+    return {
+        name: unknown(kind, name, there if at < SUGGESTED else (), takes_patterns=takes_patterns)
+        for at, name in enumerate(names)
+    }
 
 
 def pattern_hint(name: str) -> tuple[str, ...]:

@@ -35,7 +35,8 @@ def _named(session: Session, chosen: Choice) -> tuple[dict[str, Topic], list[Kct
         if name in found and found[name].error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     }
     missing = [name for name in wrong if name not in refused]
-    errors = refused | all_unknown("topic", missing, lambda: [topic.name for topic in session.metadata()])
+    every = all_unknown("topic", missing, lambda: [topic.name for topic in session.metadata()], takes_patterns=True)
+    errors = refused | every
     return topics, [errors[name] for name in wrong]
 
 

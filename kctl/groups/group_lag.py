@@ -154,14 +154,16 @@ def known_groups(session: Session, chosen: ChosenGroups) -> tuple[dict[str, Grou
 
 
 def nothing_of(session: Session, name: str) -> KctlError:
-    (error,) = nothing_of_all(session, [name])
+    """Likewise, for a command that takes one name."""
+    (error,) = nothing_of_all(session, [name], takes_patterns=False)
     return error
 
 
-def nothing_of_all(session: Session, names: Sequence[str]) -> list[KctlError]:
+def nothing_of_all(session: Session, names: Sequence[str], *, takes_patterns: bool = True) -> list[KctlError]:
     """Of groups without commits: whether they are there at all, and if not which are called nearly so."""
     known = all_groups(session) if names else {}
-    missing = all_unknown("group", [name for name in names if name not in known], lambda: list(known))
+    absent = [name for name in names if name not in known]
+    missing = all_unknown("group", absent, lambda: list(known), takes_patterns=takes_patterns)
     return [missing.get(name) or _without_commits(known[name]) for name in names]
 
 

@@ -254,6 +254,8 @@ def topics_chosen(options: PlanOptions, partitions: Iterable[Partition]) -> froz
     for word in wanted:
         is_pattern = "*" in word or "?" in word
         found = {name for name in known if fnmatchcase(name, word)} if is_pattern else known & {word}
+        if not found and is_pattern:
+            raise KctlError(f'no topic matches "{word}"', exit_code=Exit.NOT_FOUND)
         if not found:
             raise unknown("topic", word, sorted(known))
         chosen |= found

@@ -42,6 +42,7 @@ _LONGEST_BACKOFF_SECONDS = 1.0
 
 GROUP, TRANSACTION = 0, 1
 """Kinds of keys that have a coordinator."""
+_KINDS = {GROUP: "group", TRANSACTION: "transactional id"}
 
 
 class Broker(NamedTuple):
@@ -350,8 +351,7 @@ class Session:
     ) -> dict[str, V | KctlError]:
         """Each group's (or transactional id's) part of the answer of its coordinator. `done`: the codes that, when the
         first answer was lost, mean that it was a success."""
-        name = "group" if kind == GROUP else "transactional id"
-        return self._ask(name, keys, lambda asked: self.coordinators(asked, kind), build, read, done)
+        return self._ask(_KINDS[kind], keys, lambda asked: self.coordinators(asked, kind), build, read, done)
 
     def _ask(
         self,
@@ -418,10 +418,13 @@ class Session:
         version = self.version_of(FindCoordinatorRequest)
         if version is not None and version >= 4:
             answer = self.call(FindCoordinatorRequest(key_type=kind, coordinator_keys=asked))
-            return {c.key: c.node_id if not c.error_code else _no_coordinator(c.key, c) for c in answer.coordinators}
+            return {
+                each.key: _no_coordinator(kind, each.key, each) if each.error_code else each.node_id
+                for each in answer.coordinators
+            }
         answers = self.call_many([(None, FindCoordinatorRequest(key=key, key_type=kind)) for key in asked])
         return {
-            key: a if isinstance(a, KctlError) else a.node_id if not a.error_code else _no_coordinator(key, a)
+            key: a if isinstance(a, KctlError) else a.node_id if not a.error_code else _no_coordinator(kind, key, a)
             for key, a in zip(asked, answers, strict=True)
         }
 
@@ -464,9 +467,9 @@ def _absent(where: TopicPartition, code: int) -> KctlError:
     return failure(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f'topic "{where.topic}" has no partition {where.partition}')
 
 
-def _no_coordinator(key: str, answer: Coordinator | FindCoordinatorResponse) -> KctlError:
+def _no_coordinator(kind: int, key: str, answer: Coordinator | FindCoordinatorResponse) -> KctlError:
     trouble = "cannot be seen" if answer.error_code in UNAUTHORIZED else "has no coordinator"
-    return failure(answer.error_code, f'"{key}" {trouble}', answer.error_message)
+    return failure(answer.error_code, f'{_KINDS[kind]} "{key}" {trouble}', answer.error_message)
 
 
 def _unreachable(broker: int, error: KctlError) -> KctlError:

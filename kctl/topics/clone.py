@@ -56,4 +56,5 @@ def clone(
         code: int = context.invoke(copy, source=topic, target=new, keep_partition=not partitions)
         return code
 
-    return create_topics(session, [wanted], then=fill if data else None)
+    hint = "give the clone another name; kctl copy puts records into a topic that is there"
+    return create_topics(session, [wanted], exists_hint=hint, then=fill if data else None)

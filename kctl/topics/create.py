@@ -201,12 +201,15 @@ def create_topics(
     wrong: Sequence[KctlError] = (),
     *,
     if_not_exists: bool = False,
+    exists_hint: str = "--if-not-exists is content if it is as asked for",
     then: Callable[[], int] | None = None,
 ) -> int:
     """Checks, creates those with which nothing is wrong, and reads back; what comes `then`, if all went well, has the
-    last word."""
+    last word. `exists_hint` is what to do about a topic that exists already."""
     there = _there(session, [topic.name for topic in wanted])
-    unfit = _conflicts(session, wanted, there) if if_not_exists else {name: _exists(name) for name in there}
+    unfit = (
+        _conflicts(session, wanted, there) if if_not_exists else {name: _exists(name, exists_hint) for name in there}
+    )
     new = [topic for topic in wanted if topic.name not in there]
     if new:
         unfit |= check(session, new)
@@ -257,8 +260,7 @@ def _placement(topic: MetadataResponseTopic) -> list[list[int]]:
     return [list(p.replica_nodes) for p in sorted(topic.partitions, key=lambda p: p.partition_index)]
 
 
-def _exists(name: str) -> KctlError:
-    hint = "--if-not-exists is content if it is as asked for"
+def _exists(name: str, hint: str) -> KctlError:
     return KctlError(f'topic "{name}" exists already', code="TOPIC_ALREADY_EXISTS", hints=(hint,))
 
 

@@ -15,6 +15,8 @@ from kafkad.meta.refusals import storage_refused
 from kafkad.meta.store import ConnectionLoss
 from kctl.cli import COMMANDS, MEANT
 from kctl.errors import Exit, failure
+from kctl.settings import Settings
+from kctl.texts.spelling import hints_of
 from kctl.tokens.asking import token_failure
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
@@ -112,6 +114,29 @@ def test_refusals_say_what_to_do(code: ErrorCode) -> None:
     (hint,) = failure(code, "topic x").hints
     assert hint
     assert failure(code, "topic x", hints=["better"]).hints == ("better",)
+
+
+def test_who_may_allow_it_is_told_what_not_with_whose_login() -> None:
+    """The hint is for another person: with the context of who was refused it would be refused, too."""
+    settings = Settings()
+    settings.context = "alice"
+    (hint,) = hints_of(settings, failure(ErrorCode.TOPIC_AUTHORIZATION_FAILED, 'topic "orders"'))
+    assert "acls add --allow User:NAME --topic TOPIC with" in hint and "acls check" in hint
+    assert "alice" not in hint
+
+
+def test_no_pattern_is_advised_to_a_command_that_takes_none(on_broker: Kctl) -> None:
+    for words in (("configs", "describe", "topic/nope*"), ("topics", "create", "x", "--like", "nope*")):
+        ran = on_broker(*words)
+        assert ran.code != Exit.DONE and "--match" not in ran.err, words
+    ran = on_broker("partitions", "plan", "--rf", 1, "--topics", "nope*")
+    assert (ran.code, 'no topic matches "nope*"' in ran.err, "--match" in ran.err) == (Exit.NOT_FOUND, True, False)
+
+
+def test_a_clone_that_is_there_already(on_broker: Kctl) -> None:
+    on_broker("topics", "create", "next-clone", "next-clone2", "-y")
+    ran = on_broker("topics", "clone", "next-clone", "next-clone2", "-y")
+    assert (ran.code, "exists already" in ran.err, "--if-not-exists" in ran.err) == (Exit.FAILED, True, False)
 
 
 def test_the_disk_of_the_metadata_is_not_taken_for_a_log_directory() -> None:

@@ -37,7 +37,7 @@ from kctl.reach.connection import (
 )
 from kctl.reach.offsets import LATEST, offsets_at
 from kctl.reach.rounds import Rounds
-from kctl.reach.session import Absent, Broker, Session, _no_coordinator, _unreachable
+from kctl.reach.session import GROUP, TRANSACTION, Absent, Broker, Session, _no_coordinator, _unreachable
 from kctl.settings import Settings
 from tests.broker import KafkadProcess
 from tests.oracle.kafka import free_port
@@ -147,9 +147,9 @@ def test_the_time_out_reaches_the_opening_of_connections() -> None:
 
 def test_who_may_not_see_a_group_does_not_hear_that_it_has_no_coordinator() -> None:
     refused = Coordinator(key="g", error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    assert _no_coordinator("g", refused).what == '"g" cannot be seen'
+    assert _no_coordinator(GROUP, "g", refused).what == 'group "g" cannot be seen'
     away = Coordinator(key="g", error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    assert _no_coordinator("g", away).what == '"g" has no coordinator'
+    assert _no_coordinator(TRANSACTION, "g", away).what == 'transactional id "g" has no coordinator'
 
 
 def test_a_broker_that_hangs_is_named_once() -> None:
