@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kctl.brokers.facts import broker_facts, cluster_state, disks, kafkads, known_sum
-from kctl.brokers.leading import leader_trouble
 from kctl.cluster.mode import mode
 from kctl.command.verb import KctlCommand, answer, pass_session
-from kctl.reach.session import Session
+from kctl.reach.session import Session, leader_trouble
 from kctl.texts.output import Column, Row, known_sum_text, note, rfc3339
 
 if TYPE_CHECKING:

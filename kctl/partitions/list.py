@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkad.names import TopicPartition
-from kctl.brokers.leading import leader_trouble, silent_brokers
 from kctl.command.choosing import Choice, choosing
 from kctl.command.chosen import chosen_topics
 from kctl.command.cluster_names import broker_ids, topic_names
@@ -16,7 +15,7 @@ from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.errors import KctlError
 from kctl.partitions.requests import Active, active_moves
 from kctl.reach.log_dirs import log_dirs, replica_sizes
-from kctl.reach.session import Session
+from kctl.reach.session import Session, leader_trouble, silent_brokers
 from kctl.texts.output import Column, Document, Row, Writer, counted, known_sum_text, note
 
 if TYPE_CHECKING:

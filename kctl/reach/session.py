@@ -82,6 +82,18 @@ class Absent(NamedTuple):
         return Exit.NOT_FOUND if self.unknown else Exit.UNREACHABLE
 
 
+def silent_brokers(answers: Mapping[int, object]) -> frozenset[int]:
+    """The brokers that do not answer, of those that were asked something."""
+    return frozenset(broker for broker, answer in answers.items() if isinstance(answer, Disconnected))
+
+
+def leader_trouble(leader: int, silent: Collection[int]) -> str | None:
+    """`offline` without a leader, `unreachable` behind one that does not answer; None if nothing is wrong."""
+    if leader < 0:
+        return "offline"
+    return "unreachable" if leader in silent else None
+
+
 BrokerRequest = tuple[int | None, Request[R]]
 """A broker's id (None: any) and what to ask it."""
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkad.names import TopicPartition, id_text
-from kctl.brokers.leading import silent_brokers
 from kctl.brokers.release import caps_min_isr
 from kctl.configs.of_topics import topic_settings
 from kctl.configs.resources import Entry
 from kctl.errors import KctlError
 from kctl.reach.log_dirs import log_dirs, replica_sizes
 from kctl.reach.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt, offsets_at
+from kctl.reach.session import silent_brokers
 from kctl.topics.health import Needed, TopicHealthFacts, partition_health, replication
 
 if TYPE_CHECKING:

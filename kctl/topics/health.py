@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from kctl.brokers.leading import leader_trouble
+from kctl.reach.session import leader_trouble
 
 if TYPE_CHECKING:
     from kafkad.wire.messages.metadata import MetadataResponsePartition

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkad.names import id_text
-from kctl.brokers.leading import silent_brokers
 from kctl.brokers.release import caps_min_isr
 from kctl.command.choosing import Choice, choosing
 from kctl.command.chosen import chosen_topics
@@ -19,7 +18,7 @@ from kctl.configs.of_topics import topic_settings
 from kctl.configs.values import with_unit
 from kctl.errors import Exit, KctlError, did_you_mean
 from kctl.reach.log_dirs import log_dirs_of
-from kctl.reach.session import Session
+from kctl.reach.session import Session, silent_brokers
 from kctl.texts.output import Column, Document, Row, Writer, counted, known_sum_text, note
 from kctl.topics.health import Needed, replication, topic_health
 
