@@ -58,22 +58,24 @@ def refused_metadata(facts: Facts) -> Iterator[Finding]:
             yield Finding(Severity.ERROR, why, (), fix)
 
 
+_MAKE_ROOM = "kctl topics list --sort -size_bytes shows what takes the room; less retention, or kctl topics truncate"
+
+
 def directories(facts: Facts) -> Iterator[Finding]:
     for directory in facts.directories:
         name = f"{directory.path} of broker {directory.broker}"
-        fix = f"kctl brokers log-dirs {directory.broker}"
         if directory.error is not None:
             yield Finding(
                 Severity.ERROR,
                 f"log directory {name} is offline ({directory.error.code})",
                 (name,),
-                fix,
+                f"mend the disk, then restart broker {directory.broker}; kctl brokers log-dirs {directory.broker}",
                 "log directories are offline",
             )
         elif directory.total and directory.free is not None and directory.free < _FULL_WARN * directory.total:
             severity = Severity.ERROR if directory.free < _FULL_ERROR * directory.total else Severity.WARN
             free = f"{directory.free / directory.total:.0%} free ({size_text(directory.free)})"
-            yield Finding(severity, f"the disk of {name} has {free}", (name,), fix, "disks are nearly full")
+            yield Finding(severity, f"the disk of {name} has {free}", (name,), _MAKE_ROOM, "disks are nearly full")
 
 
 def damaged_logs(facts: Facts) -> Iterator[Finding]:
@@ -106,7 +108,7 @@ def filling(facts: Facts) -> Iterator[Finding]:
             summary = (
                 f"at {size_text(int(rate))}/s the disk of {name} is full in {duration_text(int(days * 86_400_000))}"
             )
-            yield Finding(severity, summary, (name,), f"kctl brokers log-dirs {directory.broker}")
+            yield Finding(severity, summary, (name,), _MAKE_ROOM)
 
 
 def open_to_all(facts: Facts) -> Iterator[Finding]:

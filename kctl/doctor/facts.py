@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkad.errors import ErrorCode
@@ -21,6 +22,7 @@ from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups, unkno
 from kctl.groups.history import History, read_histories
 from kctl.groups.partition_lag import PartitionLag
 from kctl.groups.recent_commits import Recent, recent
+from kctl.partitions.requests import active_moves
 from kctl.partitions.throttle import Throttles, throttles
 from kctl.reach.log_dirs import LogDir
 from kctl.reach.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt, offsets_at
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from kctl.reach.session import Session, Topic
 
 SETTINGS, GROUPS, THROTTLES, TRANSACTIONS, ACLS = "settings", "groups", "throttles", "transactions", "acls"
-RETENTION, NEWEST, PROGRESS = "retention", "newest", "progress"
+RETENTION, NEWEST, PROGRESS, MOVES = "retention", "newest", "progress", "moves"
 DIRECTORIES, BROKER_SETTINGS, HEALTH = "directories", "broker settings", "health"
 
 TOPIC_SETTINGS = (
@@ -87,6 +89,8 @@ class Facts(NamedTuple):
     newest: Mapping[TopicPartition, int] = {}
     """The highest timestamp of a partition's records."""
     throttles: Throttles | None = None
+    adding: Mapping[TopicPartition, tuple[int, ...]] = {}
+    """For partitions that move: the replicas that are being added."""
     hanging: tuple[Mapping[str, Any], ...] = ()
     transactions: tuple[Lingering, ...] = ()
     """Those that are open."""
@@ -120,22 +124,9 @@ def gather(session: Session, needs: Collection[str], now_ms: int) -> Facts:
     ).without(DIRECTORIES, errors)
     if SETTINGS in needs or BROKER_SETTINGS in needs:
         facts = _with_settings(session, facts, answering)
-    if HEALTH in needs:
-        facts = _with_health(session, facts)
-    if GROUPS in needs:
-        facts = _with_groups(session, facts)
-    if RETENTION in needs:
-        facts = _with_retention(session, facts)
-    if PROGRESS in needs:
-        facts = _with_progress(session, facts)
-    if NEWEST in needs:
-        facts = _with_newest(session, facts)
-    if THROTTLES in needs:
-        facts = _with_throttles(session, facts)
-    if TRANSACTIONS in needs:
-        facts = _with_transactions(session, facts)
-    if ACLS in needs:
-        facts = _with_acls(session, facts)
+    for need, read in _READERS:
+        if need in needs:
+            facts = read(session, facts)
     return facts
 
 
@@ -293,6 +284,13 @@ def _with_throttles(session: Session, facts: Facts) -> Facts:
     return facts.without(THROTTLES, found.errors)._replace(throttles=found)
 
 
+def _with_moves(session: Session, facts: Facts) -> Facts:
+    """Who may not ask for moves takes what is being added for lagging, as all do who see Metadata only."""
+    with suppress(KctlError):
+        return facts._replace(adding={where: each.adding for where, each in active_moves(session).items()})
+    return facts
+
+
 def _with_transactions(session: Session, facts: Facts) -> Facts:
     """Partitions whose last stable offset lags behind their end have open transactions: only they are asked."""
     where = [TopicPartition(t.name, p.partition_index) for t in facts.topics for p in t.partitions if p.leader_id >= 0]
@@ -311,3 +309,17 @@ def _with_transactions(session: Session, facts: Facts) -> Facts:
 
 def _differ(stable: Any, end: Any) -> bool:
     return not isinstance(stable, KctlError) and not isinstance(end, KctlError) and stable.offset < end.offset
+
+
+_READERS: tuple[tuple[str, Callable[[Session, Facts], Facts]], ...] = (
+    (HEALTH, _with_health),
+    (GROUPS, _with_groups),
+    (RETENTION, _with_retention),
+    (PROGRESS, _with_progress),
+    (NEWEST, _with_newest),
+    (THROTTLES, _with_throttles),
+    (MOVES, _with_moves),
+    (TRANSACTIONS, _with_transactions),
+    (ACLS, _with_acls),
+)
+"""What else can be read, in the order in which one builds on another."""

@@ -7,11 +7,11 @@ from typing import Any
 
 from kafkad.names import GROUPS_TOPIC, TopicPartition
 from kctl.brokers.release import caps_min_isr
-from kctl.doctor.facts import NEWEST, SETTINGS, Facts
+from kctl.doctor.facts import MOVES, NEWEST, SETTINGS, Facts
 from kctl.doctor.finding import Check, Finding, Severity
 from kctl.texts.output import counted, duration_text
 from kctl.texts.parsing import whole_number
-from kctl.topics.health import Needed
+from kctl.topics.health import Needed, settled
 
 _AHEAD_MS = 5 * 60 * 1000
 """Clocks differ, and so much does no harm."""
@@ -44,12 +44,13 @@ def under_min_isr(facts: Facts) -> Iterator[Finding]:
     below: list[str] = []
     at: list[str] = []
     for where, one in _partitions(facts):
-        least = _needed(facts, where.topic).of(len(one.replica_nodes))
+        replicas = settled(one.replica_nodes, facts.adding.get(where, ()))
+        least = _needed(facts, where.topic).of(len(replicas))
         if least is None or one.leader_id < 0:
             continue
         if len(one.isr_nodes) < least:
             below.append(str(where))
-        elif len(one.isr_nodes) == least < len(one.replica_nodes):
+        elif len(one.isr_nodes) == least and not set(replicas) <= set(one.isr_nodes):
             at.append(str(where))
     if below:
         summary = f"{counted(len(below), 'partition')} below min.insync.replicas: acks=all is refused"
@@ -63,7 +64,7 @@ def under_replicated(facts: Facts) -> Iterator[Finding]:
     lagging = [
         str(where)
         for where, one in _partitions(facts)
-        if one.leader_id >= 0 and len(one.isr_nodes) < len(one.replica_nodes)
+        if one.leader_id >= 0 and not set(settled(one.replica_nodes, facts.adding.get(where, ()))) <= set(one.isr_nodes)
     ]
     if lagging:
         summary = f"{counted(len(lagging), 'partition')} under-replicated"
@@ -172,8 +173,8 @@ def from_the_future(facts: Facts) -> Iterator[Finding]:
 
 CHECKS = (
     Check("offline", "Partitions without a leader.", offline),
-    Check("min-isr", "Partitions at or below min.insync.replicas.", under_min_isr, (SETTINGS,)),
-    Check("under-replicated", "Partitions with replicas that are not in sync.", under_replicated),
+    Check("min-isr", "Partitions at or below min.insync.replicas.", under_min_isr, (SETTINGS, MOVES)),
+    Check("under-replicated", "Partitions with replicas that are not in sync.", under_replicated, (MOVES,)),
     Check("preferred-leaders", "Partitions that another replica should lead.", not_preferred),
     Check("single-replica", "Topics that one broker takes with it.", single_replica),
     Check("min-isr-settings", "min.insync.replicas that leaves no room for a failure.", min_isr_settings, (SETTINGS,)),

@@ -121,7 +121,7 @@ def topic_details(
         entries = configs.get(name, [])
         min_isr = min_isr_of(entries)
         needed = Needed(min_isr, capped)
-        facts = TopicHealthFacts(needed, racks, moving.get(name, frozenset()), hosts, deaf)
+        facts = TopicHealthFacts(needed, racks, moving.get(name, {}), hosts, deaf)
         partitions = [
             _partition(name, partition, sizes, offsets, facts)
             for partition in sorted(topic.partitions, key=lambda p: p.partition_index)
@@ -156,7 +156,8 @@ def _known(answer: OffsetAt | KctlError) -> OffsetAt | None:
     return None if isinstance(answer, KctlError) else answer
 
 
-def _moving(session: Session, partitions: Mapping[str, Sequence[int]]) -> dict[str, frozenset[int]]:
+def _moving(session: Session, partitions: Mapping[str, Sequence[int]]) -> dict[str, dict[int, list[int]]]:
+    """The partitions of each topic that move, with the replicas that are being added."""
     from kafkad.wire.messages.list_partition_reassignments import (
         ListPartitionReassignmentsRequest,
         ListPartitionReassignmentsTopics,
@@ -170,7 +171,7 @@ def _moving(session: Session, partitions: Mapping[str, Sequence[int]]) -> dict[s
         answer = session.ask_controller(request, lambda answer: [answer.error_code])
     except KctlError:  # who may not ask, or finds no controller, sees all the rest
         return {}
-    return {topic.name: frozenset(p.partition_index for p in topic.partitions) for topic in answer.topics}
+    return {topic.name: {p.partition_index: p.adding_replicas for p in topic.partitions} for topic in answer.topics}
 
 
 def _partition(

@@ -68,8 +68,8 @@ class TopicHealthFacts(NamedTuple):
     needed: Needed
     racks: Mapping[int, str | None]
     """The rack of each broker that is there."""
-    moving: frozenset[int] = frozenset()
-    """The topic's partitions that are on their way to other brokers."""
+    moving: Mapping[int, Collection[int]] = {}
+    """The topic's partitions that are on their way to other brokers, with the replicas that are being added."""
     hosts: Mapping[int, str | None] = {}
     """The host of each broker, as clients reach it."""
     silent: frozenset[int] = frozenset()
@@ -78,15 +78,17 @@ class TopicHealthFacts(NamedTuple):
 
 def partition_health(partition: MetadataResponsePartition, facts: TopicHealthFacts) -> list[str]:
     """The words for a partition's health, the worst first; `ok` if nothing is wrong."""
-    in_sync, replicas = len(partition.isr_nodes), partition.replica_nodes
+    replicas = partition.replica_nodes
+    lasting = settled(replicas, facts.moving.get(partition.partition_index, ()))
+    in_sync, is_lagging = len(partition.isr_nodes), not set(lasting) <= set(partition.isr_nodes)
     trouble = leader_trouble(partition.leader_id, facts.silent)
     words = [] if trouble is None else [trouble]
-    needed = facts.needed.of(len(replicas))
+    needed = facts.needed.of(len(lasting))
     if needed is not None and in_sync < needed:
         words.append("under-min-isr")
-    elif in_sync == needed and in_sync < len(replicas):
+    elif in_sync == needed and is_lagging:
         words.append("at-min-isr")
-    if in_sync < len(replicas):
+    if is_lagging:
         words.append("under-replicated")
     if partition.leader_id >= 0 and partition.leader_id != replicas[0]:
         words.append("not-preferred")
@@ -97,6 +99,11 @@ def partition_health(partition: MetadataResponsePartition, facts: TopicHealthFac
     if share_needlessly(replicas, facts.hosts):
         words.append("same-host")
     return words or ["ok"]
+
+
+def settled(replicas: Sequence[int], adding: Collection[int]) -> list[int]:
+    """The replicas but for those that a move is adding: nobody expects these to be in sync yet."""
+    return [broker for broker in replicas if broker not in adding]
 
 
 def share_needlessly(replicas: Sequence[int], places: Mapping[int, str | None]) -> bool:

@@ -97,6 +97,19 @@ def test_brokers_since_3_7_ask_for_no_more_in_sync_than_there_are_replicas() -> 
     assert found(single, "min-isr-settings") == found(single, "min-isr") == []
 
 
+def test_what_a_move_adds_is_not_missed() -> None:
+    facts = HEALTHY._replace(topics=(topic("orders", (1, [1, 2, 3], [1, 2])),))
+    moving = facts._replace(adding={WHERE: (3,)})
+    for check in ("under-replicated", "min-isr"):
+        assert len(found(facts, check)) == 1 and found(moving, check) == []
+        assert len(found(facts._replace(adding={WHERE: (2,)}), check)) == 1
+
+
+def test_a_full_disk_is_told_what_makes_room() -> None:
+    (full,) = found(HEALTHY._replace(directories=(LogDir(1, "/d", 100, 1, None, ()),)), "disks")
+    assert full.fix is not None and full.fix.startswith("kctl topics list --sort -size_bytes")
+
+
 def test_ids_are_unique() -> None:
     assert len({check.id for check in CHECKS}) == len(CHECKS)
 

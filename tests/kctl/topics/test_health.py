@@ -37,8 +37,15 @@ def test_words(leader: int, replicas: list[int], isr: list[int], min_isr: int | 
     )
 
 
+def test_a_replica_that_is_being_added_is_not_missed() -> None:
+    facts = TopicHealthFacts(Needed(2, capped=True), RACKS, {0: [3]})
+    assert partition_health(partition(1, [1, 2, 3], [1, 2]), facts) == ["moving"]
+    assert partition_health(partition(1, [1, 2, 3], [1, 3]), facts) == ["at-min-isr", "under-replicated", "moving"]
+    assert partition_health(partition(1, [1, 2, 3], [1]), facts)[0] == "under-min-isr"
+
+
 def test_moving() -> None:
-    facts = TopicHealthFacts(Needed(1, capped=True), RACKS, frozenset({3}))
+    facts = TopicHealthFacts(Needed(1, capped=True), RACKS, {3: ()})
     assert partition_health(partition(1, [1, 2], [1, 2], index=3), facts) == ["moving"]
     assert partition_health(partition(1, [1, 2], [1, 2], index=2), facts) == ["ok"]
 
