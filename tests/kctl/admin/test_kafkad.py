@@ -101,7 +101,7 @@ def test_without_an_authorizer_there_are_no_acls(on_broker: Kctl) -> None:
         ("quotas set user=a producer_byte_rate=0", "must be greater than 0"),
         ("quotas set user=a request_percentage=x", '"x" is not a valid request_percentage'),
         ("quotas set producer_byte_rate=1", "give an entity and quotas"),
-        ("txns abort t:0", "does not exist"),
+        ("txns abort no-such-topic:0", "does not exist"),
         ("txns producers t:x", "is not a topic with partitions"),
     ],
 )
