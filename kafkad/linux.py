@@ -1,7 +1,8 @@
-"""Calls of Linux that Python's `os` lacks."""
+"""Calls of Linux that Python's `os` lacks. They need no file descriptor: who calls them may have none left."""
 
 from __future__ import annotations
 
+import ctypes
 import functools
 from collections.abc import Callable
 
@@ -25,8 +26,6 @@ def begin_to_write_out(fd: int) -> None:
 @functools.cache
 def _of_libc(name: str, arguments: str) -> Callable[..., int]:
     """Its arguments are int (i) or a 64-bit offset (q)."""
-    import ctypes  # only a broker that is written to pays for it
-
     kinds = {"i": ctypes.c_int, "q": ctypes.c_int64}
     function = ctypes.CDLL(None)[name]
     function.argtypes = [kinds[letter] for letter in arguments]

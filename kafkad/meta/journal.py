@@ -52,7 +52,8 @@ class Journal:
         self.size = size
         self.snapshot_size = size
         self.is_short = False
-        """The disk has no room to restore what the file had beyond its end, of which less than half is left."""
+        """The disk has no room to restore what the file had beyond its end, of which less than half is left; or it
+        does not say."""
         self._fd = fd
         self._sync = sync
         self._broken: OSError | None = None
@@ -62,7 +63,7 @@ class Journal:
         """Writes the first frame beside `path`, then gives it the name: there is never half a journal under `path`."""
         journal = cls(path, *_write_beside(path, snapshot, sync), sync)
         _sync_directory(os.path.dirname(path), sync)
-        journal._reserve()
+        journal._keep_room(is_new=True)
         return journal
 
     @classmethod
@@ -115,34 +116,44 @@ class Journal:
         """Puts a file with this one frame in the journal's place. After an OSError all is as before, or refused."""
         if self._broken is not None:
             raise self._broken
-        fd, size = _write_beside(self.path, snapshot, self._sync)
-        os.close(self._fd)
-        self._fd, self.size, self.snapshot_size = fd, size, size
-        try:
-            _sync_directory(os.path.dirname(self.path), self._sync)
-        except OSError as e:
-            self._broken = e
-            raise
-        self._reserve()
+        with _directory(os.path.dirname(self.path)) as directory:
+            fd, size = _write_beside(self.path, snapshot, self._sync)
+            old, self._fd = self._fd, fd
+            self.size = self.snapshot_size = size
+            with contextlib.suppress(OSError):  # it has no name any more
+                os.close(old)
+            try:
+                self._sync(directory)
+            except OSError as e:
+                self._broken = e
+                raise
+        self._keep_room(is_new=True)
 
     def look_for_room(self) -> None:
-        """Restores the room beyond the end of the file, if half of it is used."""
-        if os.fstat(self._fd).st_blocks * _BLOCK - self.size < self._wanted_reserve // 2:
-            self._reserve()
-        else:
-            self.is_short = False
+        """Restores the room beyond the end of the file, if half of it is used. It raises nothing."""
+        self._keep_room(is_new=False)
 
     def close(self) -> None:
         os.close(self._fd)
 
-    def _reserve(self) -> None:
-        """As far as the file system has room, and can do it. XFS gives growing files blocks beyond their end and may
-        take those back, so `st_blocks` of a new file proves nothing: there it is called without looking."""
+    def _keep_room(self, *, is_new: bool) -> None:
+        """What goes wrong here must not be taken for a write that was refused: what was written stays. XFS gives
+        growing files blocks beyond their end and may take those back, so `st_blocks` of a new file proves nothing."""
+        try:
+            self.is_short = (is_new or not self._has_half()) and not self._reserve()
+        except Exception:
+            self.is_short = True
+
+    def _has_half(self) -> bool:
+        return os.fstat(self._fd).st_blocks * _BLOCK - self.size >= self._wanted_reserve // 2
+
+    def _reserve(self) -> bool:
+        """As far as the file system has room, and can do it. False if there is less than half."""
         enough = self._wanted_reserve // 2
         size = 2 * enough
         while not allocate(self._fd, self.size, size) and size > _LEAST_RESERVE:
             size //= 2
-        self.is_short = size < enough and _room(self._fd) < enough
+        return size >= enough or _room(self._fd) >= enough
 
     @property
     def _wanted_reserve(self) -> int:
@@ -284,9 +295,15 @@ def make_directories(path: str, sync: Sync) -> None:
         _sync_directory(above, sync)
 
 
-def _sync_directory(directory: str, sync: Sync) -> None:
-    fd = os.open(directory or ".", os.O_RDONLY | os.O_CLOEXEC)
+def _sync_directory(path: str, sync: Sync) -> None:
+    with _directory(path) as directory:
+        sync(directory)
+
+
+@contextlib.contextmanager
+def _directory(path: str) -> Iterator[int]:
+    fd = os.open(path or ".", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        sync(fd)
+        yield fd
     finally:
         os.close(fd)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -194,3 +196,80 @@ def test_it_is_short_of_room_on_a_full_disk_only(tmp_path: Path, monkeypatch: py
     journal.look_for_room()
     assert not journal.is_short
     journal.close()
+
+
+@pytest.mark.parametrize("what", ["os.fstat", "os.fstatvfs", "kafkad.meta.journal.allocate"])
+@pytest.mark.parametrize("error", [OSError(errno.EMFILE, "Too many open files"), ImportError("_ctypes")])
+def test_what_is_on_the_disk_is_not_refused_for_want_of_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, error: Exception
+) -> None:
+    """The next frame would be written behind one that nobody knows of."""
+    path = tmp_path / "journal"
+    journal = Journal.create(str(path), FRAMES[0])
+
+    def refuse(*_: int) -> bool:
+        raise error
+
+    with monkeypatch.context() as refusing:
+        refusing.setattr("kafkad.meta.journal.allocate", lambda fd, at, length: False)
+        refusing.setattr("kafkad.meta.journal._RESERVE", 1 << 40)
+        refusing.setattr(what, refuse)
+        journal.append(b"first")
+        assert journal.is_short
+        assert journal.size == path.stat().st_size
+        if what != "os.fstat":  # a new file is not looked at
+            journal.replace(b"all")
+            assert journal.is_short
+            assert journal.size == path.stat().st_size
+    journal.replace(b"all")
+    journal.append(b"next")
+    assert not journal.is_short
+    journal.close()
+    assert read(path) == ([b"all", b"next"], 0)
+
+
+def test_without_a_descriptor_for_the_directory_the_old_file_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as nothing has changed, that is no reason to take no more writes."""
+    path = tmp_path / "journal"
+    journal = Journal.create(str(path), FRAMES[0])
+    opened = os.open
+
+    def refuse(where: str, flags: int, mode: int = 0o777) -> int:
+        if os.path.isdir(where):
+            raise OSError(errno.EMFILE, "Too many open files")
+        return opened(where, flags, mode)
+
+    with monkeypatch.context() as refusing:
+        refusing.setattr("os.open", refuse)
+        with pytest.raises(OSError, match="Too many"):
+            journal.replace(b"all")
+    assert not journal.is_broken
+    journal.append(b"first")
+    journal.close()
+    assert read(path) == ([FRAMES[0], b"first"], 0)
+
+
+WITHOUT_DESCRIPTORS = """
+import os, resource, sys
+from kafkad.meta.journal import Journal
+
+journal = Journal.open(sys.argv[1], lambda payload: None)
+resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))
+try:
+    while True:
+        os.dup(0)
+except OSError:
+    pass
+for _ in range(3):
+    journal.append(bytes(300_000))
+assert not journal.is_short
+"""
+
+
+def test_room_is_kept_without_a_descriptor(reserving: Path) -> None:
+    path = reserving / "journal"
+    Journal.create(str(path), FRAMES[0]).close()
+    subprocess.run([sys.executable, "-c", WITHOUT_DESCRIPTORS, str(path)], check=True)
+    assert len(read(path)[0]) == 4
