@@ -40,10 +40,11 @@ async def next_broker_id(session: MetaStore) -> int:
 def refuse_lost_store(metadata_dir: str, directories: Sequence[LogDirectory]) -> None:
     """StartError where `lost_store` knows a problem."""
     path = os.path.abspath(metadata_dir)
-    place = next((each for each in directories if each.path == path and each.failure is None), None)
-    if place is None or place.meta is not None or any(place.partitions()):
+    place = next((each for each in directories if each.path == path), None)
+    if place is not None and place.failure is not None:
         return
-    problem = lost_store(path, [each.path for each in directories if each.meta is not None])
+    used = [each.path for each in directories if each.meta is not None or (each is place and any(each.partitions()))]
+    problem = lost_store(path, [each.path for each in directories], used)
     if problem is not None:
         raise StartError(problem)
 

@@ -50,10 +50,23 @@ _Watchers = dict[tuple[int, Watch], None]
 """Who is told of a change, each once: the session and what it calls."""
 
 
-def lost_store(directory: str, used: Collection[str]) -> str | None:
-    """The problem where a new store would be made in `directory`, an empty log directory, though others have been
-    `used`: perhaps by a broker whose metadata are on a disk that is not mounted. None of its topics would be known."""
-    if not used or os.path.exists(os.path.join(directory, FILE_NAME)):
+def lost_store(directory: str, log_dirs: Collection[str], used: Collection[str]) -> str | None:
+    """The problem where a new store would be made in `directory`, and none of the topics' metadata be known: another of
+    the `log_dirs` has a store, or `directory` is an empty one of them, perhaps of a disk that is not mounted, while
+    others have been `used`."""
+    if os.path.exists(os.path.join(directory, FILE_NAME)):
+        return None
+    stores = [path for each in log_dirs if os.path.exists(path := os.path.join(each, FILE_NAME))]
+    if stores:
+        newest = max(stores, key=os.path.getmtime)
+        found = newest if len(stores) == 1 else f"{len(stores)} of log.dirs have one, written last {newest}"
+        home = os.path.dirname(newest)
+        return (
+            f"there is no metadata store in {directory}, and a new one would know no topics' settings, users or ACLs; "
+            f"but there is {found}: set kafkad.metadata.dir to {home}, or name {home} first in log.dirs. To begin with "
+            "a new store, move the old one out of log.dirs"
+        )
+    if directory not in log_dirs or directory in used or not used:
         return None
     first = next(iter(used))
     return (

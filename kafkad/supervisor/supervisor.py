@@ -130,7 +130,7 @@ class Supervisor:
     def _open_store(self) -> EmbeddedStore:
         directory, log_dirs = self._config.metadata_dir, self._config.log_dirs
         used = [path for path in log_dirs if os.path.exists(os.path.join(path, META_PROPERTIES))]
-        if directory in log_dirs and directory not in used and (problem := lost_store(directory, used)) is not None:
+        if (problem := lost_store(directory, log_dirs, used)) is not None:
             raise CannotStart(problem)
         try:
             store = EmbeddedStore.open(directory, SystemClock())

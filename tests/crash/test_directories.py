@@ -262,6 +262,21 @@ def test_metadata_whose_disk_is_not_mounted(tmp_path: Path) -> None:
     assert os.listdir(first) == [".lock"]
 
 
+def test_directories_in_another_order(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    kafkad = KafkadProcess(tmp_path / "kafkad", log_dirs=[first, second])
+    with kafkad:
+        create_topics(kafkad.bootstrap, "one", "two")
+    kafkad.settings["log.dirs"] = f"{second},{first}"
+    for brokers in (1, 2):
+        kafkad.settings["kafkad.brokers"] = str(brokers)
+        kafkad.start(wait=False)
+        assert kafkad.process is not None
+        assert kafkad.process.wait(SECONDS) == 1
+        assert f"but there is {first}/kafkad-metadata.journal" in kafkad.log.splitlines()[-1]
+        assert not (second / "kafkad-metadata.journal").exists()
+
+
 @needs_root
 @pytest.mark.slow
 def test_read_only_directory(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import pytest
 from kafkad.clock import SystemClock
 from kafkad.meta import embedded
 from kafkad.meta.consumer_znodes import ConsumerOffset
-from kafkad.meta.embedded import FILE_NAME, EmbeddedSession, EmbeddedStore
+from kafkad.meta.embedded import FILE_NAME, EmbeddedSession, EmbeddedStore, lost_store
 from kafkad.meta.journal import JournalError
 from kafkad.meta.last_room import can_wait
 from kafkad.meta.notes import Notes
@@ -565,3 +565,28 @@ def test_writes_share_an_fsync(tmp_path: Path) -> None:
         assert syncs[0] - before == 2
 
     with_store(tmp_path, use, sync)
+
+
+def test_no_new_store_is_made_beside_an_old_one(tmp_path: Path) -> None:
+    """The order of log.dirs means nothing to Kafka, and two disks may be mounted in each other's place."""
+    first, second, third, other = (str(tmp_path / name) for name in ("first", "second", "third", "other"))
+    log_dirs = [second, first, third]
+
+    async def use(store: MetaStore) -> None:
+        await store.create("/a")
+
+    with_store(Path(first), use)
+    assert lost_store(first, log_dirs, log_dirs) is None
+    for directory in (second, other):
+        assert lost_store(directory, log_dirs, log_dirs) == (
+            f"there is no metadata store in {directory}, and a new one would know no topics' settings, users or ACLs; "
+            f"but there is {first}/{FILE_NAME}: set kafkad.metadata.dir to {first}, or name {first} first in log.dirs. "
+            "To begin with a new store, move the old one out of log.dirs"
+        )
+    with_store(Path(third), use)
+    os.utime(f"{first}/{FILE_NAME}", (1, 1))
+    problem = lost_store(second, log_dirs, log_dirs)
+    assert problem is not None
+    assert f"2 of log.dirs have one, written last {third}/{FILE_NAME}: set kafkad.metadata.dir to {third}" in problem
+    assert lost_store(first, log_dirs, log_dirs) is None
+    assert lost_store(other, [second], [second]) is None
