@@ -381,7 +381,9 @@ class Log:
         if aborted is not None:
             active = self.segments.active
             active.transactions.append(aborted)
-            active.has_transactions = True
+            if not active.has_transactions:
+                active.has_transactions = True
+                self.durability.names_changed()
 
     def assign_epoch(self, epoch: int, offset: int) -> None:
         with disk_errors(self.directory, "writing leader epochs"):
@@ -471,8 +473,10 @@ class Log:
         self.durability.sealed(active)
 
     def _take_snapshot(self, offset: int) -> None:
-        if offset > self.start_offset:  # an empty log has nothing to say about producers
-            self.producers.take_snapshot(offset)
+        """An empty log needs none. Its name has to be on the disk before a clean stop is: without any snapshot, the
+        start takes it that there are no producers, and does not read the log."""
+        if offset > self.start_offset and self.producers.take_snapshot(offset):
+            self.durability.names_changed()
 
     def _new_segment(self, base: int) -> Segment:
         now_ms = self.clock.now_ms()

@@ -511,10 +511,13 @@ class ProducerStates:
         """Who may have been here before `other` knew of any may go on here, too."""
         self._knows_all &= other._knows_all
 
-    def take_snapshot(self, offset: int) -> None:
-        """Write the state as of `offset`, the end of the log, unless there is one already. StorageError on failure."""
-        if offset > self.snapshots.newest:
-            self.snapshots.write(offset, (p.fields(producer_id) for producer_id, p in self._producers.items()))
+    def take_snapshot(self, offset: int) -> bool:
+        """Write the state as of `offset`, the end of the log; False if there is one already. StorageError on failure.
+        Its name is left to the caller to sync."""
+        if offset <= self.snapshots.newest:
+            return False
+        self.snapshots.write(offset, (p.fields(producer_id) for producer_id, p in self._producers.items()))
+        return True
 
     def last_of_each(self) -> dict[int, LastOfProducer]:
         """The batches that compaction must keep, so that a restart from the log alone still knows these producers."""

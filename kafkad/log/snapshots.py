@@ -74,7 +74,7 @@ def file_name(offset: int) -> str:
 class Snapshots:
     """The snapshot files of one partition directory; `offsets` are those that the caller found there.
 
-    A snapshot is not waited for on the disk: its checksum tells a torn one, and the log has everything.
+    What is in a snapshot is not waited for on the disk: its checksum tells a torn one, and the log has everything.
     """
 
     __slots__ = ("_doubtful", "_files", "_offsets", "directory")

@@ -120,6 +120,22 @@ def test_a_cut_leaves_the_fsync_of_aborted_transactions_to_the_next_flush(home: 
     assert aborted_transactions(log, 0, 10) == ([] if fully else [(5, 0)])
 
 
+def test_a_flush_waits_for_the_name_of_a_new_index(home: Home) -> None:
+    log = home.open()
+    aborted(log, 5)
+    log.flush()
+    home.files.synced.clear()
+    aborted(log, 6)
+    log.flush()
+    assert log.directory not in home.files.synced
+    log.roll()
+    log.flush()
+    home.files.synced.clear()
+    aborted(log, 7)
+    log.flush()
+    assert log.directory in home.files.synced
+
+
 def _copy_aborted(log: Log, producer_id: int) -> None:
     kind = {"producer_id": producer_id, "producer_epoch": 0}
     parts = [batch(b"t" * 300, base_sequence=i, transactional=True, **kind) for i in range(3)]

@@ -521,6 +521,21 @@ def test_names_that_come_during_a_flush_are_left_to_the_next(home: Home) -> None
     assert {log.directory, log.epochs.path} <= set(home.files.synced)
 
 
+def test_a_clean_stop_waits_for_the_name_of_its_snapshot(home: Home) -> None:
+    """Without it, the next start would take the log for one without producers."""
+    log = home.open()
+    append(log, batch(producer_id=1, producer_epoch=0, base_sequence=0, transactional=True))
+    log.flush()
+    home.files.synced.clear()
+    log.close()
+    assert f"{1:020}.snapshot" in home.names()
+    assert log.directory in home.files.synced
+    again = home.open()
+    home.files.synced.clear()
+    again.close()
+    assert again.directory not in home.files.synced, "nothing has changed since"
+
+
 def test_a_flush_of_a_log_that_is_renamed_meanwhile_vouches_for_no_names(home: Home) -> None:
     log = home.open()
     fill(log, 3)
