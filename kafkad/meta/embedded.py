@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import threading
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -99,7 +100,7 @@ class EmbeddedStore:
         self._last: asyncio.Future[None] | None = None
         self._writing = False
         self._compact_at = COMPACT_AT_LEAST
-        self._executor = ThreadPoolExecutor(1, "kafkad-metadata") if journal else None
+        self._executor = _thread() if journal else None
         self._watches: dict[bool, dict[str, _Watchers]] = {True: {}, False: {}}
         boot = tree.end_all_sessions(clock.now_ms())
         self._unwritten = boot.entry
@@ -428,6 +429,13 @@ class EmbeddedSession(MetaStore):
     def _tell(self, state: SessionState) -> None:
         for listener in self._listeners:
             listener(state)
+
+
+def _thread() -> ThreadPoolExecutor:
+    """One thread, which is there from now on: later the system may have none left."""
+    executor = ThreadPoolExecutor(1, "kafkad-metadata")
+    executor.submit(threading.get_ident)
+    return executor
 
 
 def _why(error: BaseException | None) -> object:

@@ -590,3 +590,20 @@ def test_no_new_store_is_made_beside_an_old_one(tmp_path: Path) -> None:
     assert f"2 of log.dirs have one, written last {third}/{FILE_NAME}: set kafkad.metadata.dir to {third}" in problem
     assert lost_store(first, log_dirs, log_dirs) is None
     assert lost_store(other, [second], [second]) is None
+
+
+def test_changes_are_written_where_no_thread_can_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def use(store: MetaStore) -> None:
+        with monkeypatch.context() as refusing:
+            refusing.setattr(threading.Thread, "start", refuse)
+            async with asyncio.timeout(10):
+                await store.create("/a")
+
+    async def read(store: MetaStore) -> None:
+        assert await store.children("/") == ["a"]
+
+    with_store(tmp_path, use)
+    with_store(tmp_path, read)
