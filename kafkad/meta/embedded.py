@@ -40,6 +40,7 @@ from kafkad.meta.store import (
     WatchEvent,
 )
 from kafkad.meta.tree import Applied, Node, Tree
+from kafkad.turns import Pieces, in_turns
 
 FILE_NAME = "kafkad-metadata.journal"
 """A plain file, so that a real Kafka started on the same log directory passes over it."""
@@ -237,20 +238,22 @@ class EmbeddedStore:
         if self._writing or not self._waiting or self._journal is None:
             return
         batch, self._waiting = self._waiting, []
+        self._writing = True
+        done: asyncio.Future[None]
         if self._journal.size >= self._compact_at:
-            job = self._compaction(self._journal, self._tree.snapshot(), batch)
+            done = asyncio.ensure_future(self._compact(self._journal, self._tree.snapshotting(), batch))
         else:
             entries = self._unwritten + b"".join([write.applied.entry for write in batch])
-            job = self._appending(self._journal, entries)
-        self._writing = True
-        done = asyncio.get_running_loop().run_in_executor(self._executor, job)
+            done = asyncio.get_running_loop().run_in_executor(self._executor, self._journal.append, entries)
         done.add_done_callback(lambda written: self._written(batch, written))
 
-    def _appending(self, journal: Journal, entries: bytes) -> Callable[[], None]:
-        return lambda: journal.append(entries)
+    async def _compact(self, journal: Journal, snapshot: Pieces[bytes], batch: list[_Write]) -> None:
+        """The snapshot holds the batch as well, and nothing that comes while it is made."""
+        job = self._compaction(journal, await in_turns(snapshot), batch)
+        await asyncio.get_running_loop().run_in_executor(self._executor, job)
 
     def _compaction(self, journal: Journal, snapshot: bytes, batch: list[_Write]) -> Callable[[], None]:
-        """The snapshot holds the batch as well. Where there is no room for it, the old file grows on."""
+        """Where there is no room for the snapshot, the old file grows on."""
 
         def write() -> None:
             try:

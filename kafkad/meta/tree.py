@@ -30,6 +30,7 @@ from kafkad.meta.store import (
     Stat,
     WatchEvent,
 )
+from kafkad.turns import Pieces, at_once
 
 _ENTRY = Struct("<BQQQI")
 """kind, zxid, time in ms, session, number of operations"""
@@ -40,6 +41,8 @@ _NODE = Struct("<HIQQQQIIQ")
 
 TRANSACTION, SESSION_ENDS, ALL_SESSIONS_END, SNAPSHOT = range(1, 5)
 _CREATE, _CREATE_EPHEMERAL, _SET, _DELETE = range(1, 5)
+
+_NODES_A_PIECE = 100
 
 Effect = tuple[int, str, bytes]
 Undo = Callable[[], None]
@@ -93,6 +96,8 @@ class Tree:
         self.root = Node(b"", 0, 0)
         self.zxid = 0
         self._ephemerals: dict[int, set[str]] = {}
+        self._snapshot: _Snapshot | None = None
+        """The one that is being made."""
 
     def find(self, path: str) -> Node | None:
         node: Node | None = self.root
@@ -194,6 +199,9 @@ class Tree:
     def _create(self, path: str, node: Node, applied: Applied) -> None:
         above, name = _split(path)
         parent = self.get(above)
+        if self._snapshot is not None:
+            self._snapshot.keep(above)
+            self._snapshot.leave_out(node)
         if parent.children is None:
             parent.children = {}
         siblings = parent.children
@@ -214,6 +222,8 @@ class Tree:
 
     def _set(self, path: str, data: bytes, zxid: int, now_ms: int, applied: Applied) -> Stat:
         node = self.get(path)
+        if self._snapshot is not None:
+            self._snapshot.keep(path)
         before = (node.data, node.mzxid, node.mtime_ms, node.version)
 
         def undo() -> None:
@@ -229,6 +239,8 @@ class Tree:
         siblings = self.get(above).children
         if siblings is None or name not in siblings:
             raise NoNode(path)
+        if self._snapshot is not None:
+            self._snapshot.keep(path)
         node = siblings.pop(name)
         if node.owner:
             self._ephemerals[node.owner].discard(path)
@@ -278,36 +290,19 @@ class Tree:
 
     def snapshot(self) -> bytes:
         """The whole tree as one entry, parents before children."""
-        parts = []
-        count = 0
-        for path, node in self._walk():
-            name = path.encode()
-            parts.append(
-                _NODE.pack(
-                    len(name),
-                    len(node.data),
-                    node.czxid,
-                    node.mzxid,
-                    node.ctime_ms,
-                    node.mtime_ms,
-                    node.version,
-                    node.made,
-                    node.owner,
-                )
-            )
-            parts.append(name)
-            parts.append(node.data)
-            count += 1
-        return _ENTRY.pack(SNAPSHOT, self.zxid, 0, 0, count) + b"".join(parts)
+        return at_once(self.snapshotting())
 
-    def _walk(self) -> Iterator[tuple[str, Node]]:
-        stack = [("/", self.root)]
-        while stack:
-            path, node = stack.pop()
-            yield path, node
-            if node.children:
-                prefix = "/" if path == "/" else path + "/"
-                stack.extend([(prefix + name, child) for name, child in node.children.items()])
+    def snapshotting(self) -> Pieces[bytes]:
+        """The same, of the tree as it is now: transactions may change it between two pieces, but none be taken back
+        that is older than this. One at a time."""
+        self._snapshot = _Snapshot(self.root, self.zxid)
+        return self._finish(self._snapshot)
+
+    def _finish(self, snapshot: _Snapshot) -> Pieces[bytes]:
+        try:
+            return (yield from snapshot.pack())
+        finally:
+            self._snapshot = None
 
     def _load(self, view: memoryview, at: int, count: int) -> int:
         for _ in range(count):
@@ -332,6 +327,82 @@ class Tree:
         parent.children[intern(name)] = node
         if node.owner:
             self._ephemerals.setdefault(node.owner, set()).add(path)
+
+
+class _Snapshot:
+    """A tree as it was when this was made: a node that is about to change is packed first, those above it before it."""
+
+    __slots__ = ("_content", "_count", "_done", "_root", "_zxid")
+
+    def __init__(self, root: Node, zxid: int) -> None:
+        self._root = root
+        self._zxid = zxid
+        self._content = bytearray(_ENTRY.size)
+        self._count = 0
+        self._done: set[Node] = set()
+        """Those that are packed, and those that are younger."""
+
+    def keep(self, path: str) -> None:
+        """The node there is about to change."""
+        node, above = self._root, ""
+        self._pack("/", node)
+        for name in path.split("/")[1:] if path != "/" else ():
+            assert node.children is not None
+            node, above = node.children[name], f"{above}/{name}"
+            self._pack(above, node)
+
+    def leave_out(self, node: Node) -> None:
+        self._done.add(node)
+
+    def pack(self) -> Pieces[bytes]:
+        for number, (path, node) in enumerate(walk(self._root), start=1):
+            self._pack(path, node)
+            if number % _NODES_A_PIECE == 0:
+                yield
+        _ENTRY.pack_into(self._content, 0, SNAPSHOT, self._zxid, 0, 0, self._count)
+        return bytes(self._content)
+
+    def _pack(self, path: str, node: Node) -> None:
+        if node in self._done:
+            return
+        self._done.add(node)
+        self._count += 1
+        name = path.encode()
+        data = node.data
+        self._content += _NODE.pack(
+            len(name),
+            len(data),
+            node.czxid,
+            node.mzxid,
+            node.ctime_ms,
+            node.mtime_ms,
+            node.version,
+            node.made,
+            node.owner,
+        )
+        self._content += name
+        self._content += data
+
+
+def walk(root: Node) -> Iterator[tuple[str, Node]]:
+    """Paths and nodes, parents before children."""
+    yield "/", root
+    above = [("/", _children(root))]
+    while above:
+        prefix, children = above[-1]
+        for name, node in children:
+            path = prefix + name
+            yield path, node
+            if node.children:
+                above.append((path + "/", _children(node)))
+                break
+        else:
+            above.pop()
+
+
+def _children(node: Node) -> Iterator[tuple[str, Node]]:
+    """As they are now."""
+    return iter(list(node.children.items()) if node.children else ())
 
 
 def _entry(kind: int, zxid: int, now_ms: int, session: int, effects: list[Effect]) -> bytes:

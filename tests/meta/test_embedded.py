@@ -39,6 +39,7 @@ from kafkad.meta.store import (
 )
 from kafkad.meta.znodes import Config, ConfigChange, Partition, Topic, TopicDeletion
 from kafkad.model import PartitionAssignment
+from kafkad.turns import Turns
 
 from .contract import MetaStoreContract, in_loop
 
@@ -170,6 +171,38 @@ def test_the_file_is_compacted_and_keeps_everything(tmp_path: Path, monkeypatch:
     with_store(tmp_path, write)
     assert (tmp_path / FILE_NAME).stat().st_size < 15_000
     assert os.listdir(tmp_path) == [FILE_NAME]
+    with_store(tmp_path, read)
+    assert trees[0] == trees[1]
+
+
+def test_the_snapshot_is_made_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What changes meanwhile is written behind it."""
+    trees, turns = [], [0]
+
+    async def give_way(self: Turns) -> None:
+        turns[0] += 1
+        await asyncio.sleep(0)
+
+    for name in ("COMPACT_AT_LEAST", "COMPACT_RATIO"):
+        monkeypatch.setattr(embedded, name, 0)
+    monkeypatch.setattr("kafkad.meta.tree._NODES_A_PIECE", 1)
+    monkeypatch.setattr(Turns, "give_way", give_way)
+
+    async def write(store: MetaStore) -> None:
+        await fill(store)
+        before = turns[0]
+        compacting = asyncio.ensure_future(store.set("/brokers", b"with it"))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        await asyncio.gather(store.delete("/brokers/topics/t0"), store.create("/brokers/topics/new"))
+        assert compacting.done()
+        assert turns[0] > before + 20, "as many as there are nodes"
+        trees.append(await dump(store))
+
+    async def read(store: MetaStore) -> None:
+        trees.append(await dump(store))
+
+    with_store(tmp_path, write)
     with_store(tmp_path, read)
     assert trees[0] == trees[1]
 

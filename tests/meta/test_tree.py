@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkad.meta import tree as trees
 from kafkad.meta.store import Check, Create, Delete, MultiFailed, Operation, Set
-from kafkad.meta.tree import Tree
+from kafkad.meta.tree import Tree, walk
+from kafkad.turns import Pieces, at_once
 
-paths = st.lists(st.sampled_from("abc"), min_size=1, max_size=3).map(lambda names: "/" + "/".join(names))
-versions = st.integers(-1, 2)
-operations: st.SearchStrategy[Operation] = st.one_of(
-    st.builds(Create, paths, st.binary(max_size=3), st.booleans(), st.booleans()),
-    st.builds(Set, paths, st.binary(max_size=3), versions),
-    st.builds(Delete, paths, versions),
-    st.builds(Check, paths, versions),
-)
-transactions = st.lists(st.tuples(st.lists(operations, min_size=1, max_size=4), st.integers(1, 2)), max_size=25)
+History = list[tuple[list[Operation], int]]
+
+
+def histories(names: str, depth: int, versions: st.SearchStrategy[int]) -> st.SearchStrategy[History]:
+    """Transactions, each with its session."""
+    paths = st.lists(st.sampled_from(names), min_size=1, max_size=depth).map(lambda each: "/" + "/".join(each))
+    operations: st.SearchStrategy[Operation] = st.one_of(
+        st.builds(Create, paths, st.binary(max_size=3), st.booleans(), st.booleans()),
+        st.builds(Set, paths, st.binary(max_size=3), versions),
+        st.builds(Delete, paths, versions),
+        st.builds(Check, paths, versions),
+    )
+    return st.lists(st.tuples(st.lists(operations, min_size=1, max_size=4), st.integers(1, 2)), max_size=25)
+
+
+transactions = histories("abc", 3, st.integers(-1, 2))
+likely = histories("ab", 2, st.just(-1))
+"""Most of these are not refused."""
 
 
 def dump(tree: Tree) -> dict[str, tuple[object, ...]]:
-    return {path: (node.data, *node.stat) for path, node in tree._walk()}
+    return {path: (node.data, *node.stat) for path, node in walk(tree.root)}
 
 
 class Model:
@@ -69,7 +86,7 @@ class Model:
 
 
 @given(transactions)
-def test_the_tree_does_what_the_model_does(history: list[tuple[list[Operation], int]]) -> None:
+def test_the_tree_does_what_the_model_does(history: History) -> None:
     tree, model, journal = Tree(), Model(), []
     for transaction, session in history:
         before = dump(tree)
@@ -81,7 +98,7 @@ def test_the_tree_does_what_the_model_does(history: list[tuple[list[Operation], 
         else:
             assert model.apply(transaction, session)
             journal.append(applied.entry)
-        assert {p: (n.data, n.version, n.owner) for p, n in tree._walk()} == model.nodes
+        assert {p: (n.data, n.version, n.owner) for p, n in walk(tree.root)} == model.nodes
     again = Tree()
     for entry in journal:
         again.replay(entry)
@@ -93,11 +110,11 @@ def test_the_tree_does_what_the_model_does(history: list[tuple[list[Operation], 
     for copy in (again, loaded):
         copy.end_all_sessions(9)
     assert dump(again) == dump(loaded)
-    assert not any(node.owner for _, node in loaded._walk())
+    assert not any(node.owner for _, node in walk(loaded.root))
 
 
 @given(transactions)
-def test_any_number_of_transactions_can_be_taken_back(history: list[tuple[list[Operation], int]]) -> None:
+def test_any_number_of_transactions_can_be_taken_back(history: History) -> None:
     tree = Tree()
     states, done = [dump(tree)], []
     for transaction, session in history:
@@ -110,3 +127,37 @@ def test_any_number_of_transactions_can_be_taken_back(history: list[tuple[list[O
         assert dump(tree) == states.pop()
         done.pop().roll_back()
     assert dump(tree) == states.pop()
+
+
+@pytest.fixture(scope="module")
+def small_pieces() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trees, "_NODES_A_PIECE", 1)
+        yield
+
+
+@pytest.mark.usefixtures("small_pieces")
+@given(likely, st.integers(0, 2), st.integers(0, 3))
+def test_a_snapshot_is_of_one_moment(meanwhile: History, pieces: int, taken_back: int) -> None:
+    """Whatever changes while it is made, is refused in the middle, or is taken back."""
+    tree = Tree()
+    tree.apply([Create(path, b"old") for path in ("/a", "/b", "/a/a", "/a/b", "/b/a")], 1, 7)
+    expected, zxid = dump(tree), tree.zxid
+    made: list[bytes] = []
+    making = collecting(tree.snapshotting(), made)
+    applied = []
+    for transaction, session in meanwhile:
+        deque(islice(making, pieces), 0)
+        with suppress(MultiFailed):
+            applied.append(tree.apply(transaction, session, 8))
+    for last in applied[::-1][:taken_back]:
+        last.roll_back()
+    at_once(making)
+    loaded = Tree()
+    loaded.replay(*made)
+    assert dump(loaded) == expected
+    assert loaded.zxid == zxid
+
+
+def collecting(pieces: Pieces[bytes], made: list[bytes]) -> Pieces[None]:
+    made.append((yield from pieces))
