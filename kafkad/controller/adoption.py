@@ -48,8 +48,8 @@ async def adopt(store: MetaStore, broker: int, topics: Sequence[AdoptedTopic], n
     Which producer ids were given out is not known, and one that is given twice makes a new producer's records look like
     duplicates of an old one's. So they go on at the present time in milliseconds: no cluster ever gave out that many.
 
-    Each partition begins a leader epoch above all that its log knows, so that nothing written from now on can be taken
-    for the work of a leader of before.
+    Each partition goes on in the latest leader epoch of its log, as after a restart of its only broker. So will the
+    Kafka that led it, should it come back: transactions that ended in a later epoch would fence its coordinators.
     """
     last = now_ms - now_ms % BLOCK_SIZE - 1
     given_out = ProducerIdBlock(broker, last - BLOCK_SIZE + 1, last)
@@ -69,7 +69,7 @@ def _operations(found: AdoptedTopic, broker: int) -> list[Operation]:
         Create(Topic.partitions_path(found.name)),
     ]
     for partition in range(found.partitions):
-        epoch = found.latest_epochs.get(partition, -1) + 1
+        epoch = max(found.latest_epochs.get(partition, 0), 0)
         state = PartitionState(leader=broker, leader_epoch=epoch, isr=(broker,), controller_epoch=0)
         operations += new_partition(found.name, partition, state)
     return operations

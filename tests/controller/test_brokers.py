@@ -670,10 +670,10 @@ def test_adoption() -> None:
         assert await has_topics(session)
         cluster = Cluster(store)
         await cluster.start(1)
-        assert [(await cluster.state("a", p)).leader_epoch for p in range(3)] == [4, 0, 0]
+        assert [(await cluster.state("a", p)).leader_epoch for p in range(3)] == [3, 0, 0]
         assert cluster[1].topic_ids["a"] == b"i" * 16
         assert cluster[1].topic_ids["old"] != NO_TOPIC_ID
-        assert (await cluster.state("old")).leader_epoch == 1
+        assert (await cluster.state("old")).leader_epoch == 0
         assert len(cluster[1].replicas) == 4
         block = await cluster.controller.allocate_producer_ids(1, cluster.members[1].epoch)
         assert block == ProducerIdBlock(1, 5_000_000, 5_000_999)
