@@ -18,7 +18,7 @@ from kafkad import loggers
 from kafkad.broker.connection_limits import ConnectionLimits
 from kafkad.broker.identity import choose_broker_id, claim_directories, login_secret
 from kafkad.broker.settings import Settings
-from kafkad.broker.takeover import stored_ids, take_over, tell_of_mended
+from kafkad.broker.takeover import pass_over_known_producers, stored_ids, take_over, tell_of_mended
 from kafkad.clock import Clock
 from kafkad.cluster.configs import DynamicConfigs
 from kafkad.config import Config
@@ -138,6 +138,7 @@ async def load(platform: Platform, identity: Identity, on_progress: Callable[[Lo
         tell_of_mended(logs)
         if platform.links is None:
             await take_over(platform.store, identity.broker_id, logs, identity.settings.config)
+        await pass_over_known_producers(platform.store, identity.broker_id, logs)
     except BaseException:
         await stop_following(identity.configs, identity.rights)
         raise

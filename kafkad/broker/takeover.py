@@ -10,6 +10,7 @@ from kafkad.cluster.metadata import MetadataCache
 from kafkad.config import Config
 from kafkad.controller.adoption import AdoptedTopic, adopt, has_topics
 from kafkad.controller.internal_topics import internal_topic
+from kafkad.controller.producer_ids import pass_over_known
 from kafkad.log.damage import Damage
 from kafkad.log.deletion import outlives_retention
 from kafkad.log.directories import LogDirectory
@@ -54,6 +55,18 @@ async def take_over(store: MetaStore, broker: int, logs: LogManager, config: Con
     for topic in topics:
         if topic.missing:
             log.warning("%s: partitions %s were not on disk; they are created empty", topic.name, _some(topic.missing))
+
+
+async def pass_over_known_producers(store: MetaStore, broker: int, logs: LogManager) -> None:
+    """An older copy of the metadata store may have been put back."""
+
+    def known(first: int, last: int) -> bool:
+        return any(log.producers.knows_any(first, last) for log in logs.logs.values())
+
+    if await pass_over_known(store, broker, logs.clock.now_ms(), known):
+        log.warning(
+            "the log directories know producer ids that the metadata store was to give out: they are passed over"
+        )
 
 
 async def stored_ids(store: MetaStore) -> IdOf:

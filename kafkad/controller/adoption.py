@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from kafkad.controller.producer_ids import BLOCK_SIZE
+from kafkad.controller.producer_ids import pass_over
 from kafkad.controller.topics import new_partition
-from kafkad.meta.store import Create, MetaStore, Operation, Set
-from kafkad.meta.znodes import TOPICS, Config, ProducerIdBlock, Topic
+from kafkad.meta.store import Create, MetaStore, Operation
+from kafkad.meta.znodes import TOPICS, Config, Topic
 from kafkad.model import PartitionAssignment, PartitionState
 from kafkad.names import NO_TOPIC_ID, TopicId
 
@@ -45,15 +45,12 @@ async def has_topics(store: MetaStore) -> bool:
 async def adopt(store: MetaStore, broker: int, topics: Sequence[AdoptedTopic], now_ms: int) -> None:
     """Enters `topics` with `broker` as their only replica, all or none; before the controller starts.
 
-    Which producer ids were given out is not known, and one that is given twice makes a new producer's records look like
-    duplicates of an old one's. So they go on at the present time in milliseconds: no cluster ever gave out that many.
+    Which producer ids were given out is not known: they are passed over.
 
     Each partition goes on in the latest leader epoch of its log, as after a restart of its only broker. So will the
     Kafka that led it, should it come back: transactions that ended in a later epoch would fence its coordinators.
     """
-    last = now_ms - now_ms % BLOCK_SIZE - 1
-    given_out = ProducerIdBlock(broker, last - BLOCK_SIZE + 1, last)
-    operations: list[Operation] = [Set(ProducerIdBlock.path(), given_out.encode())]
+    operations = await pass_over(store, broker, now_ms)
     for topic in topics:
         operations += _operations(topic, broker)
     await store.multi(operations)

@@ -395,6 +395,10 @@ class ProducerStates:
     def knows(self, producer_id: int) -> bool:
         return producer_id in self._producers
 
+    def knows_any(self, first: int, last: int) -> bool:
+        """True if an id from `first` to `last` is known."""
+        return any(first <= producer_id <= last for producer_id in self._producers)
+
     def check_epoch(self, producer_id: int, epoch: int) -> None:
         """INVALID_PRODUCER_EPOCH if the producer has had a later one."""
         producer = self._producers.get(producer_id)
