@@ -51,3 +51,27 @@ def test_adopted_topics_keep_their_records(tmp_path: Path) -> None:
         assert earliest(asker, "old") == 0
         assert "until their cleanup.policy and retention.ms are set: compacted, old" in kafkad.log
         asker.client.close()
+
+
+def test_a_start_that_would_adopt_a_part_of_the_topics_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    kafkad = KafkadProcess(tmp_path, SETTINGS, log_dirs=[one, two]).start()
+    asker = Asker(kafkad.port)
+    for topic in ("a", "b"):
+        asker.create(topic)
+    asker.client.close()
+    kafkad.stop()
+    (one / "kafkad-metadata.journal").unlink()
+    checkpoint = two / "recovery-point-offset-checkpoint"
+    whole = checkpoint.read_text()
+    checkpoint.write_text("torn")
+    before = sorted(path.name for path in one.iterdir())
+    kafkad.start(wait=False)
+    assert kafkad.process is not None
+    assert kafkad.process.wait(30) == 1
+    assert f"a log directory cannot be used, where more of them may be: {checkpoint}" in kafkad.log
+    assert sorted({path.name for path in one.iterdir()} - {"kafkad-metadata.journal"}) == before
+    assert ".kafka_cleanshutdown" in before
+    checkpoint.write_text(whole)
+    with kafkad:
+        assert "adopted 2 topics with 2 partitions" in kafkad.log

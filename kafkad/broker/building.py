@@ -264,6 +264,7 @@ def _controller(platform: Platform, identity: Identity, replicas: ReplicaManager
             topics=lambda: _topic_defaults(settings.config),
             balance=_balance(settings.config) if platform.links is not None else None,
             patience_ms=_patience_ms(platform, settings.config) if platform.links is not None else None,
+            left_alone=identity.left_alone,
             deletes_topics=lambda: settings.config.bool("delete.topic.enable"),
             load_configs=identity.configs.load_topics,
             fewest_leaders=lambda: settings.config.str("kafkad.leader.election") == "fewest-leaders",

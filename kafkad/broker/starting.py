@@ -7,18 +7,24 @@ makes all parts from that.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
 from kafkad import loggers
 from kafkad.broker.connection_limits import ConnectionLimits
-from kafkad.broker.identity import choose_broker_id, claim_directories, login_secret
+from kafkad.broker.identity import StartError, choose_broker_id, claim_directories, login_secret
 from kafkad.broker.settings import Settings
-from kafkad.broker.takeover import pass_over_known_producers, stored_ids, take_over, tell_of_mended
+from kafkad.broker.takeover import (
+    pass_over_known_producers,
+    refuse_partial_adoption,
+    stored_ids,
+    take_over,
+    tell_of_mended,
+)
 from kafkad.clock import Clock
 from kafkad.cluster.configs import DynamicConfigs
 from kafkad.config import Config
@@ -84,6 +90,9 @@ class Identity:
     """Empty where no listener asks for a login."""
     id_of: IdOf | None
     """The ids of topics, for logs that lack them; None once they are loaded, for it holds every topic's node."""
+    left_alone: Mapping[str, str] = field(default_factory=dict)
+    """Topics that are not the cluster's, with a directory of each that is here; not asked where there can be other
+    brokers."""
 
 
 async def identify(platform: Platform, settings: Settings) -> Identity:
@@ -93,6 +102,8 @@ async def identify(platform: Platform, settings: Settings) -> Identity:
     await prepare(store)
     cluster = await cluster_id(store, known_cluster)
     broker = await choose_broker_id(store, settings.config, known_broker)
+    if platform.links is None:
+        await refuse_partial_adoption(store, cluster, broker, logs.directories)
     await claim_directories(store, logs, cluster, broker)
     if settings.static.value("password.encoder.old.secret"):
         await encrypt_anew(store, broker, settings.static)
@@ -137,7 +148,13 @@ async def load(platform: Platform, identity: Identity, on_progress: Callable[[Lo
         identity.id_of = None
         tell_of_mended(logs)
         if platform.links is None:
-            await take_over(platform.store, identity.broker_id, logs, identity.settings.config)
+            try:
+                identity.left_alone = await take_over(
+                    platform.store, identity.broker_id, logs, identity.settings.config
+                )
+            except StartError:
+                await asyncio.get_running_loop().run_in_executor(platform.threads, logs.close)  # as they were found
+                raise
         await pass_over_known_producers(platform.store, identity.broker_id, logs)
     except BaseException:
         await stop_following(identity.configs, identity.rights)

@@ -1,16 +1,21 @@
-"""A first start on directories that a stopped Kafka left: its topics become ours, and what could not is said."""
+"""What the log directories hold and the metadata store does not know becomes ours, and what could not is said.
+
+A stopped Kafka has left it, or has written it since; or an older copy of the store was put back.
+"""
 
 from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from kafkad.broker.identity import StartError
 from kafkad.cluster.metadata import MetadataCache
 from kafkad.config import Config
-from kafkad.controller.adoption import AdoptedTopic, adopt, has_topics
+from kafkad.controller.adoption import AdoptedTopic, adopt
 from kafkad.controller.internal_topics import internal_topic
 from kafkad.controller.producer_ids import pass_over_known
+from kafkad.log.checkpoint import META_PROPERTIES
 from kafkad.log.damage import Damage
 from kafkad.log.deletion import outlives_retention
 from kafkad.log.directories import LogDirectory
@@ -19,8 +24,7 @@ from kafkad.log.log import Log
 from kafkad.log.manager import LogManager, TopicOnDisk
 from kafkad.meta.readable import readable
 from kafkad.meta.store import MetaStore
-from kafkad.meta.znodes import TOPICS, Topic
-from kafkad.model import NO_EPOCH
+from kafkad.meta.znodes import TOPICS, LogDirs, Partition, Topic, TopicDeletion
 from kafkad.names import INTERNAL_TOPICS, NO_TOPIC_ID, TopicId, TopicPartition, id_text
 
 log = logging.getLogger(__name__)
@@ -29,22 +33,108 @@ _NAMED = 5
 _KEEP_ALL = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
-async def take_over(store: MetaStore, broker: int, logs: LogManager, config: Config) -> None:
-    """Only with an empty store: from then on the store says what there is.
+async def refuse_partial_adoption(
+    store: MetaStore, cluster_id: str, broker: int, directories: Sequence[LogDirectory]
+) -> None:
+    """StartError where partitions would be adopted while others of them may be out of sight, or with deleted ones.
+    ForeignDirectoryError where a directory is another's.
 
-    What the topics' settings were is not known, and retention must not begin with records that they protected.
+    To be called before the directories are claimed, which would make new ones of those that are not mounted. A topic is
+    not deleted while a directory of this broker is offline; of others nothing is known.
     """
-    if await has_topics(store):
-        return
-    topics = [topic for found in logs.found_topics() if (topic := _found(logs, found, config)) is not None]
-    if not topics:
-        return
-    await adopt(store, broker, topics, logs.clock.now_ms())
+    known = await _known_directories(store, broker)
+    sound = [each for each in directories if each.failure is None]
+    for directory in sound:
+        directory.refuse_foreign(cluster_id, broker)
+    empty = [each for each in sound if each.meta is None and not any(each.partitions())]
+    if not known and (empty or len(sound) < len(directories)):
+        unknown = await _unknown(store, [tp for each in sound for tp in each.current_partitions()])
+        _refuse_offline(directories, unknown)
+        if unknown:
+            raise StartError(
+                f"{_to_be_adopted(unknown)}, but {empty[0]} is empty, without {META_PROPERTIES}: is its disk not "
+                "mounted? Mount it and start again. If the disk is a new one, leave it out of log.dirs at this start, "
+                "and add it at the next one"
+            )
+    for directory in sound:
+        if not known or directory.path in known:
+            continue
+        unknown = await _unknown(store, directory.current_partitions())
+        if unknown:
+            raise StartError(
+                f"{directory} has partitions that the metadata store does not know: {_some(unknown)}. They may be of "
+                "topics that were deleted while it was not one of log.dirs. Move them away, then start again"
+            )
+
+
+async def take_over(store: MetaStore, broker: int, logs: LogManager, config: Config) -> dict[str, str]:
+    """Enters into the store the partitions that the log directories have and it does not.
+
+    Returns topics that were not adopted, with a directory of each. StartError where there are partitions to be adopted,
+    and a log directory is offline that may have more of them.
+    """
+    unknown = await _unknown(store, [*logs.logs, *logs.broken])
+    topics = await _to_adopt(store, logs, config, {tp.topic for tp in unknown})
+    adopted = {topic.name for topic in topics}
+    _refuse_offline(logs.directories, [tp for tp in unknown if tp.topic in adopted])
+    if topics:
+        await adopt(store, broker, topics, logs.clock.now_ms())
+        _tell_of_adopted(topics)
+    return {tp.topic: logs.path_of(tp) for tp in unknown if tp.topic not in adopted}
+
+
+async def _to_adopt(store: MetaStore, logs: LogManager, config: Config, unknown: Collection[str]) -> list[AdoptedTopic]:
+    """Those of the topics with `unknown` partitions that can be told from others by their ids.
+
+    What their settings were is not known, and retention must not begin with records that they protected.
+    """
+    if not unknown:
+        return []
+    stored = await _stored_topics(store)
+    deleting = await store.children(TopicDeletion.PARENT)
+    found = [topic for topic in logs.found_topics() if topic.name in unknown and topic.name not in deleting]
+    names: dict[TopicId, set[str]] = {}
+    for name, topic_id in (
+        *((name, topic.topic_id) for name, topic in stored.items() if topic is not None),
+        *((topic.name, topic_id) for topic in found for topic_id in topic.topic_ids),
+    ):
+        names.setdefault(topic_id, set()).add(name)
+    adopted = []
+    for topic in found:
+        known = stored.get(topic.name)
+        if topic.name in stored and known is None:
+            continue  # it cannot be read
+        topic_ids = {*topic.topic_ids, *([] if known is None else [known.topic_id])} - {NO_TOPIC_ID}
+        ids = ", ".join(sorted(map(id_text, topic_ids)))
+        others = sorted(set().union(*(names[topic_id] for topic_id in topic_ids)) - {topic.name})
+        if len(topic_ids) > 1:
+            log.error(
+                "%s is not adopted: its partitions are of several topics of that name, with ids %s", topic.name, ids
+            )
+        elif others:
+            log.error("%s is not adopted: its id, %s, is that of %s as well", topic.name, ids, _some(others))
+        elif known is None or not known.partitions.keys() >= set(topic.partitions):
+            adopted.append(_adopted(logs, topic, known, config))
+    return adopted
+
+
+async def _stored_topics(store: MetaStore) -> dict[str, Topic | None]:
+    """None for one that cannot be read."""
+    names = await store.children(TOPICS)
+    paths = [Topic.path(name) for name in names]
+    nodes = zip(names, paths, await store.get_many(paths), strict=True)
+    return {
+        name: readable(path, functools.partial(Topic.decode, node[0])) for name, path, node in nodes if node is not None
+    }
+
+
+def _tell_of_adopted(topics: Sequence[AdoptedTopic]) -> None:
     partitions = sum(len(topic.latest_epochs) for topic in topics)
     log.info("adopted %d topics with %d partitions found in the log directories", len(topics), partitions)
-    log.warning(
-        "the log directories do not hold the settings of adopted topics: they have the defaults until they are set"
-    )
+    if any(not topic.stored for topic in topics):
+        log.warning(
+            "the log directories do not hold the settings of adopted topics: they have the defaults until they are set"
+        )
     protected = [topic.name for topic in topics if topic.configs == _KEEP_ALL]
     if protected:
         log.warning(
@@ -55,6 +145,36 @@ async def take_over(store: MetaStore, broker: int, logs: LogManager, config: Con
     for topic in topics:
         if topic.missing:
             log.warning("%s: partitions %s were not on disk; they are created empty", topic.name, _some(topic.missing))
+
+
+async def _known_directories(store: MetaStore, broker: int) -> Collection[str]:
+    """Those that were this broker's when it started last; none at its first start."""
+    path = LogDirs.path(broker)
+    if await store.exists(path) is None:
+        return ()
+    data, _ = await store.get(path)
+    return readable(path, lambda: LogDirs.decode(data)) or ()
+
+
+async def _unknown(store: MetaStore, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+    """Those of which the store knows nothing."""
+    here = list(partitions)
+    nodes = await store.get_many([Partition.path(*tp) for tp in here])
+    return sorted(tp for tp, node in zip(here, nodes, strict=True) if node is None)
+
+
+def _refuse_offline(directories: Iterable[LogDirectory], unknown: Sequence[TopicPartition]) -> None:
+    """StartError if there is something to be adopted, and a directory that cannot be looked into."""
+    failure = next((each.failure for each in directories if each.failure is not None), None)
+    if unknown and failure is not None:
+        raise StartError(
+            f"{_to_be_adopted(unknown)}, but a log directory cannot be used, where more of them may be: {failure}. "
+            "Mend that and start again. To go on without what is in there, leave it out of log.dirs"
+        )
+
+
+def _to_be_adopted(unknown: Sequence[TopicPartition]) -> str:
+    return f"the metadata store does not know these partitions, which are to be adopted: {_some(unknown)}"
 
 
 async def pass_over_known_producers(store: MetaStore, broker: int, logs: LogManager) -> None:
@@ -111,19 +231,17 @@ def tell_of_strays(logs: LogManager, metadata: MetadataCache, broker: int) -> No
         log.warning("the cluster has no replica here for %s; these directories are left alone", _some(strays))
 
 
-def _found(logs: LogManager, found: TopicOnDisk, config: Config) -> AdoptedTopic | None:
-    name = found.name
-    if len(found.topic_ids) > 1:
-        ids = ", ".join(id_text(topic_id) for topic_id in found.topic_ids)
-        log.error("%s is not adopted: its partitions are of several topics of that name, with ids %s", name, ids)
-        return None
-    held = {partition: logs.get(TopicPartition(name, partition)) for partition in found.partitions}
-    latest = {partition: log.epochs.latest if log is not None else None for partition, log in held.items()}
+def _adopted(logs: LogManager, found: TopicOnDisk, stored: Topic | None, config: Config) -> AdoptedTopic:
+    known = {} if stored is None else stored.partitions
+    new = [TopicPartition(found.name, partition) for partition in found.partitions if partition not in known]
+    held = [each for tp in new if (each := logs.get(tp)) is not None]
+    topic_ids = found.topic_ids if stored is None else (stored.topic_id,)
     return AdoptedTopic(
-        name=name,
-        topic_id=found.topic_ids[0] if found.topic_ids else NO_TOPIC_ID,
-        latest_epochs={partition: NO_EPOCH if epoch is None else epoch for partition, epoch in latest.items()},
-        configs=_configs(name, [log for log in held.values() if log is not None], config, logs.clock.now_ms()),
+        name=found.name,
+        topic_id=topic_ids[0] if topic_ids else NO_TOPIC_ID,
+        latest_epochs={tp.partition: logs.latest_epoch(tp) for tp in new},
+        configs=_configs(found.name, held, config, logs.clock.now_ms()),
+        stored=known,
     )
 
 

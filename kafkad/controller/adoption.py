@@ -1,4 +1,4 @@
-"""Adoption of topics at a first start: those that a stopped Kafka left on disk are written into the empty store."""
+"""Adoption at a start: partitions that are on disk and not in the store are written into it."""
 
 from __future__ import annotations
 
@@ -8,34 +8,37 @@ from typing import NamedTuple
 
 from kafkad.controller.producer_ids import pass_over
 from kafkad.controller.topics import new_partition
-from kafkad.meta.store import Create, MetaStore, Operation
+from kafkad.meta.store import Create, MetaStore, Operation, Set
 from kafkad.meta.znodes import TOPICS, Config, Topic
 from kafkad.model import PartitionAssignment, PartitionState
 from kafkad.names import NO_TOPIC_ID, TopicId
 
 _NO_CONFIGS: Mapping[str, str] = {}
+_NOT_STORED: Mapping[int, PartitionAssignment] = {}
 
 
 class AdoptedTopic(NamedTuple):
     """A topic to be written into the store. `latest_epochs` has its partitions on disk, with the latest leader epoch of
-    each log (-1 for none).
+    each log (-1 for none); `stored` are those that are in the store already.
 
-    A topic of Kafka below 2.8 has NO_TOPIC_ID and gets an id. `configs` are the settings it shall have.
+    A topic of Kafka below 2.8 has NO_TOPIC_ID and gets an id. `configs` are the settings that a new one shall have.
     """
 
     name: str
     topic_id: TopicId
     latest_epochs: Mapping[int, int]
     configs: Mapping[str, str] = _NO_CONFIGS
+    stored: Mapping[int, PartitionAssignment] = _NOT_STORED
 
     @property
-    def partitions(self) -> int:
-        return max(self.latest_epochs) + 1
+    def new(self) -> list[int]:
+        """Its partitions that are to be stored."""
+        return [p for p in range(max(self.latest_epochs) + 1) if p not in self.stored]
 
     @property
     def missing(self) -> list[int]:
         """Partitions that must have been elsewhere: they are made, empty."""
-        return [p for p in range(self.partitions) if p not in self.latest_epochs]
+        return [p for p in self.new if p not in self.latest_epochs]
 
 
 async def has_topics(store: MetaStore) -> bool:
@@ -52,20 +55,25 @@ async def adopt(store: MetaStore, broker: int, topics: Sequence[AdoptedTopic], n
     """
     operations = await pass_over(store, broker, now_ms)
     for topic in topics:
-        operations += _operations(topic, broker)
+        operations += await _operations(store, topic, broker)
     await store.multi(operations)
 
 
-def _operations(found: AdoptedTopic, broker: int) -> list[Operation]:
+async def _operations(store: MetaStore, found: AdoptedTopic, broker: int) -> list[Operation]:
     topic_id = found.topic_id if found.topic_id != NO_TOPIC_ID else os.urandom(16)
     assignment = PartitionAssignment(replicas=(broker,))
-    node = Topic(topic_id=topic_id, partitions=dict.fromkeys(range(found.partitions), assignment))
-    operations: list[Operation] = [
-        Create(Config.path(Config.entity_path(Config.TOPICS, found.name)), Config.encode(found.configs)),
-        Create(Topic.path(found.name), node.encode()),
-        Create(Topic.partitions_path(found.name)),
-    ]
-    for partition in range(found.partitions):
+    node = Topic(topic_id=topic_id, partitions={**found.stored, **dict.fromkeys(found.new, assignment)}).encode()
+    operations: list[Operation] = []
+    if found.stored:
+        operations.append(Set(Topic.path(found.name), node))
+    else:
+        config, text = Config.path(Config.entity_path(Config.TOPICS, found.name)), Config.encode(found.configs)
+        operations += [
+            Create(config, text) if await store.exists(config) is None else Set(config, text),
+            Create(Topic.path(found.name), node),
+            Create(Topic.partitions_path(found.name)),
+        ]
+    for partition in found.new:
         epoch = max(found.latest_epochs.get(partition, 0), 0)
         state = PartitionState(leader=broker, leader_epoch=epoch, isr=(broker,), controller_epoch=0)
         operations += new_partition(found.name, partition, state)

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
+from types import MappingProxyType
 from typing import NamedTuple
 
 from kafkad.controller.brokers import Brokers, read_brokers
@@ -52,7 +53,8 @@ class Balance(NamedTuple):
 class ControllerSettings(NamedTuple):
     """`listener` is the one that brokers use among themselves; `unclean` tells a topic's setting, `load_configs` reads
     the settings of topics of which this broker has no replica, `fewest_leaders` tells the policy of elections. Brokers
-    that do not answer for `patience_ms` count as dead; None where there is only this one."""
+    that do not answer for `patience_ms` count as dead; None where there is only this one. Topics that were `left_alone`
+    in log directories have one of these each."""
 
     broker: int
     unclean: Callable[[str], bool]
@@ -63,6 +65,7 @@ class ControllerSettings(NamedTuple):
     load_configs: Callable[[Iterable[str]], Awaitable[None]] = nothing_to_load
     fewest_leaders: Callable[[], bool] = lambda: False
     deletes_topics: Callable[[], bool] = lambda: True
+    left_alone: Mapping[str, str] = MappingProxyType({})
 
 
 Handler = Callable[["Term"], Awaitable[None]]
@@ -110,7 +113,7 @@ class Term:
         self.lead = lead
         self.state = lead.state
         self.deletions = Deletions(lead, settings.deletes_topics)
-        self.topics = Topics(lead, check, settings.topics, random)
+        self.topics = Topics(lead, check, settings.topics, random, settings.left_alone)
         self.brokers = Brokers(lead, self.deletions)
         self.elections = Elections(lead)
         self.reassignments = Reassignments(lead, self.deletions)

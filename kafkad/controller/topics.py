@@ -96,9 +96,16 @@ class Topics:
     """The part of a controller's term that makes topics and partitions."""
 
     def __init__(
-        self, lead: Leadership, check_config: CheckConfig, defaults: Callable[[], TopicDefaults], random: Random
+        self,
+        lead: Leadership,
+        check_config: CheckConfig,
+        defaults: Callable[[], TopicDefaults],
+        random: Random,
+        left_alone: Mapping[str, str],
     ) -> None:
+        """`left_alone` are topics that may not be made, with log directories that stand in the way."""
         self._lead = lead
+        self._left_alone = left_alone
         self._state = lead.state
         self._check_config = check_config
         self._defaults = defaults
@@ -269,6 +276,12 @@ class Topics:
         if topic.name in self._state.deleting:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"The topic {topic.name!r} is still being deleted")
         _check_collision(topic.name, others)
+        if topic.name in self._left_alone:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"{self._left_alone[topic.name]} is of another topic that was named {topic.name!r}: move it away and "
+                "restart the broker",
+            )
         if topic.repeats_a_partition:
             raise _bad_assignment("the assignment has a partition twice")
         if topic.assignment:

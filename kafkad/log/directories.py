@@ -24,7 +24,7 @@ from kafkad.log.files import Files, LogFile
 from kafkad.log.indexed import LOG
 from kafkad.log.lock import LOCK, holder, take
 from kafkad.log.log import Log
-from kafkad.log.names import PartitionName, base_of, parse_name
+from kafkad.log.names import Kind, PartitionName, base_of, parse_name
 from kafkad.names import NO_TOPIC_ID, TopicPartition
 
 _ROOM = 1 << 20
@@ -118,11 +118,10 @@ class LogDirectory:
 
     def claim(self, cluster_id: str, broker_id: int, now_ms: int) -> None:
         """Make it this broker's, or find that it is. ForeignDirectoryError, StorageError."""
+        self.refuse_foreign(cluster_id, broker_id)
         meta = self.meta
-        if meta is not None:
-            self._refuse_foreign(meta, cluster_id, broker_id)
-            if meta.cluster_id is not None:
-                return
+        if meta is not None and meta.cluster_id is not None:
+            return
         others = meta.others if meta is not None else ()
         self.meta = MetaProperties(broker_id=broker_id, cluster_id=cluster_id, others=others)
         try:
@@ -130,8 +129,11 @@ class LogDirectory:
         except OSError as error:
             raise self.storage_error(f"writing {checkpoint.META_PROPERTIES}", error) from error
 
-    def _refuse_foreign(self, meta: MetaProperties, cluster_id: str, broker_id: int) -> None:
-        path = self._file(checkpoint.META_PROPERTIES)
+    def refuse_foreign(self, cluster_id: str, broker_id: int) -> None:
+        """ForeignDirectoryError if it is another's."""
+        meta, path = self.meta, self._file(checkpoint.META_PROPERTIES)
+        if meta is None:
+            return
         if meta.cluster_id not in (None, cluster_id):
             raise ForeignDirectoryError(
                 f"{path} says that this directory belongs to cluster {meta.cluster_id}, but this broker is in "
@@ -176,6 +178,10 @@ class LogDirectory:
                         yield FoundPartition(entry.path, name)
         except OSError as error:
             raise self.storage_error("listing it", error) from error
+
+    def current_partitions(self) -> list[TopicPartition]:
+        """Those that are neither deleted nor on their way here."""
+        return [name.topic_partition for _, name in self.partitions() if name.kind is Kind.CURRENT]
 
     def all_logs(self) -> Iterator[tuple[TopicPartition, Log]]:
         yield from self.logs.items()

@@ -27,6 +27,7 @@ from kafkad.log.checkpoint import (
 from kafkad.log.damage import Damage, Damages
 from kafkad.log.deletion import delete_old_segments
 from kafkad.log.directories import BrokenPartition, CheckpointWrite, LogDirectory
+from kafkad.log.epochs import LeaderEpochs
 from kafkad.log.files import Files, may_pass
 from kafkad.log.loading import ConfigFor, IdOf, Loader, LoadingProgress, open_log, put_away
 from kafkad.log.log import Log
@@ -35,6 +36,7 @@ from kafkad.log.producers import DEFAULT_EXPIRATION_MS
 from kafkad.log.removal import Removal
 from kafkad.log.retention import MOST_AT_ONCE
 from kafkad.log.settling import Writes
+from kafkad.model import NO_EPOCH
 from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition, id_text, is_another_topic
 
 MOST_DELETED = 10_000
@@ -211,7 +213,7 @@ class LogManager:
             self.cut[log] = None
 
     def found_topics(self) -> list[TopicOnDisk]:
-        """The topics in the log directories, for a first start on an empty metadata store."""
+        """The topics in the log directories, where the metadata store does not know them."""
         partitions: dict[str, list[int]] = {}
         ids: dict[str, set[bytes]] = {}
         for topic_partition in (*self.logs, *self.broken):
@@ -223,6 +225,20 @@ class LogManager:
             TopicOnDisk(name=topic, topic_ids=tuple(ids.get(topic, ())), partitions=tuple(sorted(numbers)))
             for topic, numbers in sorted(partitions.items())
         ]
+
+    def path_of(self, topic_partition: TopicPartition) -> str:
+        """The directory of a partition that is here, also of one that cannot be opened."""
+        log = self.logs.get(topic_partition)
+        return self.broken[topic_partition].path if log is None else log.directory
+
+    def latest_epoch(self, topic_partition: TopicPartition) -> int:
+        """The latest leader epoch of a partition that is here, also of one that cannot be opened; NO_EPOCH for none."""
+        log = self.logs.get(topic_partition)
+        epochs = LeaderEpochs(self.broken[topic_partition].path, self.files) if log is None else log.epochs
+        if log is None:
+            with contextlib.suppress(OSError):
+                epochs.load()
+        return NO_EPOCH if epochs.latest is None else epochs.latest
 
     # --- directories
 

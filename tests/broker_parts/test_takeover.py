@@ -9,13 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from kafkad.broker.takeover import pass_over_known_producers
+from kafkad.broker.identity import StartError, claim_directories
+from kafkad.broker.takeover import pass_over_known_producers, refuse_partial_adoption, take_over
 from kafkad.config import LogConfig
 from kafkad.config import load as load_config
+from kafkad.controller.adoption import AdoptedTopic, adopt
 from kafkad.controller.registration import prepare
+from kafkad.log.directories import ForeignDirectoryError
 from kafkad.log.manager import LogManager
 from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
-from kafkad.meta.znodes import ProducerIdBlock
+from kafkad.meta.znodes import TOPICS, Config, Partition, ProducerIdBlock, Topic, TopicDeletion
+from kafkad.model import PartitionState
 from kafkad.names import TopicPartition
 from kafkad.wire.records import BATCH_HEADER, Record, build_batch
 from tests.fakes import FakeClock
@@ -45,6 +49,18 @@ def logs_in(*directories: Path, clock: FakeClock | None = None) -> Iterator[LogM
         logs.close()
 
 
+@contextmanager
+def locked(*directories: Path) -> Iterator[LogManager]:
+    """Before their logs are loaded."""
+    logs = LogManager([str(directory) for directory in directories], NoSync(), FakeClock())
+    logs.lock()
+    try:
+        yield logs
+    finally:
+        for directory in logs.directories:
+            directory.release()
+
+
 def append(logs: LogManager, tp: TopicPartition, topic_id: bytes, epoch: int = 0, producer_id: int = -1) -> None:
     number = 0 if producer_id >= 0 else -1
     batch = build_batch(
@@ -55,6 +71,178 @@ def append(logs: LogManager, tp: TopicPartition, topic_id: bytes, epoch: int = 0
     )
     view = memoryview(batch)
     logs.create(tp, topic_id, LogConfig()).append(view, 0, len(view), BATCH_HEADER.unpack_from(view), epoch)
+
+
+def written_by_others(directory: Path, *partitions: tuple[TopicPartition, bytes]) -> None:
+    with logs_in(directory) as logs:
+        for tp, topic_id in partitions:
+            append(logs, tp, topic_id)
+
+
+def adopted_before(store: EmbeddedSession, *partitions: tuple[TopicPartition, bytes]) -> None:
+    topics = [AdoptedTopic(tp.topic, topic_id, {tp.partition: 0}) for tp, topic_id in partitions]
+    asyncio.run(adopt(store, BROKER, topics, 0))
+
+
+def claimed(store: EmbeddedSession, *directories: Path) -> None:
+    with locked(*directories) as logs:
+        asyncio.run(claim_directories(store, logs, CLUSTER_ID, BROKER))
+
+
+def taken_over(store: EmbeddedSession, logs: LogManager) -> dict[str, str]:
+    return asyncio.run(take_over(store, BROKER, logs, CONFIG))
+
+
+def state(store: EmbeddedSession, tp: TopicPartition) -> PartitionState:
+    data, stat = asyncio.run(store.get(Partition.path(*tp)))
+    return Partition.decode(data, stat.version)
+
+
+def topic(store: EmbeddedSession, name: str) -> Topic:
+    return Topic.decode(asyncio.run(store.get(Topic.path(name)))[0])
+
+
+def names(store: EmbeddedSession) -> list[str]:
+    return asyncio.run(store.children(TOPICS))
+
+
+def check(store: EmbeddedSession, *directories: Path) -> None:
+    with locked(*directories) as logs:
+        asyncio.run(refuse_partial_adoption(store, CLUSTER_ID, BROKER, logs.directories))
+
+
+def refusal(store: EmbeddedSession, *directories: Path) -> str:
+    with pytest.raises(StartError) as refused:
+        check(store, *directories)
+    return str(refused.value)
+
+
+# Adoption
+
+
+def test_what_another_broker_has_made_since_becomes_ours(tmp_path: Path) -> None:
+    store = new_store()
+    adopted_before(store, (A0, A))
+    config = Config.path(Config.entity_path(Config.TOPICS, "a"))
+    asyncio.run(store.set(config, Config.encode({"retention.ms": "7"})))
+    with logs_in(tmp_path) as logs:
+        for tp, topic_id, epoch in ((A0, A, 0), (TopicPartition("a", 2), A, 5), (B0, B, 3)):
+            append(logs, tp, topic_id, epoch)
+        assert not taken_over(store, logs)
+    assert topic(store, "a").topic_id == A
+    assert sorted(topic(store, "a").partitions) == [0, 1, 2]
+    assert topic(store, "b").topic_id == B
+    epochs = [state(store, TopicPartition("a", number)).leader_epoch for number in range(3)]
+    assert [*epochs, state(store, B0).leader_epoch] == [0, 0, 5, 3]
+    assert Config.decode(asyncio.run(store.get(config))[0]) == {"retention.ms": "7"}, "those that the store has stay"
+
+
+def test_nothing_is_adopted_of_another_topic_of_that_name_nor_of_one_that_is_to_be_deleted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = new_store()
+    adopted_before(store, (A0, A), (B0, B))
+    asyncio.run(store.create(TopicDeletion.path("b")))
+    with logs_in(tmp_path) as logs:
+        append(logs, A1, B)
+        append(logs, TopicPartition("b", 1), B)
+        append(logs, TopicPartition("c", 0), A)
+        append(logs, TopicPartition("c", 1), B)
+        append(logs, TopicPartition("copied", 0), A)
+        logs.directories[0].failure = "its disk has failed"
+        left = taken_over(store, logs)
+        logs.directories[0].failure = None
+    assert {name: path.rpartition("/")[2] for name, path in left.items()} == {
+        "a": "a-1",
+        "b": "b-1",
+        "c": "c-1",
+        "copied": "copied-0",
+    }
+    assert names(store) == ["a", "b"]
+    assert [sorted(topic(store, name).partitions) for name in ("a", "b")] == [[0], [0]]
+    told = [record.message for record in caplog.records if "not adopted" in record.message]
+    assert [text.split()[0] for text in told] == ["a", "c", "copied"]
+
+
+def test_a_partition_that_cannot_be_opened_is_adopted_in_its_leader_epoch(tmp_path: Path) -> None:
+    store = new_store()
+    with logs_in(tmp_path) as logs:
+        append(logs, A0, A, epoch=4)
+        append(logs, A1, A)
+    (tmp_path / "a-0" / "partition.metadata").write_text("torn")
+    with logs_in(tmp_path) as logs:
+        assert A0 in logs.broken
+        taken_over(store, logs)
+    assert state(store, A0).leader_epoch == 4
+
+
+def test_nothing_is_adopted_while_a_log_directory_is_offline(tmp_path: Path) -> None:
+    store = new_store()
+    one, two = tmp_path / "one", tmp_path / "two"
+    written_by_others(one, (A0, A))
+    written_by_others(two, (A1, A))
+    checkpoint = two / "recovery-point-offset-checkpoint"
+    whole = checkpoint.read_text()
+    checkpoint.write_text("0\n1\ntorn\n")
+    with logs_in(one, two) as logs, pytest.raises(StartError, match=f"a-0, but .*{checkpoint}"):
+        taken_over(store, logs)
+    assert not names(store)
+    checkpoint.write_text(whole)
+    with logs_in(one, two) as logs:
+        taken_over(store, logs)
+    assert sorted(topic(store, "a").partitions) == [0, 1]
+
+
+# Before the directories are claimed
+
+
+def test_an_empty_directory_keeps_partitions_from_being_adopted(tmp_path: Path) -> None:
+    store = new_store()
+    used, empty = tmp_path / "used", tmp_path / "empty"
+    written_by_others(used, (A0, A))
+    assert f"a-0, but {empty} is empty, without meta.properties" in refusal(store, used, empty)
+    check(store, used)
+    claimed(store, used, empty)
+    adopted_before(store, (A0, A))
+    check(store, used, empty)
+    check(store, used, empty, tmp_path / "added")
+
+
+def test_a_directory_that_was_away_brings_no_deleted_topic_back(tmp_path: Path) -> None:
+    store = new_store()
+    used, away = tmp_path / "used", tmp_path / "away"
+    written_by_others(used, (A0, A))
+    claimed(store, used)
+    adopted_before(store, (A0, A))
+    written_by_others(away, (B0, B))
+    properties = away / "meta.properties"
+    whole = properties.read_text()
+    properties.write_text(whole.replace(CLUSTER_ID, "another"))
+    with pytest.raises(ForeignDirectoryError):
+        check(store, used, away)
+    properties.write_text(whole)
+    assert refusal(store, used, away).startswith(f"{away} has partitions that the metadata store does not know: b-0.")
+    adopted_before(store, (B0, B))
+    check(store, used, away)
+
+
+def test_a_directory_that_is_offline_from_the_first_on_can_be_mended(tmp_path: Path) -> None:
+    store = new_store()
+    used, torn = tmp_path / "used", tmp_path / "torn"
+    written_by_others(used, (A0, A))
+    written_by_others(torn, (A1, A))
+    properties = torn / "meta.properties"
+    whole = properties.read_text()
+    properties.write_text("version=x\n")
+    assert f"a-0, but a log directory cannot be used, where more of them may be: {torn}/" in refusal(store, used, torn)
+    properties.write_text(whole)
+    check(store, used, torn)
+    claimed(store, used, torn)
+    properties.write_text("version=x\n")
+    check(store, used, torn)
+
+
+# An older copy of the store
 
 
 @pytest.mark.parametrize(

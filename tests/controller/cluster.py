@@ -155,6 +155,7 @@ class Cluster:
         self.unclean: set[str] = set()
         self.fewest_leaders = False
         self.deletes_topics = True
+        self.left_alone: dict[str, str] = {}
         self.defaults = TopicDefaults(**topics)
 
     @property
@@ -175,6 +176,7 @@ class Cluster:
             topics=lambda: self.defaults,
             fewest_leaders=lambda: self.fewest_leaders,
             deletes_topics=lambda: self.deletes_topics,
+            left_alone=self.left_alone,
         )
         clock = SystemClock()
         controller = Controller(

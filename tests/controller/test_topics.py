@@ -195,6 +195,18 @@ async def test_one_bad_topic_does_not_keep_the_others_back(cluster: Cluster) -> 
 
 
 @with_brokers(1)
+async def test_no_topic_is_made_where_a_directory_of_another_was_left_alone(cluster: Cluster) -> None:
+    cluster.left_alone["a"] = "/data/a-0"
+    topics = [NewTopic(name="a"), NewTopic(name="b")]
+    refused, made = await cluster.controller.create_topics(topics, timeout_ms=1000)
+    assert refused.error is not None
+    assert refused.error.code == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert "/data/a-0 is of another topic that was named 'a': move it away" in str(refused.error)
+    assert made.error is None
+    assert await cluster.client.children("/brokers/topics") == ["b"]
+
+
+@with_brokers(1)
 async def test_what_nobody_waits_for_any_more_is_not_begun(cluster: Cluster) -> None:
     first, second = (asyncio.ensure_future(try_create(cluster, NewTopic(name=name))) for name in "ab")
     await asyncio.sleep(0)
