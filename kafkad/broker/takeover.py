@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from kafkad.broker.identity import StartError
 from kafkad.cluster.metadata import MetadataCache
 from kafkad.config import Config
-from kafkad.controller.adoption import AdoptedTopic, adopt
+from kafkad.controller.adoption import AdoptedTopic, adopt, lead_no_earlier
 from kafkad.controller.internal_topics import internal_topic
 from kafkad.controller.producer_ids import pass_over_known
 from kafkad.log.checkpoint import META_PROPERTIES
@@ -68,18 +68,26 @@ async def refuse_partial_adoption(
 
 
 async def take_over(store: MetaStore, broker: int, logs: LogManager, config: Config) -> dict[str, str]:
-    """Enters into the store the partitions that the log directories have and it does not.
+    """Enters into the store what the log directories have and it does not: partitions, and later leader epochs.
 
     Returns topics that were not adopted, with a directory of each. StartError where there are partitions to be adopted,
     and a log directory is offline that may have more of them.
     """
-    unknown = await _unknown(store, [*logs.logs, *logs.broken])
+    here = [*logs.logs, *logs.broken]
+    unknown = await _unknown(store, here)
     topics = await _to_adopt(store, logs, config, {tp.topic for tp in unknown})
     adopted = {topic.name for topic in topics}
     _refuse_offline(logs.directories, [tp for tp in unknown if tp.topic in adopted])
     if topics:
         await adopt(store, broker, topics, logs.clock.now_ms())
         _tell_of_adopted(topics)
+    behind = await lead_no_earlier(store, {tp: epoch for tp in here if (epoch := logs.latest_epoch(tp)) > 0})
+    if behind:
+        log.warning(
+            "the metadata store is older than the logs of %d partitions, which go on in the leader epochs of these: %s",
+            len(behind),
+            _some(behind),
+        )
     return {tp.topic: logs.path_of(tp) for tp in unknown if tp.topic not in adopted}
 
 

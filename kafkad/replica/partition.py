@@ -6,6 +6,7 @@ followers is in `leading`, what only a follower does in `following`; here is wha
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -31,6 +32,8 @@ from kafkad.replica.selector import nearest
 from kafkad.replica.waits import Waits, Watcher
 from kafkad.wire.control import ControlRecord
 from kafkad.wire.records import RECORD_COUNT, Header
+
+log = logging.getLogger(__name__)
 
 OnCommitted = Callable[[KafkaError | None], None]
 OnDeleted = Callable[[KafkaError | None], None]
@@ -140,6 +143,7 @@ class Partition:
         self.leader_epoch = role.leader_epoch
         self.is_leader = role.leader == self.broker_id
         if self.is_leader and (not was_leader or old_epoch != role.leader_epoch):
+            self._tell_of_later_epoch(role.leader_epoch)
             self.log.assign_epoch(role.leader_epoch, self.log.end_offset)
         if role.leader_epoch > old_epoch + 1:
             self.leading = None  # another broker may have led meanwhile, and followers have truncated what they had
@@ -151,6 +155,19 @@ class Partition:
             self._refuse_waits()
         self._end_deletion_waits()
         self._tell_all()
+
+    def _tell_of_later_epoch(self, leader_epoch: int) -> None:
+        """Of one in its log. As in Kafka it is led all the same: who refused would leave it without a leader."""
+        latest = self.log.last_epoch
+        if latest is not None and latest > leader_epoch:
+            log.error(
+                "%s is led here in leader epoch %d, and its log has records of epoch %d: the metadata store is older "
+                "than the log. A coordinator in an earlier epoch than one of before cannot end transactions: put back "
+                "a newer copy of the store, or raise leader_epoch there, in the state of the partition",
+                self.tp,
+                leader_epoch,
+                latest,
+            )
 
     def _take_part(self, role: Role) -> None:
         if not self.is_leader:

@@ -245,6 +245,22 @@ def test_a_directory_that_is_offline_from_the_first_on_can_be_mended(tmp_path: P
 # An older copy of the store
 
 
+def test_partitions_go_on_in_the_leader_epochs_of_their_logs(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = new_store()
+    adopted_before(store, (A0, A), (B0, B))
+    with logs_in(tmp_path) as logs:
+        append(logs, A0, A, epoch=2)
+        append(logs, B0, B)
+        before = state(store, B0)
+        for _ in range(2):
+            taken_over(store, logs)
+            assert state(store, A0).leader_epoch == 2
+            assert state(store, A0).partition_epoch == 1, "written once"
+            assert state(store, B0) == before
+    [told] = [record.message for record in caplog.records if "older than the logs" in record.message]
+    assert told.endswith(": a-0")
+
+
 @pytest.mark.parametrize(
     ("known", "given_out", "follows"),
     [

@@ -103,6 +103,18 @@ def test_a_new_leader_notes_its_epoch_and_stamps_it_on_batches(made: Made) -> No
     assert made.log.epochs.entries == [(4, 0), (6, 3)]
 
 
+def test_a_leader_in_an_earlier_epoch_than_its_log_knows_is_an_error_in_the_log(
+    made: Made, caplog: pytest.LogCaptureFixture
+) -> None:
+    made.partition.become(LEADER)
+    made.append()
+    made.partition.become(replace(LEADER, leader_epoch=5))
+    assert not caplog.records
+    Partition(TP, made.log, made.parts, TopicProbe(), 0).become(replace(LEADER, leader_epoch=3))
+    [told] = caplog.records
+    assert told.message.startswith("t-0 is led here in leader epoch 3, and its log has records of epoch 5: ")
+
+
 def test_alone_in_the_isr_the_high_watermark_follows_every_append(made: Made) -> None:
     made.partition.become(LEADER)
     made.append()
