@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kafkad.api.context import Context, Request
-from kafkad.controller.leaders import ElectionKind
+from kafkad.controller.elect_leaders import ElectionKind
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.names import TopicPartition
 from kafkad.security.authorizer import Operation

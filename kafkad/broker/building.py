@@ -34,8 +34,7 @@ from kafkad.controller.configs import ConfigAlterer
 from kafkad.controller.controller import Controller
 from kafkad.controller.entities import EntityAlterer
 from kafkad.controller.link import ClosableLink, CurrentController, LocalController
-from kafkad.controller.term import Balance, ControllerSettings
-from kafkad.controller.topics import TopicDefaults
+from kafkad.controller.settings import Balance, ControllerSettings, TopicDefaults
 from kafkad.log.batch_workers import BatchWorkers
 from kafkad.meta.znodes import Broker as Registration
 from kafkad.meta.znodes import Config as ConfigNode

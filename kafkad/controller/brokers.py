@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Collection, Iterable
 from functools import partial
 
+from kafkad.controller.active import ActiveController
 from kafkad.controller.deletion import Deletions
 from kafkad.controller.election import FewestLeaders, for_shutdown, without_replica
-from kafkad.controller.leadership import Leadership
 from kafkad.controller.requests import RequestBatch
 from kafkad.controller.state import PartitionEntry
 from kafkad.errors import ErrorCode, KafkaError
@@ -26,10 +26,10 @@ _SERVES = (ErrorCode.NONE, ErrorCode.STALE_CONTROLLER_EPOCH)
 came over a connection that broke."""
 
 
-async def read_brokers(lead: Leadership, watch: Watch, on_written: Watch) -> dict[int, BrokerInfo]:
+async def read_brokers(active: ActiveController, watch: Watch, on_written: Watch) -> dict[int, BrokerInfo]:
     """All registered brokers with their epochs. `watch` hears of others, `on_written` of what becomes of these."""
-    ids = [int(name) for name in await lead.store.children(BROKER_IDS, watch) if name.isdecimal()]
-    nodes = await lead.store.get_many([Broker.path(broker) for broker in ids], on_written)
+    ids = [int(name) for name in await active.store.children(BROKER_IDS, watch) if name.isdecimal()]
+    nodes = await active.store.get_many([Broker.path(broker) for broker in ids], on_written)
     found = [
         readable(Broker.path(broker), partial(Broker.decode, broker, node[0], node[1].czxid))
         for broker, node in zip(ids, nodes, strict=True)
@@ -41,9 +41,9 @@ async def read_brokers(lead: Leadership, watch: Watch, on_written: Watch) -> dic
 class Brokers:
     """The part of a controller's term that follows the brokers."""
 
-    def __init__(self, lead: Leadership, deletions: Deletions) -> None:
-        self._lead = lead
-        self._state = lead.state
+    def __init__(self, active: ActiveController, deletions: Deletions) -> None:
+        self._active = active
+        self._state = active.state
         self._deletions = deletions
 
     async def changed(self, now: dict[int, BrokerInfo]) -> list[int]:
@@ -54,16 +54,16 @@ class Brokers:
                 now = {id_: info for id_, info in now.items() if id_ != broker}
             else:
                 del self._state.unreachable[broker]
-                await self._lead.remove_broker(broker)
+                await self._active.remove_broker(broker)
         bounced = {b for b in now if b in before and now[b].epoch > before[b].epoch}
         dead = (before.keys() - now.keys()) | bounced
         new = sorted((now.keys() - before.keys()) | bounced)
         moved = {b: info for b, info in now.items() if b in before and b not in bounced and info != before[b]}
         before.update(moved)
         if moved:  # to other listeners, as a Java broker may while it runs
-            batch = self._lead.batch()
+            batch = self._active.batch()
             batch.metadata([])
-            await self._lead.send(batch)
+            await self._active.send(batch)
         if dead:
             await self.died(dead)
         if new:
@@ -73,7 +73,7 @@ class Brokers:
     async def died(self, brokers: Iterable[int]) -> None:
         brokers = list(brokers)
         for broker in brokers:
-            await self._lead.remove_broker(broker)
+            await self._active.remove_broker(broker)
         await self.removed(brokers)
 
     async def removed(self, brokers: Collection[int]) -> None:
@@ -89,16 +89,16 @@ class Brokers:
         away still has what it knew, and learns what is gone.
         """
         for broker in brokers:
-            self._lead.add_broker(broker)
+            self._active.add_broker(broker)
         ids = [broker.id for broker in brokers]
-        introduction = self._lead.batch()
+        introduction = self._active.batch()
         introduction.metadata([], self._state.brokers.keys() - ids)
         introduction.all_metadata(ids)
-        await self._lead.send(introduction)
+        await self._active.send(introduction)
         affected = self._state.replicas_on(ids)
         batch = await self._repaired(affected)
         await self._tell_of_their_own(batch, ids, affected)
-        await self._lead.send(batch)
+        await self._active.send(batch)
 
     async def _tell_of_their_own(
         self, batch: RequestBatch, brokers: Collection[int], partitions: Iterable[TopicPartition]
@@ -116,13 +116,13 @@ class Brokers:
 
     async def repair(self, partitions: Iterable[TopicPartition]) -> None:
         """Elects and shrinks where a replica is gone, and tells everybody, also of what did not change."""
-        await self._lead.send(await self._repaired(partitions))
+        await self._active.send(await self._repaired(partitions))
 
     async def _repaired(self, partitions: Iterable[TopicPartition]) -> RequestBatch:
         """What `repair` has to tell."""
         partitions = self._hosted(partitions)
-        changed = await self._lead.repair(partitions)
-        batch = await self._lead.tell_changed(self._lead.batch(), changed)
+        changed = await self._active.repair(partitions)
+        batch = await self._active.tell_changed(self._active.batch(), changed)
         batch.metadata(partitions)
         return batch
 
@@ -130,23 +130,23 @@ class Brokers:
 
     async def log_dir_events(self, watch: Watch) -> None:
         """Sends LeaderAndIsr again to brokers that ask for it; their answers say which replicas are offline."""
-        names = await self._lead.store.children(LogDirEvent.PARENT, watch)
+        names = await self._active.store.children(LogDirEvent.PARENT, watch)
         paths = [f"{LogDirEvent.PARENT}/{name}" for name in names]
-        nodes = await self._lead.store.get_many(paths)
+        nodes = await self._active.store.get_many(paths)
         noted = [
             readable(path, partial(LogDirEvent.decode, node[0]))
             for path, node in zip(paths, nodes, strict=True)
             if node is not None
         ]
         brokers = [broker for broker in noted if broker is not None]
-        batch = self._lead.batch()
+        batch = self._active.batch()
         await self._tell_of_their_own(batch, brokers, self._state.replicas_on(brokers))
-        await self._lead.send(batch)
+        await self._active.send(batch)
         await together(map(self._forget, paths))
 
     async def _forget(self, path: str) -> None:
         with contextlib.suppress(NoNode):
-            await self._lead.write([Delete(path)])
+            await self._active.write([Delete(path)])
 
     async def leader_and_isr_answered(self, broker: int, response: LeaderAndIsrResponse) -> None:
         """Replicas that the broker cannot open are as good as dead; those it answers for again are not.
@@ -178,7 +178,7 @@ class Brokers:
         if failed != before:
             batch = await self._repaired(sorted(failed ^ before))
             await self._tell_of_their_own(batch, [broker], sorted(before - failed))
-            await self._lead.send(batch)
+            await self._active.send(batch)
 
     def _is_led_by(self, broker: int, tp: TopicPartition) -> bool:
         return self._state.has(tp) and self._state.leader(tp) == broker
@@ -202,13 +202,13 @@ class Brokers:
             await turns.give_way()
             if len(self._state.entry(tp).assignment.replicas) > 1:
                 (led if self._state.leader(tp) == broker else followed).append(tp)
-        moved = await self._lead.change(led, partial(self._moved_for_shutdown, preference=self._lead.preference()))
-        await self._lead.send(await self._lead.tell_changed(self._lead.batch(), moved))
-        shrunk = await self._lead.change(followed, lambda tp, entry: self._without(broker, entry))
-        batch = await self._lead.tell_changed(self._lead.batch(), shrunk, except_at=broker)
+        moved = await self._active.change(led, partial(self._moved_for_shutdown, preference=self._active.preference()))
+        await self._active.send(await self._active.tell_changed(self._active.batch(), moved))
+        shrunk = await self._active.change(followed, lambda tp, entry: self._without(broker, entry))
+        batch = await self._active.tell_changed(self._active.batch(), shrunk, except_at=broker)
         for tp in followed:
             batch.stop(broker, tp, delete=False)
-        await self._lead.send(batch)
+        await self._active.send(batch)
         return [tp for tp in led if self._state.leader(tp) == broker]
 
     def _moved_for_shutdown(
@@ -221,10 +221,10 @@ class Brokers:
         elected = for_shutdown(replicas, entry.state, live, self._state.leaving)
         if elected is not None and preference is not None:
             preference.elected(elected.leader, entry.state.leader)
-        return elected and elected.state(entry.state, self._lead.epoch)
+        return elected and elected.state(entry.state, self._active.epoch)
 
     def _without(self, broker: int, entry: PartitionEntry) -> PartitionState | None:
         state = entry.state
         if state is None or broker not in state.isr or state.leader in (broker, NO_LEADER):
             return None
-        return without_replica(state, broker, self._lead.epoch, unclean=False)
+        return without_replica(state, broker, self._active.epoch, unclean=False)

@@ -16,14 +16,15 @@ from typing import NamedTuple, TypeVar
 
 from kafkad.clock import Clock
 from kafkad.controller import features, producer_ids
+from kafkad.controller.active import ActiveController, Answers, ControllerMoved, ControllerParts, InDoubt
 from kafkad.controller.channel import Connect
+from kafkad.controller.elect_leaders import ElectionKind, Outcomes
 from kafkad.controller.features import FeatureUpdate
 from kafkad.controller.isr import IsrResult
-from kafkad.controller.leaders import ElectionKind, Outcomes
-from kafkad.controller.leadership import Answers, ControllerMoved, ControllerParts, InDoubt, Leadership
 from kafkad.controller.reachability import CutOff, is_minority
 from kafkad.controller.reassignments import Target
-from kafkad.controller.term import ControllerSettings, Handler, Term
+from kafkad.controller.settings import ControllerSettings
+from kafkad.controller.term import Handler, Term
 from kafkad.controller.topics import Admit, CheckConfig, MorePartitions, NewTopic, TopicResult, admit_all
 from kafkad.errors import ErrorCode, Guard, KafkaError, unguarded
 from kafkad.meta.readable import readable, required
@@ -148,7 +149,7 @@ class Controller:
     @property
     def requests_waiting(self) -> Mapping[int, int]:
         """How many requests each broker has not answered; of none where this is not the controller."""
-        return {} if self._term is None else self._term.lead.requests_waiting
+        return {} if self._term is None else self._term.active.requests_waiting
 
     @property
     def events_waiting(self) -> int:
@@ -244,7 +245,7 @@ class Controller:
         self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False, guard: Guard = unguarded
     ) -> dict[str, KafkaError | None]:
         return await self._operate(
-            lambda term: features.update(term.lead, updates, validate_only=validate_only, guard=guard)
+            lambda term: features.update(term.active, updates, validate_only=validate_only, guard=guard)
         )
 
     async def finalized_features(self) -> Features:
@@ -254,7 +255,7 @@ class Controller:
 
     async def allocate_producer_ids(self, broker: int, broker_epoch: int) -> ProducerIdBlock:
         """A block of ids that no other broker ever gets."""
-        return await self._operate(lambda term: producer_ids.allocate(term.lead, broker, broker_epoch))
+        return await self._operate(lambda term: producer_ids.allocate(term.active, broker, broker_epoch))
 
     async def alter_isr(
         self, broker: int, broker_epoch: int, wanted: Mapping[TopicPartition, WantedIsr]
@@ -383,21 +384,17 @@ class Controller:
         self.controller_id = self._settings.broker
         log.info("broker %d is the controller, epoch %d", self._settings.broker, epoch)
         parts = ControllerParts(
-            broker=self._settings.broker,
+            settings=self._settings,
             store=self._store,
             connect=self._connect,
-            unclean=self._settings.unclean,
             on_response=lambda broker, request, response: term.answered(broker, request, response),
             sleep=partial(sleep, clock=self._clock, timers=self._timers),
             now_ms=self._clock.monotonic_ms,
-            listener=self._settings.listener,
             on_unclean=self._count_unclean,
-            load_configs=self._settings.load_configs,
-            fewest_leaders=self._settings.fewest_leaders,
         )
-        lead = Leadership(parts, epoch, version)
+        active = ActiveController(parts, epoch, version)
         term = Term(
-            lead,
+            active,
             self._settings,
             self._check_config,
             self._random,

@@ -2,7 +2,7 @@
 
 The wish is a node under `/admin/delete_topics`, so a controller that takes over goes on with it. A replica that cannot
 confirm (its broker is down, its log directory failed) holds the topic in the store until that broker is back. One that
-its broker would not let lead, since its log is damaged or has lost its tail, can be deleted like any other.
+its broker would not let active, since its log is damaged or has lost its tail, can be deleted like any other.
 
 Many topics go in groups: those of one share the writes' fsyncs and the requests to brokers, and between two of them
 everybody else has a turn.
@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
-from kafkad.controller.leadership import Leadership
+from kafkad.controller.active import ActiveController
 from kafkad.controller.requests import RequestBatch
 from kafkad.controller.state import Deletion, TopicEntry
 from kafkad.errors import KafkaError
@@ -44,11 +44,11 @@ _PARTITIONS_PER_TURN = 100
 class Deletions:
     """The part of a controller's term that deletes topics."""
 
-    def __init__(self, lead: Leadership, allowed: Callable[[], bool]) -> None:
+    def __init__(self, active: ActiveController, allowed: Callable[[], bool]) -> None:
         """`allowed` tells `delete.topic.enable`."""
-        self._lead = lead
+        self._active = active
         self._allowed = allowed
-        self._state = lead.state
+        self._state = active.state
         self._settled: dict[str, asyncio.Future[None]] = {}
 
     def settled(self, topic: str) -> asyncio.Future[None]:
@@ -77,7 +77,7 @@ class Deletions:
     async def _wish(self, topic: str, refused: dict[str, KafkaError]) -> None:
         try:
             with contextlib.suppress(NodeExists):
-                await self._lead.write([Create(TopicDeletion.path(topic))])
+                await self._active.write([Create(TopicDeletion.path(topic))])
         except Refused as e:
             refused[topic] = storage_refused(e)
         else:
@@ -85,29 +85,29 @@ class Deletions:
 
     async def mark(self, watch: Watch) -> None:
         """Reads which topics are to be deleted; drops the wish if there is no such topic, or none may be deleted."""
-        wanted = await self._lead.store.children(TopicDeletion.PARENT, watch)
+        wanted = await self._active.store.children(TopicDeletion.PARENT, watch)
         for topic in wanted:
             if topic not in self._state.topics or not (self._allowed() or topic in self._state.deleting):
-                await self._lead.write([Delete(TopicDeletion.path(topic))])
+                await self._active.write([Delete(TopicDeletion.path(topic))])
             elif topic not in self._state.deleting:
                 self._state.deleting[topic] = Deletion()
 
     async def go_on(self) -> None:
         """Tries what could not be done before: after a broker came back, or a reassignment ended."""
-        batch, partitions = self._lead.batch(), 0
+        batch, partitions = self._active.batch(), 0
         for name, deletion in list(self._state.deleting.items()):
             topic = self._state.topics[name]
             partitions += len(topic.partitions)
             if partitions >= _PARTITIONS_PER_TURN:
-                await self._lead.send(batch)
+                await self._active.send(batch)
                 await asyncio.sleep(0)
-                batch, partitions = self._lead.batch(), 0
+                batch, partitions = self._active.batch(), 0
             if not deletion.begun:
                 self._begin(topic, deletion, batch)
             elif deletion.stuck:
                 replicas, deletion.stuck = deletion.stuck, set()
                 self._ask_replicas(topic, deletion, replicas, batch)
-        await self._lead.send(batch)
+        await self._active.send(batch)
         await self._finish(list(self._state.deleting))
 
     def _begin(self, topic: TopicEntry, deletion: Deletion, batch: RequestBatch) -> None:
@@ -177,15 +177,15 @@ class Deletions:
 
     async def _remove(self, topic: str) -> None:
         """All nodes of the topic; but for huge topics in one transaction, and the wish always last."""
-        store = self._lead.store
+        store = self._active.store
         paths = await subtree(store, Topic.path(topic))
         for path in (Config.path(Config.entity_path(Config.TOPICS, topic)), TopicDeletion.path(topic)):
             if await store.exists(path):
                 paths.append(path)
         while len(paths) > _OPERATIONS_PER_WRITE:
-            await self._lead.write([Delete(path) for path in paths[:_OPERATIONS_PER_WRITE]])
+            await self._active.write([Delete(path) for path in paths[:_OPERATIONS_PER_WRITE]])
             del paths[:_OPERATIONS_PER_WRITE]
-        await self._lead.write([Delete(path) for path in paths])
+        await self._active.write([Delete(path) for path in paths])
 
 
 async def _in_groups(topics: Sequence[str], work: Callable[[str], Coroutine[Any, Any, None]]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from kafkad.controller.leadership import Leadership
+from kafkad.controller.active import ActiveController
 from kafkad.errors import ErrorCode, Guard, KafkaError, unguarded
 from kafkad.meta.readable import required
 from kafkad.meta.store import Set
@@ -31,18 +31,18 @@ class FeatureUpdate(NamedTuple):
 
 
 async def update(
-    lead: Leadership, updates: Sequence[FeatureUpdate], *, validate_only: bool, guard: Guard = unguarded
+    active: ActiveController, updates: Sequence[FeatureUpdate], *, validate_only: bool, guard: Guard = unguarded
 ) -> dict[str, KafkaError | None]:
     """The result for each feature. Those without error were written together, unless this was only a validation. Of a
     feature that is named twice the last update counts."""
-    data, stat = await lead.store.get(Features.path())
+    data, stat = await active.store.get(Features.path())
     guard()
     finalized = required(Features.path(), lambda: Features.decode(data))
     outcomes = {feature.name: _objection(feature, finalized.levels) for feature in updates}
     removed = {name for name, error in outcomes.items() if error is None}
     levels = {name: level for name, level in finalized.levels.items() if name not in removed}
     if levels != finalized.levels and not validate_only:
-        await lead.write([Set(Features.path(), Features(levels).encode(), stat.version)])
+        await active.write([Set(Features.path(), Features(levels).encode(), stat.version)])
     return outcomes
 
 

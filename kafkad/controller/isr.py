@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from kafkad.controller.leadership import Leadership
+from kafkad.controller.active import ActiveController
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.model import NO_EPOCH, PartitionState, WantedIsr
 from kafkad.names import TopicPartition
@@ -17,9 +17,9 @@ IsrResult = PartitionState | KafkaError
 class Isr:
     """The part of a controller's term that changes ISRs for leaders."""
 
-    def __init__(self, lead: Leadership) -> None:
-        self._lead = lead
-        self._state = lead.state
+    def __init__(self, active: ActiveController) -> None:
+        self._active = active
+        self._state = active.state
 
     async def alter(
         self, broker: int, broker_epoch: int, wanted: Mapping[TopicPartition, WantedIsr]
@@ -38,7 +38,7 @@ class Isr:
                 to_write.append(tp)
             else:
                 outcomes[tp] = settled
-        changed = await self._lead.change(to_write, lambda tp, entry: self._changed(broker, tp, wanted[tp]))
+        changed = await self._active.change(to_write, lambda tp, entry: self._changed(broker, tp, wanted[tp]))
         for tp, state in changed.items():
             await turns.give_way()
             settled = state or self._judge(broker, tp, wanted[tp])
@@ -47,9 +47,9 @@ class Isr:
             )
         written = [tp for tp, state in changed.items() if state is not None]
         if written:
-            batch = self._lead.batch()
+            batch = self._active.batch()
             batch.metadata(written)
-            await self._lead.send(batch)
+            await self._active.send(batch)
         return outcomes
 
     def _judge(self, leader: int, tp: TopicPartition, wanted: WantedIsr) -> IsrResult | None:
@@ -104,5 +104,5 @@ class Isr:
             return None
         state = self._state.entry(tp).state
         return state and replace(
-            state, isr=tuple(wanted.members), recovering=wanted.recovering, controller_epoch=self._lead.epoch
+            state, isr=tuple(wanted.members), recovering=wanted.recovering, controller_epoch=self._active.epoch
         )

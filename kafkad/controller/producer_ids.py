@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from kafkad.controller.leadership import Leadership
+from kafkad.controller.active import ActiveController
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.readable import required
 from kafkad.meta.store import BadVersion, MetaStore, Operation, Set, Stat
@@ -21,20 +21,20 @@ BLOCK_SIZE = 1000
 _LAST_ID = 2**63 - 1
 
 
-async def allocate(lead: Leadership, broker: int, broker_epoch: int) -> ProducerIdBlock:
+async def allocate(active: ActiveController, broker: int, broker_epoch: int) -> ProducerIdBlock:
     """Raises BROKER_ID_NOT_REGISTERED or STALE_BROKER_EPOCH for a broker that is not that one now."""
-    known = lead.state.brokers.get(broker)
+    known = active.state.brokers.get(broker)
     if known is None:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"There is no broker {broker}")
     if known.epoch != broker_epoch:
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH, f"Epoch {broker_epoch} is not that of broker {broker} now")
     while True:
-        first, stat = await _next(lead.store)
+        first, stat = await _next(active.store)
         if first > _LAST_ID - BLOCK_SIZE:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "All producer ids have been given out")
         block = ProducerIdBlock(broker, first, first + BLOCK_SIZE - 1)
         try:
-            await lead.write([Set(ProducerIdBlock.path(), block.encode(), stat.version)])
+            await active.write([Set(ProducerIdBlock.path(), block.encode(), stat.version)])
         except BadVersion:
             continue
         return block

@@ -15,8 +15,8 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
+from kafkad.controller.active import ActiveController
 from kafkad.controller.brokers import Brokers
-from kafkad.controller.leadership import Leadership
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.model import BrokerInfo
 
@@ -45,16 +45,16 @@ class Reachability:
     """The part of a controller's term that notices brokers which do not answer. `check` is called by a timer."""
 
     def __init__(
-        self, lead: Leadership, brokers: Brokers, patience_ms: float, on_return: Callable[[int], None]
+        self, active: ActiveController, brokers: Brokers, patience_ms: float, on_return: Callable[[int], None]
     ) -> None:
         """`on_return` hears of a broker that answers again."""
         self.interval_ms = patience_ms / CHECKS
-        self._lead = lead
-        self._state = lead.state
+        self._active = active
+        self._state = active.state
         self._brokers = brokers
         self._patience_ms = patience_ms
         self._on_return = on_return
-        self._checked_ms = self._awake_since_ms = lead.parts.now_ms()
+        self._checked_ms = self._awake_since_ms = active.parts.now_ms()
         self._greetings: dict[int, asyncio.Task[None]] = {}
         self._heard_ms: dict[int, float] = {}
         """When brokers last answered a greeting."""
@@ -67,17 +67,17 @@ class Reachability:
 
     async def check(self) -> None:
         """Raises CutOff."""
-        now_ms = self._lead.parts.now_ms()
+        now_ms = self._active.parts.now_ms()
         if now_ms - self._checked_ms > 2 * self.interval_ms:
             self._awake_since_ms = now_ms  # this process did not run: answers may have come that were not read
         self._checked_ms = now_ms
         for broker, info in list(self._state.unreachable.items()):
-            if self._lead.unanswered_ms(broker) >= self._patience_ms:
-                await self._lead.probe(info, self._on_return)  # over a new connection
-        others = self._state.brokers.keys() - {self._lead.parts.broker}
-        self._greet(broker for broker in others if self._lead.unanswered_ms(broker) >= self.interval_ms)
+            if self._active.unanswered_ms(broker) >= self._patience_ms:
+                await self._active.probe(info, self._on_return)  # over a new connection
+        others = self._state.brokers.keys() - {self._active.parts.settings.broker}
+        self._greet(broker for broker in others if self._active.unanswered_ms(broker) >= self.interval_ms)
         silent = sorted(broker for broker in others if self._is_silent(broker, now_ms))
-        await self._lead.ask_idle(others, self.interval_ms)
+        await self._active.ask_idle(others, self.interval_ms)
         if silent:
             registered = len(self._state.brokers) + len(self._state.unreachable)
             if is_minority(len(self._state.brokers) - len(silent), registered):
@@ -92,8 +92,8 @@ class Reachability:
 
     async def _until_greeted(self, info: BrokerInfo) -> None:
         try:
-            await self._lead.greet(info, self._patience_ms)
-            self._heard_ms[info.id] = self._lead.parts.now_ms()
+            await self._active.greet(info, self._patience_ms)
+            self._heard_ms[info.id] = self._active.parts.now_ms()
         except (OSError, KafkaError):
             pass  # it is asked again at the next check
         finally:
@@ -101,7 +101,7 @@ class Reachability:
 
     def _is_silent(self, broker: int, now_ms: float) -> bool:
         heard_ms = max(self._awake_since_ms, self._heard_ms.get(broker, 0))
-        return min(self._lead.unanswered_ms(broker), now_ms - heard_ms) >= self._patience_ms
+        return min(self._active.unanswered_ms(broker), now_ms - heard_ms) >= self._patience_ms
 
     async def _give_up(self, silent: list[int]) -> None:
         for broker in silent:
@@ -112,8 +112,8 @@ class Reachability:
             )
         for broker in silent:
             info = self._state.brokers[broker]
-            await self._lead.remove_broker(broker)
-            await self._lead.probe(info, self._on_return)
+            await self._active.remove_broker(broker)
+            await self._active.probe(info, self._on_return)
             self._state.unreachable[broker] = info
         await self._brokers.removed(silent)
 
@@ -123,6 +123,6 @@ class Reachability:
         if info is None:
             return False
         log.info("broker %d answers again", broker)
-        await self._lead.remove_broker(broker)
+        await self._active.remove_broker(broker)
         await self._brokers.came([info])
         return True

@@ -13,10 +13,10 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from kafkad.controller.active import ActiveController, InDoubt
 from kafkad.controller.deletion import Deletions
+from kafkad.controller.elect_leaders import Outcomes
 from kafkad.controller.election import reassigned
-from kafkad.controller.leaders import Outcomes
-from kafkad.controller.leadership import InDoubt, Leadership
 from kafkad.controller.state import PartitionEntry
 from kafkad.errors import ErrorCode, Guard, KafkaError, unguarded
 from kafkad.meta.readable import readable
@@ -37,9 +37,9 @@ Target = tuple[int, ...] | None
 class Reassignments:
     """The part of a controller's term that moves partitions."""
 
-    def __init__(self, lead: Leadership, deletions: Deletions) -> None:
-        self._lead = lead
-        self._state = lead.state
+    def __init__(self, active: ActiveController, deletions: Deletions) -> None:
+        self._active = active
+        self._state = active.state
         self._deletions = deletions
         self._asked_by_node: dict[TopicPartition, tuple[int, ...]] = {}
         """The content of `/admin/reassign_partitions`."""
@@ -77,10 +77,10 @@ class Reassignments:
 
         Partitions disappear from the node as they arrive, and the node with the last one: the tool waits for that.
         """
-        if not await self._lead.store.exists(ReassignmentsNode.PATH, watch):
+        if not await self._active.store.exists(ReassignmentsNode.PATH, watch):
             self._asked_by_node = {}
             return
-        data, _ = await self._lead.store.get(ReassignmentsNode.PATH)
+        data, _ = await self._active.store.get(ReassignmentsNode.PATH)
         asked = readable(ReassignmentsNode.PATH, lambda: ReassignmentsNode.decode(data)) or {}
         before, self._asked_by_node = self._asked_by_node, asked
         await self._alter({tp: target for tp, target in asked.items() if before.get(tp) != target})
@@ -95,7 +95,7 @@ class Reassignments:
             self._asked_by_node.pop(tp, None)
         text = ReassignmentsNode.encode(self._asked_by_node)
         with contextlib.suppress(NoNode):
-            await self._lead.write(
+            await self._active.write(
                 [Set(ReassignmentsNode.PATH, text) if self._asked_by_node else Delete(ReassignmentsNode.PATH)]
             )
 
@@ -171,10 +171,10 @@ class Reassignments:
         if self._complete(entry):
             await self._finish(tp)
             return
-        changed = await self._lead.change([tp], self._next_epoch)
-        batch = await self._lead.tell_changed(self._lead.batch(), changed)
+        changed = await self._active.change([tp], self._next_epoch)
+        batch = await self._active.tell_changed(self._active.batch(), changed)
         batch.leader_and_isr(assignment.adding, tp, is_new=True)
-        await self._lead.send(batch)
+        await self._active.send(batch)
 
     def _complete(self, entry: PartitionEntry) -> bool:
         """True if all replicas that shall stay are in sync, or none comes or goes: then nothing is waited for."""
@@ -188,8 +188,8 @@ class Reassignments:
         before = entry.assignment
         entry.assignment = PartitionAssignment(replicas=target(before))
         try:
-            moved = await self._lead.change([tp], self._led_by_target)
-            await self._lead.send(await self._lead.tell_changed(self._lead.batch(), moved))
+            moved = await self._active.change([tp], self._led_by_target)
+            await self._active.send(await self._active.tell_changed(self._active.batch(), moved))
             await self._drop(tp, before.removing)
             await self._write(tp, entry.assignment)
         except MetaError:
@@ -198,9 +198,9 @@ class Reassignments:
         self._state.reassigning.discard(tp)
         if tp in self._asked_by_node:
             await self._forget_asked([tp])
-        batch = self._lead.batch()
+        batch = self._active.batch()
         batch.metadata([tp])
-        await self._lead.send(batch)
+        await self._active.send(batch)
         await self._deletions.go_on()
 
     def _led_by_target(self, tp: TopicPartition, entry: PartitionEntry) -> PartitionState | None:
@@ -211,7 +211,7 @@ class Reassignments:
         if state.leader in replicas and state.leader in state.isr and self._state.online(state.leader, tp):
             return self._next_epoch(tp, entry)
         elected = reassigned(replicas, state, self._state.electable(tp, replicas))
-        return elected and elected.state(state, self._lead.epoch)
+        return elected and elected.state(state, self._active.epoch)
 
     def _next_epoch(self, tp: TopicPartition, entry: PartitionEntry) -> PartitionState | None:
         """A new leader epoch, so that brokers take the new list of replicas.
@@ -221,8 +221,8 @@ class Reassignments:
         state = entry.state
         if state is None:
             return None
-        same = replace(state, leader_epoch=state.leader_epoch + 1, controller_epoch=self._lead.epoch)
-        return self._lead.repaired(tp, entry) or same
+        same = replace(state, leader_epoch=state.leader_epoch + 1, controller_epoch=self._active.epoch)
+        return self._active.repaired(tp, entry) or same
 
     async def _drop(self, tp: TopicPartition, replicas: Collection[int]) -> None:
         """Takes `replicas` out of the ISR and has their logs deleted. Another in sync leads where one of them did.
@@ -242,17 +242,17 @@ class Reassignments:
                 live = self._state.electable(tp, isr)
                 leader = next((r for r in entry.assignment.replicas if r in live), NO_LEADER)
             return replace(
-                state, leader=leader, isr=isr, leader_epoch=state.leader_epoch + 1, controller_epoch=self._lead.epoch
+                state, leader=leader, isr=isr, leader_epoch=state.leader_epoch + 1, controller_epoch=self._active.epoch
             )
 
-        changed = await self._lead.change([tp], without)
+        changed = await self._active.change([tp], without)
         if without(tp, self._state.entry(tp)) is not None:
             self._state.left_over.add(tp)
             raise Refused(Partition.path(*tp), f"the ISR of {tp} could not be written")
-        batch = await self._lead.tell_changed(self._lead.batch(), changed)
+        batch = await self._active.tell_changed(self._active.batch(), changed)
         for replica in replicas:
             batch.stop(replica, tp, delete=True)
-        await self._lead.send(batch)
+        await self._active.send(batch)
         self._state.left_over.discard(tp)
 
     async def _write(self, tp: TopicPartition, assignment: PartitionAssignment) -> None:
@@ -260,7 +260,7 @@ class Reassignments:
         partitions = {**topic.znode().partitions, tp.partition: assignment}
         path = Topic.path(tp.topic)
         try:
-            await self._lead.write([Set(path, Topic(topic_id=topic.topic_id, partitions=partitions).encode())])
+            await self._active.write([Set(path, Topic(topic_id=topic.topic_id, partitions=partitions).encode())])
         except ConnectionLoss as e:
             raise InDoubt(path, str(e)) from e
         topic.partitions[tp.partition].assignment = assignment

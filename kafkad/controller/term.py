@@ -10,21 +10,20 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from random import Random
-from types import MappingProxyType
-from typing import NamedTuple
 
+from kafkad.controller.active import ActiveController, Answers
 from kafkad.controller.brokers import Brokers, read_brokers
 from kafkad.controller.channel import Request, Response
 from kafkad.controller.deletion import Deletions
+from kafkad.controller.elect_leaders import ElectionKind, Elections
 from kafkad.controller.isr import Isr, IsrResult
-from kafkad.controller.leaders import ElectionKind, Elections
-from kafkad.controller.leadership import Answers, Leadership, nothing_to_load
 from kafkad.controller.loading import ReturnedMembers, bring_online, load_more_partitions, load_topics
 from kafkad.controller.reachability import Reachability
 from kafkad.controller.reassignments import Reassignments
 from kafkad.controller.registration import prepare
+from kafkad.controller.settings import Balance, ControllerSettings
 from kafkad.controller.state import PartitionEntry
-from kafkad.controller.topics import CheckConfig, TopicDefaults, Topics
+from kafkad.controller.topics import CheckConfig, Topics
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.readable import readable
 from kafkad.meta.store import Change, Delete, NodeExists, NoNode, Watch, WatchEvent
@@ -41,31 +40,6 @@ After = Callable[[float, Callable[[], None]], Timer]
 """Calls something after so many milliseconds."""
 
 FIRST_BALANCE_MS = 5_000
-
-
-class Balance(NamedTuple):
-    """Schedule of the automatic leader rebalance: for brokers that lack more than `percentage` of their leaderships."""
-
-    interval_ms: int = 300_000
-    percentage: int = 10
-
-
-class ControllerSettings(NamedTuple):
-    """`listener` is the one that brokers use among themselves; `unclean` tells a topic's setting, `load_configs` reads
-    the settings of topics of which this broker has no replica, `fewest_leaders` tells the policy of elections. Brokers
-    that do not answer for `patience_ms` count as dead; None where there is only this one. Topics that were `left_alone`
-    in log directories have one of these each."""
-
-    broker: int
-    unclean: Callable[[str], bool]
-    listener: str | None = None
-    topics: Callable[[], TopicDefaults] = TopicDefaults
-    balance: Balance | None = None
-    patience_ms: float | None = None
-    load_configs: Callable[[Iterable[str]], Awaitable[None]] = nothing_to_load
-    fewest_leaders: Callable[[], bool] = lambda: False
-    deletes_topics: Callable[[], bool] = lambda: True
-    left_alone: Mapping[str, str] = MappingProxyType({})
 
 
 Handler = Callable[["Term"], Awaitable[None]]
@@ -101,7 +75,7 @@ class Term:
 
     def __init__(
         self,
-        lead: Leadership,
+        active: ActiveController,
         settings: ControllerSettings,
         check: CheckConfig,
         random: Random,
@@ -110,20 +84,20 @@ class Term:
         *,
         after: After,
     ) -> None:
-        self.lead = lead
-        self.state = lead.state
-        self.deletions = Deletions(lead, settings.deletes_topics)
-        self.topics = Topics(lead, check, settings.topics, random, settings.left_alone)
-        self.brokers = Brokers(lead, self.deletions)
-        self.elections = Elections(lead)
-        self.reassignments = Reassignments(lead, self.deletions)
-        self.isr = Isr(lead)
+        self.active = active
+        self.state = active.state
+        self.deletions = Deletions(active, settings.deletes_topics)
+        self.topics = Topics(active, check, settings.topics, random, settings.left_alone)
+        self.brokers = Brokers(active, self.deletions)
+        self.elections = Elections(active)
+        self.reassignments = Reassignments(active, self.deletions)
+        self.isr = Isr(active)
         self._settings = settings
         self._balancing: Timer | None = None
         self._checking: Timer | None = None
         self._reachability: Reachability | None = None
         if settings.patience_ms is not None:
-            self._reachability = Reachability(lead, self.brokers, settings.patience_ms, self._answers_again)
+            self._reachability = Reachability(active, self.brokers, settings.patience_ms, self._answers_again)
         self._watched: dict[str, TopicId] = {}
         """Topics that are known and whose nodes are watched, with their ids, for another topic of that name has another
         node; all others are read again with the next one that comes."""
@@ -136,19 +110,19 @@ class Term:
 
         Brokers hear of each other before they hear of partitions: a follower has to find its leader.
         """
-        store, lead = self.lead.store, self.lead
+        store, active = self.active.store, self.active
         await prepare(store)
         await self._finalize_features()
         await self._drop_notes(LogDirEvent.PARENT, self._watch(Term._log_dirs_failed))
         await self._drop_notes(IsrChange.PARENT, self._watch(Term._isr_noted))
         for broker in (await self._read_brokers()).values():
-            lead.add_broker(broker)
+            active.add_broker(broker)
         names = await store.children(TOPICS, self._watch(Term._topics_changed))
-        returned = await load_topics(lead, names, self._watch_topic)
+        returned = await load_topics(active, names, self._watch_topic)
         self._watched = self._ids(names)
-        introduction = lead.batch()
+        introduction = active.batch()
         introduction.metadata([], self.state.brokers)
-        await lead.send(introduction)
+        await active.send(introduction)
         await self.deletions.mark(self._watch(Term._deletions_asked))
         answers = await self._tell_everything(returned)
         await self.reassignments.go_on()
@@ -168,32 +142,32 @@ class Term:
                 timer.cancel()
         if self._reachability is not None:
             await self._reachability.close()
-        await self.lead.close()
+        await self.active.close()
 
     async def _finalize_features(self) -> None:
         with contextlib.suppress(NodeExists):
-            await self.lead.store.create(Features.path(), Features({}).encode())
+            await self.active.store.create(Features.path(), Features({}).encode())
 
     async def _drop_notes(self, parent: str, watch: Watch | None = None) -> None:
         """Notes to the controller of before: all that they tell is read after this. `watch` hears of later ones."""
-        for name in await self.lead.store.children(parent, watch):
+        for name in await self.active.store.children(parent, watch):
             with contextlib.suppress(NoNode):
-                await self.lead.write([Delete(f"{parent}/{name}")])
+                await self.active.write([Delete(f"{parent}/{name}")])
 
     async def _tell_everything(self, returned: ReturnedMembers) -> Answers:
-        lead = self.lead
+        active = self.active
         hosted = [tp for tp, _ in self.state.partitions() if not self.state.going(tp.topic)]
         await self._leave_out(returned)
-        await lead.repair(await self._unhealthy(hosted))
+        await active.repair(await self._unhealthy(hosted))
         self.state.failed_replicas.clear()  # they are here, and are told to follow
-        made = set(await bring_online(lead))
-        batch = lead.batch()
+        made = set(await bring_online(active))
+        batch = active.batch()
         turns = Turns()
         for tp in hosted:
             await turns.give_way()
             batch.leader_and_isr(self.state.entry(tp).assignment.replicas, tp, is_new=tp in made, tell_all=False)
         batch.all_metadata(self.state.brokers)
-        return await lead.send(batch)
+        return await active.send(batch)
 
     async def _leave_out(self, returned: ReturnedMembers) -> None:
         """Members that have returned count as failed where there are others to go on with.
@@ -208,18 +182,18 @@ class Term:
                 continue
             for broker in brokers:
                 self.state.failed_replicas.setdefault(broker, set()).add(tp)
-        await self.lead.change(all_returned, self._next_epoch)
+        await self.active.change(all_returned, self._next_epoch)
 
     def _next_epoch(self, tp: TopicPartition, entry: PartitionEntry) -> PartitionState | None:
         """The same leader once more; None where another one is to be elected."""
         state = entry.state
         if state is None or state.leader not in state.isr:
             return None
-        return replace(state, leader_epoch=state.leader_epoch + 1, controller_epoch=self.lead.epoch)
+        return replace(state, leader_epoch=state.leader_epoch + 1, controller_epoch=self.active.epoch)
 
     async def _unhealthy(self, partitions: Sequence[TopicPartition]) -> list[TopicPartition]:
         """Those that `change` would change: with 10,000 partitions it is not asked about each."""
-        repaired, entry = self.lead.repaired, self.state.entry
+        repaired, entry = self.active.repaired, self.state.entry
         turns = Turns()
         found = []
         for tp in partitions:
@@ -238,8 +212,8 @@ class Term:
             if entry.state is not None and entry.state.leader == NO_LEADER and not self.state.going(name)
         ]
         if leaderless:
-            changed = await self.lead.repair(leaderless)
-            await self.lead.send(await self.lead.tell_changed(self.lead.batch(), changed))
+            changed = await self.active.repair(leaderless)
+            await self.active.send(await self.active.tell_changed(self.active.batch(), changed))
 
     # What is heard.
 
@@ -265,7 +239,7 @@ class Term:
 
     async def _read_brokers(self) -> dict[int, BrokerInfo]:
         written = _WatchOfNode(self._heard, Term._broker_written)
-        return await read_brokers(self.lead, self._watch(Term._brokers_changed), written)
+        return await read_brokers(self.active, self._watch(Term._brokers_changed), written)
 
     async def _broker_written(self, path: str) -> None:
         await self._brokers_changed()
@@ -297,7 +271,7 @@ class Term:
 
     async def _topics_changed(self) -> None:
         """Topics that this controller makes or removes itself are no news here."""
-        names = await self.lead.store.children(TOPICS, self._watch(Term._topics_changed))
+        names = await self.active.store.children(TOPICS, self._watch(Term._topics_changed))
         gone = self.state.topics.keys() - names
         for name in gone - self.state.deleting.keys():
             self.state.remove_topic(name)
@@ -317,25 +291,25 @@ class Term:
     async def _read_topics(self, names: Sequence[str]) -> None:
         """Takes in topics and partitions that somebody wrote into the store, and watches the nodes of `names`."""
         new = [name for name in names if name not in self.state.topics]
-        await load_topics(self.lead, new, self._watch_topic)
+        await load_topics(self.active, new, self._watch_topic)
         topics = self.state.topics
         found = [TopicPartition(n, number) for n in new if n in topics for number in topics[n].partitions]
         for name in names:
             if name not in new and name in topics:
-                found += await load_more_partitions(self.lead, name, self._watch_topic)
+                found += await load_more_partitions(self.active, name, self._watch_topic)
         if names:
             await self._new_partitions(found)
 
     async def _new_partitions(self, found: Iterable[TopicPartition] = ()) -> None:
         """Also tells of partitions that were `found`, whose first states somebody else may have written: this
         controller itself, by a write that it had no answer to, or of which a part was refused."""
-        made = await bring_online(self.lead)
-        batch = self.lead.batch()
+        made = await bring_online(self.active)
+        batch = self.active.batch()
         for tp in found:
             batch.leader_and_isr(self.state.entry(tp).assignment.replicas, tp)
         for tp in made:
             batch.leader_and_isr(self.state.entry(tp).assignment.replicas, tp, is_new=True)
-        await self.lead.send(batch)
+        await self.active.send(batch)
 
     async def _deletions_asked(self) -> None:
         await self.deletions.mark(self._watch(Term._deletions_asked))
@@ -346,12 +320,12 @@ class Term:
 
     async def _elections_asked(self) -> None:
         """Runs elections requested by a tool from before Kafka 2.4, which waits for the node to disappear."""
-        if await self.lead.store.exists(PreferredElections.PATH, self._watch(Term._elections_asked)):
-            data, _ = await self.lead.store.get(PreferredElections.PATH)
+        if await self.active.store.exists(PreferredElections.PATH, self._watch(Term._elections_asked)):
+            data, _ = await self.active.store.get(PreferredElections.PATH)
             asked = readable(PreferredElections.PATH, lambda: PreferredElections.decode(data))
             await self.elections.elect(ElectionKind.PREFERRED, asked or [])
             with contextlib.suppress(NoNode):
-                await self.lead.write([Delete(PreferredElections.PATH)])
+                await self.active.write([Delete(PreferredElections.PATH)])
 
     def _balance_after(self, ms: float, balance: Balance) -> None:
         async def run() -> None:
@@ -382,9 +356,9 @@ class Term:
 
     async def _isr_noted(self) -> None:
         """Brokers below protocol version 2.7 write ISRs themselves: reads those partitions and tells everybody."""
-        names = await self.lead.store.children(IsrChange.PARENT, self._watch(Term._isr_noted))
+        names = await self.active.store.children(IsrChange.PARENT, self._watch(Term._isr_noted))
         paths = [f"{IsrChange.PARENT}/{name}" for name in names]
-        nodes = await self.lead.store.get_many(paths)
+        nodes = await self.active.store.get_many(paths)
         lists = [
             readable(path, partial(IsrChange.decode, node[0]))
             for path, node in zip(paths, nodes, strict=True)
@@ -393,17 +367,17 @@ class Term:
         noted = dict.fromkeys(tp for listed in lists for tp in listed or ())
         known = [tp for tp in noted if self.state.has(tp) and not self.state.going(tp.topic)]
         await self._read_states(known)
-        batch = self.lead.batch()
+        batch = self.active.batch()
         batch.metadata(known)
-        await self.lead.send(batch)
+        await self.active.send(batch)
         for path in paths:
             with contextlib.suppress(NoNode):
-                await self.lead.write([Delete(path)])
+                await self.active.write([Delete(path)])
         await self.reassignments.in_sync_changed(known)
 
     async def _read_states(self, partitions: Sequence[TopicPartition]) -> None:
         paths = [Partition.path(*tp) for tp in partitions]
-        for tp, path, node in zip(partitions, paths, await self.lead.store.get_many(paths), strict=True):
+        for tp, path, node in zip(partitions, paths, await self.active.store.get_many(paths), strict=True):
             state = None if node is None else readable(path, partial(Partition.decode, node[0], node[1].version))
             if state is not None:
                 self.state.entry(tp).state = state

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
+from kafkad.controller.active import ActiveController, Answers
 from kafkad.controller.election import first_leader
-from kafkad.controller.leadership import Answers, Leadership
 from kafkad.controller.placement import Layout, check_placement, fixed_layout, layout_for_more, place, random_layout
 from kafkad.controller.requests import RequestBatch
+from kafkad.controller.settings import TopicDefaults
 from kafkad.controller.state import PartitionEntry, TopicEntry
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.refusals import storage_refused
@@ -42,14 +43,6 @@ _NO_CONFIGS: Mapping[str, str | None] = {}
 
 CheckConfig = Callable[[Mapping[str, str]], None]
 """Raises KafkaError when a topic may not have these overrides."""
-
-
-class TopicDefaults(NamedTuple):
-    """Broker settings. `placement_start` fixes where partition 0 goes; None is Kafka's random place."""
-
-    partitions: int = 1
-    replication_factor: int = 1
-    placement_start: int | None = None
 
 
 class NewTopic(NamedTuple):
@@ -97,16 +90,16 @@ class Topics:
 
     def __init__(
         self,
-        lead: Leadership,
+        active: ActiveController,
         check_config: CheckConfig,
         defaults: Callable[[], TopicDefaults],
         random: Random,
         left_alone: Mapping[str, str],
     ) -> None:
         """`left_alone` are topics that may not be made, with log directories that stand in the way."""
-        self._lead = lead
+        self._active = active
         self._left_alone = left_alone
-        self._state = lead.state
+        self._state = active.state
         self._check_config = check_config
         self._defaults = defaults
         self._random = random
@@ -134,16 +127,16 @@ class Topics:
                 TopicResult(name=topic.name, partitions=len(assignment), replication_factor=len(assignment[0]))
             )
         if validate_only:
-            return results, await self._lead.send(self._lead.batch())
+            return results, await self._active.send(self._active.batch())
         configs = {topic.name: topic.configs for topic in topics}
         made: list[TopicResult] = []
         answers = Answers()
         for group in _in_groups(results):
-            batch = self._lead.batch()
+            batch = self._active.batch()
             made += await together(
                 self._create(r, wanted.get(r.name, {}), configs[r.name], batch, admit) for r in group
             )
-            answers += await self._lead.send(batch)
+            answers += await self._active.send(batch)
         return made, answers
 
     async def _create(
@@ -166,7 +159,7 @@ class Topics:
         text = Config.encode({n: v for n, v in configs.items() if v is not None})
         path = Config.path(Config.entity_path(Config.TOPICS, name))
         try:
-            config = Set(path, text) if await self._lead.store.exists(path) else Create(path, text)
+            config = Set(path, text) if await self._active.store.exists(path) else Create(path, text)
             nodes = [config, Create(Topic.path(name), topic.znode().encode()), Create(Topic.partitions_path(name))]
             await self._write(nodes, name, topic.partitions)
         except NodeExists:
@@ -185,7 +178,7 @@ class Topics:
     async def _entries(self, assignment: Assignment) -> dict[int, PartitionEntry]:
         """The entries of new partitions, with a first state for each of which any replica is there."""
         entries: dict[int, PartitionEntry] = {}
-        live, epoch = self._state.live, self._lead.epoch
+        live, epoch = self._state.live, self._active.epoch
         turns = Turns()
         for partition, replicas in sorted(assignment.items()):
             await turns.give_way()
@@ -207,16 +200,16 @@ class Topics:
             if entry.state is not None:
                 pending += new_partition(topic, partition, entry.state)
             if len(pending) >= _OPERATIONS_PER_WRITE:
-                await self._lead.write(pending)
+                await self._active.write(pending)
                 pending = []
         if pending:
-            await self._lead.write(pending)
+            await self._active.write(pending)
 
     async def add_partitions(
         self, requests: Sequence[MorePartitions], *, validate_only: bool, admit: Admit = admit_all
     ) -> tuple[list[TopicResult], Answers]:
         times = Counter(request.name for request in requests)
-        batch = self._lead.batch()
+        batch = self._active.batch()
         results = []
         others = 0
         turns = Turns()
@@ -237,7 +230,7 @@ class Topics:
                 if e.code == ErrorCode.NOT_CONTROLLER:
                     raise
                 results.append(_refused(request.name, e))
-        return results, await self._lead.send(batch)
+        return results, await self._active.send(batch)
 
     async def _add(self, name: str, added: Assignment, batch: RequestBatch) -> None:
         topic = self._state.topics[name]

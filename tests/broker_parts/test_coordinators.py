@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkad.controller.leaders import ElectionKind
+from kafkad.controller.elect_leaders import ElectionKind
 from kafkad.errors import ErrorCode
 from kafkad.names import GROUPS_TOPIC, TopicPartition, home_partition
 from kafkad.wire.messages.find_coordinator import FindCoordinatorRequest

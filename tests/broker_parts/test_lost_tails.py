@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkad.controller.leaders import ElectionKind
+from kafkad.controller.elect_leaders import ElectionKind
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.checkpoint import CLEAN_SHUTDOWN, HIGH_WATERMARKS, RECOVERY_POINTS, read_offsets
 from kafkad.log.files import Files

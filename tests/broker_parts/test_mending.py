@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkad.controller.leaders import ElectionKind
+from kafkad.controller.elect_leaders import ElectionKind
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.checkpoint import CLEAN_SHUTDOWN, RECOVERY_POINTS
 from kafkad.log.mending import verify_batch

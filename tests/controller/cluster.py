@@ -15,8 +15,8 @@ from kafkad.config import load, validate_topic_configs
 from kafkad.controller.channel import Channel, LocalChannel, Request, Response
 from kafkad.controller.controller import Controller
 from kafkad.controller.registration import prepare, register
-from kafkad.controller.term import ControllerSettings
-from kafkad.controller.topics import NewTopic, TopicDefaults
+from kafkad.controller.settings import ControllerSettings, TopicDefaults
+from kafkad.controller.topics import NewTopic
 from kafkad.errors import ErrorCode
 from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
 from kafkad.meta.znodes import Broker, Partition

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from kafkad.clock import SystemClock
+from kafkad.controller.active import Answers, ControllerMoved
 from kafkad.controller.adoption import AdoptedTopic, adopt, has_topics
 from kafkad.controller.channel import LocalChannel
 from kafkad.controller.controller import Controller
-from kafkad.controller.leaders import ElectionKind
-from kafkad.controller.leadership import Answers, ControllerMoved
+from kafkad.controller.elect_leaders import ElectionKind
 from kafkad.controller.reachability import Reachability
 from kafkad.controller.registration import Occupied, cluster_id, prepare, register
 from kafkad.controller.state import DeletedTopics, PartitionEntry, TopicEntry
@@ -258,7 +258,8 @@ async def test_the_settings_of_a_topic_are_read_before_its_election(cluster: Clu
         read.extend(topics)
         cluster.unclean.update(topics)
 
-    term.lead.parts = term.lead.parts._replace(load_configs=load)
+    parts = term.active.parts
+    term.active.parts = parts._replace(settings=parts.settings._replace(load_configs=load))
     await cluster.create("a", (2, 3))
     await cluster.kill(3)
     assert read == []
@@ -340,7 +341,7 @@ async def test_a_broker_that_was_given_up_may_return_though_nobody_could_be_elec
     term = cluster.controller._term
     assert term is not None
     returned: list[int] = []
-    reachability = Reachability(term.lead, term.brokers, 60_000, returned.append)
+    reachability = Reachability(term.active, term.brokers, 60_000, returned.append)
     cluster[2].reachable.clear()
 
     async def refused(partitions: Iterable[TopicPartition]) -> None:

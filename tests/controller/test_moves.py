@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from kafkad.controller.leaders import ElectionKind
-from kafkad.controller.term import Balance
+from kafkad.controller.elect_leaders import ElectionKind
+from kafkad.controller.settings import Balance
 from kafkad.controller.topics import MorePartitions
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.embedded import EmbeddedSession

@@ -13,10 +13,10 @@ from unittest.mock import patch
 
 from kafkad.api import fetch
 from kafkad.broker import leave_isr
-from kafkad.controller import brokers, leadership, loading
+from kafkad.controller import active, brokers, loading
+from kafkad.controller.active import ActiveController
 from kafkad.controller.election import Elected
 from kafkad.controller.isr import Isr
-from kafkad.controller.leadership import Leadership
 from kafkad.errors import ErrorCode
 from kafkad.log.epochs import LeaderEpochs
 from kafkad.log.log import Log
@@ -271,10 +271,8 @@ def an_election_does_not_begin_a_leader_epoch() -> Any:
 
 @mutation
 def elections_are_unclean_by_accident() -> Any:
-    true_after = leadership.after_failure  # type: ignore[attr-defined]
-    return patch.object(
-        leadership, "after_failure", lambda *what, unclean, **more: true_after(*what, unclean=True, **more)
-    )
+    true_after = active.after_failure  # type: ignore[attr-defined]
+    return patch.object(active, "after_failure", lambda *what, unclean, **more: true_after(*what, unclean=True, **more))
 
 
 @mutation
@@ -287,18 +285,18 @@ def elections_do_not_look_at_the_isr() -> Any:
             else None
         )
 
-    return patch.object(leadership, "after_failure", first)
+    return patch.object(active, "after_failure", first)
 
 
 @mutation
 def the_last_one_leaves_the_isr() -> Any:
-    true_repaired = Leadership.repaired
+    true_repaired = ActiveController.repaired
 
     def repaired(self: Any, tp: Any, entry: Any, preference: Any = None) -> Any:
         state = true_repaired(self, tp, entry, preference)
         return state and replace(state, isr=tuple(r for r in state.isr if self.state.online(r, tp)))
 
-    return patch.object(Leadership, "repaired", repaired)
+    return patch.object(ActiveController, "repaired", repaired)
 
 
 @mutation

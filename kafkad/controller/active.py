@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -16,6 +16,7 @@ from typing import NamedTuple
 from kafkad.controller.channel import BrokerQueue, Connect, Request, Response, Sleep
 from kafkad.controller.election import FewestLeaders, after_failure
 from kafkad.controller.requests import RequestBatch, Sender
+from kafkad.controller.settings import ControllerSettings
 from kafkad.controller.state import ClusterState, PartitionEntry
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.readable import readable
@@ -58,33 +59,23 @@ class InDoubt(ConnectionLoss):
     """The store could not be reached while states were written: some may have been, and nobody was told of them."""
 
 
-async def nothing_to_load(topics: Iterable[str]) -> None:
-    pass
-
-
 class ControllerParts(NamedTuple):
     """The parts of the broker that the controller is handed.
 
-    `unclean` tells whether a topic would rather have any leader than none, as soon as `load_configs` has read the
-    settings of topics that this broker may not have; `fewest_leaders` tells whether elections follow that policy.
     `on_response` hears every answer to a LeaderAndIsr or StopReplica, `on_unclean` of every leader that may lack
-    records: it was not in sync, or has refused to lead before; `listener` is the one that brokers use among themselves.
+    records: it was not in sync, or has refused to lead before.
     """
 
-    broker: int
+    settings: ControllerSettings
     store: MetaStore
     connect: Connect
-    unclean: Callable[[str], bool]
     on_response: Callable[[int, Request, Response], None]
     sleep: Sleep
     now_ms: Callable[[], float]
-    listener: str | None = None
     on_unclean: Callable[[TopicPartition, int], None] = lambda tp, leader: None
-    load_configs: Callable[[Iterable[str]], Awaitable[None]] = nothing_to_load
-    fewest_leaders: Callable[[], bool] = lambda: False
 
 
-class Leadership:
+class ActiveController:
     """One term as the controller."""
 
     def __init__(self, parts: ControllerParts, epoch: int, epoch_version: int) -> None:
@@ -207,12 +198,12 @@ class Leadership:
     async def repair(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionState | None]:
         """Writes what `repaired` says of each."""
         partitions = list(partitions)
-        await self.parts.load_configs({tp.topic for tp in partitions if self._none_in_sync(tp)})
+        await self.parts.settings.load_configs({tp.topic for tp in partitions if self._none_in_sync(tp)})
         return await self.change(partitions, partial(self.repaired, preference=self.preference()))
 
     def preference(self) -> FewestLeaders | None:
         """The order in which replicas are candidates of the next elections; None for that of their assignment."""
-        if not self.parts.fewest_leaders():
+        if not self.parts.settings.fewest_leaders():
             return None
         return FewestLeaders(entry.state.leader for _, entry in self.state.partitions() if entry.state is not None)
 
@@ -238,7 +229,7 @@ class Leadership:
             return replace(state, isr=present, leader_epoch=state.leader_epoch + 1, controller_epoch=self.epoch)
         replicas = entry.assignment.replicas if preference is None else preference.order(entry.assignment.replicas)
         electable, reluctant = self.state.electable(tp, replicas), self.state.reluctant(tp, replicas)
-        unclean = self.parts.unclean(tp.topic) or self.state.refused.pressed(state.leader, tp)
+        unclean = self.parts.settings.unclean(tp.topic) or self.state.refused.pressed(state.leader, tp)
         elected = after_failure(replicas, state, electable, unclean=unclean, reluctant=reluctant)
         if elected is not None:
             if preference is not None:
@@ -281,11 +272,11 @@ class Leadership:
     async def send(self, batch: RequestBatch) -> Answers:
         """Send the requests of `batch`; this broker's own answers can be awaited."""
         answers = await batch.send(self._sender())
-        return Answers([answer for broker, answer in answers if broker == self.parts.broker])
+        return Answers([answer for broker, answer in answers if broker == self.parts.settings.broker])
 
     def _sender(self) -> Sender:
         parts = self.parts
-        return Sender(parts.broker, self.epoch, parts.listener, self._queues, parts.on_response)
+        return Sender(parts.settings.broker, self.epoch, parts.settings.listener, self._queues, parts.on_response)
 
     @property
     def requests_waiting(self) -> dict[int, int]:

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from enum import IntEnum
 
+from kafkad.controller.active import ActiveController, Answers
 from kafkad.controller.election import after_failure, preferred
-from kafkad.controller.leadership import Answers, Leadership
 from kafkad.controller.state import PartitionEntry
 from kafkad.errors import ErrorCode, Guard, KafkaError, unguarded
 from kafkad.model import NO_LEADER, PartitionState
@@ -27,9 +27,9 @@ class ElectionKind(IntEnum):
 class Elections:
     """The part of a controller's term that elects leaders without a failure."""
 
-    def __init__(self, lead: Leadership) -> None:
-        self._lead = lead
-        self._state = lead.state
+    def __init__(self, active: ActiveController) -> None:
+        self._active = active
+        self._state = active.state
 
     async def elect(
         self, kind: ElectionKind, partitions: Sequence[TopicPartition] | None, guard: Guard = unguarded
@@ -44,11 +44,11 @@ class Elections:
         wanted = [tp for tp, error in outcomes.items() if error is None]
         decide = self._preferred if kind is ElectionKind.PREFERRED else self._any
         guard()
-        changed = await self._lead.change(wanted, decide)
+        changed = await self._active.change(wanted, decide)
         for tp, state in changed.items():
             if state is None:
                 outcomes[tp] = _nobody(kind, tp)
-        answers = await self._lead.send(await self._lead.tell_changed(self._lead.batch(), changed))
+        answers = await self._active.send(await self._active.tell_changed(self._active.batch(), changed))
         if partitions is None:
             needless = ErrorCode.ELECTION_NOT_NEEDED
             outcomes = {tp: e for tp, e in outcomes.items() if e is None or e.code != needless}
@@ -75,7 +75,7 @@ class Elections:
             return None
         replicas = entry.assignment.replicas
         elected = preferred(replicas, entry.state, self._state.electable(tp, replicas))
-        return elected and elected.state(entry.state, self._lead.epoch)
+        return elected and elected.state(entry.state, self._active.epoch)
 
     def _any(self, tp: TopicPartition, entry: PartitionEntry) -> PartitionState | None:
         if entry.state is None:
@@ -83,7 +83,7 @@ class Elections:
         replicas = entry.assignment.replicas
         electable, reluctant = self._state.electable(tp, replicas), self._state.reluctant(tp, replicas)
         elected = after_failure(replicas, entry.state, electable, unclean=True, reluctant=reluctant)
-        return elected and elected.state(entry.state, self._lead.epoch)
+        return elected and elected.state(entry.state, self._active.epoch)
 
     async def balance(self, percentage: int) -> None:
         """Moves leaders home, for brokers that do not lead more than `percentage` of the partitions they should. A

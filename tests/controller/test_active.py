@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from kafkad.controller.leadership import ControllerParts, Leadership
+from kafkad.controller.active import ActiveController, ControllerParts
 from kafkad.controller.requests import RequestBatch, Sender
+from kafkad.controller.settings import ControllerSettings
 from kafkad.controller.state import ClusterState, PartitionEntry, TopicEntry
 from kafkad.meta.store import BadVersion, MultiFailed, NoNode, Operation, Stat
 from kafkad.model import BrokerInfo, PartitionAssignment, PartitionState
@@ -32,14 +33,13 @@ class Store:
         raise NoNode(path)
 
 
-def leadership(store: Any, partitions: int) -> Leadership:
+def leadership(store: Any, partitions: int) -> ActiveController:
     """Of one topic, whose partitions two brokers have."""
-    lead = Leadership(
+    active = ActiveController(
         ControllerParts(
-            broker=1,
+            settings=ControllerSettings(broker=1, unclean=lambda topic: False),
             store=store,
             connect=None,  # type: ignore[arg-type]
-            unclean=lambda topic: False,
             on_response=None,  # type: ignore[arg-type]
             sleep=None,  # type: ignore[arg-type]
             now_ms=None,  # type: ignore[arg-type]
@@ -51,8 +51,8 @@ def leadership(store: Any, partitions: int) -> Leadership:
     for number in range(partitions):
         state = PartitionState(leader=1, leader_epoch=0, isr=(1, 2), controller_epoch=1)
         topic.partitions[number] = PartitionEntry(PartitionAssignment(replicas=(1, 2)), state)
-    lead.state.add_topic(topic)
-    return lead
+    active.state.add_topic(topic)
+    return active
 
 
 def shrunk(tp: TopicPartition, entry: PartitionEntry) -> PartitionState:
@@ -77,8 +77,8 @@ async def counting_turns(work: Callable[[Callable[[], int]], Coroutine[Any, Any,
 
 
 def test_one_that_cannot_be_read_again_keeps_back_no_other() -> None:
-    lead = leadership(Store(), 3)
-    changed = asyncio.run(lead.change([TopicPartition("t", number) for number in range(3)], shrunk))
+    active = leadership(Store(), 3)
+    changed = asyncio.run(active.change([TopicPartition("t", number) for number in range(3)], shrunk))
     assert [state and state.isr for _, state in sorted(changed.items())] == [None, (1,), (1,)]
 
 
@@ -95,7 +95,7 @@ def test_a_hundred_are_decided_on_in_a_turn_and_the_next_ones_while_these_are_wr
             await all_are_there.wait()
             return [None, *[Stat(0, 0, 0, 0, 1, 0, 0, 0)] * (len(operations) - 1)]
 
-    lead = leadership(Slow(), 100 * together)
+    active = leadership(Slow(), 100 * together)
     decided: Counter[int] = Counter()
 
     async def change(turn: Callable[[], int]) -> None:
@@ -103,7 +103,7 @@ def test_a_hundred_are_decided_on_in_a_turn_and_the_next_ones_while_these_are_wr
             decided[turn()] += 1
             return shrunk(tp, entry)
 
-        changed = await lead.change([tp for tp, _ in lead.state.partitions()], counted)
+        changed = await active.change([tp for tp, _ in active.state.partitions()], counted)
         assert {state and state.isr for state in changed.values()} == {(1,)}
         assert len(changed) == 100 * together
 
@@ -112,7 +112,7 @@ def test_a_hundred_are_decided_on_in_a_turn_and_the_next_ones_while_these_are_wr
 
 
 def test_what_is_written_is_known_also_where_another_part_could_not_be_decided_on() -> None:
-    lead = leadership(Store(), 250)
+    active = leadership(Store(), 250)
 
     def fails(tp: TopicPartition, entry: PartitionEntry) -> PartitionState:
         if tp.partition == 120:
@@ -120,16 +120,16 @@ def test_what_is_written_is_known_also_where_another_part_could_not_be_decided_o
         return shrunk(tp, entry)
 
     with pytest.raises(ValueError, match="a bug"):
-        asyncio.run(lead.change([tp for tp, _ in lead.state.partitions()], fails))
-    states = [entry.state for _, entry in lead.state.partitions()]
+        asyncio.run(active.change([tp for tp, _ in active.state.partitions()], fails))
+    states = [entry.state for _, entry in active.state.partitions()]
     assert [state and state.isr for state in states] == [(1, 2), *[(1,)] * 99, *[(1, 2)] * 100, *[(1,)] * 50]
 
 
 def test_requests_to_brokers_are_made_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     give_way_each_time(monkeypatch)
-    lead = leadership(Store(), 100)
-    states = {tp: entry.state for tp, entry in lead.state.partitions()}
-    assert asyncio.run(counting_turns(lambda turn: lead.tell_changed(lead.batch(), states))) >= 100
+    active = leadership(Store(), 100)
+    states = {tp: entry.state for tp, entry in active.state.partitions()}
+    assert asyncio.run(counting_turns(lambda turn: active.tell_changed(active.batch(), states))) >= 100
 
     cluster = ClusterState()
     for broker in range(100):

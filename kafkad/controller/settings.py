@@ -1,0 +1,44 @@
+"""What the controller is set to do: as the broker's configuration has it, read anew where it may change."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+
+async def nothing_to_load(topics: Iterable[str]) -> None:
+    pass
+
+
+class TopicDefaults(NamedTuple):
+    """Of topics that are created. `placement_start` fixes where partition 0 goes; None is Kafka's random place."""
+
+    partitions: int = 1
+    replication_factor: int = 1
+    placement_start: int | None = None
+
+
+class Balance(NamedTuple):
+    """Schedule of the automatic leader rebalance: for brokers that lack more than `percentage` of their leaderships."""
+
+    interval_ms: int = 300_000
+    percentage: int = 10
+
+
+class ControllerSettings(NamedTuple):
+    """`listener` is the one that brokers use among themselves. `unclean` tells whether a topic would rather have any
+    leader than none, as soon as `load_configs` has read the settings of topics of which this broker has no replica;
+    `fewest_leaders` tells whether elections follow that policy. Brokers that do not answer for `patience_ms` count as
+    dead; None where there is only this one. Topics that were `left_alone` in log directories have one of these each."""
+
+    broker: int
+    unclean: Callable[[str], bool]
+    listener: str | None = None
+    topics: Callable[[], TopicDefaults] = TopicDefaults
+    balance: Balance | None = None
+    patience_ms: float | None = None
+    load_configs: Callable[[Iterable[str]], Awaitable[None]] = nothing_to_load
+    fewest_leaders: Callable[[], bool] = lambda: False
+    deletes_topics: Callable[[], bool] = lambda: True
+    left_alone: Mapping[str, str] = MappingProxyType({})
