@@ -69,7 +69,8 @@ class CleanedSegment(IndexedFile):
             self.files.begin_to_write_out(self.path(suffix))
         self.files.sync(self.file.fd)
         for suffix in (INDEX, TIME_INDEX):
-            self.files.sync_path(self.path(suffix))
+            index = self.files.open_log_file(self.path(suffix), os.O_RDONLY)
+            self.files.sync(index.fd)
         for suffix in (LOG, INDEX, TIME_INDEX):
             self.files.set_times(self.path(suffix), times_ns)
         self._file = None

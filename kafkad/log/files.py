@@ -75,7 +75,18 @@ class Files:
     listdir = staticmethod(os.listdir)
     size = staticmethod(os.path.getsize)
     sync = staticmethod(os.fdatasync)
-    """Thread-safe, and to be called from a thread: it waits for the disk."""
+    """Thread-safe, and to be called from a thread: it waits for the disk. For a file that is thrown away if it fails;
+    what stays has `sync_for_good`."""
+
+    def sync_for_good(self, fd: int) -> None:
+        """fsync of what stays. Thread-safe. Any error is final, even a full disk.
+
+        The kernel drops what it could not write, and the next fsync would say that all is well.
+        """
+        try:
+            self.sync(fd)
+        except OSError as error:
+            raise OSError(errno.EIO, f"what was written is lost: {error.strerror}") from error
 
     def make_directories(self, path: str) -> None:
         """A directory and those above it, where they are missing, with names that are on the disk."""
@@ -186,12 +197,12 @@ class Files:
         """fsync what is at `path` now; nothing when it has gone since."""
         with contextlib.suppress(FileNotFoundError):
             file = self.open_log_file(path, os.O_RDONLY)
-            self.sync(file.fd)
+            self.sync_for_good(file.fd)
 
     def sync_directory(self, path: str) -> None:
         """Make the names in a directory durable. Thread-safe."""
         file = self.open_log_file(path, os.O_RDONLY | os.O_DIRECTORY)
-        self.sync(file.fd)
+        self.sync_for_good(file.fd)
 
     def sync_names(self, path: str) -> None:
         """As `sync_directory`; nothing when it has gone since: the topic was deleted, or the replica has moved."""
@@ -239,7 +250,7 @@ def may_pass(error: StorageError) -> bool:
     the directory goes offline, and the next start finds or completes what was begun. What can be rebuilt from the log
     (indexes, epochs, snapshots) refuses nothing: `as_far_as_there_is_room`.
 
-    A full disk that shows at an fsync is no such case: see `sync_records`.
+    A full disk that shows at an fsync is no such case: see `Files.sync_for_good`.
     """
     return _passes(error)
 

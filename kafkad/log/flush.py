@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from dataclasses import dataclass
 
@@ -32,24 +31,13 @@ class Flush:
         """Wait for the disk. Thread-safe. After a StorageError nothing is known to be durable: do not try again."""
         with disk_errors(self.directory, "flushing"):
             for file in self.log_files:
-                sync_records(self.files, file)
+                self.files.sync_for_good(file.fd)
             for path in self.paths:
                 self.files.sync_path(path)
             if self.names:
                 self.files.sync_names(self.directory)
             if self.place:
                 sync_place(self.files, self.directory)
-
-
-def sync_records(files: Files, file: LogFile) -> None:
-    """fsync of a segment. Any error is final, even a full disk.
-
-    The kernel drops what it could not write, and the next fsync would say that all is well.
-    """
-    try:
-        files.sync(file.fd)
-    except OSError as error:
-        raise OSError(errno.EIO, f"records were lost: {error.strerror}") from error
 
 
 def sync_place(files: Files, directory: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from kafkad.errors import StorageError
 from kafkad.log.files import Files, disk_errors
-from kafkad.log.flush import sync_place, sync_records
+from kafkad.log.flush import sync_place
 from kafkad.log.log import Log
 
 OnDone = Callable[[StorageError | None], None]
@@ -56,7 +56,7 @@ class SharedFsync:
         def sync() -> None:
             with disk_errors(directory, "flushing"):
                 for file in files:
-                    sync_records(self._files, file)
+                    self._files.sync_for_good(file.fd)
                 if new_name:
                     self._files.sync_names(directory)
                 if new_place:

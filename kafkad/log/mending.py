@@ -6,7 +6,6 @@ from kafkad.log.batches import BadBatch, read_whole
 from kafkad.log.copied import copied_batches
 from kafkad.log.damage import Damage
 from kafkad.log.files import disk_errors, short_write
-from kafkad.log.flush import sync_records
 from kafkad.log.indexed import LOG, Hole
 from kafkad.log.log import Log
 from kafkad.log.segment import NOWHERE, Segment
@@ -87,9 +86,9 @@ class Mending:
             yield
 
     def sync(self) -> None:
-        """Wait for the disk. Thread-safe; a StorageError is final, see `sync_records`."""
+        """Wait for the disk. Thread-safe; a StorageError is final, see `Files.sync_for_good`."""
         with disk_errors(self._log.directory, "mending damage"):
-            sync_records(self._segment.files, self._file)
+            self._segment.files.sync_for_good(self._file.fd)
 
     def serve(self) -> Pieces[bool | None]:
         """Have the batches read. False if they are served only after the next start, which reads all from there on:

@@ -15,7 +15,6 @@ from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.copied import some_at_a_time
 from kafkad.log.directories import LogDirectory
 from kafkad.log.files import disk_errors
-from kafkad.log.flush import sync_records
 from kafkad.log.loading import MOVED, unmark
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
@@ -236,7 +235,7 @@ def _flush_records(future: Log) -> None:
         future.flush()
     elif future.flushed_until < future.end_offset:
         with disk_errors(future.directory, "flushing"):
-            sync_records(future.files, future.segments.active.file)
+            future.files.sync_for_good(future.segments.active.file.fd)
         future.records_flushed(future.end_offset, future.truncations)
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kafkad.log.files import Files, LogFile, disk_errors
-from kafkad.log.flush import sync_records
 
 Writes = Sequence[Callable[[], None]]
 
@@ -33,5 +32,5 @@ class Settling:
         for write in self.checkpoints:
             write()
         with disk_errors(self.directory, "truncating"):
-            sync_records(self.files, self.file)
+            self.files.sync_for_good(self.file.fd)
             self.files.sync_names(self.directory)

@@ -256,7 +256,7 @@ def test_a_disk_that_is_full_at_a_flush_has_lost_records(tmp_path: Path) -> None
     log = manager.create(T0, TOPIC_ID, CONFIG, directory=str(tmp_path / "a"))
     append(log, 3)
     files.fail("sync", errno.ENOSPC)
-    with pytest.raises(StorageError, match="records were lost") as lost:
+    with pytest.raises(StorageError, match="what was written is lost") as lost:
         log.flush()
     manager.fail(lost.value)
     assert [directory.failure is None for directory in manager.directories] == [False, True]

@@ -112,6 +112,23 @@ def test_the_recovery_point_stays_where_a_sync_failed(home: Home) -> None:
     assert log.durability.recovery_point == 0
 
 
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
+def test_every_fsync_of_a_flush_that_finds_no_room_is_final(home: Home, code: int) -> None:
+    """The kernel has dropped what it could not write, also of an index or of names: the next one would pass."""
+    log = home.open()
+    fill(log, 1)
+    syncs = 6  # of the segment, two indexes, the epochs, the names in the directory, and its own
+    for number in range(syncs):
+        home.files.fail("sync", code, after=number)
+        with pytest.raises(StorageError, match="is lost") as failed:
+            log.flush()
+        assert not may_pass(failed.value)
+        assert log.durability.recovery_point == 0
+    home.files.count.clear()
+    log.flush()
+    assert home.files.count["sync"] == syncs
+
+
 @pytest.mark.parametrize("whole", [True, False])
 def test_what_a_failed_flush_has_left_out_is_left_to_the_next(home: Home, whole: bool) -> None:
     """Too many open files are no reason to take the directory offline."""
