@@ -19,6 +19,7 @@ from kafkad import STARTED
 from kafkad.api.audit import note_change
 from kafkad.broker import metering
 from kafkad.broker.building import build
+from kafkad.broker.disk_threads import start_all
 from kafkad.broker.draining import drain
 from kafkad.broker.identity import StartError, refuse_lost_store
 from kafkad.broker.lifecycle import BrokerState, Lifecycle
@@ -149,6 +150,7 @@ class Daemon:
 
     async def _serve(self) -> int:
         """Addresses are bound before any data is touched: one that is taken ends the start."""
+        start_all(self._threads, _THREADS)
         config = self._settings.config
         self._tls = self._make_tls(config)
         _refuse_without_keytabs(config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from threading import Thread
@@ -13,7 +14,7 @@ T = TypeVar("T")
 
 class ThreadPerCall(Executor):
     """Each call has a thread of its own: it waits for no other, and neither the disks nor the end of the process wait
-    for it."""
+    for it. One for which no thread can be started has failed (OSError), as if nobody had answered."""
 
     def submit(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         answer: Future[T] = Future()
@@ -26,5 +27,8 @@ class ThreadPerCall(Executor):
             except BaseException as error:
                 answer.set_exception(error)
 
-        Thread(target=ask, name="blocking call", daemon=True).start()
+        try:
+            Thread(target=ask, name="blocking call", daemon=True).start()
+        except RuntimeError as error:
+            answer.set_exception(OSError(errno.EAGAIN, f"no thread for it: {error}"))
         return answer

@@ -18,7 +18,7 @@ from kafkad.errors import StorageError
 _PIECE = 32 << 10
 _READ = 32 << 10
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-_PASSING = _FULL | {errno.EMFILE, errno.ENFILE}
+_PASSING = _FULL | {errno.EMFILE, errno.ENFILE, errno.EAGAIN}
 
 
 Stamp = list[int]
@@ -243,7 +243,8 @@ def storage_error(directory: str, doing: str, error: OSError) -> StorageError:
 
 
 def may_pass(error: StorageError) -> bool:
-    """A full disk or too many open files: appends are refused as long as it lasts, and what is there stays readable.
+    """A full disk, too many open files or no thread (EAGAIN): appends are refused as long as it lasts, and what is
+    there stays readable.
 
     Only what leaves the log as it was may be refused so. An operation of several steps first does those that need room
     or open files, which can be taken back. Behind the first step that cannot, errors are final (`final_disk_errors`):

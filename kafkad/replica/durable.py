@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import logging
+import os
 from collections.abc import Callable
 from concurrent.futures import Executor
 
@@ -10,6 +13,8 @@ from kafkad.errors import StorageError
 from kafkad.log.files import Files
 from kafkad.log.fsync import OnDone, SharedFsync
 from kafkad.log.log import Log
+
+log = logging.getLogger(__name__)
 
 
 def _nobody_listens(error: StorageError) -> None:
@@ -47,16 +52,28 @@ class Durable:
         self._group.fsync(log, on_done)
 
     def in_thread(self, work: Callable[[], None], on_done: OnDone) -> asyncio.Future[None]:
-        """Call `on_done` on the loop once a thread is through with `work`, or has a StorageError."""
+        """Call `on_done` on the loop once a thread is through with `work`, or has a StorageError.
+
+        An internal error is one that passes: nobody waits for ever, and the next one may get through.
+        """
         running = asyncio.get_running_loop().run_in_executor(self._threads, work)
 
         def done(finished: asyncio.Future[None]) -> None:
             error = finished.exception()
             if error is not None and not isinstance(error, StorageError):
-                raise error
+                log.error("internal error in a thread that waits for a disk", exc_info=error)
+                on_done(_not_now(error))
+                return
             on_done(error)
             if error is not None:
                 self.on_failure(error)
 
         running.add_done_callback(done)
         return running
+
+
+def _not_now(error: BaseException) -> StorageError:
+    """Of no log directory: none has refused anything."""
+    failure = StorageError("", f"a disk was not waited for: {error!r}")
+    failure.__cause__ = OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+    return failure

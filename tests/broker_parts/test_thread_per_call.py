@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from threading import Barrier
+from threading import Barrier, Thread
 
 import pytest
 
@@ -20,6 +20,15 @@ def test_none_waits_for_another() -> None:
 def test_what_is_raised_comes_back() -> None:
     with pytest.raises(ZeroDivisionError):
         ThreadPerCall().submit(divmod, 1, 0).result(30)
+
+
+def test_without_a_thread_it_is_as_if_nobody_had_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(Thread, "start", refuse)
+    with pytest.raises(OSError, match="can't start new thread"):
+        ThreadPerCall().submit(divmod, 7, 2).result(30)
 
 
 def test_the_process_ends_while_one_has_no_answer() -> None:

@@ -1,0 +1,79 @@
+"""Waits for a disk end, whatever becomes of the work in the thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from kafkad.errors import StorageError
+from kafkad.log.files import may_pass
+from kafkad.log.log import Log
+from kafkad.replica.durable import Durable
+from tests.log.conftest import Home, append, batch
+
+Outcome = StorageError | None
+
+
+class Waiting:
+    """Those who wait for the fsyncs of one log, and what they are told."""
+
+    def __init__(self, home: Home, threads: ThreadPoolExecutor) -> None:
+        self.log: Log = home.open()
+        self.durable = Durable(home.files, threads)
+        self.failures: list[StorageError] = []
+        self.durable.on_failure = self.failures.append
+
+    def outcomes(self, count: int) -> list[Outcome]:
+        """Of appends of which each waits for the disk."""
+
+        async def scenario() -> list[Outcome]:
+            told: list[Outcome] = []
+            all_told = asyncio.Event()
+
+            def done(error: Outcome) -> None:
+                told.append(error)
+                if len(told) == count:
+                    all_told.set()
+
+            for _ in range(count):
+                append(self.log, batch())
+                self.durable.sync(self.log, done)
+            await asyncio.wait_for(all_told.wait(), 20)
+            return told
+
+        return asyncio.run(scenario())
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    home = Home(tmp_path / "logs" / "t-0")
+    home.directory.parent.mkdir()
+    return home
+
+
+@pytest.fixture
+def waiting(home: Home) -> Iterator[Waiting]:
+    with ThreadPoolExecutor(1) as threads:
+        yield Waiting(home, threads)
+
+
+def broken(*arguments: object) -> None:
+    raise ValueError("a mistake")
+
+
+def test_an_internal_error_in_a_thread_is_told_to_all_who_wait_and_ends_nothing(
+    waiting: Waiting, home: Home, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(home.files, "sync", broken)
+        refused = waiting.outcomes(3)
+    for error in refused:
+        assert isinstance(error, StorageError)
+        assert may_pass(error)
+    assert [record.message for record in caplog.records] == ["internal error in a thread that waits for a disk"]
+    assert not waiting.failures
+    assert waiting.outcomes(3) == [None] * 3
