@@ -77,6 +77,8 @@ class LogDirectory:
         self._writing = threading.Lock()
         self._files = files
         self._lock: LogFile | None = None
+        self._names: LogFile | None = None
+        """The directory itself, kept open: an fsync of its names does not fail for want of a file descriptor."""
 
     def __str__(self) -> str:
         return self.path
@@ -88,6 +90,7 @@ class LogDirectory:
         try:
             self._files.make_directories(self.path)
             lock = self._files.open_log_file(self._file(LOCK), os.O_RDWR | os.O_CREAT)
+            names = self._files.open_log_file(self.path, os.O_RDONLY | os.O_DIRECTORY)
         except OSError as error:
             raise self.storage_error("opening it", error) from error
         try:
@@ -97,11 +100,11 @@ class LogDirectory:
         with contextlib.suppress(OSError):  # a full disk is no reason not to start
             self._files.truncate(lock.fd, 0)
             self._files.write_all(lock.fd, b"%d\n" % os.getpid(), 0)
-        self._lock = lock
+        self._lock, self._names = lock, names
         self.meta = checkpoint.read_meta_properties(self._file(checkpoint.META_PROPERTIES), self._files)
 
     def release(self) -> None:
-        self._lock = None
+        self._lock = self._names = None
 
     def _locked_message(self, lock: LogFile) -> str:
         pid = holder(lock.fd) or self._pid_in(lock)
@@ -344,9 +347,12 @@ class LogDirectory:
             raise self.storage_error(f"writing {checkpoint.CLEAN_SHUTDOWN}", error) from error
 
     def sync_names(self) -> None:
-        """Wait until the disk knows which partitions are here. Thread-safe; StorageError."""
+        """Wait until the disk knows which partitions are here. Thread-safe; StorageError, which is final."""
+        names = self._names
+        if names is None:
+            raise StorageError(self.path, f"log directory {self.path} is offline")
         try:
-            self._files.sync_directory(self.path)
+            self._files.sync_for_good(names.fd)
         except OSError as error:
             raise self.storage_error("flushing it", error) from error
 

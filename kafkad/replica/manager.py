@@ -261,26 +261,35 @@ class ReplicaManager:
         if refused:
             return StopReplicaResponse(error_code=refused)
         response = StopReplicaResponse()
+        deleted: list[tuple[StopReplicaPartitionError, LogDirectory | None]] = []
         turns = Turns()
         for topic in request.topic_states:
             for state in topic.partition_states:
                 tp = TopicPartition(topic.topic_name, state.partition_index)
+                place = self.logs.directory_of(tp)
                 code = self._stop(tp, state.leader_epoch, state.delete_partition)
                 await turns.give_way()
-                response.partition_errors.append(
-                    StopReplicaPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code)
-                )
-        if any(state.delete_partition for topic in request.topic_states for state in topic.partition_states):
-            await self._settle_deletions()
+                error = StopReplicaPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code)
+                response.partition_errors.append(error)
+                if state.delete_partition and not code:
+                    deleted.append((error, place))
+        if deleted:
+            await self._settle_deletions(deleted)
         return response
 
-    async def _settle_deletions(self) -> None:
-        """The topic is forgotten once this is answered: its old logs must not come back under a new one's name."""
+    async def _settle_deletions(self, deleted: list[tuple[StopReplicaPartitionError, LogDirectory | None]]) -> None:
+        """The topic is forgotten once this is answered: its old logs must not come back under a new one's name. Those
+        of which a disk does not say so are not deleted yet; one that is nowhere may have been on any."""
+        refusing: set[LogDirectory | None] = set()
         for directory in self.logs.live:
             try:
                 await self.durable.run(directory.sync_names)
             except StorageError as error:
                 self.directory_failed(error)
+                refusing |= {directory, None}
+        for answer, place in deleted:
+            if place in refusing:
+                answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
 
     def _refuse(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
         if controller_epoch < self.controller_epoch:

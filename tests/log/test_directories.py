@@ -247,6 +247,20 @@ def test_one_disk_that_fails_at_the_stop_does_not_cost_the_other_its_mark(disks:
     assert (disks[1] / ".kafka_cleanshutdown").exists()
 
 
+def test_names_are_waited_for_without_a_file_descriptor_to_be_had(tmp_path: Path) -> None:
+    files = FaultyFiles()
+    manager = LogManager([str(tmp_path)], files, FakeClock())
+    manager.lock()
+    [directory] = manager.directories
+    files.fail("open", errno.EMFILE, once=False)
+    directory.sync_names()
+    assert files.synced == [str(tmp_path)]
+    files.heal()
+    manager.close()
+    with pytest.raises(StorageError, match="offline"):
+        directory.sync_names()
+
+
 def test_a_disk_that_is_full_at_a_flush_has_lost_records(tmp_path: Path) -> None:
     files = FaultyFiles()
     manager = LogManager([str(tmp_path / "a"), str(tmp_path / "b")], files, FakeClock())

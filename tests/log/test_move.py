@@ -195,24 +195,26 @@ def test_a_replica_whose_place_the_copy_cannot_take_is_not_marked_as_replaced(
     manager.close()
 
 
-@pytest.mark.parametrize("code", [errno.EMFILE, errno.EIO])
 def test_a_copy_is_used_from_its_renaming_on_and_the_other_stays_until_the_disk_has_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manager = started(tmp_path)
     log = filled(manager, tmp_path)
     moves = copied(manager, tmp_path)
     flush_copy(moves)
-    disk = BadDisk(tmp_path / "b", "sync_directory", code, monkeypatch)
     moved = moves.finish(T0)
     assert moved is not None
     assert manager.get(T0) is moved.log
     assert log.retired
-    with pytest.raises(StorageError):
+
+    def refuse(fd: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as disk, pytest.raises(StorageError):
+        disk.setattr(Files, "sync", staticmethod(refuse))
         moved.put_away()
     assert not moved.log.durability.placed
     assert partition_names(tmp_path / "a") == ["t-0"]
-    disk.is_bad = False
     append(moved.log, batch(b"late"), epoch=2)
     moved.put_away()
     assert moved.log.durability.placed

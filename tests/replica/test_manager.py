@@ -180,6 +180,29 @@ def test_of_many_replicas_on_a_full_disk_some_leave_their_isrs_in_a_turn(
     assert [one.tp for one in replicas if one.role.leader == -1] == there
 
 
+def test_a_partition_counts_as_deleted_when_the_disk_knows(broker: OneBroker) -> None:
+    """After a power cut its directory would have its old name again, and the topic would be forgotten."""
+    broker.create("a", 4)
+    replicas = broker.replicas
+    bad = replicas.logs.directories[0]
+    there = {tp.partition for tp in bad.logs}
+    assert len(there) == 2
+
+    def refuse() -> None:
+        raise StorageError(bad.path, "Input/output error")
+
+    bad.sync_names = refuse  # type: ignore[method-assign]
+    states = [
+        StopReplicaPartitionState(partition_index=number, leader_epoch=-2, delete_partition=True) for number in range(5)
+    ]
+    topic = StopReplicaTopicState(topic_name="a", partition_states=states)
+    request = StopReplicaRequest(controller_epoch=NEW, topic_states=[topic])
+    answer = broker.run(replicas.stop_replica(request))
+    refused = {error.partition_index for error in answer.partition_errors if error.error_code}
+    assert refused == there | {4}, "of one that is nowhere, nobody knows where it was"
+    assert [directory.failure is None for directory in replicas.logs.directories] == [False, True]
+
+
 def test_a_setting_of_the_broker_is_taken_by_some_in_a_turn_and_only_where_it_matters(
     broker: OneBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
