@@ -350,7 +350,9 @@ class Log:
             if self._pwrite(segment.fd, view[at:end], segment.size) != end - at:
                 raise short_write()
         except OSError as error:
-            if len(pending) > 1 and self.files.size(segment.path(LOG)) > segment.size:
+            with disk_errors(self.directory, "appending"):
+                was_begun = segment.file.size > segment.size
+            if was_begun and len(pending) > 1:
                 self.cut_may_return = True  # whole batches of it may be on the disk
                 self.on_cut(self, self.end_offset)
             self._undo_write(segment, error)
@@ -514,13 +516,11 @@ class Log:
                 stop = segment.end_of_read(start, stop, max_bytes)
                 if stop - start > max_bytes and not at_least_one:
                     return None
+            return None if stop <= start else Slice(segment.file, start, stop - start)
         except OSError as error:
             raise storage_error(self.directory, "reading", error) from error
         except BadBatch as error:
             raise self.unreadable(error, segment) from error
-        if stop <= start:
-            return None
-        return Slice(segment.file, start, stop - start)
 
     def _out_of_range(self, offset: int) -> KafkaError:
         return KafkaError(

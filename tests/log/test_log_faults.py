@@ -11,7 +11,7 @@ import pytest
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.check import check
 from kafkad.log.deletion import delete_old_segments, outlives_retention
-from kafkad.log.files import may_pass
+from kafkad.log.files import LogFile, may_pass
 from kafkad.log.mending import verify_batch
 from kafkad.log.time_search import offset_for_timestamp
 from tests.log.conftest import Home, append, batch, fill, flip_a_bit, path_of, records, searched
@@ -91,6 +91,33 @@ def test_a_copied_run_that_fails_is_taken_back(home: Home) -> None:
     log.append_copied(memoryview(_copied(3, 4, 5)))
     assert [record.offset for record in records(log)] == list(range(6))
     assert home.files.synced == [str(path_of(log, ".log")), log.directory]  # whole batches may come back otherwise
+
+
+def test_a_copied_run_that_fails_on_a_disk_that_says_nothing_any_more_costs_the_directory(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(file: LogFile | str) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    log = home.open()
+    home.files.fail("pwrite", errno.EIO)
+    with monkeypatch.context() as disk, pytest.raises(StorageError) as failed:
+        disk.setattr(LogFile, "size", property(refuse))
+        disk.setattr(home.files, "size", refuse)
+        log.append_copied(memoryview(_copied(0, 1, 2)))
+    assert not may_pass(failed.value)
+
+
+def test_a_read_without_a_file_descriptor_is_refused_as_one_of_the_disk(home: Home) -> None:
+    log = home.open()
+    fill(log, 2)
+    log.segments.active.give_up_files()
+    for offset in range(2):
+        home.files.fail("open", errno.EMFILE)
+        with pytest.raises(StorageError) as failed:
+            log.read(offset, 1 << 20, log.end_offset)
+        assert may_pass(failed.value)
+    assert len(records(log)) == 2
 
 
 def _copied(*offsets: int) -> bytearray:
