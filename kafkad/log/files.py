@@ -18,7 +18,8 @@ from kafkad.errors import StorageError
 _PIECE = 32 << 10
 _READ = 32 << 10
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-_PASSING = _FULL | {errno.EMFILE, errno.ENFILE, errno.EAGAIN}
+_TOO_MANY_FILES = frozenset({errno.EMFILE, errno.ENFILE})
+_PASSING = _FULL | _TOO_MANY_FILES | {errno.EAGAIN}
 
 
 Stamp = list[int]
@@ -259,6 +260,11 @@ def may_pass(error: StorageError) -> bool:
 def lacks_room(error: StorageError) -> bool:
     cause = error.__cause__
     return isinstance(cause, OSError) and cause.errno in _FULL
+
+
+def lacks_open_files(error: StorageError) -> bool:
+    cause = error.__cause__
+    return isinstance(cause, OSError) and cause.errno in _TOO_MANY_FILES
 
 
 @contextlib.contextmanager

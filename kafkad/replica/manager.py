@@ -13,7 +13,7 @@ from kafkad.cluster.absent import AbsentBrokers
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.directories import CheckpointWrite, LogDirectory
-from kafkad.log.files import lacks_room, may_pass
+from kafkad.log.files import lacks_open_files, lacks_room, may_pass
 from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.metrics import TopicProbes
 from kafkad.model import ALL_TOPICS, NO_EPOCH
@@ -79,7 +79,8 @@ class ReplicaManager:
         """Counts of ISR shrinks and expansions of partitions led here."""
         self.isr_failures = 0
         """Count of changes of an ISR that the controller did not make."""
-        self._silent_until: dict[str, float] = {}
+        self._silent_until: dict[tuple[str, str], float] = {}
+        """By log directory and remedy."""
         self.lost_tails = LostTails(parts.broker_id)
         self.giving_way: Set[tuple[TopicPartition, int]] = frozenset()
         """What is led here with a damaged log and is to be led elsewhere, with the leader epoch (`mending`)."""
@@ -396,7 +397,7 @@ class ReplicaManager:
                 del self._without_room[tp]
             yield tp
         if made:
-            log.info("the disk has room again: created %d partitions that a full disk had not allowed", len(made))
+            log.info("created %d partitions for which there had been no room, or no open files", len(made))
         if self._full_disks.come_back(self.logs.has_room) or made:
             self.ask_for_leader_and_isr()
 
@@ -447,10 +448,10 @@ class ReplicaManager:
         What may pass is waited for: somebody has to make room. Meanwhile other replicas go on, see `full_disks`.
         """
         if may_pass(error):
-            now_ms = self.logs.clock.monotonic_ms()
-            if now_ms >= self._silent_until.get(error.directory, now_ms):
-                self._silent_until[error.directory] = now_ms + _REMINDER_MS
-                log.error("%s; writes that need more space there are refused until there is room", error)
+            now_ms, remedy = self.logs.clock.monotonic_ms(), _remedy(error)
+            if now_ms >= self._silent_until.get((error.directory, remedy), now_ms):
+                self._silent_until[error.directory, remedy] = now_ms + _REMINDER_MS
+                log.error("%s; %s", error, remedy)
             if lacks_room(error) and self._full_disks.is_to_look(error.directory, now_ms):
                 self._leave_isrs(error.directory, deque(self), 0)
             return
@@ -528,6 +529,18 @@ class ReplicaManager:
             self.waits.soon(partial(self.do_some_at_a_time, others, do))
         for partition in some:
             do(partition)
+
+
+def _remedy(error: StorageError) -> str:
+    """Of one that may pass."""
+    if lacks_room(error):
+        return "writes that need more space there are refused until there is room"
+    if lacks_open_files(error):
+        return (
+            "what needs another open file is refused meanwhile: raise the limit of open files (`ulimit -n`, "
+            "LimitNOFILE in the unit), or that of the whole system (fs.file-max)"
+        )
+    return "it is tried again"
 
 
 def _refuse_name(tp: TopicPartition) -> ErrorCode | None:

@@ -203,6 +203,23 @@ def test_a_partition_counts_as_deleted_when_the_disk_knows(broker: OneBroker) ->
     assert [directory.failure is None for directory in replicas.logs.directories] == [False, True]
 
 
+def test_what_passes_is_logged_with_what_would_help(broker: OneBroker, caplog: pytest.LogCaptureFixture) -> None:
+    replicas = broker.replicas
+    for code in (errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOSPC):
+        error = StorageError(replicas.logs.directories[0].path, errno.errorcode[code])
+        error.__cause__ = OSError(code, os.strerror(code))
+        broker.run(_refused(replicas, error))
+    first, second, third = (record.message for record in caplog.records)
+    assert first == "ENOSPC; writes that need more space there are refused until there is room"
+    assert "ulimit -n" in second
+    assert "room" not in second
+    assert third == "EAGAIN; it is tried again"
+
+
+async def _refused(replicas: ReplicaManager, error: StorageError) -> None:
+    replicas.directory_failed(error)
+
+
 def test_a_setting_of_the_broker_is_taken_by_some_in_a_turn_and_only_where_it_matters(
     broker: OneBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
