@@ -22,9 +22,11 @@ RunInThread = Callable[[Callable[[], None], OnDone], object]
 class SharedFsync:
     """On the loop. A failed fsync fails all who waited for it; the caller takes its directory offline."""
 
-    def __init__(self, files: Files, run_in_thread: RunInThread) -> None:
+    def __init__(self, files: Files, run_in_thread: RunInThread, on_failure: Callable[[StorageError], None]) -> None:
+        """`on_failure` is told of files that cannot be opened for it; the rest is known to who runs the threads."""
         self._files = files
         self._run_in_thread = run_in_thread
+        self._on_failure = on_failure
         self._running: dict[Log, list[OnDone]] = {}
         self._next: dict[Log, list[OnDone]] = {}
 
@@ -49,6 +51,7 @@ class SharedFsync:
                 files = [segment.file for segment in reversed(unflushed)]
         except StorageError as error:
             self._finish(log, error)
+            self._on_failure(error)
             return
         base, upto, truncations = log.segments.active.base, log.end_offset, log.truncations
         new_name, new_place = durability.durable_name != base, not durability.placed

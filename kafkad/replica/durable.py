@@ -24,7 +24,7 @@ def _nobody_listens(error: StorageError) -> None:
 class Durable:
     def __init__(self, files: Files, threads: Executor) -> None:
         self._threads = threads
-        self._group = SharedFsync(files, self.in_thread)
+        self._group = SharedFsync(files, self.in_thread, lambda error: self.on_failure(error))
         self.on_failure: Callable[[StorageError], None] = _nobody_listens
         """Told of each flush and fsync that fails, for who waited for it may have given up meanwhile."""
 

@@ -40,7 +40,7 @@ def synced(home: Home) -> list[str]:
 def test_all_who_come_during_an_fsync_share_the_next(home: Home) -> None:
     log = home.open()
     threads = Threads()
-    group = SharedFsync(home.files, threads.run)
+    group = SharedFsync(home.files, threads.run, lambda error: None)
     done: list[str] = []
     for name in ("first", "second", "third", "fourth"):
         append(log, batch())
@@ -57,7 +57,7 @@ def test_all_who_come_during_an_fsync_share_the_next(home: Home) -> None:
 def test_what_a_shared_fsync_has_flushed_is_known(home: Home) -> None:
     log = home.open()
     threads = Threads()
-    group = SharedFsync(home.files, threads.run)
+    group = SharedFsync(home.files, threads.run, lambda error: None)
     append(log, batch())
     group.fsync(log, lambda error: None)
     append(log, batch())
@@ -70,7 +70,7 @@ def test_only_records_and_new_names_are_waited_for(home: Home) -> None:
     log = home.open()
     append(log, batch())
     threads = Threads()
-    group = SharedFsync(home.files, threads.run)
+    group = SharedFsync(home.files, threads.run, lambda error: None)
     home.files.synced.clear()
     group.fsync(log, lambda error: None)
     threads.finish_one()
@@ -94,7 +94,7 @@ def test_what_is_on_the_disk_already_is_not_waited_for(home: Home) -> None:
     append(log, batch())
     log.flush()
     done: list[Outcome] = []
-    SharedFsync(home.files, Threads().run).fsync(log, done.append)
+    SharedFsync(home.files, Threads().run, lambda error: None).fsync(log, done.append)
     assert done == [None]
 
 
@@ -102,7 +102,7 @@ def test_a_topic_that_is_deleted_during_an_fsync_is_no_failure_of_the_disk(home:
     log = home.open()
     append(log, batch())
     threads = Threads()
-    group = SharedFsync(home.files, threads.run)
+    group = SharedFsync(home.files, threads.run, lambda error: None)
     done: list[Outcome] = []
     group.fsync(log, done.append)
     append(log, batch())
@@ -119,7 +119,7 @@ def test_files_that_cannot_be_opened_again_are_a_failure_that_all_are_told(home:
     log = home.open()
     append(log, batch())
     threads = Threads()
-    group = SharedFsync(home.files, threads.run)
+    group = SharedFsync(home.files, threads.run, lambda error: None)
     done: list[Outcome] = []
     group.fsync(log, lambda error: None)
     threads.finish_one()
@@ -139,7 +139,7 @@ def test_files_that_cannot_be_opened_again_are_a_failure_that_all_are_told(home:
 def test_names_of_a_topic_made_anew_are_waited_for(home: Home) -> None:
     log = home.open()
     threads = Threads()
-    group = SharedFsync(home.files, threads.run)
+    group = SharedFsync(home.files, threads.run, lambda error: None)
     for _ in range(2):
         append(log, batch())
         home.files.synced.clear()
@@ -154,7 +154,7 @@ def test_names_of_a_topic_made_anew_are_waited_for(home: Home) -> None:
 def test_a_failure_is_told_to_all_who_wait(home: Home) -> None:
     log = home.open()
     threads = Threads()
-    group = SharedFsync(home.files, threads.run)
+    group = SharedFsync(home.files, threads.run, lambda error: None)
     done: list[Outcome] = []
     for _ in range(2):
         append(log, batch())

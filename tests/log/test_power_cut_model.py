@@ -48,7 +48,7 @@ class History:
         """The offset before which all of it is on the disk."""
         self._checkpointed = 0
         self._log = self._open()
-        self._group = SharedFsync(self._files, _now)
+        self._group = SharedFsync(self._files, _now, lambda error: None)
 
     def run(self, steps: int) -> None:
         actions = [self._append] * 8 + [self._cut, self._cut, self._roll, self._flush, self._sync, self._checkpoint]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -59,6 +60,17 @@ def home(tmp_path: Path) -> Home:
 def waiting(home: Home) -> Iterator[Waiting]:
     with ThreadPoolExecutor(1) as threads:
         yield Waiting(home, threads)
+
+
+def test_files_that_cannot_be_opened_for_an_fsync_are_a_failure_of_the_disk_also_if_nobody_waits_for_it_any_more(
+    waiting: Waiting, home: Home
+) -> None:
+    append(waiting.log, batch())
+    waiting.log.segments.active.give_up_files()
+    home.files.fail("open", errno.EIO)
+    waiting.durable.sync(waiting.log, lambda error: None)
+    [failure] = waiting.failures
+    assert not may_pass(failure)
 
 
 def broken(*arguments: object) -> None:
