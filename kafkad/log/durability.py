@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from kafkad.log.batches import BadBatch
 from kafkad.log.epochs import LeaderEpochs
 from kafkad.log.files import Files
 from kafkad.log.flush import Flush
 from kafkad.log.segment import SUFFIXES, Segment
 from kafkad.log.segments import Segments
+
+SEGMENTS_AT_ONCE: Final = 64
+"""Of a flush: what it stores and names on the event loop."""
 
 
 class Durability:
@@ -79,25 +84,28 @@ class Durability:
     # -- flushes ---------------------------------------------------------------------------------------------------
 
     def start_flush(self, directory: str, upto: int, truncations: int) -> Flush:
-        """Everything that must reach the disk before the recovery point may move to `upto`, the present end. OSError.
+        """What must reach the disk before the recovery point may move on to `upto`, the present end, or as far as
+        `SEGMENTS_AT_ONCE` go. OSError.
 
         `end_flush` follows if it succeeds. Until then, further flushes have the same to do.
         """
-        active = self._segments.active
         segments = self._segments.starting_at(self.recovery_point)
+        if len(segments) > SEGMENTS_AT_ONCE:
+            upto = segments[SEGMENTS_AT_ONCE].base
+            segments = segments[:SEGMENTS_AT_ONCE]
         for segment in segments:
             segment.store_indexes()
         self._epochs.catch_up()
+        last = segments[-1]
         flush = Flush(
             directory=directory,
             files=self._files,
-            log_files=[segment.file for segment in segments],
-            paths=[segment.path(suffix) for segment in segments for suffix in SUFFIXES[1:]],
+            paths=[segment.path(suffix) for segment in segments for suffix in SUFFIXES],
             upto=upto,
-            size=(active.base, active.size),
+            size=(last.base, last.size),
             truncations=truncations,
             changes=(self._changes, self._epochs.changes),
-            names=self.new_names or self._new_epochs,
+            names=self.new_names or self._new_epochs or len(segments) > 1,
             place=not self.placed,
         )
         if self._new_epochs:
@@ -112,7 +120,7 @@ class Durability:
         self.placed = True
         self._changes_flushed = max(self._changes_flushed, flush.changes)
         if flush.truncations == truncations:
-            closed = self._segments.starting_at(self.recovery_point)[:-1]
+            closed = self._segments.closed_between(self.recovery_point, flush.upto)
             waiting = (segment.base for segment in closed if not segment.is_complete)  # rolled during the flush
             self.recovery_point = max(self.recovery_point, min(flush.upto, next(waiting, flush.upto)))
             self._flushed_to = max(self._flushed_to, flush.size)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from kafkad.errors import StorageError
 from kafkad.log.files import Files, disk_errors
 from kafkad.log.flush import sync_place
+from kafkad.log.indexed import LOG
 from kafkad.log.log import Log
 
 OnDone = Callable[[StorageError | None], None]
@@ -45,22 +46,24 @@ class SharedFsync:
             self._finish(log, None)
             return
         directory, durability = log.directory, log.durability
+        *closed, active = log.segments.starting_at(log.flushed_until)
+        paths = [segment.path(LOG) for segment in closed]
         try:
-            with disk_errors(directory, "flushing"):  # the files stay open while they are being flushed
-                unflushed = log.segments.starting_at(durability.recovery_point)
-                files = [segment.file for segment in reversed(unflushed)]
+            with disk_errors(directory, "flushing"):
+                file = active.file
         except StorageError as error:
             self._finish(log, error)
             self._on_failure(error)
             return
-        base, upto, truncations = log.segments.active.base, log.end_offset, log.truncations
+        base, upto, truncations = active.base, log.end_offset, log.truncations
         new_name, new_place = durability.durable_name != base, not durability.placed
 
         def sync() -> None:
             with disk_errors(directory, "flushing"):
-                for file in files:
-                    self._files.sync_for_good(file.fd)
-                if new_name:
+                self._files.sync_for_good(file.fd)
+                for path in paths:
+                    self._files.sync_path(path)
+                if new_name or paths:
                     self._files.sync_names(directory)
                 if new_place:
                     sync_place(self._files, directory)

@@ -634,7 +634,8 @@ class Log:
         )
 
     def start_flush(self) -> Flush:
-        """Everything that must reach the disk before the recovery point may move to the present end.
+        """What must reach the disk before the recovery point may move to the present end, or to that of as many
+        segments as one flush has.
 
         `Flush.sync` does the work and may run in a thread; `end_flush` follows on the event loop, unless it fails.
         """
@@ -671,9 +672,12 @@ class Log:
 
     def flush(self) -> None:
         """Flush all of it and wait for the disk."""
-        flush = self.start_flush()
-        flush.sync()
-        self.end_flush(flush)
+        is_over = False
+        while not is_over:
+            flush = self.start_flush()
+            flush.sync()
+            self.end_flush(flush)
+            is_over = flush.upto == self.end_offset
 
     # -- close and rename ------------------------------------------------------------------------------------------
 

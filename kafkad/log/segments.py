@@ -69,6 +69,10 @@ class Segments:
         """The segment that holds `offset`, and all after it."""
         return self.all[self.number_of(offset) :]
 
+    def closed_between(self, start: int, end: int) -> list[Segment]:
+        """The closed segments with offsets from `start` on that begin before `end`."""
+        return self.all[self.number_of(start) : min(bisect_left(self._bases, end), len(self.all) - 1)]
+
     def end_before(self, offset: int, segment: Segment) -> int:
         """The position in `segment` where a reader that may not see `offset` must stop. BadBatch if damage is in the
         way."""

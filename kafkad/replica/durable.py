@@ -29,12 +29,17 @@ class Durable:
         """Told of each flush and fsync that fails, for who waited for it may have given up meanwhile."""
 
     async def flush(self, log: Log) -> None:
-        """Put the log and its indexes on the disk, and its recovery point behind them; StorageError.
+        """Put the log, as it is now, and its indexes on the disk, and its recovery point behind them; StorageError.
 
-        It goes on to its end if its caller gives up.
+        As many segments at a time as one flush has. What has begun goes on to its end if its caller gives up.
         """
-        if log.retired:  # with its topic; or it moved, and its copy is on the disk
-            return
+        upto, truncations = log.end_offset, log.truncations
+        flushed = -1
+        while flushed < upto and log.truncations == truncations and not log.retired:
+            flushed = await self._flush_some(log)
+
+    async def _flush_some(self, log: Log) -> int:
+        """The offset up to which nothing is left to do, if the log is still the same."""
         flush = log.start_flush()
 
         def end(error: StorageError | None) -> None:
@@ -42,6 +47,7 @@ class Durable:
                 log.end_flush(flush)
 
         await asyncio.shield(self.in_thread(flush.sync, end))
+        return flush.upto
 
     async def run(self, work: Callable[[], None]) -> None:
         """Do what waits for a disk in a thread."""

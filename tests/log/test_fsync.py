@@ -85,8 +85,24 @@ def test_only_records_and_new_names_are_waited_for(home: Home) -> None:
     append(log, batch())
     group.fsync(log, lambda error: None)
     threads.finish_one()
-    assert synced(home) == ["00000000000000000002.log", "00000000000000000000.log", "t-0"]
+    assert synced(home) == ["00000000000000000002.log", "t-0"]
     assert log.durability.recovery_point == 0
+
+
+def test_segments_that_are_closed_are_opened_for_their_fsync_only(home: Home) -> None:
+    log = home.open(segment_bytes=150)
+    threads = Threads()
+    group = SharedFsync(home.files, threads.run, lambda error: None)
+    for count in (3, 20):
+        for _ in range(count):
+            append(log, batch(bytes(60)))
+        log.let_go_of_files()
+        home.files.synced.clear()
+        group.fsync(log, lambda error: None)
+        assert not any(segment.open_files for segment in log.segments[:-1])
+        threads.finish_one()
+        assert sum(name.endswith(".log") for name in synced(home)) == count
+        assert log.flushed_until == log.end_offset
 
 
 def test_what_is_on_the_disk_already_is_not_waited_for(home: Home) -> None:

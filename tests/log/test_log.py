@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from dataclasses import replace
 
@@ -10,6 +11,7 @@ import pytest
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.check import check
 from kafkad.log.deletion import delete_old_segments
+from kafkad.log.durability import SEGMENTS_AT_ONCE
 from kafkad.log.log import Log
 from kafkad.log.time_search import max_timestamp, offset_for_timestamp
 from kafkad.log.truncation import Ahead, read_ahead, truncate_to
@@ -430,6 +432,47 @@ def test_a_flush_moves_the_recovery_point_only_over_what_it_synced(home: Home) -
     flush.sync()
     log.end_flush(flush)
     assert (log.durability.recovery_point, log.end_offset) == (5, 8)
+
+
+def many_segments(home: Home) -> Log:
+    """Twice as many as a flush has at once, and a few; of all but the last, no file is open."""
+    log = home.open(segment_bytes=300)
+    fill(log, 2 * SEGMENTS_AT_ONCE + 5)
+    log.let_go_of_files()
+    return log
+
+
+def test_a_flush_has_so_many_segments_and_opens_their_files_when_their_turn_comes(home: Home) -> None:
+    log = many_segments(home)
+    before = home.files.count["open"]
+    flush = log.start_flush()
+    assert home.files.count["open"] == before
+    flush.sync()
+    log.end_flush(flush)
+    assert (log.durability.recovery_point, log.flushed_until) == (SEGMENTS_AT_ONCE, SEGMENTS_AT_ONCE)
+    assert log.durability.unflushed_bytes == sum(segment.size for segment in log.segments[SEGMENTS_AT_ONCE:])
+    assert not any(segment.open_files for segment in log.segments[:-1])
+    synced = len(home.files.synced)
+    log.flush()
+    assert len(home.files.synced) > synced + (SEGMENTS_AT_ONCE + 5) * 3
+    assert log.durability.is_complete(log.end_offset)
+
+
+def test_a_segment_that_is_rolled_during_a_flush_is_left_to_the_next(home: Home) -> None:
+    log = many_segments(home)
+    for _ in range(2):
+        flush = log.start_flush()
+        flush.sync()
+        log.end_flush(flush)
+    flush = log.start_flush()
+    base = log.segments.active.base
+    home.files.fail("pwrite", errno.ENOSPC, once=False)
+    log.roll()
+    home.files.heal()
+    flush.sync()
+    log.end_flush(flush)
+    assert not log.segments[-2].is_complete
+    assert log.durability.recovery_point == base
 
 
 def test_a_flush_may_be_wanted_by_bytes(home: Home) -> None:

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from kafkad.errors import StorageError
+from kafkad.log.durability import SEGMENTS_AT_ONCE
 from kafkad.log.files import may_pass
 from kafkad.log.log import Log
 from kafkad.replica.durable import Durable
-from tests.log.conftest import Home, append, batch
+from tests.log.conftest import Home, append, batch, fill
 
 Outcome = StorageError | None
 
@@ -71,6 +72,23 @@ def test_files_that_cannot_be_opened_for_an_fsync_are_a_failure_of_the_disk_also
     waiting.durable.sync(waiting.log, lambda error: None)
     [failure] = waiting.failures
     assert not may_pass(failure)
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_a_log_of_many_segments_is_flushed_in_pieces(waiting: Waiting, home: Home, deleted: bool) -> None:
+    """Others get the loop, and the threads, in between."""
+    log = home.open(segment_bytes=300)
+    fill(log, 2 * SEGMENTS_AT_ONCE + 5)
+    reached: list[int] = []
+
+    def flushed() -> None:
+        reached.append(log.flushed_until)
+        log.retired = deleted
+
+    log.on_flushed = flushed
+    asyncio.run(waiting.durable.flush(log))
+    assert reached == ([SEGMENTS_AT_ONCE] if deleted else [SEGMENTS_AT_ONCE, 2 * SEGMENTS_AT_ONCE, log.end_offset])
+    assert log.durability.recovery_point == reached[-1]
 
 
 def broken(*arguments: object) -> None:
