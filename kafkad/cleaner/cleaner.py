@@ -322,9 +322,9 @@ class Cleaner:
         while finished:
             new = finished.popleft()
             doomed = chosen.log.doomed
-            for path in doomed.named(new.old):
-                if await self._in_thread(partial(self._logs.removal.remove, path)):
-                    doomed.forget(path)
+            for name in doomed.named(new.old):
+                if await self._in_thread(partial(self._logs.removal.remove, doomed.path(name))):
+                    doomed.forget(name)
             if not self._stands(chosen) or not put_in_place(chosen.log, new):
                 raise AbandonedError
 

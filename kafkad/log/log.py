@@ -702,7 +702,6 @@ class Log:
         with disk_errors(self.directory, f"renaming to {os.path.basename(directory)}"):
             self.files.rename(self.directory, directory)
         self.durability.placed = False
-        self.doomed.move_to(directory)
         self.directory = self.epochs.directory = self.producers.snapshots.directory = directory
         for segment in self.segments.all:
             segment.move_to(directory)

@@ -33,7 +33,7 @@ from kafkad.log.loading import ConfigFor, IdOf, Loader, LoadingProgress, open_lo
 from kafkad.log.log import Log
 from kafkad.log.names import current_name, parse_name
 from kafkad.log.producers import DEFAULT_EXPIRATION_MS
-from kafkad.log.removal import Removal
+from kafkad.log.removal import DueRemoval, Removal
 from kafkad.log.retention import MOST_AT_ONCE
 from kafkad.log.settling import Writes
 from kafkad.model import NO_EPOCH
@@ -526,13 +526,13 @@ class LogManager:
         now_ms = self.clock.now_ms()
         return [log for _, log in directory.all_logs() if log.needs_flush(now_ms)]
 
-    def take_due_removals(self, directory: LogDirectory) -> list[str]:
+    def due_removals(self, directory: LogDirectory) -> list[DueRemoval]:
         """Files and directories whose time has come; `removal.remove` each, in a thread."""
         now_ms = self.clock.now_ms()
-        paths = self.removal.take_due(now_ms, directory.path)
+        due = self.removal.due_in(directory.path, now_ms)
         for _, log in directory.all_logs():
-            paths += log.doomed.take_due(now_ms)
-        return paths
+            due += log.doomed.due(now_ms)
+        return due
 
     # --- checkpoints: collected on the loop, written in a thread
 

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from kafkad.errors import StorageError
 from kafkad.log.files import Files, final_disk_errors
@@ -19,18 +20,75 @@ _IN_USE = frozenset({errno.ENOTEMPTY, errno.EBUSY})
 """An NFS client keeps files that are open, under other names; or something is mounted there."""
 
 
-class DoomedFiles:
-    """Files of one log that have got their `.deleted` name, each with the time at which it may be unlinked.
+class Doomed:
+    """What waits for its removal until it is gone, under a name of its own, and each with the time at which it may go.
 
-    The caller unlinks what it takes, in a thread: freeing a large file takes long.
+    The caller removes what is due, in a thread: freeing a large file takes long.
     """
 
-    __slots__ = ("_due_ms", "_files", "_snapshots")
+    __slots__ = ("_due_ms",)
+
+    def __init__(self) -> None:
+        self._due_ms: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._due_ms)
+
+    def path(self, name: str) -> str:
+        """The present one."""
+        return name
+
+    def is_due(self, name: str, now_ms: int) -> bool:
+        due_ms = self._due_ms.get(name)
+        return due_ms is not None and due_ms <= now_ms
+
+    def due(self, now_ms: int) -> list[DueRemoval]:
+        return [DueRemoval(self, name) for name in self._due_ms if self.is_due(name, now_ms)]
+
+    def forget(self, name: str) -> None:
+        """It is gone."""
+        self._due_ms.pop(name, None)
+
+    def put_off(self, name: str, now_ms: int) -> None:
+        """It could not be removed: later, perhaps."""
+        self._due_ms[name] = now_ms + _AGAIN_MS
+
+
+class DueRemoval(NamedTuple):
+    """A file or directory that may be removed, in its turn: whoever waits for a thread asks for its path only then."""
+
+    doomed: Doomed
+    name: str
+
+    @property
+    def path(self) -> str:
+        return self.doomed.path(self.name)
+
+    def is_still_due(self, now_ms: int) -> bool:
+        return self.doomed.is_due(self.name, now_ms)
+
+    def was_tried(self, path: str, now_ms: int, *, is_gone: bool) -> None:
+        """What had this path is gone, or was refused. It stays due if it has got another meanwhile."""
+        if self.path != path:
+            return
+        if is_gone:
+            self.doomed.forget(self.name)
+        else:
+            self.doomed.put_off(self.name, now_ms)
+
+
+class DoomedFiles(Doomed):
+    """Files of one log that have got their `.deleted` name, in its directory, whatever that is called by then."""
+
+    __slots__ = ("_files", "_snapshots")
 
     def __init__(self, files: Files, snapshots: Snapshots) -> None:
+        super().__init__()
         self._files = files
         self._snapshots = snapshots
-        self._due_ms: dict[str, int] = {}
+
+    def path(self, name: str) -> str:
+        return f"{self._snapshots.directory}/{name}"
 
     def add(self, segments: Iterable[Segment], due_ms: int, *, replaced_by: int | None = None) -> None:
         """Give the files of segments their `.deleted` name. OSError when the disk refuses.
@@ -54,53 +112,30 @@ class DoomedFiles:
                 self._files.rename(path, path + DELETED)
             except FileNotFoundError:
                 continue
-            self._due_ms[path + DELETED] = due_ms
-
-    def take_due(self, now_ms: int) -> list[str]:
-        paths = [path for path, due_ms in self._due_ms.items() if due_ms <= now_ms]
-        for path in paths:
-            del self._due_ms[path]
-        return paths
+            self._due_ms[os.path.basename(path) + DELETED] = due_ms
 
     def named(self, bases: Iterable[int]) -> list[str]:
         """The files of segments with these bases, whose names others are to have."""
         names = {f"{base:020d}" for base in bases}
-        return [path for path in self._due_ms if os.path.basename(path)[:20] in names]
-
-    def forget(self, path: str) -> None:
-        """It is gone."""
-        self._due_ms.pop(path, None)
-
-    def move_to(self, directory: str) -> None:
-        """The log's directory has another name now."""
-        moved = {f"{directory}/{os.path.basename(path)}": due_ms for path, due_ms in self._due_ms.items()}
-        self._due_ms = moved
+        return [name for name in self._due_ms if name[:20] in names]
 
 
-class Removal:
-    """`add` and `take_due` belong to the loop, `remove` to a thread."""
+class Removal(Doomed):
+    """Directories of partitions, by their paths. `remove` is for a thread, also for the files of logs; the rest belongs
+    to the loop."""
+
+    __slots__ = ("_files",)
 
     def __init__(self, files: Files) -> None:
+        super().__init__()
         self._files = files
-        self._waiting: list[tuple[int, str]] = []
-
-    def __len__(self) -> int:
-        return len(self._waiting)
 
     def add(self, path: str, due_ms: int) -> None:
-        self._waiting.append((due_ms, path))
+        self._due_ms[path] = due_ms
 
-    def put_back(self, path: str, now_ms: int) -> None:
-        """It could not be removed: later, perhaps."""
-        self.add(path, now_ms + _AGAIN_MS)
-
-    def take_due(self, now_ms: int, directory: str) -> list[str]:
+    def due_in(self, directory: str, now_ms: int) -> list[DueRemoval]:
         """Those in this log directory."""
-        due = [each for each in self._waiting if each[0] <= now_ms and each[1].startswith(f"{directory}/")]
-        if due:
-            taken = set(due)
-            self._waiting = [each for each in self._waiting if each not in taken]
-        return [path for _, path in due]
+        return [due for due in self.due(now_ms) if due.path.startswith(f"{directory}/")]
 
     def remove(self, path: str) -> bool:
         """Thread-safe; what has gone already is fine. False if something in it is in use; StorageError when the disk

@@ -116,13 +116,15 @@ class Upkeep:
         await _a_few_a_turn(self._replicas.make_what_had_no_room())
 
     async def remove(self, directory: LogDirectory) -> None:
-        for path in self._logs.take_due_removals(directory):
-            is_gone = False
+        clock = self._logs.clock
+        for due in self._logs.due_removals(directory):
+            if not due.is_still_due(clock.now_ms()):  # a compaction needed its name
+                continue
+            path, is_gone = due.path, False
             with self._going_on():
                 remove = partial(self._logs.removal.remove, path)
                 is_gone = directory.failure is not None or await self._in_thread(remove)
-            if not is_gone:
-                self._logs.removal.put_back(path, self._logs.clock.now_ms())
+            due.was_tried(path, clock.now_ms(), is_gone=is_gone)
 
     async def write_high_watermarks(self) -> None:
         await self._write(self._logs.collect_high_watermarks(self._replicas.high_watermarks()))

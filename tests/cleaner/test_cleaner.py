@@ -341,7 +341,7 @@ def test_what_a_disk_does_not_let_go_at_once_goes_later(scene: Scene, monkeypatc
     scene.worker.do(log)
     scene.until(lambda: not log.compacting)
     monkeypatch.undo()
-    assert {Path(path) for path in log.doomed.take_due(1 << 60)} == before
+    assert {Path(due.path) for due in log.doomed.due(1 << 60)} == before
 
 
 def test_a_log_that_changes_between_two_segments_keeps_the_rest(scene: Scene) -> None:

@@ -133,6 +133,14 @@ def golden(tmp_path: Path) -> Iterator[Path]:
     yield copy
 
 
+def remove_doomed(log: Log, now_ms: int) -> None:
+    """Unlink what may be by then."""
+    for due in log.doomed.due(now_ms):
+        path = due.path
+        os.unlink(path)
+        due.was_tried(path, now_ms, is_gone=True)
+
+
 def fill(log: Log, count: int) -> None:
     for i in range(count):
         append(log, batch(b"v%d" % i + b"." * 200, timestamp=1000 + i))

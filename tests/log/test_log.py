@@ -17,7 +17,7 @@ from kafkad.log.time_search import max_timestamp, offset_for_timestamp
 from kafkad.log.truncation import Ahead, read_ahead, truncate_to
 from kafkad.turns import Pieces
 from kafkad.wire.records import iter_batches
-from tests.log.conftest import Home, append, batch, fetch, records, searched
+from tests.log.conftest import Home, append, batch, fetch, records, remove_doomed, searched
 
 
 def fill(log: Log, count: int, *, size: int = 200, timestamp: int = 1000) -> None:
@@ -91,8 +91,7 @@ def test_a_slice_outlives_its_segment(home: Home) -> None:
     part = log.read(0, 1 << 20, log.end_offset)
     assert part is not None
     log.truncate_fully_at(100)
-    for path in log.doomed.take_due(home.clock.now_ms()):
-        os.unlink(path)
+    remove_doomed(log, home.clock.now_ms())
     assert len(os.pread(part.file.fd, part.length, part.position)) == part.length
     assert os.listdir(home.directory).count("00000000000000000000.log") == 0
 
@@ -360,9 +359,9 @@ def test_retention_by_time_empties_a_log_that_is_all_old(home: Home) -> None:
     fill(log, 20)
     assert delete_old_segments(log, now) > 1
     assert (log.start_offset, log.end_offset, log.size) == (80, 80, 0)
-    assert log.doomed.take_due(now + 499) == []
-    doomed = log.doomed.take_due(now + 500)
-    assert doomed and all(path.endswith(".deleted") and os.path.exists(path) for path in doomed)
+    assert log.doomed.due(now + 499) == []
+    doomed = log.doomed.due(now + 500)
+    assert doomed and all(due.path.endswith(".deleted") and os.path.exists(due.path) for due in doomed)
     assert append(log, batch()) == 80
 
 

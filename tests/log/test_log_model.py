@@ -18,7 +18,7 @@ from kafkad.log.truncation import truncate_to
 from kafkad.wire.records import Record, build_batch
 from tests.cleaner.cleaner import batches_of, clean
 from tests.fakes import Died, MortalFiles
-from tests.log.conftest import Home, append, records, searched
+from tests.log.conftest import Home, append, records, remove_doomed, searched
 
 KEYS = (b"a", b"b", b"c", b"d", b"e", b"f")
 
@@ -162,8 +162,7 @@ class Work:
     def retain(self) -> None:
         delete_old_segments(self.log, self.home.clock.now_ms())
         assert len(self.log.segments) == 1 or self.log.segments[1].base > self.log.start_offset
-        for path in self.log.doomed.take_due(self.home.clock.now_ms()):
-            os.unlink(path)
+        remove_doomed(self.log, self.home.clock.now_ms())
 
     def refill(self) -> None:
         """Starts the log again at another offset, as a follower does that is too far behind."""

@@ -250,12 +250,12 @@ def test_a_deleted_partition_goes_after_its_delay_and_may_be_made_anew(disks: tu
     assert anew.end_offset == 0
     assert manager.checkpointed_high_watermark(T0) == 0
     assert (disks[0] / "recovery-point-offset-checkpoint").read_text() == "0\n0\n"
-    assert manager.take_due_removals(*manager.directories) == []
+    assert manager.due_removals(*manager.directories) == []
     clock.advance(60_000)
-    due = manager.take_due_removals(*manager.directories)
-    assert [path.endswith("-delete") for path in due] == [True]
-    manager.removal.remove(due[0])
-    manager.removal.remove(due[0])
+    due = manager.due_removals(*manager.directories)
+    assert [each.path.endswith("-delete") for each in due] == [True]
+    manager.removal.remove(due[0].path)
+    manager.removal.remove(due[0].path)
     for mistaken in ("/", str(disks[0]), str(disks[0] / "t-0")):
         with pytest.raises(ValueError, match="does not wait"):
             manager.removal.remove(mistaken)
@@ -313,9 +313,9 @@ def test_a_deleted_partition_goes_with_what_somebody_has_put_into_it(disks: tupl
     (backup / "link").symlink_to(kept)
     manager.delete(T0)
     clock.advance(60_000)
-    [path] = manager.take_due_removals(*manager.directories)
-    assert manager.removal.remove(path)
-    assert not os.path.exists(path)
+    [due] = manager.due_removals(*manager.directories)
+    assert manager.removal.remove(due.path)
+    assert not os.path.exists(due.path)
     link = disks[0] / "t-1.0123456789abcdef0123456789abcdef-delete"
     link.symlink_to(kept)
     assert manager.removal.remove(str(link))
@@ -334,11 +334,11 @@ def test_what_is_in_use_is_no_fault_of_the_disk_and_removed_later(
     manager = started(disks[0])
     manager.create(T0, TOPIC_ID, CONFIG)
     manager.delete(T0)
-    [path] = manager.removal.take_due(manager.clock.now_ms() + 60_000, str(disks[0]))
+    [due] = manager.removal.due_in(str(disks[0]), manager.clock.now_ms() + 60_000)
     with monkeypatch.context() as patched:
         patched.setattr(manager.files, "rmdir", in_use)
-        assert not manager.removal.remove(path)
-    assert manager.removal.remove(path)
+        assert not manager.removal.remove(due.path)
+    assert manager.removal.remove(due.path)
     manager.close()
 
 
@@ -510,8 +510,8 @@ def test_what_waited_for_removal_at_a_stop_is_removed_after_the_next_start(disks
     assert not again.logs
     assert [os.path.basename(path)[:4] for path in again.strays] == ["s-0."]
     clock.advance(60_000)
-    for path in again.take_due_removals(*again.directories):
-        again.removal.remove(path)
+    for due in again.due_removals(*again.directories):
+        again.removal.remove(due.path)
     assert not [name for name in os.listdir(disks[0]) if name.endswith("-delete")]
     again.close()
 
@@ -523,7 +523,7 @@ def test_the_delay_of_a_removal_begins_with_the_deletion(disks: tuple[Path, Path
     manager.close()
     for seconds, gone in ((40, False), (80, True)):
         again = started(disks[0], clock=FakeClock(int(time.time() * 1000) + seconds * 1000))
-        assert bool(again.take_due_removals(*again.directories)) is gone
+        assert bool(again.due_removals(*again.directories)) is gone
         again.close()
 
 
@@ -553,8 +553,8 @@ def test_passes_work_log_by_log(disks: tuple[Path, Path]) -> None:
     assert log.start_offset > 0
     assert list(manager.producer_expiry_pass()) == [0, 0]
     clock.advance(60_000)
-    for path in manager.take_due_removals(*manager.directories):
-        manager.removal.remove(path)
+    for due in manager.due_removals(*manager.directories):
+        manager.removal.remove(due.path)
     assert not [name for name in os.listdir(disks[0] / "t-0") if name.endswith(".deleted")]
     manager.close()
 

@@ -411,8 +411,8 @@ def test_a_copy_under_way_loses_what_its_replica_loses_and_no_more(tmp_path: Pat
     assert first.base <= future.start_offset == 30 < second.base
     assert list(path.glob("*.log.deleted"))
     manager.clock.advance(60_000)  # type: ignore[attr-defined]
-    for due in manager.take_due_removals(manager.directories[1]):
-        manager.removal.remove(due)
+    for due in manager.due_removals(manager.directories[1]):
+        manager.removal.remove(due.path)
     assert not list(path.glob("*.deleted"))
     manager.logs[T0].increment_start_offset(100)
     list(manager.retention_pass(lambda tp: 100, manager.fail))

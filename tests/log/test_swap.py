@@ -26,7 +26,7 @@ from kafkad.wire.control import ControlRecord, build_marker
 from kafkad.wire.records import Record, build_batch
 from tests.cleaner.cleaner import clean, write_cleaned
 from tests.fakes import Died, FakeClock, MortalFiles
-from tests.log.conftest import Home, append, fetch, records, searched
+from tests.log.conftest import Home, append, fetch, records, remove_doomed, searched
 
 KEYS = 5
 CONFIG = LogConfig(segment_bytes=900, index_interval_bytes=100, cleanup_policy=frozenset({"compact"}))
@@ -107,10 +107,9 @@ def test_readers_go_on_with_what_they_were_given(home: Home) -> None:
     log.update_config(CONFIG)
     assert put_in_place(log, clean(log))
     assert len(list(home.directory.glob("*.deleted"))) >= 9
-    assert log.doomed.take_due(home.clock.now_ms()) == []
+    assert log.doomed.due(home.clock.now_ms()) == []
     home.clock.advance(CONFIG.file_delete_delay_ms)
-    for path in log.doomed.take_due(home.clock.now_ms()):
-        os.unlink(path)
+    remove_doomed(log, home.clock.now_ms())
     assert not list(home.directory.glob("*.deleted"))
     assert os.pread(part.file.fd, part.length, part.position) == before
 

@@ -136,8 +136,8 @@ def test_a_search_goes_on_while_retention_deletes_its_segment(home: Home) -> Non
     next(search)  # the first segment is known, but nothing was looked for
     home.clock.advance(1_000_000)
     assert delete_old_segments(log, home.clock.now_ms(), upto=log.end_offset - 1) == 1
-    for path in log.doomed.take_due(1 << 60):
-        home.files.unlink(path)
+    for due in log.doomed.due(1 << 60):
+        home.files.unlink(due.path)
     assert pauses(search)[1] == (6000, 201, 0)
 
 
@@ -153,8 +153,8 @@ def test_a_search_in_a_deleted_segment_ends_there(home: Home) -> None:
     next(search)  # among the batches of the first segment
     home.clock.advance(1_000_000)
     assert delete_old_segments(log, home.clock.now_ms(), upto=log.end_offset - 1) == 1
-    for path in log.doomed.take_due(1 << 60):
-        home.files.unlink(path)
+    for due in log.doomed.due(1 << 60):
+        home.files.unlink(due.path)
     assert pauses(search)[1] == (9000, 202, 0)
 
 

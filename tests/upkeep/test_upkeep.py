@@ -123,6 +123,52 @@ def test_what_cannot_be_removed_keeps_nothing_else_and_is_tried_again(
     assert len(jobs.logs.removal) == 0
 
 
+def test_what_a_copy_has_doomed_is_removed_though_it_gets_its_name_meanwhile(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before its turn, or while a thread looks for it under the old one."""
+    moves = Moves(jobs.logs)
+    moves.start(BAD, jobs.good)
+    while not moves.step(BAD).caught_up:
+        pass
+    copy = moves.future(BAD)
+    assert copy is not None
+    copy.increment_start_offset(50)
+    assert delete_old_segments(copy, jobs.clock.now_ms()) > 0
+    jobs.clock.advance(60_000)
+    tried: list[str] = []
+
+    async def remove(upkeep: Upkeep, work: Callable[[], bool]) -> bool:
+        if not tried:
+            assert moves.finish(BAD) is not None
+        tried.append(jobs.log(BAD).directory)
+        return work()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Upkeep, "_in_thread", remove)
+        jobs.do_for_each(jobs.upkeep.remove)
+    assert len(tried) > 1
+    assert len(names_to_go(copy.directory)) == 1
+    jobs.do_for_each(jobs.upkeep.remove)
+    assert not names_to_go(copy.directory)
+
+
+def test_what_is_not_removed_for_an_internal_error_is_removed_later(
+    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(upkeep: Upkeep, work: Callable[[], bool]) -> bool:
+        raise RuntimeError("can't start new thread")
+
+    jobs.log(GOOD).increment_start_offset(50)
+    assert delete_old_segments(jobs.log(GOOD), jobs.clock.now_ms()) > 0
+    jobs.clock.advance(60_000)
+    with monkeypatch.context() as patch, pytest.raises(RuntimeError):
+        patch.setattr(Upkeep, "_in_thread", broken)
+        jobs.do_for_each(jobs.upkeep.remove)
+    jobs.do_for_each(jobs.upkeep.remove)
+    assert not names_to_go(jobs.good)
+
+
 def test_a_log_that_cannot_be_flushed_keeps_no_other(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     start_flush = Log.start_flush
 
