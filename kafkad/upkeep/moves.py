@@ -81,23 +81,30 @@ class ReplicaMoves:
             self._flushed.clear()  # also of moves that were given up
 
     async def _go_on(self, tp: TopicPartition) -> None:
-        try:
-            if self._replicas.logs.cut:
-                await self._settle_cut(tp)
-            future = self._moves.future(tp)
-            if future is None or self._replicas.logs.get(tp) is None:
-                pass  # the topic was deleted meanwhile, or a log directory has failed
-            elif future in self._replicas.logs.cut:
-                self._rest(tp)
-            else:
+        if self._replicas.logs.cut:
+            await self._settle_cut(tp)
+        future = self._moves.future(tp)
+        if future in self._replicas.logs.cut:
+            self._rest(tp)
+        elif future is not None and self._stands(tp, future):
+            try:
                 await self._advance(tp, future)
-        except StorageError as error:
+            except KafkaError as error:
+                if self._stands(tp, future):
+                    self._refused(tp, error)
+        await asyncio.sleep(0)
+
+    def _stands(self, tp: TopicPartition, future: Log) -> bool:
+        """False if the topic was deleted meanwhile, or a log directory has failed."""
+        return self._moves.future(tp) is future and self._replicas.logs.get(tp) is not None
+
+    def _refused(self, tp: TopicPartition, error: KafkaError) -> None:
+        if isinstance(error, StorageError):
             self._replicas.directory_failed(error)
             self._rest(tp)
-        except KafkaError as error:
+        else:
             log.error("moving %s to another log directory failed; it stays where it is: %s", tp, error)
             self._give_up(tp)
-        await asyncio.sleep(0)
 
     async def _settle_cut(self, tp: TopicPartition) -> None:
         """Of the copy, whose replica was cut back."""
@@ -126,8 +133,10 @@ class ReplicaMoves:
         """The copy takes the replica's place in a turn in which it has caught up, when little of it is left to flush:
         nothing comes in between."""
         await self._until_allowed(tp, future)
+        if not self._stands(tp, future):
+            return
         ahead = await in_turns(self._moves.read_ahead(tp))
-        if self._moves.future(tp) is not future or self._replicas.logs.get(tp) is None:
+        if not self._stands(tp, future):
             return
         partition = self._replicas.find(*tp)
         high_watermark = 0 if partition is None else partition.high_watermark

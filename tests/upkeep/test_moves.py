@@ -22,6 +22,7 @@ from kafkad.log.truncation import truncate_to
 from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
 from kafkad.timers import Timers
+from kafkad.turns import Pieces
 from kafkad.upkeep import moves as moves_module
 from kafkad.upkeep.moves import ReplicaMoves
 from kafkad.wire.messages.incremental_alter_configs import (
@@ -164,6 +165,38 @@ def test_another_rate_holds_within_a_second(broker: Broker) -> None:
     broker.bytes_per_second = LONG_MAX
     broker.work(after_ms=1_000)
     assert (broker.home(FIRST), broker.home(SECOND)) == (broker.second, broker.first)
+
+
+def test_a_topic_that_is_deleted_while_a_move_keeps_to_its_rate_is_no_failure(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.bytes_per_second = 1
+    broker.move(FIRST, broker.second)
+    broker.move(SECOND, broker.first)
+    broker.work()
+    assert broker.copied()[SECOND] == 0
+    for tp in (FIRST, SECOND):
+        broker.replicas.logs.delete(tp)
+    for _ in range(3):
+        broker.work(after_ms=1_000)
+    assert not broker.copied()
+    assert not [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert all(directory.failure is None for directory in broker.replicas.logs.directories)
+
+
+def test_a_topic_that_is_deleted_while_a_move_reads_costs_no_directory(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def read_ahead(moves: Moves, tp: TopicPartition) -> Pieces[None]:
+        yield
+        broker.replicas.logs.delete(tp)
+        raise StorageError(broker.second, "no such file")
+
+    monkeypatch.setattr(Moves, "read_ahead", read_ahead)
+    broker.move(FIRST, broker.second)
+    broker.work()
+    assert not [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert all(directory.failure is None for directory in broker.replicas.logs.directories)
 
 
 def test_a_replica_moves_away_from_a_full_disk_that_cannot_note_its_cut(
