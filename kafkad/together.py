@@ -1,4 +1,4 @@
-"""Several coroutines side by side. However they end, none of them runs on when the caller goes on."""
+"""Several coroutines side by side, and their end. However that comes, none of them runs on when the caller goes on."""
 
 from __future__ import annotations
 
@@ -19,3 +19,12 @@ async def together(coroutines: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
             raise one
         results.append(one)
     return results
+
+
+async def cancelled(tasks: Iterable[asyncio.Future[Any]]) -> None:
+    """Cancel these, and wait until they have ended."""
+    ending = list(tasks)
+    for task in ending:
+        task.cancel()
+    if ending:
+        await asyncio.wait(ending)

@@ -25,6 +25,7 @@ from kafkad.metrics import RequestProbe
 from kafkad.net.connection import Connection, DeferredReply, Ending
 from kafkad.net.reply import PENDING, Pending, Reply
 from kafkad.security.authorizer import ALLOW_ALL, Authorizer, Principal
+from kafkad.together import cancelled
 from kafkad.turns import Jobs, Pieces
 from kafkad.wire.apis import request_class, response_class
 from kafkad.wire.frames import encode_response, encode_response_in_pieces, read_request_header
@@ -117,6 +118,10 @@ class Dispatcher:
     def idle(self) -> bool:
         """True if no handler is at work, and no reply that one has promised is still due."""
         return not self._waiting
+
+    async def stop(self) -> None:
+        """Break off the handlers that are at work. Futures that others complete end with those."""
+        await cancelled([each for each in self._waiting if isinstance(each, asyncio.Task)])
 
     def __call__(self, connection: Connection, view: memoryview, at: int, end: int) -> _Answer:
         """HOT. Ending, with a line in the log, where that is the answer."""

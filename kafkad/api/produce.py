@@ -53,6 +53,7 @@ from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
 from kafkad.security.authorizer import REFUSALS, Operation, ResourceType
 from kafkad.timers import Timers
+from kafkad.together import cancelled
 from kafkad.turns import Jobs, Pieces, at_once
 from kafkad.wire.frames import RequestHeader, read_request_header
 from kafkad.wire.primitives import or_malformed
@@ -149,6 +150,10 @@ class ProduceApi:
     def oldest_wait_for_followers(self) -> object | None:
         """The request that has waited longest for other brokers; None while any waits for this one."""
         return None if self._tasks else self._delayed.oldest
+
+    async def stop(self) -> None:
+        """Give up what waits for a worker or a disk: nothing is appended any more."""
+        await cancelled(self._tasks)
 
     def append_ordinary(
         self,

@@ -1,4 +1,4 @@
-"""The end of a stop: what was asked is still answered, where that can happen.
+"""The end of a stop: what was asked is still answered, where that can happen, or at least done.
 
 A produce with acks=all is answered when followers have fetched it. Brokers that stop too, or are gone, never will: when
 only such produces are left, and the oldest has not been answered for a second, none of them will be.
@@ -27,14 +27,18 @@ class Answering(Protocol):
 
 
 class Connections(Protocol):
-    def close_quiet(self) -> int: ...
+    def close_quiet(self) -> None: ...
 
 
 async def drain(connections: Connections, broker: Answering, clock: Clock, timers: Timers) -> None:
-    """Fetches that wait for data are not worth waiting for; everything else that can be gets its answer."""
+    """Fetches that wait for data are not worth waiting for; everything else that can be gets its answer. What is still
+    being worked out when its client has gone is waited for, too: it may be about to write."""
     begun = since = clock.monotonic_ms()
     oldest: object | None = None
-    while connections.close_quiet() and not broker.idle:
+    while True:
+        connections.close_quiet()
+        if broker.idle:
+            return
         now = clock.monotonic_ms()
         before, oldest = oldest, broker.oldest_wait_for_followers
         if oldest is None or oldest is not before:

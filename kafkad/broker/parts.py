@@ -149,6 +149,8 @@ class Parts:
         await self.controller.stop()
         self.controller_link.close()
         self.replicas.cuts.stop()
+        await self.dispatcher.stop()
+        await self.produce.stop()
         loop, threads = asyncio.get_running_loop(), self.platform.threads
         await loop.run_in_executor(threads, self.platform.logs.close, self.replicas.high_watermarks())
         await loop.run_in_executor(threads, self.batch_workers.close)

@@ -83,6 +83,7 @@ class Log:
         "before_settling",
         "cleaned_until",
         "clock",
+        "closed",
         "compacting",
         "config",
         "cut_may_return",
@@ -167,6 +168,8 @@ class Log:
         more."""
         self.on_settled: Callable[[Log], None] = _nobody_hears
         """Called when what was cut off cannot return any more."""
+        self.closed = False
+        """Nothing is appended any more."""
         self.retired = False
         """Taken out of the broker: deleted, or replaced by its copy in another log directory."""
 
@@ -404,6 +407,8 @@ class Log:
         A new segment begins where the log ends, also for a batch behind offsets that were compacted away: those that
         are missing between two segments would count as lost, should the topic not be compacted any more.
         """
+        if self.closed:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.directory} is closed")
         segment = self.segments.active
         with disk_errors(self.directory, "making room"):
             self._clear_torn_away()
@@ -683,6 +688,7 @@ class Log:
 
     def close(self, clean: bool = True) -> None:
         """Leave the files as Kafka leaves them after a clean stop; without `clean` only close them."""
+        self.closed = True
         if clean:
             with disk_errors(self.directory, "closing"):
                 self.seal()

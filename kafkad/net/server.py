@@ -206,12 +206,11 @@ class Server:
         for listener in self.listeners:
             listener.stop_accepting()
 
-    def close_quiet(self) -> int:
-        """Close connections with nothing to answer; how many are left."""
+    def close_quiet(self) -> None:
+        """Close connections with nothing to answer."""
         for connection in self.connections():
             if connection.quiet:
                 connection.close()
-        return self.total
 
     def close(self) -> None:
         self.stop_accepting()

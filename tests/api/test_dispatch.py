@@ -164,6 +164,29 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
+def test_a_stop_breaks_off_the_handlers_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        may_go_on, done = asyncio.Event(), False
+
+        async def answer() -> HeartbeatResponse:
+            nonlocal done
+            await may_go_on.wait()
+            done = True
+            return HeartbeatResponse()
+
+        asked = Asked(monkeypatch, answer())
+        await turns()
+        assert not asked.dispatcher.idle
+        await asked.dispatcher.stop()
+        may_go_on.set()
+        await turns()
+        assert asked.dispatcher.idle
+        assert asked.connection.closed
+        assert not done
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("later", [False, True])
 def test_each_error_within_an_answer_is_counted(monkeypatch: pytest.MonkeyPatch, later: bool) -> None:
     codes = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

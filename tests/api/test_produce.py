@@ -6,13 +6,16 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafkad.errors import ErrorCode
+from kafkad.log.batch_workers import BatchWorkers
 from kafkad.log.move import Moves
 from kafkad.model import BrokerInfo, Endpoint
 from kafkad.names import TopicPartition
@@ -253,6 +256,31 @@ def test_a_topic_with_its_own_codec_gets_its_batches_rebuilt(frames: Frames) -> 
     log = frames.broker.replicas.logs.logs[TopicPartition("t", 0)]
     view = memoryview(Path(log.segments[0].path(".log")).read_bytes())
     assert {header.codec for _, header in iter_batches(view)} == {Codec.ZSTD}
+
+
+def test_what_waits_for_a_worker_at_the_end_of_a_stop_is_not_appended_any_more(
+    frames: Frames, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its logs are being closed."""
+    frames.broker.create("t", configs={"compression.type": "zstd"})
+    asked: list[tuple[Callable[[], Any], Future[Any]]] = []
+
+    def submit(workers: BatchWorkers, call: Callable[[], Any], records: int, request: object) -> Future[Any]:
+        asked.append((call, Future()))
+        return asked[-1][1]
+
+    monkeypatch.setattr("kafkad.api.produce.quick_enough", lambda header, config: False)
+    monkeypatch.setattr(BatchWorkers, "submit", submit)
+    assert frames.begin(request(frames, 9, {0: batch(codec=Codec.GZIP)}), 9) is None
+    frames.broker.settle()
+    [(call, result)] = asked
+    assert not frames.produce.idle
+    frames.broker.run(frames.produce.stop())
+    assert frames.produce.idle
+    if result.set_running_or_notify_cancel():
+        result.set_result(call())
+    frames.broker.settle()
+    assert stored(frames) == []
 
 
 @pytest.mark.parametrize("settings", [{"kafkad.acks.fsync": "true"}, {"flush.messages": "1"}])

@@ -17,7 +17,7 @@ from kafkad.log.time_search import max_timestamp, offset_for_timestamp
 from kafkad.log.truncation import Ahead, read_ahead, truncate_to
 from kafkad.turns import Pieces
 from kafkad.wire.records import iter_batches
-from tests.log.conftest import Home, append, batch, fetch, records, remove_doomed, searched
+from tests.log.conftest import Home, append, batch, fetch, path_of, records, remove_doomed, searched
 
 
 def fill(log: Log, count: int, *, size: int = 200, timestamp: int = 1000) -> None:
@@ -431,6 +431,20 @@ def test_a_flush_moves_the_recovery_point_only_over_what_it_synced(home: Home) -
     flush.sync()
     log.end_flush(flush)
     assert (log.durability.recovery_point, log.end_offset) == (5, 8)
+
+
+def test_nothing_is_appended_behind_the_end_of_a_stop(home: Home) -> None:
+    log = home.open()
+    fill(log, 3)
+    log.close()
+    before = os.path.getsize(path_of(log, ".log"))
+    data = batch(b"late")
+    data[:8] = (3).to_bytes(8, "big")
+    for attempt in (lambda: append(log, batch(b"late")), lambda: log.append_copied(memoryview(data))):
+        with pytest.raises(KafkaError) as refused:
+            attempt()
+        assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert os.path.getsize(path_of(log, ".log")) == before
 
 
 def many_segments(home: Home) -> Log:

@@ -65,9 +65,9 @@ def test_no_segment_is_completed_before_a_torn_write_is_cleared_away(home: Home)
             attempt()
     home.files.heal()
     log.roll()
-    fill(log, 2)
     assert [os.path.getsize(segment.path(".log")) for segment in log.segments] == [s.size for s in log.segments]
     log = home.reopen()
+    fill(log, 2)
     assert (len(records(log)), log.found) == (4, [])
 
 
