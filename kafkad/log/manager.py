@@ -578,17 +578,14 @@ class LogManager:
 
     def close(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         """Leave every directory as Kafka leaves it after a clean stop. Waits for the disks."""
-        from concurrent.futures import ThreadPoolExecutor  # the start does not need it
-
         if high_watermarks is not None:
             self._write(self.collect_high_watermarks(high_watermarks))
         self.files.close_none()
         closed = set()
-        with ThreadPoolExecutor(_FLUSH_THREADS) as threads:
-            for directory in self.live:
-                with contextlib.suppress(NoLogDirectoryError), self.guarded():
-                    list(threads.map(Log.close, [log for _, log in directory.all_logs()]))
-                    closed.add(directory)
+        for directory in self.live:
+            with contextlib.suppress(NoLogDirectoryError), self.guarded():
+                _close_all([log for _, log in directory.all_logs()])
+                closed.add(directory)
         self._write(self.collect_start_offsets())
         self._write(self.collect_cleaned_offsets())
         self._write(self.collect_recovery_points())
@@ -622,6 +619,18 @@ class TopicOnDisk:
     @property
     def missing(self) -> tuple[int, ...]:
         return tuple(sorted(set(range(self.partition_count)).difference(self.partitions)))
+
+
+def _close_all(logs: Sequence[Log]) -> None:
+    """Some side by side, for each waits for its disk."""
+    from concurrent.futures import ThreadPoolExecutor  # the start does not need it
+
+    try:
+        with ThreadPoolExecutor(_FLUSH_THREADS) as threads:
+            list(threads.map(Log.close, logs))
+    except RuntimeError:  # there is no thread to be had: what is closed already has nothing left to do
+        for log in logs:
+            log.close()
 
 
 def _until_few_are_deleted(

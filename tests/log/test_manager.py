@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -15,6 +16,7 @@ from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log import checkpoint
 from kafkad.log import manager as manager_module
+from kafkad.log.check import check
 from kafkad.log.files import Files, disk_errors
 from kafkad.log.loading import DuplicatePartitionError, LoadingProgress, LoadingStopped
 from kafkad.log.log import Log
@@ -557,6 +559,20 @@ def test_passes_work_log_by_log(disks: tuple[Path, Path]) -> None:
         manager.removal.remove(due.path)
     assert not [name for name in os.listdir(disks[0] / "t-0") if name.endswith(".deleted")]
     manager.close()
+
+
+def test_a_stop_without_threads_to_be_had_is_a_clean_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    manager = started(tmp_path)
+    for partition in range(3):
+        append(manager.create(TopicPartition("t", partition), TOPIC_ID, CONFIG), 30)
+    with monkeypatch.context() as system:
+        system.setattr(Thread, "start", refuse)
+        manager.close({})
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+    assert not [problem for partition in range(3) for problem in check(str(tmp_path / f"t-{partition}"))]
 
 
 def test_no_more_files_stay_open_than_logs_that_are_written(tmp_path: Path) -> None:
