@@ -649,7 +649,8 @@ class Log:
 
     def end_flush(self, flush: Flush) -> None:
         self.durability.end_flush(flush, self.truncations, self.clock.now_ms())
-        self.records_flushed(flush.upto, flush.truncations)
+        if flush.directory == self.directory:  # otherwise not all of it may have been found
+            self.records_flushed(flush.upto, flush.truncations)
 
     def start_settling(self) -> Settling:
         """Have the disk forget what was cut off: `Settling.wait` may run in a thread; `end_settling` follows."""

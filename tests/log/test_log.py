@@ -600,8 +600,10 @@ def test_a_flush_of_a_log_that_is_renamed_meanwhile_vouches_for_no_names(home: H
     flush.sync()
     log.end_flush(flush)
     assert not log.durability.is_complete(3)
+    assert log.flushed_until == 0, "its files may not have been found"
     home.files.synced.clear()
     log.flush()
+    assert log.flushed_until == 3
     assert {log.directory, os.path.dirname(log.directory), log.epochs.path} <= set(home.files.synced)
 
 
