@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +29,7 @@ from kafkad.log.compaction import (
     CompactionJob,
     CompactionResult,
     CompactionStats,
+    LastOfProducer,
     Poison,
     Replacement,
     SegmentToClean,
@@ -47,7 +48,7 @@ from kafkad.names import TopicPartition
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
 from kafkad.timers import Timers, sleep
-from kafkad.turns import Turns
+from kafkad.turns import Turns, in_turns
 
 log = logging.getLogger(__name__)
 
@@ -256,8 +257,7 @@ class Cleaner:
         """The result of the compaction; None when it failed or is no longer wanted."""
         result = None
         try:
-            _check_sound(chosen)
-            wanted = job(chosen, settings, self._now_ms())
+            wanted = await self._job(chosen, settings)
             # A `.cleaned` file of an earlier job would tell a start after a crash that a later swap is void.
             await self._in_thread(partial(swap.discard_all, self._logs.files, wanted.directory))
             result = await self._run(chosen, compactor, wanted)
@@ -279,6 +279,13 @@ class Cleaner:
             if result is None:
                 await self._discard(chosen)
         return result
+
+    async def _job(self, chosen: LogToCompact, settings: CleanerSettings) -> CompactionJob:
+        last_of_producer = await in_turns(chosen.log.producers.last_of_each())
+        if not self._stands(chosen):
+            raise AbandonedError
+        _check_sound(chosen)
+        return job(chosen, last_of_producer, settings, self._now_ms())
 
     async def _run(self, chosen: LogToCompact, compactor: Compactor, wanted: CompactionJob) -> CompactionResult:
         """Each finished segment takes its place at once: a disk that is half full could not hold all of a log twice."""
@@ -418,7 +425,9 @@ def _check_sound(chosen: LogToCompact) -> None:
             raise UncleanableError(segment.path(LOG), hole.start, missing)
 
 
-def job(chosen: LogToCompact, settings: CleanerSettings, now_ms: int) -> CompactionJob:
+def job(
+    chosen: LogToCompact, last_of_producer: Mapping[int, LastOfProducer], settings: CleanerSettings, now_ms: int
+) -> CompactionJob:
     """StorageError if a disk refuses what it is to say of transactions."""
     found, config, dirt = chosen.log, chosen.log.config, chosen.dirt
     return CompactionJob(
@@ -428,7 +437,7 @@ def job(chosen: LogToCompact, settings: CleanerSettings, now_ms: int) -> Compact
         first_dirty=dirt.first_dirty,
         upto=dirt.upto,
         now_ms=now_ms,
-        last_of_producer=found.producers.last_of_each(),
+        last_of_producer=last_of_producer,
         delete_retention_ms=config.delete_retention_ms,
         max_message_bytes=config.max_message_bytes,
         segment_bytes=config.segment_bytes,

@@ -44,6 +44,7 @@ from kafkad.log.segment import NOWHERE, Segment
 from kafkad.log.segments import Segments
 from kafkad.log.settling import Settling, Writes
 from kafkad.names import NO_TOPIC_ID, TopicPartition
+from kafkad.turns import Pieces, at_once
 from kafkad.wire.control import ControlRecord
 from kafkad.wire.records import (
     ATTRIBUTES,
@@ -76,6 +77,12 @@ def _no_checkpoints(log: Log) -> Writes:
     return ()
 
 
+def _as_there_is_room(snapshot: Pieces[None]) -> Pieces[None]:
+    """Without it, a start reads more of the log."""
+    with as_far_as_there_is_room():
+        yield from snapshot
+
+
 class Log:
     __slots__ = (
         "_pwrite",
@@ -95,6 +102,7 @@ class Log:
         "files",
         "flushed_until",
         "found",
+        "in_pieces",
         "last_epoch",
         "lost_until",
         "on_cut",
@@ -145,6 +153,7 @@ class Log:
         self.durability = Durability(
             files, self.segments, self.epochs, loaded.durable_until, clock.now_ms(), new_names=loaded.new_names
         )
+        self.producers.on_snapshot = self.durability.names_changed
         self.flushed_until = loaded.durable_until
         """The end of the records that are on the disk; the recovery point, which covers indexes too, may be lower."""
         self.on_start_moved: Callable[[], None] = _nobody_waits
@@ -170,6 +179,8 @@ class Log:
         """Called when what was cut off cannot return any more."""
         self.closed = False
         """Nothing is appended any more."""
+        self.in_pieces: Callable[[Pieces[None]], object] = at_once
+        """Called with work that may go on in later turns."""
         self.retired = False
         """Taken out of the broker: deleted, or replaced by its copy in another log directory."""
 
@@ -468,8 +479,9 @@ class Log:
         segment = self._new_segment(base)
         self.segments.add(segment)
         self.end_offset = base  # past a gap that compaction left: what the active segment holds begins there
-        with as_far_as_there_is_room():  # without it, a start reads more of the log
-            self._take_snapshot(base)
+        taking = self.producers.begin_snapshot(base) if self._may_have_producers(base) else None
+        if taking is not None:
+            self.in_pieces(_as_there_is_room(taking))
         return segment
 
     def seal(self) -> None:
@@ -479,11 +491,10 @@ class Log:
         active.seal()
         self.durability.sealed(active)
 
-    def _take_snapshot(self, offset: int) -> None:
-        """An empty log needs none. Its name has to be on the disk before a clean stop is: without any snapshot, the
-        start takes it that there are no producers, and does not read the log."""
-        if offset > self.start_offset and self.producers.take_snapshot(offset):
-            self.durability.names_changed()
+    def _may_have_producers(self, offset: int) -> bool:
+        """An empty log has none, and needs no snapshot. Of others its name is on the disk before a clean stop is:
+        without any snapshot, the start takes it that there are no producers, and does not read the log."""
+        return offset > self.start_offset
 
     def _new_segment(self, base: int) -> Segment:
         now_ms = self.clock.now_ms()
@@ -693,9 +704,11 @@ class Log:
         if clean:
             with disk_errors(self.directory, "closing"):
                 self.seal()
-                self._take_snapshot(self.end_offset)
+                if self._may_have_producers(self.end_offset):
+                    self.producers.take_snapshot(self.end_offset)
                 if not self.durability.is_complete(self.end_offset):
                     self.flush()
+        self.producers.drop_snapshot()
         for segment in self.segments.all:
             segment.release()
 

@@ -28,7 +28,7 @@ from kafkad.log.damage import Damage, Damages
 from kafkad.log.deletion import delete_old_segments
 from kafkad.log.directories import BrokenPartition, CheckpointWrite, LogDirectory
 from kafkad.log.epochs import LeaderEpochs
-from kafkad.log.files import Files, may_pass
+from kafkad.log.files import Files, as_far_as_there_is_room, may_pass
 from kafkad.log.loading import ConfigFor, IdOf, Loader, LoadingProgress, open_log, put_away
 from kafkad.log.log import Log
 from kafkad.log.names import current_name, parse_name
@@ -38,6 +38,7 @@ from kafkad.log.retention import MOST_AT_ONCE
 from kafkad.log.settling import Writes
 from kafkad.model import NO_EPOCH
 from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition, id_text, is_another_topic
+from kafkad.turns import Pieces, at_once
 
 MOST_DELETED = 10_000
 _FLUSH_THREADS = 4
@@ -72,6 +73,8 @@ class LogManager:
         self.on_failure = on_failure
         self.on_damage = on_damage
         self.damages = Damages()
+        self.in_pieces: Callable[[Pieces[None]], object] = at_once
+        """Called with work of a log that may go on in later turns; it may raise StorageError."""
         self._producer_expiration_ms = producer_expiration_ms
         self.cut: dict[Log, None] = {}
         """Logs that were cut back, of which the disk may still have what was cut off, or a checkpoint say so."""
@@ -180,6 +183,7 @@ class LogManager:
         """Take in an open log of `directory` as the one of its partition."""
         log.producers.expiration_ms = self._producer_expiration_ms
         log.on_damage = self._damaged
+        log.in_pieces = self._work_in_pieces
         self._watch_cuts(log)
         log.on_cut = self._cut_back
         for damage in log.found:
@@ -193,9 +197,13 @@ class LogManager:
         if self.damages.add(topic_partition, damage):
             self.on_damage(topic_partition, damage)
 
+    def _work_in_pieces(self, work: Pieces[None]) -> None:
+        self.in_pieces(work)
+
     def watch_future(self, future: Log) -> None:
         """A copy that is being made in another directory is cut back with its replica."""
         future.producers.expiration_ms = self._producer_expiration_ms
+        future.in_pieces = self._work_in_pieces
         self._watch_cuts(future)
         future.on_cut = lambda log, offset: self._note_cut(log)
 
@@ -510,10 +518,11 @@ class LogManager:
         """With the copies of those that are being moved."""
         return [log for directory in self.live for _, log in directory.all_logs()]
 
-    def producer_expiry_pass(self) -> Iterator[int]:
-        """Forget producers that have been silent for `producer.id.expiration.ms`; yields how many of each log."""
+    def producer_expiry_pass(self) -> Iterator[int | None]:
+        """Forget producers that have been silent for `producer.id.expiration.ms`; yields how many of each log, and None
+        between two parts of one with very many."""
         for log in self._all_logs():
-            yield log.producers.expire(self.clock.now_ms())
+            yield (yield from log.producers.expire(self.clock.now_ms()))
 
     def expire_producers_after(self, producer_expiration_ms: int) -> None:
         """`producer.id.expiration.ms` was changed."""
@@ -575,6 +584,12 @@ class LogManager:
         return 0 if directory is None else directory.checkpointed(HIGH_WATERMARKS, topic_partition) or 0
 
     # --- stop
+
+    def finish_work_in_pieces(self) -> None:
+        """Before `close`, which may run in a thread: the event loop is not to go on with it beside that."""
+        for log in self._all_logs():
+            with contextlib.suppress(NoLogDirectoryError), self.guarded(), as_far_as_there_is_room():
+                log.producers.finish_snapshot()
 
     def close(self, high_watermarks: Mapping[TopicPartition, int] | None = None) -> None:
         """Leave every directory as Kafka leaves it after a clean stop. Waits for the disks."""

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
-from itertools import islice, starmap
+from itertools import islice
 from operator import itemgetter
 from typing import NamedTuple
 
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.compaction import LastOfProducer
-from kafkad.log.snapshots import Fields, ProducerEntry, Snapshots
+from kafkad.log.snapshots import Fields, ProducerEntry, Snapshots, pack
 from kafkad.log.txnindex import AbortedTransaction
 from kafkad.turns import Pieces, at_once
 from kafkad.wire.control import ControlRecord, marker_at, read_control
@@ -186,6 +186,10 @@ class ProducerDescription(NamedTuple):
     txn_start: int
 
 
+def _nobody_hears() -> None:
+    pass
+
+
 class ProducerStates:
     """Every producer of one partition, and the transactions that hold back its last stable offset.
 
@@ -196,10 +200,14 @@ class ProducerStates:
         "_awaited",
         "_knows_all",
         "_ongoing",
+        "_packed",
         "_producers",
+        "_taking",
         "_undecided",
+        "_unpacked",
         "_verifications",
         "expiration_ms",
+        "on_snapshot",
         "snapshots",
     )
 
@@ -214,6 +222,13 @@ class ProducerStates:
         self._verifications: dict[int, Verification] = {}  # by producer id
         self._awaited: dict[int, _Awaited] = {}  # by producer id
         self._knows_all = False
+        self._taking: Pieces[None] | None = None
+        """A snapshot of very many producers, which is not written yet."""
+        self._unpacked: dict[int, Producer] = {}
+        """Of the snapshot that is being taken: who has not changed since, and is not in `_packed`."""
+        self._packed = bytearray()
+        self.on_snapshot: Callable[[], None] = _nobody_hears
+        """Called when there is a new snapshot, whose name the disk may not know yet."""
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -332,6 +347,8 @@ class ProducerStates:
         producer = self._producers.get(header[PRODUCER_ID])
         if producer is None:
             producer = self._producers[header[PRODUCER_ID]] = Producer(header[PRODUCER_EPOCH])
+        elif self._unpacked and header[PRODUCER_ID] in self._unpacked:
+            self._pack(header[PRODUCER_ID], self._unpacked.pop(header[PRODUCER_ID]))
         attributes = header[ATTRIBUTES]
         if attributes & CONTROL:
             return self._end_transaction(producer, header, base_offset, marker)
@@ -453,7 +470,10 @@ class ProducerStates:
 
     def describe(self) -> Iterator[ProducerDescription]:
         """One after the other: those that there are now, each as it is when its turn comes."""
-        return starmap(_description, list(self._producers.items()))
+        for producer_id in list(self._producers):
+            producer = self._producers.get(producer_id)
+            if producer is not None:
+                yield _description(producer_id, producer)
 
     # --- loading, snapshots, expiry
 
@@ -515,32 +535,80 @@ class ProducerStates:
         """Who may have been here before `other` knew of any may go on here, too."""
         self._knows_all &= other._knows_all
 
-    def take_snapshot(self, offset: int) -> bool:
-        """Write the state as of `offset`, the end of the log; False if there is one already. StorageError on failure.
-        Its name is left to the caller to sync."""
-        if offset <= self.snapshots.newest:
-            return False
-        self.snapshots.write(offset, (p.fields(producer_id) for producer_id, p in self._producers.items()))
-        return True
+    def take_snapshot(self, offset: int) -> None:
+        """Write the state as of `offset`, the end of the log, unless there is one already, and whatever is not written
+        yet. StorageError on failure."""
+        self.finish_snapshot()
+        taking = self.begin_snapshot(offset)
+        if taking is not None:
+            at_once(taking)
 
-    def last_of_each(self) -> dict[int, LastOfProducer]:
+    def begin_snapshot(self, offset: int) -> Pieces[None] | None:
+        """The same in pieces, between which the log goes on. None if there is one already, or the last one is not
+        written yet: without this one, a start reads more of the log."""
+        if self._taking is not None or offset <= self.snapshots.newest:
+            return None
+        self._unpacked = self._producers.copy()
+        self._taking = self._write_snapshot(offset)
+        return self._taking
+
+    def finish_snapshot(self) -> None:
+        """Write at once what is not written yet of one that was begun."""
+        if self._taking is not None:
+            at_once(self._taking)
+
+    def _write_snapshot(self, offset: int) -> Pieces[None]:
+        unpacked = self._unpacked
+        try:
+            for number, producer_id in enumerate(list(unpacked), start=1):
+                producer = unpacked.pop(producer_id, None)
+                if producer is not None:
+                    self._pack(producer_id, producer)
+                if number % _ENTRIES_A_PIECE == 0:
+                    yield
+            yield from self.snapshots.write(offset, self._packed)
+            self.on_snapshot()
+        finally:
+            self._taking, self._unpacked, self._packed = None, {}, bytearray()
+
+    def _pack(self, producer_id: int, producer: Producer) -> None:
+        self._packed += pack(producer.fields(producer_id))
+
+    def drop_snapshot(self) -> None:
+        """What is not written yet of one stays unwritten: the log was cut back, or its directory is gone."""
+        if self._taking is not None:
+            self._taking.close()
+            self._taking, self._unpacked, self._packed = None, {}, bytearray()
+
+    def last_of_each(self) -> Pieces[dict[int, LastOfProducer]]:
         """The batches that compaction must keep, so that a restart from the log alone still knows these producers."""
-        return {
-            producer_id: LastOfProducer(producer.last_offset, producer.epoch)
-            for producer_id, producer in self._producers.items()
-        }
+        last: dict[int, LastOfProducer] = {}
+        for number, producer_id in enumerate(list(self._producers), start=1):
+            producer = self._producers.get(producer_id)
+            if producer is not None:
+                last[producer_id] = LastOfProducer(producer.last_offset, producer.epoch)
+            if number % _ENTRIES_A_PIECE == 0:
+                yield
+        return last
 
-    def expire(self, now_ms: int) -> int:
+    def expire(self, now_ms: int) -> Pieces[int]:
         """Forget producers that sent nothing for `producer.id.expiration.ms`; how many."""
-        gone = [pid for pid, p in self._producers.items() if self._expired(p.txn_start, p.timestamp, now_ms)]
-        for producer_id in gone:
-            del self._producers[producer_id]
-        asked = self._verifications
-        for producer_id in [pid for pid, each in asked.items() if self._expired(NONE, each.since_ms, now_ms)]:
-            del asked[producer_id]
-        if gone:
-            self._knows_all = False
-        return len(gone)
+        gone = 0
+        for number, producer_id in enumerate(list(self._producers), start=1):
+            producer = self._producers.get(producer_id)
+            if producer is not None and self._expired(producer.txn_start, producer.timestamp, now_ms):
+                del self._producers[producer_id]
+                self._knows_all = False
+                gone += 1
+            if number % _ENTRIES_A_PIECE == 0:
+                yield
+        for number, producer_id in enumerate(list(self._verifications), start=1):
+            asked = self._verifications.get(producer_id)
+            if asked is not None and self._expired(NONE, asked.since_ms, now_ms):
+                del self._verifications[producer_id]
+            if number % _ENTRIES_A_PIECE == 0:
+                yield
+        return gone
 
     def advance_start(self, start_offset: int) -> None:
         """Records below were deleted: their producers stay known until they expire, their ended transactions do not."""
@@ -552,6 +620,7 @@ class ProducerStates:
         return txn_start < 0 and now_ms - timestamp >= self.expiration_ms
 
     def _clear(self) -> None:
+        self.drop_snapshot()
         self._producers = {}
         self._ongoing = {}
         self._undecided = []

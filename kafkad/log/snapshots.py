@@ -7,13 +7,14 @@ version, a CRC-32C of the rest, and 46 bytes a producer.
 from __future__ import annotations
 
 import contextlib
+import os
 import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import starmap
 from typing import NamedTuple
 
 from kafkad.log.files import Files, disk_errors, storage_error
+from kafkad.turns import Pieces
 from kafkad.wire.crc import crc32c
 
 SUFFIX = ".snapshot"
@@ -23,6 +24,8 @@ _VERSION = 1
 _HEAD = struct.Struct(">hIi")
 _CRC_FROM = 6
 _ENTRY = struct.Struct(">qhiqiqiq")
+_AT_ONCE = 256 * 1024
+"""Bytes that are written before others get a turn."""
 
 
 class ProducerEntry(NamedTuple):
@@ -60,9 +63,13 @@ Fields = tuple[int, int, int, int, int, int, int, int]
 """Those of a ProducerEntry."""
 
 
-def encode(entries: Iterable[Fields]) -> bytes:
-    """A hundred thousand are some 5 MB, made within a turn: of what is taken from `entries` nothing is kept."""
-    packed = b"".join(starmap(_ENTRY.pack, entries))
+def pack(fields: Fields) -> bytes:
+    """The entry of one producer."""
+    return _ENTRY.pack(*fields)
+
+
+def encode(packed: bytes | bytearray) -> bytes:
+    """A snapshot of entries that are packed already."""
     rest = struct.pack(">i", len(packed) // _ENTRY.size) + packed
     return struct.pack(">hI", _VERSION, crc32c(rest)) + rest
 
@@ -96,15 +103,32 @@ class Snapshots:
     def path(self, offset: int) -> str:
         return f"{self.directory}/{file_name(offset)}"
 
-    def write(self, offset: int, entries: Iterable[Fields]) -> None:
-        data = encode(entries)
+    def write(self, offset: int, packed: bytes | bytearray) -> Pieces[None]:
+        """Put a snapshot of these entries there in one step, but work on it in pieces: a hundred thousand producers are
+        some 5 MB. Closed before its end, it leaves nothing."""
+        data = encode(packed)
         if offset not in self._doubtful or self._read(offset) != data:
             with disk_errors(self.directory, f"writing {file_name(offset)}"):
-                self._files.write_file(self.path(offset), data, durable=False)
+                yield from self._write_file(offset, data)
         self._doubtful.discard(offset)
         at = bisect_left(self._offsets, offset)
         if self._offsets[at : at + 1] != [offset]:
             self._offsets.insert(at, offset)
+
+    def _write_file(self, offset: int, data: bytes) -> Pieces[None]:
+        """The directory may be renamed between two pieces."""
+        file = self._files.open_log_file(f"{self.path(offset)}.tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        view = memoryview(data)
+        try:
+            for at in range(0, len(data), _AT_ONCE):
+                if at:
+                    yield
+                self._files.write_all(file.fd, view[at : at + _AT_ONCE], at)
+        except (OSError, GeneratorExit):
+            with contextlib.suppress(OSError):
+                self._files.unlink(f"{self.path(offset)}.tmp")
+            raise
+        self._files.rename(f"{self.path(offset)}.tmp", self.path(offset))
 
     def load_newest(self) -> tuple[int, Iterator[ProducerEntry]] | None:
         """The newest that is whole; broken ones are deleted on the way."""

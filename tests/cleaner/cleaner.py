@@ -9,6 +9,7 @@ from kafkad.log.compaction import CLEANED, Replacement
 from kafkad.log.files import Files
 from kafkad.log.log import Log
 from kafkad.log.segment import SUFFIXES, Segment
+from kafkad.turns import at_once
 from kafkad.wire.records import BatchHeader, Record, build_batch, iter_batches, iter_records, read_header
 
 Batch = tuple[BatchHeader, list[Record]]
@@ -18,7 +19,7 @@ def clean(log: Log, segments: Sequence[Segment] | None = None) -> Replacement:
     """One segment out of several (all but the active one), beside them, with the suffix `.cleaned`."""
     segments = log.segments[:-1] if segments is None else segments
     latest = _latest(log.segments[:-1])
-    keep = {last.offset for last in log.producers.last_of_each().values()}
+    keep = {last.offset for last in at_once(log.producers.last_of_each()).values()}
     found = []
     for header, records in batches_of(segments):
         kept = [record for record in records if header.is_control or latest[record.key] == record.offset]

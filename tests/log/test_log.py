@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 from dataclasses import replace
+from typing import TypeVar
 
 import pytest
 
@@ -14,10 +15,12 @@ from kafkad.log.deletion import delete_old_segments
 from kafkad.log.durability import SEGMENTS_AT_ONCE
 from kafkad.log.log import Log
 from kafkad.log.time_search import max_timestamp, offset_for_timestamp
-from kafkad.log.truncation import Ahead, read_ahead, truncate_to
-from kafkad.turns import Pieces
+from kafkad.log.truncation import read_ahead, truncate_to
+from kafkad.turns import Pieces, at_once
 from kafkad.wire.records import iter_batches
 from tests.log.conftest import Home, append, batch, fetch, path_of, records, remove_doomed, searched
+
+T = TypeVar("T")
 
 
 def fill(log: Log, count: int, *, size: int = 200, timestamp: int = 1000) -> None:
@@ -254,7 +257,7 @@ def of_producers(log: Log, count: int) -> None:
         append(log, batch(b".", producer_id=n % 7, producer_epoch=0, base_sequence=n // 7))
 
 
-def pieces_of(reading: Pieces[Ahead | None]) -> tuple[int, Ahead | None]:
+def pieces_of(reading: Pieces[T]) -> tuple[int, T]:
     count = 0
     while True:
         try:
@@ -276,6 +279,24 @@ def test_what_a_cut_has_to_know_of_many_batches_is_read_ahead_in_pieces(home: Ho
     assert [last.last_sequence for last in sorted(known)] == [457, *[456] * 6]
     log = home.reopen(clean=False)
     assert sorted(log.producers.describe()) == sorted(known)
+
+
+def test_a_segment_begins_without_waiting_for_the_snapshot_of_its_producers(home: Home) -> None:
+    log = home.open(segment_bytes=1 << 20)
+    put_off: list[Pieces[None]] = []
+    log.in_pieces = put_off.append
+    of_producers(log, 20)
+    log.roll()
+    of_producers(log, 7)
+    assert list(log.producers.snapshots.offsets) == []
+    at_once(put_off.pop())
+    assert list(log.producers.snapshots.offsets) == [20]
+    log.roll()
+    log.close(clean=False)
+    assert pieces_of(put_off.pop()) == (0, None)
+    assert not (home.directory / f"{27:020d}.snapshot").exists()
+    log = home.reopen(clean=False)
+    log.close()
 
 
 @pytest.mark.parametrize("end", [3_100, 3_300])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given, settings
@@ -19,9 +20,12 @@ from kafkad.log.producers import DuplicateBatch, Origin, ProducerStates, read_ma
 from kafkad.log.snapshots import Snapshots
 from kafkad.log.txnindex import AbortedTransaction
 from kafkad.log.txnindex import decode as decode_txn_index
+from kafkad.turns import Pieces, at_once
 from kafkad.wire.control import ControlRecord
 from kafkad.wire.records import BatchHeader, iter_batches
 from tests.log.sequences import MAX_SEQUENCE, MIDDLE, SCENARIOS
+
+T = TypeVar("T")
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "logs" / "main"
 HOUR = 3_600_000
@@ -93,7 +97,7 @@ def compare_snapshot(replayed: ProducerStates, directory: Path, offset: int) -> 
     kafkas = directory / snapshots.file_name(offset)
     if not kafkas.exists():
         return False
-    replayed.snapshots.write(offset, [])  # so that the next one is taken
+    at_once(replayed.snapshots.write(offset, b""))  # so that the next one is taken
     replayed.take_snapshot(offset + 1)
     ours = (Path(replayed.snapshots.directory) / snapshots.file_name(offset + 1)).read_bytes()
     known = list(snapshots.decode(ours))
@@ -167,8 +171,8 @@ def test_an_unknown_producer_may_start_anywhere_only_where_it_may_have_been_forg
 
     expired = states(tmp_path)
     append(expired, batch(0, timestamp=0), 0)
-    assert expired.expire(23 * HOUR) == 0
-    assert expired.expire(24 * HOUR) == 1
+    assert at_once(expired.expire(23 * HOUR)) == 0
+    assert at_once(expired.expire(24 * HOUR)) == 1
     append(expired, batch(1), 1)
 
     followed_another = states(tmp_path)
@@ -176,7 +180,7 @@ def test_an_unknown_producer_may_start_anywhere_only_where_it_may_have_been_forg
     append(followed_another, batch(3), 0)
 
     from_a_snapshot = ProducerStates(Snapshots(str(tmp_path), Files()))
-    from_a_snapshot.snapshots.write(5, [])
+    at_once(from_a_snapshot.snapshots.write(5, b""))
     assert from_a_snapshot.reload(0, 9, 0) == 5
     append(from_a_snapshot, batch(3), 9)
 
@@ -279,7 +283,7 @@ def test_an_open_transaction_never_expires(tmp_path: Path) -> None:
     log = states(tmp_path)
     append(log, batch(0, transactional=True, timestamp=0), 0)
     append(log, batch(0, producer=8, timestamp=0), 1)
-    assert log.expire(48 * HOUR) == 1
+    assert at_once(log.expire(48 * HOUR)) == 1
     log.take_snapshot(2)
     assert log.reload(0, 2, 96 * HOUR) == 2
     assert [row.producer_id for row in log.describe()] == [7]
@@ -310,6 +314,84 @@ def test_one_state_is_one_snapshot(tmp_path: Path) -> None:
     assert list(log.snapshots.offsets) == [0]
     log.reload(0, 0, 0)
     assert list(log.snapshots.offsets) == []
+
+
+def of_many(tmp_path: Path, count: int) -> ProducerStates:
+    """Each has sent one batch, at the offset of its id."""
+    log = states(tmp_path)
+    for producer in range(count):
+        append(log, batch(0, producer=producer, timestamp=0), producer)
+    return log
+
+
+def steps(pieces: Pieces[T]) -> tuple[int, T]:
+    """How often others get a turn, and the result."""
+    count = 0
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as end:
+            return count, end.value
+        count += 1
+
+
+def test_a_snapshot_of_many_producers_is_taken_in_pieces_and_is_that_of_its_moment(tmp_path: Path) -> None:
+    log = of_many(tmp_path, 3_500)
+    then = {row.producer_id: row.last_sequence for row in log.describe()}
+    taking = log.begin_snapshot(3_500)
+    assert taking is not None
+    next(taking)
+    for offset, (producer, sequence) in enumerate([(5, 1), (3_400, 1), (3_400, 2), (9_999, 0)], start=3_500):
+        append(log, batch(sequence, producer=producer, timestamp=HOUR), offset)
+    assert at_once(log.expire(24 * HOUR)) == 3_498
+    assert log.begin_snapshot(3_600) is None
+    assert steps(taking) == (2, None)
+    path = tmp_path / snapshots.file_name(3_500)
+    assert {entry.producer_id: entry.last_sequence for entry in snapshots.decode(path.read_bytes())} == then
+    assert list(log.snapshots.offsets) == [3_500]
+
+
+def test_a_large_snapshot_is_written_in_pieces(tmp_path: Path) -> None:
+    taken = Snapshots(str(tmp_path), Files())
+    writing = taken.write(10, bytes(1 << 20))
+    next(writing)
+    assert taken.newest < 0
+    assert steps(writing) == (3, None)
+    assert os.listdir(tmp_path) == [snapshots.file_name(10)]
+
+
+def test_a_snapshot_that_is_not_written_yet_is_given_up_with_what_was_cut_off(tmp_path: Path) -> None:
+    log = of_many(tmp_path, 8_000)
+    taking = log.begin_snapshot(8_000)
+    assert taking is not None
+    for _ in range(9):
+        next(taking)
+    assert os.listdir(tmp_path) == [f"{snapshots.file_name(8_000)}.tmp"]
+    log.reset(50)
+    assert steps(taking) == (0, None)
+    assert os.listdir(tmp_path) == []
+    append(log, batch(0), 50)
+    log.take_snapshot(51)
+    assert list(log.snapshots.offsets) == [51]
+
+
+def test_a_snapshot_that_is_not_written_yet_is_written_before_the_next_is(tmp_path: Path) -> None:
+    log = of_many(tmp_path, 2_500)
+    log.begin_snapshot(2_500)
+    append(log, batch(1, producer=7), 2_500)
+    log.take_snapshot(2_501)
+    assert list(log.snapshots.offsets) == [2_500, 2_501]
+    assert sorted(os.listdir(tmp_path)) == [snapshots.file_name(offset) for offset in (2_500, 2_501)]
+
+
+def test_whoever_looks_at_many_producers_does_so_in_pieces(tmp_path: Path) -> None:
+    log = of_many(tmp_path, 3_500)
+    count, last = steps(log.last_of_each())
+    assert (count, len(last), last[3_499].offset) == (3, 3_500, 3_499)
+    described = log.describe()
+    assert next(described).producer_id == 0
+    assert steps(log.expire(24 * HOUR)) == (3, 3_500)
+    assert list(described) == []
 
 
 # --- the model: what a producer sent, kept in the most simple way

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from random import Random
 
@@ -17,6 +18,7 @@ from kafkad.log import snapshots, txnindex
 from kafkad.log.files import Files
 from kafkad.log.snapshots import ProducerEntry, Snapshots
 from kafkad.log.txnindex import AbortedTransaction, TransactionIndex
+from kafkad.turns import at_once
 from tests.log.mutated import mutated
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "logs"
@@ -33,10 +35,18 @@ def numbers(line: str) -> list[int]:
     return [int(number) for number in re.findall(r"-?\d+", line)]
 
 
+def encoded(entries: Iterable[ProducerEntry]) -> bytes:
+    return snapshots.encode(b"".join(map(snapshots.pack, entries)))
+
+
+def write(taken: Snapshots, offset: int, entries: Iterable[ProducerEntry]) -> None:
+    at_once(taken.write(offset, b"".join(map(snapshots.pack, entries))))
+
+
 @pytest.mark.parametrize("path", SNAPSHOTS, ids=lambda p: f"{p.parent.name}/{p.name}")
 def test_kafkas_snapshots_are_read_and_rewritten_byte_for_byte(path: Path) -> None:
     entries = list(snapshots.decode(path.read_bytes()))
-    assert snapshots.encode(entries) == path.read_bytes()
+    assert encoded(entries) == path.read_bytes()
     lines = [line for line in expected(path).splitlines() if line.startswith("producerId")]
     assert len(lines) == len(entries)
     for line, entry in zip(lines, entries, strict=True):
@@ -59,13 +69,13 @@ def test_kafkas_transaction_indexes_are_read_and_rewritten_byte_for_byte(path: P
 )
 def test_a_broken_snapshot_is_told(damage) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(snapshots.BrokenSnapshotError):
-        snapshots.decode(damage(snapshots.encode([ENTRY])))
+        snapshots.decode(damage(encoded([ENTRY])))
 
 
 def test_the_newest_whole_snapshot_is_loaded_and_a_broken_one_deleted(tmp_path: Path) -> None:
     taken = Snapshots(str(tmp_path), Files())
-    taken.write(10, [ENTRY])
-    taken.write(20, [])
+    write(taken, 10, [ENTRY])
+    write(taken, 20, [])
     (tmp_path / snapshots.file_name(20)).write_bytes(b"torn")
     newest = taken.load_newest()
     assert newest is not None
@@ -77,7 +87,7 @@ def test_the_newest_whole_snapshot_is_loaded_and_a_broken_one_deleted(tmp_path: 
 def test_snapshots_outside_the_log_go(tmp_path: Path) -> None:
     taken = Snapshots(str(tmp_path), Files())
     for offset in (30, 10, 20, 40):
-        taken.write(offset, [])
+        write(taken, offset, [])
     taken.keep_within(10, 30)
     assert list(taken.offsets) == [20, 30]
     assert sorted(os.listdir(tmp_path)) == [snapshots.file_name(20), snapshots.file_name(30)]
@@ -88,13 +98,13 @@ def test_snapshots_outside_the_log_go(tmp_path: Path) -> None:
 def test_what_is_in_doubt_stays_if_it_is_written_again_as_it_was_and_goes_if_not(tmp_path: Path) -> None:
     taken = Snapshots(str(tmp_path), Files())
     for offset in (10, 20, 30, 40):
-        taken.write(offset, [ENTRY])
+        write(taken, offset, [ENTRY])
     files = {offset: tmp_path / snapshots.file_name(offset) for offset in (20, 30)}
     inodes = {offset: file.stat().st_ino for offset, file in files.items()}
     taken.doubt(10)
     assert list(taken.offsets) == [10]
-    taken.write(20, [ENTRY])
-    taken.write(30, [])
+    write(taken, 20, [ENTRY])
+    write(taken, 30, [])
     assert files[20].stat().st_ino == inodes[20]
     assert list(snapshots.decode(files[30].read_bytes())) == []
     taken.delete_doubtful()
@@ -104,7 +114,7 @@ def test_what_is_in_doubt_stays_if_it_is_written_again_as_it_was_and_goes_if_not
 
 def test_a_disk_that_refuses_a_snapshot_names_its_log_directory(tmp_path: Path) -> None:
     with pytest.raises(StorageError) as refusal:
-        Snapshots(str(tmp_path / "t-0"), Files()).write(1, [])
+        write(Snapshots(str(tmp_path / "t-0"), Files()), 1, [])
     assert refusal.value.directory == str(tmp_path)
 
 
@@ -219,6 +229,6 @@ def test_an_entry_out_of_order_is_refused(tmp_path: Path) -> None:
 @given(mutated(*(path.read_bytes() for path in (*SNAPSHOTS[:5], *TXN_INDEXES[:5]))))
 def test_whatever_is_in_a_file_it_is_read_or_told_broken(content: bytes) -> None:
     with contextlib.suppress(snapshots.BrokenSnapshotError):
-        assert snapshots.encode(snapshots.decode(content)) == content
+        assert encoded(snapshots.decode(content)) == content
     with contextlib.suppress(txnindex.BrokenTransactionIndexError):
         assert txnindex.encode(txnindex.decode(content)) == content
