@@ -79,7 +79,7 @@ class Dispatcher:
         self._logins = logins
         self.throttling: Throttling | None = None
         """None while no client has a quota."""
-        self._grounds = Grounds()
+        self._grounds = Grounds(context.replicas.waits.soon)
         context.replicas.on_topic_changed.append(self._grounds.topic_changed)
 
     def import_handlers(self) -> Pieces[None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from kafkad.api.prepared import NOTHING_PREPARED, Grounds, PreparedAnswers
+from kafkad.api.prepared import NOTHING_PREPARED, Grounds, PreparedAnswers, Resting
 from kafkad.security.authorizer import ANONYMOUS, Authorizer, Identity, Principal
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ class Peer:
 
     __slots__ = (
         "_grounds",
-        "_rests_on",
+        "_resting",
         "authenticated",
         "authorizer",
         "host",
@@ -55,7 +55,7 @@ class Peer:
         self.prepared: Mapping[int, PreparedAnswers] = NOTHING_PREPARED
         """By API: this peer's own, never shared. Other peers may not do what this one may."""
         self._grounds = grounds
-        self._rests_on: set[str] | None = None
+        self._resting: Resting | None = None
 
     def identify(self, principal: Principal, *, mechanism: str | None = None, token: str | None = None) -> None:
         """It has shown who it is: by its certificate, or by a login. What was prepared for somebody else is dropped."""
@@ -69,17 +69,17 @@ class Peer:
     def prepare(self, key: int, answers: PreparedAnswers, topic: str) -> None:
         """`answers` has another one, which depends on what has just been seen of the topic and of this peer's rights;
         nothing may have been waited for since."""
-        if self._grounds.rest(self, topic):
+        resting = Resting(self.forget) if self._resting is None else self._resting
+        if self._grounds.rest(resting, topic):
             self.prepared = {**self.prepared, key: answers}
-            if self._rests_on is None:
-                self._rests_on = set()
-            self._rests_on.add(topic)
+            self._resting = resting
 
     def forget(self) -> None:
         """All prepared answers."""
-        for topic in self._rests_on or ():
-            self._grounds.leave(self, topic)
-        self.prepared, self._rests_on = NOTHING_PREPARED, None
+        resting = self._resting
+        if resting is not None:
+            resting.prepared, self.prepared, self._resting = self.prepared, NOTHING_PREPARED, None
+            self._grounds.dropped(resting)
 
     def closed(self) -> None:
         """Called by the connection, once."""

@@ -62,7 +62,8 @@ class Asked:
         monkeypatch.setitem(dispatch.BY_KEY, KEY, route)  # type: ignore[attr-defined]
         self.probe = RequestProbe(route.name)
         self.connection = FakeConnection()
-        parts = SimpleNamespace(audit=Audit(), between_brokers=(), replicas=SimpleNamespace(on_topic_changed=[]))
+        replicas = SimpleNamespace(on_topic_changed=[], waits=SimpleNamespace(soon=None))
+        parts = SimpleNamespace(audit=Audit(), between_brokers=(), replicas=replicas)
         context = cast(Context, parts)
         self.dispatcher = Dispatcher(context, cast(Any, None), cast(Any, None), {KEY: self.probe}, jobs())
         self.dispatcher._handlers[KEY] = lambda context, request, message: answer

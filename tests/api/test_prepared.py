@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from kafkad.api import prepared
 from kafkad.api.peer import Peer
 from kafkad.api.prepared import Grounds, PreparedAnswers
 from kafkad.api.produce import ProduceApi
@@ -117,6 +118,7 @@ def test_what_no_longer_holds_is_forgotten_at_once_and_by_everybody(
     prepare(frames)
     CHANGES[change](broker, frames)
     assert not frames.connection.peer.prepared
+    broker.settle()
     assert not frames.dispatcher._grounds._resting
 
 
@@ -183,6 +185,35 @@ def test_a_peer_of_very_many_topics_pays_no_more_for_the_last_than_for_the_first
     for number in range(20_000):
         peer.prepare(PRODUCE, answers, f"topic-{number}")
     assert process_time() - before < 1
+
+
+@pytest.mark.parametrize("change", ["a topic", "permissions", "too many"])
+def test_what_is_dropped_is_cleared_away_later(monkeypatch: pytest.MonkeyPatch, change: str) -> None:
+    """One step for each peer; what is prepared meanwhile stays."""
+    later: list[Callable[[], None]] = []
+    monkeypatch.setattr(prepared, "_MOST_PREPARED", 40 * 100)
+    grounds = Grounds(later.append)
+    peers = [Peer("PLAINTEXT", "host", ALLOW_ALL, grounds) for _ in range(40)]
+    answers = cast(PreparedAnswers, object())
+    for peer in peers:
+        for number in range(100):
+            peer.prepare(PRODUCE, answers, f"topic-{number}")
+    assert not later
+    if change == "a topic":
+        grounds.topic_changed("topic-7")
+    elif change == "permissions":
+        grounds.everything_changed()
+    else:
+        peers[0].prepare(PRODUCE, answers, "topic-0")
+    assert not any(peer.prepared for peer in peers)
+    assert len(later) == 40
+    monkeypatch.setattr(prepared, "_MOST_PREPARED", 2 * 40 * 100)
+    peers[0].prepare(PRODUCE, answers, "topic-1")
+    for action in later:
+        action()
+    assert list(grounds._resting) == ["topic-1"]
+    grounds.topic_changed("topic-1")
+    assert not peers[0].prepared
 
 
 def test_a_topic_made_anew_under_its_name_is_told_of() -> None:
