@@ -62,7 +62,7 @@ def _may_produce(request: Request) -> bool:
     return (
         not identity.restricted
         or identity.allows(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)
-        or identity.allows_any(Operation.WRITE, ResourceType.TOPIC)
+        or identity.writes_any(ResourceType.TOPIC)
         or request.allowed(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)
     )
 

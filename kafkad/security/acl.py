@@ -21,7 +21,6 @@ from kafkad.turns import Pieces
 ANYTHING: Final = "*"
 """As a literal name: every resource of the type. As a host: every address."""
 EVERYBODY: Final = "User:*"
-_OF_ANY: Final = 1 << 16
 _MOST_REMEMBERED: Final = 10_000
 """Decisions for one identity: names are made up by clients."""
 _MOST_OF_ALL: Final = 100_000
@@ -121,11 +120,13 @@ def _shared(table: Sequence[set[Who]]) -> Pieces[_Table]:
 class _OfType:
     """The rules for one type of resource."""
 
-    __slots__ = ("_of_length", "lengths", "literals", "prefixes")
+    __slots__ = ("_of_length", "lengths", "literals", "prefixes", "writable")
 
     def __init__(self) -> None:
         self.literals: dict[str, Rules] = {}
         self.prefixes: dict[str, Rules] = {}
+        self.writable: dict[Who, set[Pattern]] = {}
+        """The patterns that allow somebody to write: there may be a hundred thousand that do not."""
         self.lengths: tuple[int, ...] = ()
         """Those of the prefixes, in their order."""
         self._of_length: Counter[int] = Counter()
@@ -133,6 +134,7 @@ class _OfType:
     def put(self, pattern: Pattern, rules: Rules | None) -> None:
         table = self.literals if pattern.type is PatternType.LITERAL else self.prefixes
         before = len(table)
+        self._put_writers(pattern, _writers(table.get(pattern.name)), _writers(rules))
         if rules is None:
             table.pop(pattern.name, None)
         else:
@@ -140,6 +142,15 @@ class _OfType:
         if table is self.prefixes and len(table) != before:
             self._of_length[len(pattern.name)] += len(table) - before
             self.lengths = tuple(sorted(+self._of_length))
+
+    def _put_writers(self, pattern: Pattern, before: frozenset[Who], now: frozenset[Who]) -> None:
+        for who in before - now:
+            patterns = self.writable[who]
+            patterns.discard(pattern)
+            if not patterns:
+                del self.writable[who]
+        for who in now - before:
+            self.writable.setdefault(who, set()).add(pattern)
 
     def of_prefixes(self, name: str) -> list[Rules]:
         found = []
@@ -151,6 +162,10 @@ class _OfType:
             if rules is not None:
                 found.append(rules)
         return found
+
+
+def _writers(rules: Rules | None) -> frozenset[Who]:
+    return (rules and rules.allowed[Operation.WRITE]) or frozenset()
 
 
 class AclIndex:
@@ -190,22 +205,20 @@ class AclIndex:
                 allowed = may is not None and not may.isdisjoint(whom)
         return allowed if found else None
 
-    def allows_any(
-        self, whom: frozenset[Who], operation: Operation, resource: ResourceType, *, unless_denied: bool
-    ) -> bool:
+    def writes_any(self, whom: frozenset[Who], resource: ResourceType, *, unless_denied: bool) -> bool:
         """`unless_denied`: also without an ACL that allows it, if none denies it on everything."""
         of_type = self._by_type[resource]
         everything = of_type.literals.get(ANYTHING)
-        if everything is not None and everything.deny(whom, operation):
+        if everything is not None and everything.deny(whom, Operation.WRITE):
             return False
-        if unless_denied or (everything is not None and everything.allow(whom, operation)):
+        if unless_denied or (everything is not None and everything.allow(whom, Operation.WRITE)):
             return True
-        both = (*of_type.literals.items(), *of_type.prefixes.items())
         return any(
-            rules.allow(whom, operation)
-            and not rules.deny(whom, operation)
-            and not any(wider.deny(whom, operation) for wider in of_type.of_prefixes(name))
-            for name, rules in both
+            self.allows(whom, Operation.WRITE, resource, pattern.name)
+            if pattern.type is PatternType.LITERAL
+            else not any(rules.deny(whom, Operation.WRITE) for rules in of_type.of_prefixes(pattern.name))
+            for who in whom
+            for pattern in of_type.writable.get(who, ())
         )
 
 
@@ -259,6 +272,7 @@ class AclIdentity:
         "_decided",
         "_is_super",
         "_whom",
+        "_writes_any",
         "era",
         "host",
         "last_decision",
@@ -275,6 +289,7 @@ class AclIdentity:
         names, hosts = (self.principal, EVERYBODY), (host, ANYTHING)
         self._whom = frozenset((name, at) for name in names for at in hosts)
         self._decided: dict[tuple[int, str], bool] = {}
+        self._writes_any: dict[ResourceType, bool] = {}
         self.era = 0
         """Another one once the ACLs have changed: what was decided before may be decided in another way."""
         self.last_decision = 0
@@ -305,16 +320,15 @@ class AclIdentity:
             log.note(Access(self.principal, self.host, operation, resource, name, request), allowed=allowed)
         return allowed
 
-    def allows_any(self, operation: Operation, resource: ResourceType) -> bool:
+    def writes_any(self, resource: ResourceType) -> bool:
         if self._is_super:
             return True
-        key = operation << 4 | resource | _OF_ANY, ""
-        decided = self._decided.get(key)
+        decided = self._writes_any.get(resource)
         if decided is None:
             authorizer = self._authorizer
             unless_denied = authorizer.allow_if_no_acl
-            decided = authorizer.index.allows_any(self._whom, operation, resource, unless_denied=unless_denied)
-            self._remember(key, decided)
+            decided = authorizer.index.writes_any(self._whom, resource, unless_denied=unless_denied)
+            self._writes_any[resource] = decided
         return decided
 
     def _remember(self, key: tuple[int, str], decided: bool) -> None:
@@ -330,6 +344,7 @@ class AclIdentity:
     def forget(self) -> None:
         """For the ACLs have changed."""
         self._decided.clear()
+        self._writes_any.clear()
         self.era += 1
 
 

@@ -97,8 +97,8 @@ class Identity(Protocol):
     def may(self, operation: Operation, resource: ResourceType, name: str, request: str) -> bool:
         """The same for what was asked for: the audit log has the answer, and the name of the request."""
 
-    def allows_any(self, operation: Operation, resource: ResourceType) -> bool:
-        """True if there is any resource of the type that it is allowed on."""
+    def writes_any(self, resource: ResourceType) -> bool:
+        """True if there is any resource of the type that it may write to."""
 
 
 class Authorizer(Protocol):
@@ -117,7 +117,7 @@ class Anybody:
     def may(self, operation: Operation, resource: ResourceType, name: str, request: str) -> bool:
         return True
 
-    def allows_any(self, operation: Operation, resource: ResourceType) -> bool:
+    def writes_any(self, resource: ResourceType) -> bool:
         return True
 
 

@@ -154,8 +154,8 @@ class Refused:
     def may(self, operation: Operation, resource: ResourceType, name: str, request: str) -> bool:
         return self.allows(operation, resource, name)
 
-    def allows_any(self, operation: Operation, resource: ResourceType) -> bool:
-        return any(each[:2] == (operation, resource) for each in self.by.allowed)
+    def writes_any(self, resource: ResourceType) -> bool:
+        return any(each[:2] == (Operation.WRITE, resource) for each in self.by.allowed)
 
 
 @pytest.fixture

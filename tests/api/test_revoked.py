@@ -1068,7 +1068,7 @@ def test_without_an_authorizer_nobody_is_asked_for_anything(tmp_path: Path, monk
     from kafkad.security.authorizer import Anybody
 
     asked: list[Any] = []
-    for method in ("allows", "may", "allows_any"):
+    for method in ("allows", "may", "writes_any"):
         monkeypatch.setattr(Anybody, method, lambda *what: asked.append(what) or True)
     broker = OneBroker(tmp_path)
     frames = Frames(broker)
