@@ -5,8 +5,7 @@ Names are those of Kafka's JMX metrics, and of the exporter that Strimzi's dashb
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from heapq import nsmallest
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
 from kafkad.log.manager import LogManager
@@ -42,7 +41,7 @@ _LOG_METRICS = (
 
 def log_families(logs: LogManager, limit: Limit) -> Iterator[Family | None]:
     rows: list[LogSample] = []
-    for tp, log in _chosen(list(logs.logs.items()), limit(), key=_name):
+    for tp, log in (yield from _chosen(list(logs.logs.items()), limit())):
         rows.append(LogSample(_labels(tp), log.size, log.start_offset, log.end_offset, len(log.segments)))
         if not len(rows) % READ_AT_ONCE:
             yield PAUSE
@@ -135,7 +134,7 @@ def partition_families(
         "The most committed records that a replica here does not have yet.",
         [((("clientId", "Replica"),), lag)],
     )
-    shown = [row for _, row in _chosen(list(rows.items()), limit(), key=_name)]
+    shown = [row for _, row in (yield from _chosen(list(rows.items()), limit()))]
     for metric, field, text in _CLUSTER_METRICS:
         yield _column(f"kafka_cluster_partition_{metric}", field, text, shown)
     led = [row for row in shown if row.leads]
@@ -174,14 +173,30 @@ def _column(name: str, field: str, text: str, rows: Sequence[PartitionSample]) -
 
 
 def _chosen(
-    items: list[tuple[TopicPartition, T]], limit: int, key: Callable[[tuple[TopicPartition, T]], TopicPartition]
-) -> list[tuple[TopicPartition, T]]:
+    items: list[tuple[TopicPartition, T]], limit: int
+) -> Generator[Family | None, None, list[tuple[TopicPartition, T]]]:
     """The first by name when there are too many, so that a scrape names those that the last one did."""
-    return items if len(items) <= limit else nsmallest(limit, items, key=key)
+    if len(items) <= limit:
+        return items
+    by_topic: dict[str, list[tuple[TopicPartition, T]]] = {}
+    for number, item in enumerate(items, start=1):
+        by_topic.setdefault(item[0].topic, []).append(item)
+        if not number % READ_AT_ONCE:
+            yield PAUSE
+    chosen: list[tuple[TopicPartition, T]] = []
+    paused_at = 0
+    for topic in sorted(by_topic):
+        if len(chosen) >= limit:
+            break
+        chosen += sorted(by_topic[topic], key=_partition)
+        if len(chosen) - paused_at >= READ_AT_ONCE:
+            paused_at = len(chosen)
+            yield PAUSE
+    return chosen[:limit]
 
 
-def _name(item: tuple[TopicPartition, object]) -> TopicPartition:
-    return item[0]
+def _partition(item: tuple[TopicPartition, object]) -> int:
+    return item[0].partition
 
 
 def _labels(tp: TopicPartition) -> str:

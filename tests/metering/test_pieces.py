@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kafkad.broker.metering import _controller_families
-from kafkad.broker.partition_metrics import log_families, partition_families
+from kafkad.broker.partition_metrics import READ_AT_ONCE, log_families, partition_families
 from kafkad.broker.quotas import QuotasInForce
 from kafkad.group.lag import lag_families
 from kafkad.log.files import Files
@@ -130,6 +130,17 @@ def test_of_too_many_partitions_the_first_by_name_are_told() -> None:
     assert f"\nkafka_server_replicamanager_partitioncount {PARTITIONS}\n" in text
     assert f"\nkafkad_metrics_partitions_left_out {PARTITIONS - 3}\n" in text
     assert longest < LONGEST_S
+
+
+def test_others_are_let_in_also_while_the_first_by_name_are_looked_for() -> None:
+    partitions = list(map(partition, reversed(range(PARTITIONS))))
+    logs: Any = SimpleNamespace(logs={each.tp: each.log for each in partitions})
+    limit = PARTITIONS // 2
+    of_logs = list(log_families(logs, lambda: limit))
+    of_partitions = list(partition_families(Replicas(partitions), lambda: limit, lambda: 900_000))  # type: ignore[arg-type]
+    looked, taken = PARTITIONS // READ_AT_ONCE, limit // READ_AT_ONCE
+    assert of_logs.count(PAUSE) == looked + 2 * taken
+    assert of_partitions.count(PAUSE) == 2 * looked + taken
 
 
 def test_a_thousand_groups() -> None:
