@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Collection, Iterator, Mapping
-from itertools import count
+from itertools import chain, count
 from typing import NamedTuple
 
 from kafkad.errors import ErrorCode, KafkaError, StorageError
@@ -25,6 +25,7 @@ from kafkad.log.indexed import LOG
 from kafkad.log.lock import LOCK, holder, take
 from kafkad.log.log import Log
 from kafkad.log.names import Kind, PartitionName, base_of, parse_name
+from kafkad.log.segment import NOWHERE
 from kafkad.names import NO_TOPIC_ID, TopicPartition
 
 _ROOM = 1 << 20
@@ -187,18 +188,15 @@ class LogDirectory:
         return [name.topic_partition for _, name in self.partitions() if name.kind is Kind.CURRENT]
 
     def all_logs(self) -> Iterator[tuple[TopicPartition, Log]]:
-        yield from self.logs.items()
-        yield from self.futures.items()
+        return chain(self.logs.items(), self.futures.items())
 
-    # --- what is written about it
+    # --- what is written about it: there may be tens of thousands of logs, and no function is called for each
 
     def collect_recovery_points(self) -> list[CheckpointWrite]:
         """And first which logs are checked from further back: of these no other file tells."""
-        damaged = {tp: log.damaged_from for tp, log in self.all_logs()}
-        return [
-            self.checkpoint(DAMAGED_OFFSETS, {tp: offset for tp, offset in damaged.items() if offset is not None}),
-            self.checkpoint(RECOVERY_POINTS, {tp: log.durability.recovery_point for tp, log in self.all_logs()}),
-        ]
+        damaged = {tp: at for tp, log in self.all_logs() if (at := log.segments.damaged_from) != NOWHERE}
+        recovery_points = {tp: log.durability.recovery_point for tp, log in self.all_logs()}
+        return [self.checkpoint(DAMAGED_OFFSETS, damaged), self.checkpoint(RECOVERY_POINTS, recovery_points)]
 
     def holds(self, log: Log) -> bool:
         tp = log.topic_partition
@@ -212,7 +210,7 @@ class LogDirectory:
 
     def collect_start_offsets(self) -> CheckpointWrite:
         """Only those that the names of the segments do not tell."""
-        told = {tp: log.start_offset for tp, log in self.all_logs() if log.start_offset > log.segments.first_base}
+        told = {tp: log.start_offset for tp, log in self.all_logs() if log.start_offset > log.segments.all[0].base}
         return self.checkpoint(START_OFFSETS, told)
 
     def collect_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> CheckpointWrite:

@@ -530,10 +530,11 @@ class LogManager:
         for log in self._all_logs():
             log.producers.expiration_ms = producer_expiration_ms
 
-    def logs_to_flush(self, directory: LogDirectory) -> list[Log]:
-        """Those that `flush.messages`, `flush.ms` or a rolled segment want on the disk: see `Log.start_flush`."""
-        now_ms = self.clock.now_ms()
-        return [log for _, log in directory.all_logs() if log.needs_flush(now_ms)]
+    def flush_pass(self, directory: LogDirectory) -> Iterator[Log | None]:
+        """Yields those that `flush.messages`, `flush.ms` or a rolled segment want on the disk (see `Log.start_flush`),
+        and None for each of the others."""
+        for log in [log for _, log in directory.all_logs()]:
+            yield log if directory.holds(log) and log.needs_flush(self.clock.now_ms()) else None
 
     def due_removals(self, directory: LogDirectory) -> list[DueRemoval]:
         """Files and directories whose time has come; `removal.remove` each, in a thread."""
@@ -545,8 +546,10 @@ class LogManager:
 
     # --- checkpoints: collected on the loop, written in a thread
 
-    def collect_recovery_points(self) -> list[CheckpointWrite]:
-        return [write for directory in self.live for write in directory.collect_recovery_points()]
+    def collect_recovery_points(self) -> Iterator[CheckpointWrite]:
+        """Of one directory after the other, each as it is when its turn comes."""
+        for directory in self.live:
+            yield from directory.collect_recovery_points()
 
     def _before_settling(self, log: Log) -> Writes | None:
         """Those of the recovery points, if they say that more of the log is on the disk than was left of it."""
@@ -560,8 +563,9 @@ class LogManager:
     def _settled(self, log: Log) -> None:
         self.cut.pop(log, None)
 
-    def collect_start_offsets(self) -> list[CheckpointWrite]:
-        return [directory.collect_start_offsets() for directory in self.live]
+    def collect_start_offsets(self) -> Iterator[CheckpointWrite]:
+        for directory in self.live:
+            yield directory.collect_start_offsets()
 
     def collect_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> list[CheckpointWrite]:
         return [directory.collect_high_watermarks(offsets) for directory in self.live]

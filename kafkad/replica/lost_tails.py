@@ -52,9 +52,9 @@ class LostTails:
         self._lost.pop(tp, None)
         self.refused.discard(tp)
 
-    def high_watermark(self, partition: Partition) -> int:
-        lost = self._lost.get(partition.tp) if self._lost else None
-        return partition.high_watermark if lost is None else max(lost.promised, partition.high_watermark)
+    def raise_to_promised(self, high_watermarks: dict[TopicPartition, int]) -> None:
+        for tp in self._lost.keys() & high_watermarks.keys():
+            high_watermarks[tp] = max(self._lost[tp].promised, high_watermarks[tp])
 
     def may_take(self, partition: Partition, state: LeaderAndIsrPartitionState) -> bool:
         """False if the controller wants the replica to lead and it must not."""

@@ -7,6 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
+from itertools import chain
 from types import MappingProxyType
 
 from kafkad.cluster.absent import AbsentBrokers
@@ -105,8 +106,7 @@ class ReplicaManager:
     # -- look-ups --------------------------------------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[Partition]:
-        for partitions in self._partitions.values():
-            yield from partitions.values()
+        return chain.from_iterable(map(dict.values, self._partitions.values()))
 
     def find(self, topic: str, index: int) -> Partition | None:
         partitions = self._partitions.get(topic)
@@ -147,7 +147,9 @@ class ReplicaManager:
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """For the checkpoint. Of a log that has lost its tail the one from before, until the tail is there again."""
-        return {p.tp: self.lost_tails.high_watermark(p) for p in self if p.failure is None}
+        offsets = {p.tp: p.high_watermark for p in self if p.failure is None}
+        self.lost_tails.raise_to_promised(offsets)
+        return offsets
 
     # -- what the controller says ----------------------------------------------------------------------------------
 

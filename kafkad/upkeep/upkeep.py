@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from functools import partial
 from typing import TypeVar
@@ -101,10 +101,13 @@ class Upkeep:
     # -- jobs ------------------------------------------------------------------------------------------------------
 
     async def flush(self, directory: LogDirectory) -> None:
-        for each in self._logs.logs_to_flush(directory):
-            if directory.holds(each):
+        turns = Turns()
+        for wanting in self._logs.flush_pass(directory):
+            if wanting is None:
+                await turns.give_way()
+            else:
                 with self._going_on():
-                    await self._durable.flush(each)
+                    await self._durable.flush(wanting)
 
     async def retain(self) -> None:
         await _a_few_a_turn(self._logs.retention_pass(self._high_watermark, self._replicas.directory_failed))
@@ -135,7 +138,7 @@ class Upkeep:
     async def write_start_offsets(self) -> None:
         await self._write(self._logs.collect_start_offsets())
 
-    async def _write(self, writes: list[CheckpointWrite]) -> None:
+    async def _write(self, writes: Iterable[CheckpointWrite]) -> None:
         for write in writes:
             with self._going_on():
                 await self._in_thread(write.write)

@@ -106,7 +106,7 @@ def test_a_failing_disk_costs_its_directory_and_no_other(disks: tuple[Path, Path
 def test_a_later_checkpoint_is_never_overwritten_by_an_earlier_one(disks: tuple[Path, Path]) -> None:
     manager = started(disks[0])
     log = manager.create(T0, TOPIC_ID, CONFIG)
-    early = manager.collect_recovery_points()
+    early = list(manager.collect_recovery_points())
     append(log)
     log.flush()
     for write in (*manager.collect_recovery_points(), *early):

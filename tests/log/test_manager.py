@@ -387,7 +387,7 @@ def test_a_checkpoint_that_is_about_to_be_written_does_not_vouch_for_what_was_cu
     log = manager.create(T0, TOPIC_ID, CONFIG)
     append(log, 30)
     log.flush()
-    late = manager.collect_recovery_points()
+    late = list(manager.collect_recovery_points())
     truncate_to(log, 20)
     log.start_settling().wait()
     for write in late:
@@ -548,9 +548,9 @@ def test_passes_work_log_by_log(disks: tuple[Path, Path]) -> None:
     log = manager.create(T0, TOPIC_ID, small)
     manager.create(TopicPartition("u", 0), TOPIC_ID, small)
     append(log, 20)
-    assert manager.logs_to_flush(*manager.directories) == [log]
+    assert list(manager.flush_pass(*manager.directories)) == [log, None]
     log.flush()
-    assert manager.logs_to_flush(*manager.directories) == []
+    assert list(manager.flush_pass(*manager.directories)) == [None, None]
     assert [deleted > 0 for deleted in manager.retention_pass(lambda tp: 20, manager.fail)] == [True, False]
     assert log.start_offset > 0
     assert list(manager.producer_expiry_pass()) == [0, 0]

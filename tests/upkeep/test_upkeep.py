@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import sys
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -25,6 +26,7 @@ from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import ReplicaParts
 from kafkad.replica.waits import Waits
 from kafkad.timers import Timers
+from kafkad.turns import Turns
 from kafkad.upkeep.upkeep import Upkeep
 from tests.fakes import FakeClock
 from tests.full_disk import FullDisk
@@ -88,6 +90,60 @@ def jobs(tmp_path: Path) -> Iterator[Jobs]:
     jobs = Jobs(tmp_path)
     yield jobs
     jobs.stop()
+
+
+def calls(function: Callable[[], object]) -> int:
+    """The number of Python functions that are called, and of steps of generators."""
+    counted = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal counted
+        counted += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        function()
+    finally:
+        sys.setprofile(before)
+    return counted
+
+
+def test_nothing_is_called_for_each_log_while_checkpoints_are_collected(jobs: Jobs) -> None:
+    """There may be tens of thousands, and all that is said of them is of one moment."""
+
+    def create(number: int) -> None:
+        tp = TopicPartition("good", number)
+        append(jobs.logs.create(tp, TOPIC_ID, CONFIG, directory=jobs.good), 60)
+        jobs.log(tp).increment_start_offset(5)
+        jobs.replicas._open(tp, TOPIC_ID, is_new=False)
+
+    def collect() -> None:
+        jobs.logs.collect_high_watermarks(jobs.replicas.high_watermarks())
+        for directory in jobs.logs.directories:
+            directory.collect_recovery_points()
+            directory.collect_start_offsets()
+
+    create(1)
+    with_few = calls(collect)
+    for number in range(2, 12):
+        create(number)
+    assert calls(collect) == with_few
+
+
+def test_logs_that_need_no_flush_are_looked_at_in_turns(jobs: Jobs) -> None:
+    looks: list[None] = []
+
+    class Counted(Turns):
+        async def give_way(self) -> None:
+            looks.append(None)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("kafkad.upkeep.upkeep.Turns", Counted)
+        jobs.do_for_each(jobs.upkeep.flush)
+        assert not looks, "both were flushed"
+        jobs.do_for_each(jobs.upkeep.flush)
+    assert len(looks) == 2
 
 
 def names_to_go(path: str) -> list[str]:
@@ -178,7 +234,7 @@ def test_a_log_that_cannot_be_flushed_keeps_no_other(jobs: Jobs, monkeypatch: py
         return start_flush(log)
 
     monkeypatch.setattr(Log, "start_flush", started_flush)
-    assert [jobs.logs.logs_to_flush(each) for each in jobs.logs.directories] == [[jobs.log(BAD)], [jobs.log(GOOD)]]
+    assert [list(jobs.logs.flush_pass(each)) for each in jobs.logs.directories] == [[jobs.log(BAD)], [jobs.log(GOOD)]]
     jobs.do_for_each(jobs.upkeep.flush)
     assert (jobs.log(BAD).durability.recovery_point, jobs.log(GOOD).durability.recovery_point) == (0, 60)
 
