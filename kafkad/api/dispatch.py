@@ -82,18 +82,21 @@ class Dispatcher:
         self._grounds = Grounds(context.replicas.waits.soon)
         context.replicas.on_topic_changed.append(self._grounds.topic_changed)
 
-    def import_handlers(self) -> Pieces[None]:
+    def import_handlers(self) -> Pieces[dict[str, Exception]]:
         """What requests need, one module after the other: one that could not be imported when it is asked for, since
-        the broker has no file, memory or disk left, would have its clients' connections closed."""
+        the broker has no file, memory or disk left, would have its clients' connections closed. Returns the APIs that
+        lack something, and why."""
+        lacking: dict[str, Exception] = {}
         for route in (*BY_KEY.values(), *self._between_brokers.values()):
             try:
                 request_class(route.key)
                 yield
                 if route.handler:
                     self._handler(route)
-            except Exception:
-                log.exception("what answers %s could not be imported; trying again when it is asked for", route.name)
+            except Exception as error:
+                lacking[route.name] = error
             yield
+        return lacking
 
     def peer(self, connection: Connection) -> Peer:
         name, logins = connection.listener.name, self._logins

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkad import STARTED
 from kafkad.api.audit import note_change
+from kafkad.api.dispatch import Dispatcher
 from kafkad.broker import metering
 from kafkad.broker.building import build
 from kafkad.broker.disk_threads import start_all
@@ -52,7 +53,7 @@ from kafkad.net import http
 from kafkad.net.http import DAMAGED, EXPOSED, Condition, Endpoints, HttpServer
 from kafkad.net.server import CannotListen, Server
 from kafkad.systemd import STOP_ALL, Notifier
-from kafkad.timers import every
+from kafkad.timers import every, sleep
 from kafkad.turns import in_turns
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ log = logging.getLogger(__name__)
 
 _THREADS = 4
 _IDLE_CHECK_MS = 10_000
+_IMPORT_AGAIN_MS = 1_000
 _TIME_TO_STOP_S = 120
 _ASK_FOR_TIME_S = 30
 _FAILED = 1
@@ -165,7 +167,7 @@ class Daemon:
             return self._exit_code
         if not self._stopping.is_set():
             self._announce(parts, store)
-        imports = in_turns(parts.dispatcher.import_handlers())
+        imports = self._import_handlers(parts.dispatcher)
         work = [self._close_idle(), self._feed_watchdog(), self._reload_when_asked(parts), imports]
         if self._tls is not None:
             work.append(self._tls.follow_files())
@@ -450,6 +452,19 @@ class Daemon:
         """Only a process that reads the file again knows what is in it."""
         self._all_stop.set()
         self._halt(why)
+
+    async def _import_handlers(self, dispatcher: Dispatcher) -> None:
+        """Soon after the start, and again where the broker has no file or memory left for it."""
+        told = False
+        while lacking := await in_turns(dispatcher.import_handlers()):
+            if not told:
+                name, error = next(iter(lacking.items()))
+                log.error(
+                    "%d APIs cannot be answered yet: importing what answers %s failed: %s; trying again each second",
+                    *(len(lacking), name, error),
+                )
+                told = True
+            await sleep(_IMPORT_AGAIN_MS, self._clock, self._timers)
 
     async def _close_idle(self) -> None:
         ticks = count(1)
