@@ -1,7 +1,8 @@
 """Logins at the listeners that ask for one: a door for each connection, and its session when it has come through.
 
 Before its login, nothing of a connection reaches the dispatcher but one ApiVersions. `security/sasl` decides what is
-answered; here that is carried out: answers wait after a failure, longer after many, and sessions end.
+answered; here that is carried out: answers wait after a failure, longer after many, and sessions end. Where much has
+failed, the logins by a name that has, right or wrong, are answered when those before them have been.
 
 A login costs up to a few milliseconds, and a thousand clients may come back at once: their frames are handled one after
 the other, in a share of each turn of the loop.
@@ -41,7 +42,6 @@ from kafkad.turns import LEAST_S
 log = logging.getLogger(__name__)
 
 _SUSPECTS_AT_ONCE: Final = 10
-_LONGEST_WAIT_MS: Final = 60_000
 _LEAST_BETWEEN_MS: Final = 1_000
 """From one authentication of a session to the next."""
 
@@ -78,10 +78,10 @@ class Logins:
         self.probes = {listener: LoginProbe() for listener in listeners}
         self._make_offer = make_offer
         self._connections = connections
-        self._logging_in: Counter[str] = Counter()
-        """The number of connections by address that may log in now."""
-        self._waiting: dict[str, dict[_Door, Connection]] = {}
-        """Connections by address that may log in when others have: so much has failed from there."""
+        self._answering: Counter[_Source] = Counter()
+        """How many suspects are being told how their logins ended."""
+        self._waiting: dict[_Source, dict[_Door, Connection]] = {}
+        """Suspects that are told when others have been."""
         self._unready: dict[_Door, Connection] = {}
         """Those whose mechanism is not ready yet."""
         self._doubted: set[str] = set()
@@ -109,14 +109,7 @@ class Logins:
 
     def welcome(self, connection: Connection, dispatch: Serve) -> None:
         """A connection has been opened at one of the listeners."""
-        door = _Door(self, connection, dispatch)
-        connection.guard(door)
-        host = connection.host
-        if self._logging_in[host] >= _SUSPECTS_AT_ONCE and self.attempts.suspects(host):
-            self._waiting.setdefault(host, {})[door] = connection
-            connection.mute(_LONGEST_WAIT_MS)
-        else:
-            self._logging_in[host] += 1
+        connection.guard(_Door(self, connection, dispatch))
 
     def put_off(self, door: _Door, connection: Connection) -> None:
         """Until the mechanism is ready, or the time to log in is over."""
@@ -128,24 +121,38 @@ class Logins:
         for door, connection in unready.items():
             door.queue(connection)
 
-    def closed(self, door: _Door) -> None:
-        self._unready.pop(door, None)
+    def may_answer(self, door: _Door, connection: Connection) -> bool:
+        """Whether a suspect may be told how its login ended. If not yet, the door has its turn when it may."""
+        source = _source(connection)
+        if self._answering[source] < _SUSPECTS_AT_ONCE:
+            self._answering[source] += 1
+            return True
+        self._waiting.setdefault(source, {})[door] = connection
+        connection.listener.lobby.put_off(connection)
+        return False
 
-    def left(self, door: _Door, host: str) -> None:
-        """The connection has logged in, or is closed: the next one that waits for that may log in."""
-        waiting = self._waiting.get(host)
-        if waiting is not None and waiting.pop(door, None) is not None:
-            return
-        self._logging_in[host] -= 1
+    def answered(self, connection: Connection) -> None:
+        """A suspect is in, or closed: the next one is told."""
+        source = _source(connection)
+        waiting = self._waiting.get(source)
         if waiting:
-            following, connection = next(iter(waiting.items()))
-            del waiting[following]
-            self._logging_in[host] += 1
-            connection.unmute()
+            door, following = next(iter(waiting.items()))
+            self._forget(door, source)
+            door.may_answer(following)
+            return
+        self._answering[source] -= 1
+        if not self._answering[source]:
+            del self._answering[source]
+
+    def closed(self, door: _Door, connection: Connection) -> None:
+        self._unready.pop(door, None)
+        self._forget(door, _source(connection))
+
+    def _forget(self, door: _Door, source: _Source) -> None:
+        waiting = self._waiting.get(source, {})
+        waiting.pop(door, None)
         if not waiting:
-            self._waiting.pop(host, None)
-        if not self._logging_in[host]:
-            del self._logging_in[host]
+            self._waiting.pop(source, None)
 
     def _doubt(self, name: str) -> None:
         """All connections are looked through once for the hundreds of users and tokens that may end together, and
@@ -160,8 +167,10 @@ class Logins:
 
     def _close_unknown(self, is_meant: Callable[[Peer], bool] = lambda peer: True) -> None:
         for connection in self._connections():
-            peer = connection.peer
-            if peer.mechanism is None or not is_meant(peer) or self._is_known(connection):
+            peer, listener = connection.peer, connection.listener.name
+            if peer.mechanism is None or not is_meant(peer):
+                continue
+            if self.knows(listener, peer.mechanism, peer.principal.name, peer.token):
                 continue
             log.info(
                 "closing %s: user %s can no longer log in with %s",
@@ -171,20 +180,19 @@ class Logins:
             )
             connection.close()
 
-    def _is_known(self, connection: Connection) -> bool:
-        peer, listener = connection.peer, connection.listener.name
-        mechanism = peer.mechanism
+    def knows(self, listener: str, mechanism: str, user: str, token: str | None) -> bool:
+        """Whether they can still log in so, the user by the delegation token if there is one."""
         if listener not in self.offers:
             return True
         offered = self.offers[listener]
         if mechanism not in offered.enabled:
             return False
-        if peer.token is not None:
-            return self.users.account(mechanism, peer.token, by_token=True) is not None
+        if token is not None:
+            return self.users.account(mechanism, token, by_token=True) is not None
         if mechanism == "PLAIN":
-            return peer.principal.name in offered.plain_users
+            return user in offered.plain_users
         if mechanism.startswith("SCRAM-"):
-            return self.users.find(mechanism, peer.principal.name) is not None
+            return self.users.find(mechanism, user) is not None
         return True
 
     def collect(self) -> Iterator[Family]:
@@ -209,15 +217,27 @@ class Logins:
         )
 
 
+_Source = tuple[str, str]
+"""A listener and an address."""
+
+
+def _source(connection: Connection) -> _Source:
+    return connection.listener.name, connection.host
+
+
 class _Door:
     """Lets one connection in once it has logged in. `session` is given while it authenticates again."""
 
-    __slots__ = ("_conversation", "_dispatch", "_has_turn", "_logins", "_session")
+    __slots__ = ("_conversation", "_dispatch", "_has_turn", "_is_answered", "_logins", "_outcome", "_session")
 
     def __init__(
         self, logins: Logins, connection: Connection, dispatch: Serve, session: _Session | None = None
     ) -> None:
         self._has_turn = False
+        self._outcome: LoggedIn | Refused | None = None
+        """Of a suspect, until it is told."""
+        self._is_answered = False
+        """A suspect, and told now."""
         self._logins = logins
         self._dispatch = dispatch
         self._session = session
@@ -242,7 +262,10 @@ class _Door:
             self.queue(connection)
             return NOT_TAKEN
         self._has_turn = False
-        outcome = self._heard(connection, view[at:end])
+        outcome = self._outcome or self._heard(connection, view[at:end])
+        if isinstance(outcome, LoggedIn | Refused) and self._has_to_wait(connection):
+            self._outcome = outcome
+            return NOT_TAKEN
         if outcome is Versions.ASKED:
             return self._tell_versions(connection, view, at, end)
         if outcome is NotYet.READY:
@@ -251,8 +274,9 @@ class _Door:
         if isinstance(outcome, Refused):
             raise self._ending(connection, outcome.answer, outcome.reason)
         if isinstance(outcome, LoggedIn):
-            if outcome.mechanism not in self._logins.offers[connection.listener.name].enabled:
-                why = f"{outcome.mechanism} was switched off while it logged in"
+            user, token = outcome.login.user, outcome.login.token
+            if not self._logins.knows(connection.listener.name, outcome.mechanism, user, token):
+                why = f"{outcome.mechanism} was switched off, or the user deleted, while it logged in"
                 raise self._ending(connection, None, why)
             self._let_in(connection, outcome)
             return outcome.answer
@@ -262,15 +286,32 @@ class _Door:
         """Its next frame is taken in a later turn of the loop."""
         connection.listener.logins.add(partial(self._take_turn, connection))
 
+    def may_answer(self, connection: Connection) -> None:
+        """The outcome has waited long enough."""
+        self._is_answered = True
+        self.queue(connection)
+
+    def _has_to_wait(self, connection: Connection) -> bool:
+        user = self._conversation.user
+        if self._session is not None or user is None or self._is_answered:
+            return False
+        if self._logins.attempts.suspects(connection.host, user):
+            self._is_answered = self._logins.may_answer(self, connection)
+            return not self._is_answered
+        return False
+
     def _take_turn(self, connection: Connection) -> None:
+        if self._outcome is not None and connection.has_lost_client():
+            connection.close()
+            return
         self._has_turn = True
         connection.take_turn(connection.listener.lane.clock() + LEAST_S)
         self._has_turn = False
 
     def closed(self, connection: Connection) -> None:
-        self._logins.closed(self)
-        if self._session is None:
-            self._logins.left(self, connection.host)
+        self._logins.closed(self, connection)
+        if self._is_answered:
+            self._logins.answered(connection)
 
     def _tell_versions(self, connection: Connection, view: memoryview, at: int, end: int) -> Answer:
         if end - at > LARGEST_VERSIONS:
@@ -293,8 +334,9 @@ class _Door:
             session = self._session or _Session(self._logins, self._dispatch)
             session.ends_ms = self._logins.clock.monotonic_ms() + outcome.lifetime_ms
         connection.let_in(session or self._dispatch)
+        if self._is_answered:
+            self._logins.answered(connection)
         if self._session is None:
-            self._logins.left(self, connection.host)
             connection.listener.logged_in(connection)
 
     def _heard(self, connection: Connection, frame: memoryview) -> Outcome:

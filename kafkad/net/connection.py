@@ -289,7 +289,7 @@ class Connection:
             if self._muted.deadline_ms >= until_ms:
                 return
             self._muted.cancel()
-        self._muted = self.listener.timers.at(until_ms, self._unmute)
+        self._muted = self.listener.timers.at(until_ms, self.unmute)
         self._pause()
 
     def measure(self, spent: Callable[[int], None] | None) -> None:
@@ -304,10 +304,12 @@ class Connection:
             self._transport = MeasuredTransport(transport, spent)
 
     def unmute(self) -> None:
-        """Read and answer on, before its time is up."""
+        """Read and answer on: its time is up, or need not be."""
         if self._muted is not None and not self.closed:
             self._muted.cancel()
-            self._unmute()
+            self._muted = None
+            self.last_active = self.listener.tick
+            self._go_on()
 
     def guard(self, door: Door) -> None:
         """The door decides what is done with frames from now on."""
@@ -319,11 +321,6 @@ class Connection:
         if self._stranger:
             self._stranger = False
             self.listener.queued.change(self.held)
-
-    def _unmute(self) -> None:
-        self._muted = None
-        self.last_active = self.listener.tick
-        self._go_on()
 
     def close(self) -> None:
         if self.closed:

@@ -2,7 +2,8 @@
 
 A connection that says nothing costs its client nothing. So each has a deadline, from when it was accepted until it is
 authenticated; and when there are too many, the oldest one that kafkad waits for is closed to make room for the next.
-One that may not log in has no deadline, since it is told so late on purpose; it, too, is closed to make room.
+One that kafkad has wait on purpose, until it is told how its login ended, has no deadline; it, too, is closed to make
+room.
 
 Their incomplete requests have a memory limit of their own, and take nothing from authenticated clients. Beyond it, the
 connection that has sent most is closed: a login is short.
@@ -40,7 +41,8 @@ class Newcomer(Protocol):
 class _Wait(NamedTuple):
     since_ms: float
     deadline: Timer
-    refused: bool = False
+    kept_why: str = ""
+    """Why kafkad has it wait; empty where it waits for its peer."""
 
 
 class Lobby:
@@ -95,11 +97,18 @@ class Lobby:
 
     def refused(self, newcomer: Newcomer) -> None:
         """It may not log in. Nothing if it is not here."""
+        self._keep(newcomer, "may not log in")
+        self.hold(newcomer, 0)
+
+    def put_off(self, newcomer: Newcomer) -> None:
+        """What it has said is answered when others have been. Nothing if it is not here."""
+        self._keep(newcomer, "waits for others that log in as it does")
+
+    def _keep(self, newcomer: Newcomer, why: str) -> None:
         wait = self._waits.get(newcomer)
         if wait is not None:
             wait.deadline.cancel()
-            self._waits[newcomer] = wait._replace(refused=True)
-            self.hold(newcomer, 0)
+            self._waits[newcomer] = wait._replace(kept_why=why)
 
     def leave(self, newcomer: Newcomer) -> None:
         """It is known now, or gone. Nothing if it is not here."""
@@ -142,9 +151,9 @@ class Lobby:
             wait = self._waits[newcomer]
             if wait.since_ms > silent_since_ms:
                 return False
-            if wait.refused or newcomer.quiet:
+            if wait.kept_why or newcomer.quiet:
                 self.displaced += 1
-                why = "may not log in" if wait.refused else "says nothing"
+                why = wait.kept_why or "says nothing"
                 log.info("closing %s:%d, which %s, to make room for others", newcomer.host, newcomer.port, why)
                 newcomer.close()
                 return True

@@ -1,6 +1,7 @@
 """Counts failed logins by address and by user name, and says how long the next one that fails has to wait.
 
-Names never keep anybody out: who has the right password is let in at once, whatever others have tried.
+Neither an address nor a name keeps anybody out. Only the two together have a login wait for others: by a name that has
+failed from an address where much has.
 """
 
 from __future__ import annotations
@@ -26,20 +27,21 @@ class Attempts:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._failures: OrderedDict[str, deque[float]] = OrderedDict()
-        """The times by address, and by name after an `@`; those that failed last at the end."""
+        """The times by address, by name after an `@`, and by both; those that failed last at the end."""
 
     def failed(self, address: str, name: str | None, usual_ms: int) -> int:
         """Notes a failure; the milliseconds for which its answer waits."""
         count = self._note(address)
         if name is not None:
-            count = max(count, self._note(f"@{name[:256]}"))
+            self._note(_pair(address, name))
+            count = max(count, self._note(_pair("", name)))
         if count <= _FREE:
             return usual_ms
         return min(max(usual_ms, _FIRST_MS) << min(count - _FREE, 16), _LONGEST_MS)
 
-    def suspects(self, address: str) -> bool:
-        """True if so much has failed from there that its connections are let in a few at a time."""
-        return bool(self._failures) and len(self._recent(address)) > _FREE
+    def suspects(self, address: str, name: str) -> bool:
+        """True if much has failed from there, and this name has: its logins are told a few at a time how they ended."""
+        return len(self._recent(address)) > _FREE and bool(self._recent(_pair(address, name)))
 
     def _note(self, source: str) -> int:
         recent = self._recent(source)
@@ -58,3 +60,7 @@ class Attempts:
         while times and times[0] <= after:
             times.popleft()
         return times
+
+
+def _pair(address: str, name: str) -> str:
+    return f"{address}@{name[:256]}"

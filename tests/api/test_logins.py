@@ -6,6 +6,9 @@ import asyncio
 import struct
 import time
 from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -21,7 +24,6 @@ from tests.api.logging_in import (
     JAAS,
     METADATA,
     VERSIONS,
-    Client,
     House,
     at_home,
     authenticated,
@@ -435,43 +437,112 @@ def test_who_is_refused_is_told_so_also_when_the_time_to_log_in_is_over() -> Non
     at_home(scenario, "connection.failed.authentication.delay.ms=400", limits=Limits(setup_ms=200))
 
 
-async def suspects(house: House) -> tuple[list[Client], Client]:
-    """From an address where much has failed: those at the door, and one who waits."""
-    for _ in range(10):
-        house.logins.attempts.failed("127.0.0.1", None, 0)
-    idle = [await house.connect() for _ in range(10)]
-    await asyncio.sleep(0.02)
-    return idle, await house.connect()
+async def refused(house: House, user: str, number: int) -> None:
+    """So many connections at a listener that tells them so late; all of them may be at the door at once."""
+    failed = house.logins.probes["SASL"].failed
+    clients = [await house.connect() for _ in range(number)]
+    for client in clients:
+        await client.ask(handshake())
+    before = failed["PLAIN"]
+    for client in clients:
+        client.send_token(user, "an old one")
+    while failed["PLAIN"] < before + min(number, 20):
+        await asyncio.sleep(0)
 
 
-def test_a_suspect_address_has_few_at_the_door_at_once() -> None:
+async def until_waiting(house: House, number: int) -> None:
+    while sum(map(len, house.logins._waiting.values())) < number:
+        await asyncio.sleep(0)
+
+
+def test_those_with_an_old_password_keep_nobody_else_waiting_who_comes_from_their_address() -> None:
     async def scenario(house: House) -> None:
-        idle, late = await suspects(house)
-        late.send(handshake())
-        await asyncio.sleep(0.1)
-        assert house.router.connections[-1].muted
-        idle.pop().writer.close()
-        await late.frame()
+        await refused(house, "carol", 60)
+        assert (await (await house.connect()).log_in("bob", "pw2")).error_code == 0
+
+    at_home(scenario, "connection.failed.authentication.delay.ms=20000")
+
+
+def test_of_a_name_that_fails_at_a_suspect_address_few_are_told_at_once_whether_they_are_right() -> None:
+    """Who waits for that has no deadline, and is told in its turn."""
+
+    async def scenario(house: House) -> None:
+        for _ in range(10):
+            house.logins.attempts.failed("127.0.0.1", "carol", 0)
+        guesses = [await house.connect() for _ in range(10)]
+        for client in guesses:
+            await client.ask(handshake())
+            client.send_token("carol", "wrong")
+        failed = house.logins.probes["SASL"].failed
+        while failed["PLAIN"] < 10:
+            await asyncio.sleep(0)
+        waiting = []
+        for password in ("pw", "wrong", "pw"):
+            client = await house.connect()
+            await client.ask(handshake())
+            client.send_token("carol", password)
+            waiting.append(client)
+        await until_waiting(house, 3)
+        house.server.timers.expire(house.clock.monotonic_ms() + 9_000)
+        assert (failed["PLAIN"], house.listener.known, house.listener.lobby.late) == (10, 0, 0)
+        house.router.connections[0].close()
+        assert authenticated(await waiting[0].frame()).error_code == 0
+        while failed["PLAIN"] < 11:
+            await asyncio.sleep(0)
+        assert house.listener.known == 1
+        house.router.connections[1].close()
+        assert authenticated(await waiting[2].frame()).error_code == 0
+
+    at_home(scenario, "connection.failed.authentication.delay.ms=20000", limits=Limits(setup_ms=5_000))
+
+
+def test_who_has_gone_meanwhile_holds_up_none_of_those_that_wait_behind() -> None:
+    async def scenario(house: House) -> None:
+        await refused(house, "carol", 60)
+        await until_waiting(house, 40)
+        waiting = [connection for connection in house.router.connections if not connection.muted]
+        late = await house.connect()
+        await late.ask(handshake())
         late.send_token("carol", "pw")
+        await until_waiting(house, 41)
+        for client, connection in zip(house.clients, house.router.connections, strict=False):
+            if connection in waiting:
+                client.writer.transport.abort()
+        while not all(connection.has_lost_client() for connection in waiting):
+            await asyncio.sleep(0)
+        next(connection for connection in house.router.connections if connection.muted).close()
         assert authenticated(await late.frame()).error_code == 0
-        later = await house.connect()  # in the place of the one who is in
-        await later.ask(handshake())
+
+    at_home(scenario, "connection.failed.authentication.delay.ms=20000")
+
+
+def test_suspects_at_one_listener_keep_nobody_out_of_another() -> None:
+    async def scenario(house: House) -> None:
+        def connection(listener: str) -> Any:
+            return Mock(listener=SimpleNamespace(name=listener, lobby=house.listener.lobby), host="a")
+
+        may = [house.logins.may_answer(cast(Any, object()), connection("OUTSIDE")) for _ in range(11)]
+        assert may == [True] * 10 + [False]
+        assert house.logins.may_answer(cast(Any, object()), connection("INSIDE"))
 
     at_home(scenario)
 
 
-def test_nothing_is_read_of_a_suspect_before_its_turn() -> None:
+def test_a_user_who_is_deleted_while_its_login_waits_is_not_let_in() -> None:
     async def scenario(house: House) -> None:
-        idle, late = await suspects(house)
-        late.writer.write(struct.pack(">i", -1))
-        await asyncio.sleep(0.1)
-        failed = house.logins.probes["SASL"].failed
-        assert not failed
-        idle.pop().writer.close()
-        assert await late.closed()
-        assert failed == {"none": 1}
+        await refused(house, "carol", 40)
+        late = await house.connect()
+        await late.ask(handshake())
+        late.send_token("carol", "pw")
+        await until_waiting(house, 21)
+        house.config = config(*house.settings, f'{JAAS} user_bob="pw2";')
+        house.logins.settings_changed()
+        while not house.router.connections[-1].muted:
+            next(each for each in house.router.connections if not each.closed).close()
+            await asyncio.sleep(0)
+        assert house.listener.known == 0
 
-    at_home(scenario, "connection.failed.authentication.delay.ms=0")
+    at_home(scenario, "connection.failed.authentication.delay.ms=20000")
 
 
 def test_strangers_at_the_door_take_no_memory_from_those_inside() -> None:
@@ -540,7 +611,8 @@ def test_logins_take_turns_with_the_rest() -> None:
         done = [0]
         """In each turn of the loop."""
         offered = house.logins.offers["SASL"]
-        house.logins.offers = {"SASL": offered._replace(mechanisms={"PLAIN": lambda: Slow(done)})}
+        users = {f"u{number}": "" for number in range(80)}
+        house.logins.offers = {"SASL": offered._replace(mechanisms={"PLAIN": lambda: Slow(done)}, plain_users=users)}
         clients = [await house.connect() for _ in range(80)]
         for client in clients:
             await client.ask(handshake())
@@ -582,7 +654,7 @@ class Patient(Attempts):
     def failed(self, address: str, name: str | None, usual_ms: int) -> int:
         return 0
 
-    def suspects(self, address: str) -> bool:
+    def suspects(self, address: str, name: str) -> bool:
         return False
 
 

@@ -135,3 +135,14 @@ def test_whoever_may_not_log_in_is_told_so_late_but_makes_room(entrance: Entranc
     assert refused.closed
     entrance.lobby.refused(refused)
     assert refused not in entrance.lobby
+
+
+def test_whoever_waits_for_others_has_no_deadline_but_makes_room(entrance: Entrance) -> None:
+    waiting = Guest(entrance.lobby, quiet=False)
+    entrance.lobby.hold(waiting, 100)
+    entrance.lobby.put_off(waiting)
+    entrance.advance(10_000)
+    assert (waiting.closed, entrance.lobby.held) == (False, 100)
+    Guest(entrance.lobby)
+    assert entrance.lobby.has_room_for("a")
+    assert waiting.closed
