@@ -27,7 +27,7 @@ _KAFKA_LEVELS = {
 }
 _LONGEST_MESSAGE = 4_000
 _LINES_A_SECOND = 10
-_FROM_ANYBODY = ("kafkad.net.", "kafkad.cluster.tokens")
+_FROM_ANYBODY = ("kafkad.net.", "kafkad.api.logins", "kafkad.api.answering", "kafkad.cluster.tokens")
 """Parts whose lines anybody can cause who can connect, or log in."""
 _SYSLOG = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6), (0, 7))
 
@@ -110,8 +110,8 @@ def _is_the_journal(stream: TextIO) -> bool:
 
 
 class _NoFlood(logging.Filter):
-    """Who connects again and again, or asks for tokens, cannot fill the log: there are ten lines of a kind a second,
-    and the first one after that says how many were left out."""
+    """Who connects again and again, guesses passwords or asks for tokens cannot fill the log: there are ten lines of a
+    kind a second, and the first one after that says how many were left out."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -132,9 +132,8 @@ class _NoFlood(logging.Filter):
         return lines < _LINES_A_SECOND
 
 
-def _message(record: logging.LogRecord) -> str:
+def _cut(text: str) -> str:
     """Names from clients may be in it, which must not fill the log."""
-    text = record.getMessage()
     more = len(text) - _LONGEST_MESSAGE
     return text if more <= 0 else f"{text[:_LONGEST_MESSAGE]}… ({more} characters were cut off)"
 
@@ -162,7 +161,7 @@ class _Lines(logging.Formatter):
         return f"{moment}.{int(record.msecs):03d} {record.levelname:<7} {self._text(record)}"
 
     def _text(self, record: logging.LogRecord) -> str:
-        text = f"{self._who}{_part(record)}: {escaped(_message(record))}"
+        text = f"{self._who}{_part(record)}: {_cut(escaped(record.getMessage()))}"
         return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
 
 
@@ -190,7 +189,7 @@ class _JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             **self._who,
             "part": _part(record),
-            "message": _message(record),
+            "message": _cut(record.getMessage()),
         }
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)

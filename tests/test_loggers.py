@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafkad import loggers
+from kafkad.api import answering, logins
 from kafkad.cluster import tokens
 from kafkad.errors import ErrorCode, KafkaError
 
@@ -91,6 +92,12 @@ def test_a_message_cannot_fill_the_log(style: str) -> None:
     assert len(stream.getvalue()) < 4_300
 
 
+def test_nor_can_what_has_to_be_escaped() -> None:
+    stream = logged()
+    logging.getLogger("kafkad.group").info("%s", "\U000e0001" * 10_000)
+    assert len(stream.getvalue()) < 4_300
+
+
 def test_a_stream_that_is_not_the_journal_is_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JOURNAL_STREAM", "1:2")
     stream = logged()
@@ -153,7 +160,7 @@ def test_of_several_brokers_on_one_stream_each_says_which_it_is() -> None:
         assert expected in stream.getvalue()
 
 
-@pytest.mark.parametrize("part", ["kafkad.net.server", tokens.log.name])
+@pytest.mark.parametrize("part", ["kafkad.net.server", logins.log.name, answering.log.name, tokens.log.name])
 def test_strangers_and_users_cannot_fill_the_log(part: str) -> None:
     """Ten lines of a kind a second; lines of another kind, and those of other parts, are all there."""
     stream = logged()

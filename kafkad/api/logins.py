@@ -42,6 +42,8 @@ from kafkad.turns import LEAST_S
 log = logging.getLogger(__name__)
 
 _SUSPECTS_AT_ONCE: Final = 10
+_LONGEST_NAME: Final = 200
+"""In the log, escaped."""
 _LEAST_BETWEEN_MS: Final = 1_000
 """From one authentication of a session to the next."""
 
@@ -353,7 +355,7 @@ class _Door:
         usual_ms = logins.offers[connection.listener.name].failure_delay_ms
         after_ms = logins.attempts.failed(connection.host, user, usual_ms)
         connection.listener.lobby.refused(connection)
-        as_whom = f" as {user[:200]!r}" if user else ""
+        as_whom = f" as {repr(user[:_LONGEST_NAME])[:_LONGEST_NAME]}" if user else ""
         log.info("%s cannot log in at %s%s: %s", connection.address, connection.listener.name, as_whom, reason)
         return Ending(after_ms, answer)
 
