@@ -10,6 +10,7 @@ import logging
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import TextIO
 
 from kafkad.errors import ErrorCode, KafkaError
@@ -27,6 +28,8 @@ _KAFKA_LEVELS = {
 }
 _LONGEST_MESSAGE = 4_000
 _LINES_A_SECOND = 10
+_MOST_KNOWN = 1_000
+"""Subjects whose lines are counted separately: clients can make up names."""
 _FROM_ANYBODY = ("kafkad.net.", "kafkad.api.logins", "kafkad.api.answering", "kafkad.cluster.tokens")
 """Parts whose lines anybody can cause who can connect, or log in."""
 _SYSLOG = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6), (0, 7))
@@ -130,6 +133,49 @@ class _NoFlood(logging.Filter):
         if left_out:
             record.msg += f" ({left_out} lines like this were left out before it)"
         return lines < _LINES_A_SECOND
+
+
+Later = Callable[[float, Callable[[], None]], object]
+"""Calls something at a time of the monotonic clock."""
+
+
+class LinesPerSecond:
+    """Lines of an audit trail that anybody can cause: of one principal and subject ten a second, and then the last of
+    them with the number of the others."""
+
+    def __init__(
+        self,
+        monotonic_ms: Callable[[], float],
+        later: Later,
+        say: Callable[[str], None],
+        say_rest: Callable[[str, int], None],
+    ) -> None:
+        self._monotonic_ms = monotonic_ms
+        self._later = later
+        self._say = say
+        self._say_rest = say_rest
+        self._lines: dict[tuple[str, str], int] = {}
+        """Since the second began."""
+        self._last: dict[tuple[str, str], str] = {}
+        """The last line of each that has had more than its ten."""
+
+    def note(self, principal: str, subject: str, line: str) -> None:
+        about = principal, subject
+        if about not in self._lines and len(self._lines) >= _MOST_KNOWN:
+            about = principal, ""
+        if not self._lines:
+            self._later(self._monotonic_ms() + 1_000, self._second_over)
+        count = self._lines[about] = self._lines.get(about, 0) + 1
+        if count <= _LINES_A_SECOND:
+            self._say(line)
+        else:
+            self._last[about] = line
+
+    def _second_over(self) -> None:
+        for about, line in self._last.items():
+            self._say_rest(line, self._lines[about] - _LINES_A_SECOND)
+        self._lines.clear()
+        self._last.clear()
 
 
 def _cut(text: str) -> str:

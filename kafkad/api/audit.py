@@ -2,6 +2,9 @@
 
 What was changed is read off the request and its answer, so that a handler need not know of this. Every API in `routes`
 is either in CHANGES or in the list of tests/api/test_audit.py of those that change nothing an operator looks after.
+
+Of what clients do without looking after a cluster there are ten lines of a kind a second for each principal, and one
+that counts the rest. Of all else no line is left out.
 """
 
 from __future__ import annotations
@@ -10,8 +13,9 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain, islice
-from typing import Any
+from typing import Any, Final
 
 from kafkad.api.config_resources import ResourceType
 from kafkad.api.context import Request
@@ -19,6 +23,7 @@ from kafkad.api.quota_entities import parts_named
 from kafkad.config.config import find_setting
 from kafkad.controller.configs import Alteration
 from kafkad.errors import ErrorCode
+from kafkad.loggers import Later, LinesPerSecond
 from kafkad.security.authorizer import Operation, PatternType, PermissionType
 from kafkad.security.authorizer import ResourceType as Secured
 from kafkad.security.scram import NUMBERED
@@ -35,15 +40,19 @@ _DONE = (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT)
 Lines = Iterable[str]
 Change = Callable[[Any, Any], Lines]
 """Tells from a request and its answer what was changed, a line for each thing."""
+Say = Callable[..., None]
+"""Writes a line, as a logger does."""
 
 
 class Audit:
     """Writes the audit trail. The dispatcher calls it with every answer that is not of Produce or Fetch."""
 
-    def __init__(self) -> None:
+    def __init__(self, monotonic_ms: Callable[[], float], later: Later) -> None:
+        say_rest = partial(log.info, "%s; %d changes like this within a second")
+        self._limited = LinesPerSecond(monotonic_ms, later, partial(log.info, "%s"), say_rest)
         self._committers: dict[int, None] = {}
         """Hashes: names of groups may be long."""
-        self._pending: deque[tuple[Iterator[str], str, Callable[..., None]]] = deque()
+        self._pending: deque[tuple[Iterator[str], str, Say]] = deque()
         self._writing: asyncio.Task[None] | None = None
 
     def note(self, request: Request, message: Any, response: Any) -> None:
@@ -53,7 +62,11 @@ class Audit:
             return
         lines = changes(message, response)
         if lines and not self._is_daily_work(changes, request, message):
-            say = _say_at_any_level if _may_change_levels(changes, message) else log.info
+            say: Say = log.info
+            if changes in _BY_ANYBODY:
+                say = partial(self._say_limited, str(request.connection.peer.principal), changes.__name__)
+            elif _may_change_levels(changes, message):
+                say = _say_at_any_level
             self._write(iter(lines), request.client_text, say)
 
     def created_on_demand(self, request: Request, topics: Iterable[str]) -> None:
@@ -76,7 +89,10 @@ class Audit:
             del self._committers[next(iter(self._committers))]
         return known
 
-    def _write(self, lines: Iterator[str], client: str, say: Callable[..., None] = log.info) -> None:
+    def _say_limited(self, principal: str, kind: str, text: str, *args: object) -> None:
+        self._limited.note(principal, kind, text % args)
+
+    def _write(self, lines: Iterator[str], client: str, say: Say = log.info) -> None:
         if not self._pending:
             for line in islice(lines, _LINES_AT_ONCE):
                 say("%s; by %s", line, client)
@@ -351,6 +367,8 @@ CHANGES: Mapping[int, Change] = {
     51: _passwords_altered,
     57: _features_updated,
 }
+_BY_ANYBODY: Final = frozenset({_offsets_set, _members_removed, _token_created, _token_expiry_changed})
+"""What takes no right to look after a cluster or a topic."""
 
 
 def _resource(kind: int, name: str) -> str:

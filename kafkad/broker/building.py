@@ -143,7 +143,7 @@ def build(platform: Platform, identity: Identity) -> Parts:
         verifier=verifier,
         batch_workers=batch_workers,
         transactions=coordinators.transactions,
-        audit=Audit(),
+        audit=Audit(platform.clock.monotonic_ms, platform.timers.at),
     )
     jobs = Jobs(platform.server.lane)
     platform.logs.in_pieces = partial(_work_in_pieces, replicas)

@@ -9,20 +9,15 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
+from kafkad.loggers import Later, LinesPerSecond
 from kafkad.security.authorizer import Operation, ResourceType, kafka_name
 
 log = logging.getLogger("kafkad.audit")
 
-_LINES_A_SECOND: Final = 10
-_SECOND_MS: Final = 1_000
 _LONGEST: Final = 300
-_MOST_KNOWN: Final = 1_000
-"""Pairs of principal and resource whose refusals are counted separately: clients can make up names."""
-
-Later = Callable[[float, Callable[[], None]], object]
-"""Calls something at a time of the monotonic clock."""
 
 
 class Access(NamedTuple):
@@ -39,13 +34,8 @@ class Access(NamedTuple):
 class AccessLog:
     def __init__(self, monotonic_ms: Callable[[], float], later: Later, style: str = "text") -> None:
         """`style` is text or json."""
-        self._monotonic_ms = monotonic_ms
-        self._later = later
         self._as_json = style == "json"
-        self._lines: dict[tuple[str, str], int] = {}
-        """Refusals since the second began."""
-        self._last: dict[tuple[str, str], str] = {}
-        """The last refusal of each that has had more than its ten lines."""
+        self._refusals = LinesPerSecond(monotonic_ms, later, partial(log.info, "%s"), self._say_rest)
 
     def wants(self, allowed: bool) -> bool:
         """HOT. Whether grants (or refusals) are logged at all. If not, `note` need not be called."""
@@ -56,29 +46,13 @@ class AccessLog:
         if allowed:
             log.debug("%s", line)
         else:
-            self._note_refusal(access, line)
+            self._refusals.note(access.principal, f"{access.resource:d}{_cut(access.name)}", line)
 
-    def _note_refusal(self, access: Access, line: str) -> None:
-        about = access.principal, f"{access.resource:d}{_cut(access.name)}"
-        if about not in self._lines and len(self._lines) >= _MOST_KNOWN:
-            about = access.principal, ""
-        if not self._lines:
-            self._later(self._monotonic_ms() + _SECOND_MS, self._second_over)
-        count = self._lines[about] = self._lines.get(about, 0) + 1
-        if count <= _LINES_A_SECOND:
-            log.info("%s", line)
+    def _say_rest(self, line: str, number: int) -> None:
+        if self._as_json:
+            log.info("%s", json.dumps({**json.loads(line), "refusals": number}))
         else:
-            self._last[about] = line
-
-    def _second_over(self) -> None:
-        for about, line in self._last.items():
-            more = self._lines[about] - _LINES_A_SECOND
-            if self._as_json:
-                log.info("%s", json.dumps({**json.loads(line), "refusals": more}))
-            else:
-                log.info("%s; %d refusals like this within a second", line, more)
-        self._lines.clear()
-        self._last.clear()
+            log.info("%s; %d refusals like this within a second", line, number)
 
     def _line(self, access: Access, outcome: str) -> str:
         operation, resource = kafka_name(access.operation), kafka_name(access.resource)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -273,13 +273,46 @@ def test_where_replicas_are(broker: OneBroker, trail: Trail) -> None:
     assert trail.lines() == ["reassignment of topic t: 0 to [1]"]
 
 
+class AuditedAlone:
+    """The audit trail without a broker. `seconds_over` has what is to be done at the end of the second."""
+
+    def __init__(self) -> None:
+        self.seconds_over: list[Callable[[], None]] = []
+        self._audit = Audit(lambda: 0.0, lambda at, action: self.seconds_over.append(action))
+
+    def note(self, key: int, message: Any, response: Any, user: str = "ANONYMOUS") -> None:
+        peer = Peer("PLAINTEXT", "127.0.0.1", ALLOW_ALL, Grounds())
+        peer.identify(Principal("User", user))
+        connection = cast(Connection, SimpleNamespace(address="127.0.0.1:50123", peer=peer))
+        self._audit.note(Request(RequestHeader(key, 1, 1, "test"), connection, memoryview(b"")), message, response)
+
+
 def noted(trail: Trail, key: int, message: Any, response: Any) -> list[str]:
-    connection = cast(
-        Connection,
-        SimpleNamespace(address="127.0.0.1:50123", peer=Peer("PLAINTEXT", "127.0.0.1", ALLOW_ALL, Grounds())),
-    )
-    Audit().note(Request(RequestHeader(key, 1, 1, "test"), connection, memoryview(b"")), message, response)
+    AuditedAlone().note(key, message, response)
     return trail.lines()
+
+
+def test_who_commits_for_ever_new_groups_cannot_fill_the_trail(trail: Trail) -> None:
+    """Ten lines a second of each principal and kind, and the number of the rest; of what administrators do, all."""
+    alone = AuditedAlone()
+    partitions = [OffsetCommitRequestPartition(partition_index=0, committed_offset=5)]
+    topics = [OffsetCommitRequestTopic(name="t", partitions=partitions)]
+    for number in range(1_000):
+        alone.note(8, OffsetCommitRequest(group_id=f"g{number}", topics=topics), OffsetCommitResponse())
+    alone.note(8, OffsetCommitRequest(group_id="g", topics=topics), OffsetCommitResponse(), user="other")
+    features = [FeatureUpdateKey(feature=f"f{number}", max_version_level=1) for number in range(5)]
+    for _ in range(5):
+        alone.note(57, UpdateFeaturesRequest(feature_updates=features), UpdateFeaturesResponse())
+    written = [record.partition(" set")[0] for record in trail._lines]
+    assert written[:10] == [f"offsets of group g{number}" for number in range(10)]
+    assert written[10:11] == ["offsets of group g"]
+    assert len(written[11:]) == 25
+    trail._lines.clear()
+    for second_over in alone.seconds_over:
+        second_over()
+    [rest] = trail._lines
+    assert rest.startswith("offsets of group g999 set by no member")
+    assert rest.endswith(f"{WHO}; 990 changes like this within a second")
 
 
 def test_elections(trail: Trail) -> None:

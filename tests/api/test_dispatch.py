@@ -63,7 +63,8 @@ class Asked:
         self.probe = RequestProbe(route.name)
         self.connection = FakeConnection()
         replicas = SimpleNamespace(on_topic_changed=[], waits=SimpleNamespace(soon=None))
-        parts = SimpleNamespace(audit=Audit(), between_brokers=(), replicas=replicas)
+        audit = Audit(lambda: 0.0, lambda at, action: None)
+        parts = SimpleNamespace(audit=audit, between_brokers=(), replicas=replicas)
         context = cast(Context, parts)
         self.dispatcher = Dispatcher(context, cast(Any, None), cast(Any, None), {KEY: self.probe}, jobs())
         self.dispatcher._handlers[KEY] = lambda context, request, message: answer

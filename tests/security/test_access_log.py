@@ -122,7 +122,7 @@ def test_a_long_name_is_cut(log: Log, style: str) -> None:
     for _ in range(11):
         refuse(access, "x" * 30_000, principal="User:" + "y" * 30_000)
     assert max(map(len, log.lines())) < 1_000
-    assert all(len(name) < 400 for _, name in access._lines)
+    assert all(len(name) < 400 for _, name in access._refusals._lines)
     log.second_later()
     assert max(map(len, log.lines())) < 1_000
 
