@@ -43,6 +43,10 @@ from kafkad.replica.manager import ReplicaManager
 
 if TYPE_CHECKING:
     from kafkad.api.logins import Logins
+    from kafkad.api.peer import Peer
+
+_MOST_NAMED = 100
+"""Kinds of client software that have a metric of their own, as in Kafka; those with most connections."""
 
 
 def starting(lifecycle: Lifecycle) -> Registry:
@@ -218,13 +222,18 @@ class _Connections:
         return [round(self._rates[each.name][which](), 3) for each in self._server.listeners]
 
     def _software(self) -> list[tuple[Labels | str, float]]:
-        counts = Counter(
-            (each.name, *(connection.peer.software or ("unknown", "unknown")))
-            for each in self._server.listeners
-            for connection in each.connections.values()
-        )
+        listeners = self._server.listeners
+        said = Counter((each.name, *_software(c.peer)) for each in listeners for c in each.connections.values())
+        counts: Counter[tuple[str, str, str]] = Counter()
+        for number, (key, count) in enumerate(said.most_common()):
+            counts[key if number < _MOST_NAMED else (key[0], "other", "other")] += count
         names = ("listener", "client_software_name", "client_software_version")
         return [(tuple(zip(names, key, strict=True)), count) for key, count in counts.items()]
+
+
+def _software(peer: Peer) -> tuple[str, str]:
+    """Name and version. What somebody says that has not logged in yet names no metric."""
+    return (peer.software if peer.authenticated else None) or ("unknown", "unknown")
 
 
 def _session_families(sessions: FetchSessions) -> Iterator[Family]:
