@@ -29,6 +29,13 @@ _CLIENTS = """[libdefaults]
   kdc = 127.0.0.1:{port}
  }}
 """
+_OLD_KEYS = """[libdefaults]
+ allow_rc4 = true
+ allow_weak_crypto = true
+ permitted_enctypes = {encryption} aes256-cts
+ default_tkt_enctypes = {encryption}
+ default_tgs_enctypes = {encryption}
+"""
 _SERVER = """[kdcdefaults]
  kdc_listen = 127.0.0.1:{port}
  kdc_tcp_listen = 127.0.0.1:{port}
@@ -57,12 +64,17 @@ def missing() -> str | None:
 class Kdc:
     """A context manager; `environment` is what clients and brokers need to know of it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, encryption: str = "") -> None:
+        """`encryption`: the only kind of all keys, which may be one that is off by default."""
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
         self._port = free_port()
         for name, text in (("krb5.conf", _CLIENTS), ("kdc.conf", _SERVER)):
-            (directory / name).write_text(text.format(realm=REALM, port=self._port, directory=directory))
+            made = text.format(realm=REALM, port=self._port, directory=directory)
+            if encryption:
+                made = made.replace("[libdefaults]\n", _OLD_KEYS.format(encryption=encryption))
+                made = made.replace("  max_life", f"  supported_enctypes = {encryption}:normal\n  max_life")
+            (directory / name).write_text(made)
         self.config = directory / "krb5.conf"
         self.environment: Mapping[str, str] = {
             "KRB5_CONFIG": str(self.config),

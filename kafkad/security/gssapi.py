@@ -37,8 +37,7 @@ class Acceptance(Protocol):
     def unwrap(self, message: bytes) -> bytes: ...
 
     def mark(self) -> bytes:
-        """After the last message. The same for the same messages again, and for no others; empty where those would be
-        refused, because something in the keys of each exchange is the broker's own."""
+        """After the last message. The same for the same messages again, and for no others."""
 
 
 class Initiation(Protocol):
@@ -153,8 +152,7 @@ class Gssapi:
         chosen = self._acceptance.unwrap(message)
         if len(chosen) < len(_OFFER) or chosen[0] != _NO_LAYER:
             raise LoginFailed(reason="it wants messages to be protected by Kerberos, which only TLS does here")
-        if mark := self._acceptance.mark():
-            self._seen.add(self.user, mark)
+        self._seen.add(self.user, self._acceptance.mark())
         return Login(self.user, last=None)
 
 

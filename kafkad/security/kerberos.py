@@ -17,6 +17,8 @@ from kafkad.security.gssapi import GSSAPI, Service, TicketRefused, service
 _KERBEROS = gssapi.MechType.kerberos
 _KIND = re.compile(r"^(WR)?FILE:")
 """Of a keytab, before its path."""
+_SESSION_KEY = gssapi.OID.from_int_seq("1.2.840.113554.1.2.2.5.5")
+"""GSS_C_INQ_SSPI_SESSION_KEY: the broker's subkey, or else the client's."""
 
 
 class KerberosAcceptance:
@@ -25,7 +27,7 @@ class KerberosAcceptance:
     def __init__(self, tickets: Service) -> None:
         self.principal: str | None = None
         self._context: raw.SecurityContext | None = None
-        self._has_own_key = False
+        self._is_mutual = False
         try:
             self._credentials = _credentials(tickets)
         except (raw.GSSError, OSError, ValueError) as error:
@@ -39,7 +41,7 @@ class KerberosAcceptance:
         self._context = taken.context
         if not taken.more_steps:
             self.principal = str(raw.display_name(taken.initiator_name, name_type=False).name, "utf-8", "replace")
-            self._has_own_key = gssapi.RequirementFlag.mutual_authentication in taken.flags
+            self._is_mutual = gssapi.RequirementFlag.mutual_authentication in taken.flags
         return bytes(taken.token or b"")
 
     def wrap(self, message: bytes) -> bytes:
@@ -49,11 +51,14 @@ class KerberosAcceptance:
         return _unwrap(self._context, message)
 
     def mark(self) -> bytes:
-        """Java's clients do not ask for the broker's proof, so that all keys and numbers are the client's."""
-        if self._has_own_key:
-            return b""
+        """Java's clients do not ask for the broker's proof, so that all keys and numbers are the client's. With a proof
+        the broker's numbers are its own; the key is, too, but where it is of the old kinds, as of RC4."""
         try:
-            return hashlib.sha256(raw.get_mic(self._context, b"")).digest()
+            if self._is_mutual:
+                own = raw.inquire_sec_context_by_oid(self._context, _SESSION_KEY)[0]
+            else:
+                own = raw.get_mic(self._context, b"")
+            return hashlib.sha256(own).digest()
         except raw.GSSError as error:
             raise TicketRefused(f"its last message: {reason(error)}") from error
 
