@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from kafkad.broker import run  # not before it is certain that there is something to run
     from kafkad.broker.supervised import Supervised
 
-    return run(config, read, None if supervised is None else Supervised.of_descriptors(*supervised))
+    return run(config, read, None if supervised is None else Supervised.inherited(supervised, os.environ))
 
 
 def _say_who_starts(file: str | None) -> None:

@@ -214,11 +214,13 @@ class Daemon:
             value = self._settings.config.value("kafkad.http.token")
             return str(value) if value else None
 
-        if self._supervised is not None:
-            if self._supervised.http is None:
+        supervised = self._supervised
+        if supervised is not None:
+            if supervised.http is None:
                 return None
-            server = HttpServer(endpoints)  # the supervisor asks it, and is asked by others
-            await server.listen_on(self._supervised.http)
+            # the supervisor asks it, and is asked by others
+            server = HttpServer(endpoints, token=lambda: supervised.http_token)
+            await server.listen_on(supervised.http)
             return server
         if address is None:
             return None

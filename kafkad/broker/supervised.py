@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
+
+from kafkad.net.http import TOKEN_VARIABLE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supervised:
     """`store` is a socket to the supervisor, which serves the metadata store over it; when it ends the supervisor is
-    gone, and so the broker stops. On `http` the supervisor asks for metrics and health, if it tells them for all."""
+    gone, and so the broker stops. On `http` the supervisor asks for metrics and health, if it tells them for all; since
+    anybody on this host can connect there, it shows `http_token`."""
 
     store: socket.socket
     http: socket.socket | None = None
+    http_token: str | None = None
 
     @classmethod
-    def of_descriptors(cls, *descriptors: int) -> Supervised:
-        """Takes inherited descriptors over, so that this broker's own worker processes do not keep them open."""
+    def inherited(cls, descriptors: Sequence[int], environment: MutableMapping[str, str]) -> Supervised:
+        """Takes descriptors and token over, so that this broker's own worker processes do not keep them."""
         sockets = [socket.socket(fileno=descriptor) for descriptor in descriptors]
         for each in sockets:
             each.set_inheritable(False)
-        return cls(store=sockets[0], http=sockets[1] if len(sockets) > 1 else None)
+        token = environment.pop(TOKEN_VARIABLE, None)
+        return cls(store=sockets[0], http=sockets[1] if len(sockets) > 1 else None, http_token=token)

@@ -32,6 +32,9 @@ _PIECE = 64 * 1024
 _BACKLOG = 100
 _REST_S = 0.5
 
+TOKEN_VARIABLE = "KAFKAD_SUPERVISOR_TOKEN"
+"""In the environment of one of several brokers: what its supervisor shows at its private listener."""
+
 TEXT = "text/plain; charset=utf-8"
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 _REASONS = {

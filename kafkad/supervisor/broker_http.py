@@ -15,21 +15,22 @@ class HttpAnswer(NamedTuple):
     text: str
 
 
-async def ask(port: int, path: str) -> HttpAnswer | None:
-    """The answer to a GET; None when there is none in time."""
+async def ask(port: int, path: str, token: str) -> HttpAnswer | None:
+    """The answer to a GET by who shows the token; None when there is none in time."""
     try:
         async with asyncio.timeout(_TIMEOUT_S):
-            whole = await _exchange(port, path)
+            whole = await _exchange(port, path, token)
     except (OSError, TimeoutError):
         return None
     head, separator, body = whole.partition(b"\r\n\r\n")
     return HttpAnswer(b" 200 " in head.partition(b"\r\n")[0], body.decode()) if separator else None
 
 
-async def _exchange(port: int, path: str) -> bytes:
+async def _exchange(port: int, path: str, token: str) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+        headers = f"Host: localhost\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n"
+        writer.write(f"GET {path} HTTP/1.1\r\n{headers}\r\n".encode())
         return await reader.read()
     finally:
         writer.close()

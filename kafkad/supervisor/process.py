@@ -9,9 +9,11 @@ import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from secrets import token_urlsafe
 
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.meta.served import serve
+from kafkad.net.http import TOKEN_VARIABLE
 from kafkad.supervisor.broker_http import HttpAnswer, ask
 from kafkad.supervisor.restarts import delay_s, how_it_ended
 from kafkad.systemd import STOP_ALL
@@ -50,6 +52,7 @@ class BrokerProcess:
         self._environment = environment
         self._store = store
         self._on_change = on_change
+        self._http_token = token_urlsafe()
         self._http = socket.create_server(("127.0.0.1", 0)) if with_http else None
         self._process: asyncio.subprocess.Process | None = None
         self._ends: list[float] = []
@@ -126,7 +129,7 @@ class BrokerProcess:
         """None also when it does not run."""
         if self._process is None or self._http is None:
             return None
-        return await ask(self._http.getsockname()[1], path)
+        return await ask(self._http.getsockname()[1], path, self._http_token)
 
     async def _run(self) -> tuple[int, int]:
         """One life of the process: its id and exit code. Its session has ended then, too. OSError when the system has
@@ -158,7 +161,7 @@ class BrokerProcess:
             "--supervised",
             *map(str, descriptors),
             pass_fds=descriptors,
-            env={**os.environ, **self._environment},
+            env={**os.environ, **self._environment, TOKEN_VARIABLE: self._http_token},
             process_group=0,  # Ctrl-C is for the supervisor, which stops all of them
         )
 

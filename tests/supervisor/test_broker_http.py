@@ -13,7 +13,7 @@ from kafkad.supervisor.broker_http import HttpAnswer, ask, told_of
 
 @asynccontextmanager
 async def serving(condition: Callable[[], Condition]) -> AsyncIterator[int]:
-    server = HttpServer(Endpoints(lambda: ["a 1\n"], condition, condition))
+    server = HttpServer(Endpoints(lambda: ["a 1\n"], condition, condition), token=lambda: "shown")
     await server.listen_on(socket.create_server(("127.0.0.1", 0)))
     try:
         yield server.port
@@ -24,10 +24,13 @@ async def serving(condition: Callable[[], Condition]) -> AsyncIterator[int]:
 def test_asks_for_a_page() -> None:
     async def run() -> list[HttpAnswer | None]:
         async with serving(lambda: Condition(False, "loading logs")) as port:
-            answers = [await ask(port, "/metrics"), await ask(port, "/ready")]
-        return [*answers, await ask(port, "/ready")]
+            answers = [await ask(port, "/metrics", "shown"), await ask(port, "/ready", "shown")]
+            answers.append(await ask(port, "/metrics", "guessed"))
+        return [*answers, await ask(port, "/ready", "shown")]
 
-    assert asyncio.run(run()) == [HttpAnswer(True, "a 1\n"), HttpAnswer(False, "loading logs\n"), None]
+    page, loading, refused, nothing = asyncio.run(run())
+    assert (page, loading, nothing) == (HttpAnswer(True, "a 1\n"), HttpAnswer(False, "loading logs\n"), None)
+    assert refused is not None and not refused.good
 
 
 def test_damaged_logs_and_open_listeners_stay_recognisable() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
@@ -21,6 +22,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from kafkad.meta.embedded import FILE_NAME
+from kafkad.supervisor.broker_http import HttpAnswer, ask
 from tests.broker import KafkadProcess
 from tests.clients.asker import Asker
 
@@ -62,6 +64,17 @@ def leader(asker: Asker, topic: str, partition: int = 0) -> int:
     return next((p.leader_id for p in partitions if p.partition_index == partition), -1)
 
 
+def listening(pid: int) -> set[int]:
+    """The ports at which a process takes connections."""
+    sockets = {os.readlink(descriptor) for descriptor in Path(f"/proc/{pid}/fd").iterdir()}
+    rows = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
+    return {
+        int(local.partition(":")[2], 16)
+        for _, local, _, state, *_, inode in (row[:10] for row in rows)
+        if state == "0A" and f"socket:[{inode}]" in sockets
+    }
+
+
 def test_several_brokers_are_one_cluster_with_one_readiness_and_one_page_of_metrics(tmp_path: Path) -> None:
     with Host(tmp_path, 3) as host:
         create(host, "orders", 6, 1)
@@ -88,6 +101,10 @@ def test_several_brokers_are_one_cluster_with_one_readiness_and_one_page_of_metr
         assert len(families) == len(set(families)) > 50
         assert host.http("/ready") == (200, "ok\n")
         assert host.http("/health")[0] == 200
+        [private] = listening(host.broker_pid(1)) - {host.port + 1}
+        assert asyncio.run(ask(private, "/metrics", "guessed")) == HttpAnswer(
+            False, "metrics are for those who show the token, as in Authorization: Bearer TOKEN\n"
+        )
 
         assert host.stop() == 0
         assert "controlled shutdown" not in host.log  # nobody stays to whom anything could be handed over
