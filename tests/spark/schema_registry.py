@@ -31,7 +31,11 @@ class FakeRegistry(ThreadingHTTPServer):
         """The Authorization header that is expected; empty: none is."""
         self.status = 0
         """A status that every request is answered with; 0: none."""
+        self.moved_to = ""
+        """The URL of the registry that every request is sent on to; empty: none."""
         self.asked: list[str] = []
+        self.logins: list[str | None] = []
+        """The Authorization headers that came."""
         self._scheme = "https" if tls else "http"
         if tls:
             self.socket = tls.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
@@ -73,9 +77,12 @@ class Answering(BaseHTTPRequestHandler):
 
     def _answer(self, body: Any) -> None:
         self.server.asked.append(f"{self.command} {self.path}")
-        status, answer = self._answered(body)
+        self.server.logins.append(self.headers.get("Authorization"))
+        status, answer = (302, {}) if self.server.moved_to else self._answered(body)
         data = json.dumps(answer).encode()
         self.send_response(status)
+        if self.server.moved_to:
+            self.send_header("Location", self.server.moved_to + self.path)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)

@@ -144,11 +144,15 @@ def _ask(url: str, headers: dict[str, str], body: bytes | None = None) -> dict[s
 
 
 def _answer(url: str, headers: dict[str, str], body: bytes | None) -> _Answer:
+    """The headers, which may have secrets, are not sent along with a redirect."""
     from urllib.error import HTTPError
     from urllib.request import Request, urlopen
 
+    request = Request(url, body)
+    for name, value in headers.items():
+        request.add_unredirected_header(name, value)
     try:
-        with urlopen(Request(url, body, headers), timeout=SECONDS) as answer:
+        with urlopen(request, timeout=SECONDS) as answer:
             return _Answer(answer.status, answer.reason, answer.read())
     except HTTPError as error:
         with error:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_SECONDS = 5.0
 _CONTENT = "application/vnd.schemaregistry.v1+json"
+_HEADERS = {"Accept": _CONTENT, "Content-Type": _CONTENT}
 _MAX_REFERENCES = 100
 
 
@@ -51,12 +52,13 @@ class Registered(NamedTuple):
 class SchemaRegistry:
     def __init__(self, registry: Registry) -> None:
         self.url = registry.url.rstrip("/")
-        self._headers = {"Accept": _CONTENT, "Content-Type": _CONTENT}
+        self._login = ""
+        """Not sent along with a redirect."""
         if registry.username:
             pair = f"{registry.username}:{registry.password}".encode()
-            self._headers["Authorization"] = "Basic " + b64encode(pair).decode()
+            self._login = "Basic " + b64encode(pair).decode()
         elif registry.token:
-            self._headers["Authorization"] = f"Bearer {registry.token}"
+            self._login = f"Bearer {registry.token}"
         self._tls = _tls(registry) if self.url.startswith("https:") else None
 
     def latest(self, subject: str) -> Registered | None:
@@ -133,7 +135,9 @@ class SchemaRegistry:
 
         data = json.dumps(body).encode() if body is not None else None
         try:
-            request = Request(self.url + path, data, self._headers, method=method)
+            request = Request(self.url + path, data, _HEADERS, method=method)
+            if self._login:
+                request.add_unredirected_header("Authorization", self._login)
             with urlopen(request, timeout=TIMEOUT_SECONDS, context=self._tls) as answer:
                 return json.load(answer)
         except HTTPError as error:

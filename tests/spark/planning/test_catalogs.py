@@ -8,6 +8,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,10 @@ class Server(ThreadingHTTPServer):
         self.body: Any = {"defaults": {}, "overrides": {}}
         self.wanted: dict[str, str] = {}
         self.asked: list[str] = []
+        self.moved_to = ""
+        """The URL that every question is sent on to; empty: none."""
+        self.headers: list[dict[str, str]] = []
+        """Of the questions that came."""
 
     @property
     def url(self) -> str:
@@ -46,7 +51,10 @@ class _Answering(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.asked.append(self.path)
-        if any(self.headers.get(name) != value for name, value in self.server.wanted.items()):
+        self.server.headers.append(dict(self.headers))
+        if self.server.moved_to:
+            self._answer(302, {})
+        elif any(self.headers.get(name) != value for name, value in self.server.wanted.items()):
             self._answer(401, {"error": {"message": "who are you?", "type": "NotAuthorizedException", "code": 401}})
         else:
             self._answer(self.server.status, self.server.body)
@@ -62,6 +70,8 @@ class _Answering(BaseHTTPRequestHandler):
     def _answer(self, status: int, body: Any) -> None:
         text = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.send_response(status)
+        if self.server.moved_to:
+            self.send_header("Location", self.server.moved_to)
         self.end_headers()
         self.wfile.write(text)
 
@@ -69,14 +79,22 @@ class _Answering(BaseHTTPRequestHandler):
         """Says nothing."""
 
 
-@pytest.fixture
-def server() -> Iterator[Server]:
+@contextmanager
+def running() -> Iterator[Server]:
     with Server() as found:
         thread = threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
+        try:
+            yield found
+        finally:
+            found.shutdown()
+            thread.join()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with running() as found:
         yield found
-        found.shutdown()
-        thread.join()
 
 
 def sink(path: str = "", **catalog: Any) -> dict[str, Any]:
@@ -105,6 +123,16 @@ def test_a_server_is_asked_with_the_login_that_spark_will_use(server: Server) ->
     assert server.asked[-2:] == ["/other", "/catalog/v1/config"]
     server.wanted = {"Authorization": "Basic bWU6cw==", "X-Realm": "shop"}
     assert told(**rest, user="me", password="s", options={"header.X-Realm": "shop"}) == []
+
+
+def test_a_login_is_not_sent_on_to_another_server(server: Server) -> None:
+    with running() as other:
+        server.moved_to = f"{other.url}/v1/config"
+        secret = {"header.X-Api-Key": "secret"}
+        assert told(type="rest", url=server.url, token="t", options=secret) == []
+        [headers] = other.headers
+        assert headers.keys().isdisjoint({"Authorization", "X-Api-Key", "X-api-key"})
+        assert server.headers[0]["Authorization"] == "Bearer t"
 
 
 def test_a_login_that_is_refused(server: Server) -> None:

@@ -85,6 +85,16 @@ def test_a_login_is_sent_and_a_wrong_one_is_not_tried_again(
     assert not refused.value.retriable
 
 
+@pytest.mark.parametrize("login", [{"username": "u", "password": "p"}, {"token": "t0ken"}])
+def test_a_login_is_not_sent_on_to_another_registry(fake: FakeRegistry, login: dict[str, str]) -> None:
+    with running() as other:
+        other.add("s", ORDER)
+        fake.moved_to = other.url
+        assert client(fake, **login).versions("s") == [1]
+        assert other.logins == [None]
+        assert None not in fake.logins
+
+
 @pytest.mark.parametrize(("status", "retriable"), [(500, True), (503, True), (429, True), (422, False), (403, False)])
 def test_what_may_pass_is_told_from_what_stays(fake: FakeRegistry, status: int, retriable: bool) -> None:
     fake.status = status
