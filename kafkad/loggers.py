@@ -30,7 +30,13 @@ _LONGEST_MESSAGE = 4_000
 _LINES_A_SECOND = 10
 _MOST_KNOWN = 1_000
 """Subjects whose lines are counted separately: clients can make up names."""
-_FROM_ANYBODY = ("kafkad.net.", "kafkad.api.logins", "kafkad.api.answering", "kafkad.cluster.tokens")
+_FROM_ANYBODY = (
+    "kafkad.net.",
+    "kafkad.api.logins",
+    "kafkad.api.answering",
+    "kafkad.cluster.tokens",
+    "kafkad.group.stored",
+)
 """Parts whose lines anybody can cause who can connect, or log in."""
 _SYSLOG = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6), (0, 7))
 

@@ -14,6 +14,7 @@ from kafkad import loggers
 from kafkad.api import answering, logins
 from kafkad.cluster import tokens
 from kafkad.errors import ErrorCode, KafkaError
+from kafkad.group import stored
 
 
 @pytest.fixture(autouse=True)
@@ -160,7 +161,9 @@ def test_of_several_brokers_on_one_stream_each_says_which_it_is() -> None:
         assert expected in stream.getvalue()
 
 
-@pytest.mark.parametrize("part", ["kafkad.net.server", logins.log.name, answering.log.name, tokens.log.name])
+@pytest.mark.parametrize(
+    "part", ["kafkad.net.server", logins.log.name, answering.log.name, tokens.log.name, stored.log.name]
+)
 def test_strangers_and_users_cannot_fill_the_log(part: str) -> None:
     """Ten lines of a kind a second; lines of another kind, and those of other parts, are all there."""
     stream = logged()

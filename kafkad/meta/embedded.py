@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from kafkad.clock import Clock
+from kafkad.meta.consumer_room import ConsumerRoom
 from kafkad.meta.journal import Journal, make_directories
 from kafkad.meta.last_room import can_wait
 from kafkad.meta.store import (
@@ -92,6 +93,7 @@ class EmbeddedStore:
         self.is_broken = False
         self.when_broken: Callable[[str], None] = lambda why: None
         self._tree = tree
+        self._consumers = ConsumerRoom(tree)
         self._journal = journal
         self._clock = clock
         self._last_session = tree.zxid
@@ -199,6 +201,10 @@ class EmbeddedStore:
             self._watches[of_children].setdefault(path, {})[session, watch] = None
 
     async def write(self, operations: Sequence[Operation], session: int) -> list[Result]:
+        if self._consumers.too_much(operations) and (idle := self._consumers.idle(self._clock.now_ms())):
+            await self.write(idle, session)
+        if refusal := self._consumers.too_much(operations):
+            raise refusal
         journal = self._journal
         if journal is not None and journal.is_short and not self.is_starting:
             await self._find_room(journal, operations)
@@ -224,6 +230,7 @@ class EmbeddedStore:
 
     def _submit(self, applied: Applied, ends: int | None = None) -> asyncio.Future[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._consumers.changed(applied.events)
         self._last = future
         write = _Write(applied, future, ends)
         if self._journal is None:
@@ -296,6 +303,7 @@ class EmbeddedStore:
         undone, self._waiting = batch + self._waiting, []
         for write in reversed(undone):
             write.applied.roll_back()
+            self._consumers.changed_back(write.applied.events)
         for write in undone:
             self._settle(write)
             if write.ends is not None:

@@ -79,7 +79,8 @@ class TooLarge(Refused):
 
 
 class NoRoom(Refused):
-    """The store's disk is full, and the room that it has left is kept for changes that make more."""
+    """The store's disk is full, and the room that it has left is kept for changes that make more; or there is as much
+    of this kind as there may be."""
 
 
 class MultiFailed(Refused):

@@ -288,6 +288,11 @@ class Tree:
             at += data_size
         return at
 
+    def walk(self, top: str = "/") -> Iterator[tuple[str, Node]]:
+        """The node with this path, if there is one, and all below it."""
+        node = self.find(top)
+        return iter(()) if node is None else _walk(top, node)
+
     def snapshot(self) -> bytes:
         """The whole tree as one entry, parents before children."""
         return at_once(self.snapshotting())
@@ -355,7 +360,7 @@ class _Snapshot:
         self._done.add(node)
 
     def pack(self) -> Pieces[bytes]:
-        for number, (path, node) in enumerate(walk(self._root), start=1):
+        for number, (path, node) in enumerate(_walk("/", self._root), start=1):
             self._pack(path, node)
             if number % _NODES_A_PIECE == 0:
                 yield
@@ -384,10 +389,10 @@ class _Snapshot:
         self._content += data
 
 
-def walk(root: Node) -> Iterator[tuple[str, Node]]:
-    """Paths and nodes, parents before children."""
-    yield "/", root
-    above = [("/", _children(root))]
+def _walk(top: str, node: Node) -> Iterator[tuple[str, Node]]:
+    """This node and all below it, parents before children, with their paths."""
+    yield top, node
+    above = [("/" if top == "/" else top + "/", _children(node))]
     while above:
         prefix, children = above[-1]
         for name, node in children:

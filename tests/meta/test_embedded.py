@@ -40,6 +40,7 @@ from kafkad.meta.store import (
 from kafkad.meta.znodes import Config, ConfigChange, Partition, Topic, TopicDeletion
 from kafkad.model import PartitionAssignment
 from kafkad.turns import Turns
+from tests.fakes import FakeClock
 
 from .contract import MetaStoreContract, in_loop
 
@@ -640,3 +641,96 @@ def test_changes_are_written_where_no_thread_can_be_started(tmp_path: Path, monk
 
     with_store(tmp_path, use)
     with_store(tmp_path, read)
+
+
+def test_offsets_of_version_0_take_no_memory_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also over a start. Those that are there can be written, and deletions make room."""
+    monkeypatch.setattr("kafkad.meta.consumer_room.MOST_BYTES", 10_000)
+
+    async def use() -> None:
+        store = EmbeddedStore.open(str(tmp_path), SystemClock())
+        session = store.session()
+        added: list[str] = []
+
+        async def fill() -> None:
+            for number in range(100):
+                path = ConsumerOffset.path(f"g{number}", "t", 0)
+                await ensure_path(session, path)
+                added.append(path)
+
+        with pytest.raises(NoRoom, match="offsets of version 0 take"):
+            await fill()
+        assert 0 < len(added) < 20
+        await session.set(added[0], b"7")
+        await session.create("/brokers")
+        await store.close()
+        store = EmbeddedStore.open(str(tmp_path), SystemClock())
+        session = store.session()
+        with pytest.raises(NoRoom):
+            await session.create("/consumers/another")
+        await session.delete(added[0])
+        await session.create("/consumers/another")
+        await store.close()
+
+    asyncio.run(use())
+
+
+def test_offsets_of_version_0_that_are_a_week_old_make_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only where there is none otherwise."""
+    monkeypatch.setattr("kafkad.meta.consumer_room.MOST_BYTES", 5_000)
+
+    async def use() -> None:
+        clock = FakeClock()
+        session = EmbeddedStore.in_memory(clock).session()
+        old, kept = ConsumerOffset.path("old", "t", 0), ConsumerOffset.path("kept", "t", 0)
+        for path in (old, kept):
+            await ensure_path(session, path)
+        clock.advance(7 * 24 * 3_600_000)
+        await session.set(kept, b"1")
+        await ensure_path(session, "/consumers/fills")
+        assert await session.exists(old) is not None
+        with pytest.raises(NoRoom, match="until some are a week old"):
+            for _ in range(10):
+                await session.create("/consumers/fills/n", sequential=True)
+        assert await session.exists(old) is None
+        assert await session.exists(kept) is not None
+        clock.advance(60_000)
+        await session.create("/consumers/another")
+        assert await session.exists("/consumers/old/offsets/t") is None
+
+    asyncio.run(use())
+
+
+def test_nothing_else_is_refused_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkad.meta.consumer_room.MOST_BYTES", 0)
+
+    async def use() -> None:
+        session = EmbeddedStore.in_memory(FakeClock()).session()
+        await session.create("/consumers")
+        with pytest.raises(NoRoom):
+            await session.create("/consumers/g")
+        await session.create("/brokers")
+
+    asyncio.run(use())
+
+
+def test_what_the_disk_refused_takes_no_room_for_offsets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkad.meta.consumer_room.MOST_BYTES", 1_500)
+
+    async def use() -> None:
+        store = EmbeddedStore.open(str(tmp_path), SystemClock())
+        session = store.session()
+        await session.create("/consumers")
+        assert store._journal is not None
+        with monkeypatch.context() as failing:
+            failing.setattr(store._journal, "append", refuse)
+            for _ in range(5):
+                with pytest.raises(ConnectionLoss):
+                    await session.create("/consumers/g")
+        await session.create("/consumers/g")
+        await store.close()
+
+    def refuse(entries: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    asyncio.run(use())

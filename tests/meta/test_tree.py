@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kafkad.meta import tree as trees
 from kafkad.meta.store import Check, Create, Delete, MultiFailed, Operation, Set
-from kafkad.meta.tree import Tree, walk
+from kafkad.meta.tree import Tree
 from kafkad.turns import Pieces, at_once
 
 History = list[tuple[list[Operation], int]]
@@ -37,7 +37,7 @@ likely = histories("ab", 2, st.just(-1))
 
 
 def dump(tree: Tree) -> dict[str, tuple[object, ...]]:
-    return {path: (node.data, *node.stat) for path, node in walk(tree.root)}
+    return {path: (node.data, *node.stat) for path, node in tree.walk()}
 
 
 class Model:
@@ -98,7 +98,7 @@ def test_the_tree_does_what_the_model_does(history: History) -> None:
         else:
             assert model.apply(transaction, session)
             journal.append(applied.entry)
-        assert {p: (n.data, n.version, n.owner) for p, n in walk(tree.root)} == model.nodes
+        assert {p: (n.data, n.version, n.owner) for p, n in tree.walk()} == model.nodes
     again = Tree()
     for entry in journal:
         again.replay(entry)
@@ -110,7 +110,7 @@ def test_the_tree_does_what_the_model_does(history: History) -> None:
     for copy in (again, loaded):
         copy.end_all_sessions(9)
     assert dump(again) == dump(loaded)
-    assert not any(node.owner for _, node in walk(loaded.root))
+    assert not any(node.owner for _, node in loaded.walk())
 
 
 @given(transactions)

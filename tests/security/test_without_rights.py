@@ -12,7 +12,7 @@ import pytest
 
 from kafkad.api.routes import ROUTES, Route
 from kafkad.meta import journal
-from kafkad.meta.tree import Tree, walk
+from kafkad.meta.tree import Tree
 from kafkad.wire.apis import request_class
 from kafkad.wire.frames import RequestHeader, encode_request
 from kafkad.wire.schema import Field, within
@@ -162,7 +162,7 @@ def kept(broker: KafkadProcess) -> tuple[dict[str, bytes], dict[Path, int]]:
     [directory], tree = broker.log_dirs, Tree()
     [path] = directory.glob("*.journal")
     journal.read(str(path), tree.replay)
-    nodes = {path: node.data for path, node in walk(tree.root) if path.startswith(CHANGED_BY_CLIENTS)}
+    nodes = {path: node.data for path, node in tree.walk() if path.startswith(CHANGED_BY_CLIENTS)}
     sizes = {file: file.stat().st_size for file in directory.rglob("*.log")}
     broker.start()
     return nodes, sizes

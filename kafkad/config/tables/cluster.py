@@ -73,7 +73,7 @@ SETTINGS: tuple[Setting, ...] = (
         "leader.imbalance.per.broker.percentage",
         10,
         HIGH,
-        "ActiveController is given back when this share of a broker's partitions is led elsewhere.",
+        "Leadership is given back when this share of a broker's partitions is led elsewhere.",
     ),
     long(
         "replica.lag.time.max.ms",
