@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from kafkad.log.check import check
+from kafkad.log.checkpoint import META_PROPERTIES
 from kafkad.wire.messages.describe_groups import DescribeGroupsRequest
 from kafkad.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from kafkad.wire.messages.list_groups import ListGroupsRequest
@@ -24,6 +25,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     home = tmp_path_factory.mktemp("broker")
     directory = home / "logs"
     shutil.copytree(KAFKAS_LOGS, directory, copy_function=shutil.copyfile)
+    (home / "second").mkdir()
+    shutil.copyfile(directory / META_PROPERTIES, home / "second" / META_PROPERTIES)
     running = RunningBroker([directory, home / "second"], "group.initial.rebalance.delay.ms=0")
     end_old_groups(running)
     running.complaints.seen.clear()
