@@ -152,7 +152,7 @@ class ProduceApi:
         return None if self._tasks else self._delayed.oldest
 
     async def stop(self) -> None:
-        """Give up what waits for a worker or a disk: nothing is appended any more."""
+        """Give up what waits for a worker or a disk. What goes on in pieces ends at a log that is closed."""
         await cancelled(self._tasks)
 
     def append_ordinary(

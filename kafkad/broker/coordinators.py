@@ -85,7 +85,9 @@ class Coordinators:
         offsets = OffsetSettings.of(config())
         self.offsets = OffsetCommitter(self.groups, offsets, clock, timers)
         self.stored_offsets = StoredOffsets(store, offsets.max_metadata_size)
-        self._expiry = OffsetExpiry(self.groups, self.offsets, clock, timers)
+        self._expiry = OffsetExpiry(
+            self.groups, self.offsets, lambda topic: topic in replicas.metadata.topics, clock, timers
+        )
         replicas.metadata.on_topic_gone.append(self._expiry.topic_gone)
         self.markers = Markers(replicas, clock, {GROUPS_TOPIC: self.groups.end_transaction}, Jobs(lane))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.model import ALL_TOPICS, LEADER_DURING_DELETE, NO_EPOCH, NO_LEADER, BrokerInfo, Endpoint
-from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition
+from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition, is_another_topic
 from kafkad.wire.leaders import CurrentLeader, NodeEndpoint
 from kafkad.wire.messages.update_metadata import (
     UpdateMetadataBroker,
@@ -86,7 +86,8 @@ class MetadataCache:
         if known is None or known.id != topic_id:
             if known is not None:
                 self._names.pop(known.id, None)
-                self._tell(name)
+                if is_another_topic(known.id, topic_id):
+                    self._tell(name)
             known = self.topics[name] = TopicMetadata(name, topic_id)
             if topic_id != NO_TOPIC_ID:
                 self._names[topic_id] = name

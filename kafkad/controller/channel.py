@@ -194,3 +194,4 @@ class BrokerQueue:
                 await self._sleep(pause_ms)
                 if is_bug:
                     pause_ms = min(2 * pause_ms, LONGEST_RETRY_MS)
+                    told = told if pause_ms < LONGEST_RETRY_MS else None

@@ -2,7 +2,7 @@
 
 The wish is a node under `/admin/delete_topics`, so a controller that takes over goes on with it. A replica that cannot
 confirm (its broker is down, its log directory failed) holds the topic in the store until that broker is back. One that
-its broker would not let active, since its log is damaged or has lost its tail, can be deleted like any other.
+its broker would not let lead, since its log is damaged or has lost its tail, can be deleted like any other.
 
 Many topics go in groups: those of one share the writes' fsyncs and the requests to brokers, and between two of them
 everybody else has a turn.

@@ -11,7 +11,7 @@ from kafkad.model import NO_LEADER, PartitionState
 
 
 class FewestLeaders:
-    """The policy `fewest-leaders` after a failure and before a shutdown: of the replicas that may active, the one whose
+    """The policy `fewest-leaders` after a failure and before a shutdown: of the replicas that may lead, the one whose
     broker leads the fewest partitions. What it has elected so far counts, so that many partitions are spread evenly."""
 
     def __init__(self, leaders: Iterable[int]) -> None:

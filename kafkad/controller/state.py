@@ -169,7 +169,7 @@ class ClusterState:
         return {r for r in replicas if r not in self.leaving and self.refused.reluctant(r, tp)}
 
     def note_elected(self, leader: int, tp: TopicPartition) -> bool:
-        """True if it has failed: it is pressed to active, and counts as there unless it refuses again."""
+        """True if it has failed: it is pressed to lead, and counts as there unless it refuses again."""
         failed = self.failed_replicas.get(leader, set())
         pressed = tp in failed
         self.refused.asked_again(leader, tp, pressed=pressed)

@@ -60,16 +60,23 @@ class OffsetExpiry:
     """Looks through all groups, again and again, without keeping others from the event loop."""
 
     def __init__(
-        self, coordination: Coordination[GroupMachine], committer: OffsetCommitter, clock: Clock, timers: Timers
+        self,
+        coordination: Coordination[GroupMachine],
+        committer: OffsetCommitter,
+        exists: Callable[[str], bool],
+        clock: Clock,
+        timers: Timers,
     ) -> None:
+        """`exists` tells whether there is a topic of a name now."""
         self._coordination = coordination
+        self._exists = exists
         self._committer = committer
         self._clock = clock
         self._timers = timers
         self._timer: Timer | None = None
         self._deleted: dict[str, int] = {}
-        """Topics that were deleted or made anew since the last look, and when. A partition that is loaded meanwhile has
-        offsets of theirs, and so has one whose tombstones could not be written."""
+        """Topics that were deleted, and when, until a look has found none of their offsets left: a partition that was
+        loaded meanwhile has some, and so has one whose tombstones could not be written."""
         self._just_deleted: dict[str, int] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         coordination.on_served = self._served
@@ -90,12 +97,19 @@ class OffsetExpiry:
         self._run(self._look())
 
     async def _look(self) -> None:
-        deleted = dict(self._deleted)
-        complete = not self._coordination.loading
-        await self.forget_topics(deleted, self._coordination.shards())
-        if complete:
-            self._deleted = {topic: ms for topic, ms in self._deleted.items() if deleted.get(topic) != ms}
+        deleted = self._not_made_anew()
+        was_loading = self._coordination.loading
+        if deleted:
+            are_gone = await self.forget_topics(deleted, self._coordination.shards())
+            if are_gone and not was_loading and not self._coordination.loading:
+                self._deleted = {topic: ms for topic, ms in self._deleted.items() if deleted.get(topic) != ms}
         await self.forget_expired()
+
+    def _not_made_anew(self) -> dict[str, int]:
+        """Of a topic that is there again only offsets of before its deletion were to go, and when that was, others than
+        this broker know: those who have coordinated meanwhile took commits to the new one before it was told."""
+        self._deleted = {topic: ms for topic, ms in self._deleted.items() if not self._exists(topic)}
+        return dict(self._deleted)
 
     def topic_gone(self, topic: str) -> None:
         """It was deleted, and may have been made anew under the same name."""
@@ -109,8 +123,11 @@ class OffsetExpiry:
         await self.forget_topics(topics, self._coordination.shards())
 
     def _served(self, shard: Shard[GroupMachine]) -> None:
-        if self._deleted:
-            self._run(self.forget_topics(dict(self._deleted), [shard]))
+        if deleted := self._not_made_anew():
+            self._run(self._forget_in(shard, deleted))
+
+    async def _forget_in(self, shard: Shard[GroupMachine], deleted: Mapping[str, int]) -> None:
+        await self.forget_topics(deleted, [shard])
 
     async def forget_expired(self) -> None:
         """Not of groups that are just committing, and not where a transaction is about to commit another."""
@@ -128,15 +145,18 @@ class OffsetExpiry:
             committed = {position: one for position, one in found.items() if one is not None}
             return expired(machine.groups.get(name), committed, self._clock.now_ms(), settings.retention_ms)
 
-        removed = await self._forget(choose, self._coordination.shards())
+        removed, _ = await self._forget(choose, self._coordination.shards())
         probe.expired += removed
         if removed:
             log.info("removed %d offsets that had expired after %d minutes", removed, settings.retention_ms // 60_000)
 
-    async def forget_topics(self, topics: Mapping[str, int], shards: Iterable[Shard[GroupMachine]]) -> None:
-        """By the time of each deletion. Not what was committed after it: a topic may be made anew before all groups
-        have been looked at. Where that is under way, or waits for the end of its transaction, older offsets stay as
-        well. A time that is still to come says nothing: the clock was set back since, or the client has named it."""
+    async def forget_topics(self, topics: Mapping[str, int], shards: Iterable[Shard[GroupMachine]]) -> bool:
+        """By the time of each deletion; False if not all could be removed.
+
+        Not what was committed after it: a topic may be made anew before all groups have been looked at. Where that is
+        under way, or waits for the end of its transaction, older offsets stay as well. A time that is still to come says
+        nothing: the clock was set back since, or the client has named it.
+        """
 
         async def choose(machine: GroupMachine, name: str, positions: Sequence[Position]) -> set[Position]:
             offsets, waiting = machine.offsets, self._committer.waiting.get(name, ())
@@ -156,13 +176,15 @@ class OffsetExpiry:
                 if one is None or one.commit_timestamp not in since[position]
             }
 
-        removed = await self._forget(choose, shards)
+        removed, refused = await self._forget(choose, shards)
         if removed:
             log.info("removed %d offsets of %d deleted topics", removed, len(topics))
+        return not refused
 
-    async def _forget(self, choose: Choose, shards: Iterable[Shard[GroupMachine]]) -> int:
-        """Returns the number of offsets removed. A group without members is removed with its last offset."""
-        removed = 0
+    async def _forget(self, choose: Choose, shards: Iterable[Shard[GroupMachine]]) -> tuple[int, int]:
+        """Returns the numbers of offsets that were removed, and that could not be. A group without members is removed
+        with its last offset."""
+        removed = refused = 0
         turns = Turns()
         for shard in shards:
             machine = shard.machine
@@ -170,22 +192,24 @@ class OffsetExpiry:
                 positions = list(machine.offsets.positions(name))
                 for at in range(0, len(positions), _MOST_AT_ONCE):
                     chosen = await choose(machine, name, positions[at : at + _MOST_AT_ONCE])
-                    if chosen:
-                        removed += await self._written(machine, name, chosen)
+                    if chosen and await self._written(machine, name, chosen):
+                        removed += len(chosen)
+                    else:
+                        refused += len(chosen)
                     await turns.give_way()
                 if name not in machine.offsets and name not in self._committer.waiting:
                     await self._written(machine, name, set())
                     await turns.give_way()
-        return removed
+        return removed, refused
 
-    async def _written(self, machine: GroupMachine, name: str, positions: set[Position]) -> int:
+    async def _written(self, machine: GroupMachine, name: str, positions: set[Position]) -> bool:
         writing = Writing()
         machine.forget_offsets(name, positions, writing.end)
         error = await self._committer.end_of(writing)
         if error is None:
-            return len(positions)
+            return True
         log.warning("could not remove %d offsets of group %s: %s", len(positions), name, error)
-        return 0
+        return False
 
     def _run(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.ensure_future(work)

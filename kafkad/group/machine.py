@@ -40,6 +40,8 @@ _ANSWERS_A_TURN = 32
 _GROUPS_AT_ONCE = 50
 _MOST_BEGUN = 10_000
 """So many groups of which nothing came stay until expiry looks through all: clients may name new ones without end."""
+_MOST_PENDING = 100_000
+"""The same with those that have given out an id: whose it is has to join once more without one."""
 _TOMBSTONES_AT_ONCE = 500
 
 _AS_GROUPS_SEE_IT = {
@@ -173,8 +175,11 @@ class GroupMachine:
         group = self.groups.get(name)
         if group is None or group.recorded or name in self.offsets:
             return
-        if group.is_nothing:
+        if group.is_nothing or (group.state is State.EMPTY and len(self._begun) > _MOST_PENDING):
             del self.groups[name]
+            alarm = self._alarms.pop(group, None)
+            if alarm is not None:
+                alarm.cancel()
         elif group.state is State.EMPTY:
             self._begun.append(name)  # an id that was given out may still be used
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from math import inf
+from typing import Final
+
+_FEW: Final = 50
 
 
 class PendingIds:
@@ -15,7 +18,7 @@ class PendingIds:
     def __init__(self) -> None:
         self._until_ms: dict[str, float] = {}
         self._by_deadline: list[tuple[float, str]] = []
-        """A heap. An id that was used or given up meanwhile stays in it until its time has come."""
+        """A heap. An id that was used or given up meanwhile stays in it for a while."""
 
     def __contains__(self, member_id: str) -> bool:
         return member_id in self._until_ms
@@ -28,8 +31,10 @@ class PendingIds:
         heappush(self._by_deadline, (until_ms, member_id))
 
     def drop(self, member_id: str) -> None:
-        if self._until_ms.pop(member_id, None) is not None and not self._until_ms:
-            self._by_deadline.clear()
+        self._until_ms.pop(member_id, None)
+        if len(self._by_deadline) > 2 * len(self._until_ms) + _FEW:
+            self._by_deadline = [(until_ms, member_id) for member_id, until_ms in self._until_ms.items()]
+            heapify(self._by_deadline)
 
     @property
     def next_ms(self) -> float:

@@ -84,7 +84,10 @@ class Offsets(Life):
         self.coordination = LifeCoordination(self)
         coordination = cast(Coordination[GroupMachine], self.coordination)
         self.committer = OffsetCommitter(coordination, OffsetSettings(**(usual | changed)), self.clock, self.timers)
-        self.expiry = OffsetExpiry(coordination, self.committer, self.clock, self.timers)
+        self.made_anew: set[str] = set()
+        self.expiry = OffsetExpiry(
+            coordination, self.committer, lambda topic: topic in self.made_anew, self.clock, self.timers
+        )
         self._runner = asyncio.Runner()
 
     def close(self) -> None:

@@ -122,3 +122,11 @@ def test_ids_that_nobody_used_end_at_their_own_times(life: Life) -> None:
     life.advance(7_000)
     assert life.join(soon).error == ErrorCode.UNKNOWN_MEMBER_ID
     assert not life.join(late).answered
+
+
+def test_ids_that_were_given_up_take_no_memory(life: Life) -> None:
+    life.join(needs_id=True, session_timeout_ms=1_800_000)
+    for _ in range(1_000):
+        life.leave(life.join(needs_id=True, session_timeout_ms=1_800_000).answer.member_id)
+    [group] = life.machine.groups.values()
+    assert len(group._pending._by_deadline) < 100
