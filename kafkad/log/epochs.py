@@ -16,6 +16,7 @@ from kafkad.log.files import Files, as_far_as_there_is_room
 from kafkad.model import NO_EPOCH
 
 FILE_NAME = "leader-epoch-checkpoint"
+_LARGEST = 2**31 - 1
 UNDEFINED = (NO_EPOCH, -1)
 
 
@@ -45,6 +46,8 @@ class LeaderEpochs:
         except FileNotFoundError:
             return True
         except ValueError:
+            return False
+        if any(not 0 <= epoch <= _LARGEST or start < 0 for epoch, start in entries):
             return False
         for epoch, start in entries:
             self._put(epoch, start)

@@ -231,7 +231,7 @@ class Moves:
 def _flush_records(future: Log) -> None:
     """Those that have come since its last flush, with their indexes only if they are in another segment: the recovery
     point may stay where it is."""
-    if future.durability.new_names:
+    if future.durability.new_names or future.flushed_until < future.segments.active.base:
         future.flush()
     elif future.flushed_until < future.end_offset:
         with disk_errors(future.directory, "flushing"):

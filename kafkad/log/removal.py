@@ -38,12 +38,12 @@ class Doomed:
         """The present one."""
         return name
 
-    def is_due(self, name: str, now_ms: int) -> bool:
-        due_ms = self._due_ms.get(name)
-        return due_ms is not None and due_ms <= now_ms
+    def waits(self, name: str, due_ms: int) -> bool:
+        """It has not gone since, nor has another got its name."""
+        return self._due_ms.get(name) == due_ms
 
     def due(self, now_ms: int) -> list[DueRemoval]:
-        return [DueRemoval(self, name) for name in self._due_ms if self.is_due(name, now_ms)]
+        return [DueRemoval(self, name, due_ms) for name, due_ms in self._due_ms.items() if due_ms <= now_ms]
 
     def forget(self, name: str) -> None:
         """It is gone."""
@@ -59,17 +59,20 @@ class DueRemoval(NamedTuple):
 
     doomed: Doomed
     name: str
+    due_ms: int
 
     @property
     def path(self) -> str:
         return self.doomed.path(self.name)
 
-    def is_still_due(self, now_ms: int) -> bool:
-        return self.doomed.is_due(self.name, now_ms)
+    @property
+    def is_still_due(self) -> bool:
+        return self.doomed.waits(self.name, self.due_ms)
 
     def was_tried(self, path: str, now_ms: int, *, is_gone: bool) -> None:
-        """What had this path is gone, or was refused. It stays due if it has got another meanwhile."""
-        if self.path != path:
+        """What had this path is gone, or was refused. It stays due if it has got another meanwhile, and so does what
+        has got its name."""
+        if self.path != path or not self.is_still_due:
             return
         if is_gone:
             self.doomed.forget(self.name)

@@ -121,7 +121,7 @@ class Upkeep:
     async def remove(self, directory: LogDirectory) -> None:
         clock = self._logs.clock
         for due in self._logs.due_removals(directory):
-            if not due.is_still_due(clock.now_ms()):  # a compaction needed its name
+            if not due.is_still_due:  # a compaction needed its name
                 continue
             path, is_gone = due.path, False
             with self._going_on():

@@ -463,7 +463,7 @@ def test_leader_epochs_are_found_in_the_batches_again(home: Home) -> None:
     for epoch in range(5):
         append(log, batch(b"x" * 900), epoch)
     log.close()
-    for content in (b"", b"0\n5\n0 0\n", b"\0" * 30):
+    for content in (b"", b"0\n5\n0 0\n", b"\0" * 30, b"0\n1\n0 -5\n", b"0\n1\n-1 0\n", b"0\n1\n99999999999 0\n"):
         Path(log.epochs.path).write_bytes(content)
         assert home.open().epochs.entries == [(epoch, epoch) for epoch in range(5)]
 

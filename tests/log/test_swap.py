@@ -18,6 +18,7 @@ from kafkad.log.cleaning import put_in_place
 from kafkad.log.compaction import Replacement
 from kafkad.log.files import Files
 from kafkad.log.log import Log
+from kafkad.log.removal import DoomedFiles
 from kafkad.log.time_search import offset_for_timestamp
 from kafkad.log.transactions import aborted_transactions
 from kafkad.log.truncation import truncate_to
@@ -289,3 +290,22 @@ def test_a_death_at_every_step_of_the_next_start_changes_nothing(home: Home, tmp
             else:
                 break
     assert starts > 150
+
+
+def test_what_gets_the_name_of_a_file_that_is_being_removed_is_removed_later(home: Home) -> None:
+    """The disk takes a while to remove a large one, whose name is free for the next meanwhile."""
+    log = home.open()
+    path = f"{log.directory}/{9:020d}.index"
+    doomed = DoomedFiles(home.files, log.producers.snapshots)
+
+    def doom(due_ms: int) -> None:
+        Path(path).write_bytes(b"")
+        doomed._rename([path], due_ms)
+
+    doom(1000)
+    [being_removed] = doomed.due(1000)
+    was_at = being_removed.path
+    doomed.forget(being_removed.name)
+    doom(2000)
+    being_removed.was_tried(was_at, 1001, is_gone=True)
+    assert [due.path for due in doomed.due(2000)] == [was_at]
