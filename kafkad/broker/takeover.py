@@ -23,7 +23,7 @@ from kafkad.log.loading import IdOf
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager, TopicOnDisk
 from kafkad.meta.readable import readable
-from kafkad.meta.store import MetaStore
+from kafkad.meta.store import MetaStore, Unreadable
 from kafkad.meta.znodes import TOPICS, LogDirs, Partition, Topic, TopicDeletion
 from kafkad.names import INTERNAL_TOPICS, NO_TOPIC_ID, TopicId, TopicPartition, id_text
 
@@ -74,14 +74,17 @@ async def take_over(store: MetaStore, broker: int, logs: LogManager, config: Con
     and a log directory is offline that may have more of them.
     """
     here = [*logs.logs, *logs.broken]
-    unknown = await _unknown(store, here)
+    states = dict(zip(here, await store.get_many([Partition.path(*tp) for tp in here]), strict=True))
+    unknown = sorted(tp for tp, state in states.items() if state is None)
     topics = await _to_adopt(store, logs, config, {tp.topic for tp in unknown})
     adopted = {topic.name for topic in topics}
-    _refuse_offline(logs.directories, [tp for tp in unknown if tp.topic in adopted])
+    adopting = [tp for tp in unknown if tp.topic in adopted]
+    _refuse_offline(logs.directories, adopting)
+    _refuse_unopened(logs, adopting)
     if topics:
         await adopt(store, broker, topics, logs.clock.now_ms())
         _tell_of_adopted(topics)
-    behind = await lead_no_earlier(store, {tp: epoch for tp in here if (epoch := logs.latest_epoch(tp)) > 0})
+    behind = await lead_no_earlier(store, states, logs.latest_epoch)
     if behind:
         log.warning(
             "the metadata store is older than the logs of %d partitions, which go on in the leader epochs of these: %s",
@@ -181,6 +184,17 @@ def _refuse_offline(directories: Iterable[LogDirectory], unknown: Sequence[Topic
         )
 
 
+def _refuse_unopened(logs: LogManager, unknown: Sequence[TopicPartition]) -> None:
+    """StartError if one that is to be adopted could not be opened for now: its topic's id may not have been read."""
+    broken = logs.broken
+    for tp in unknown:
+        if tp in broken and broken[tp].may_pass:
+            raise StartError(
+                f"{_to_be_adopted(unknown)}, but {broken[tp].path} cannot be opened now: {broken[tp].reason}. "
+                "Make room, or allow more open files, and start again"
+            )
+
+
 def _to_be_adopted(unknown: Sequence[TopicPartition]) -> str:
     return f"the metadata store does not know these partitions, which are to be adopted: {_some(unknown)}"
 
@@ -191,7 +205,12 @@ async def pass_over_known_producers(store: MetaStore, broker: int, logs: LogMana
     def known(first: int, last: int) -> bool:
         return any(log.producers.knows_any(first, last) for log in logs.logs.values())
 
-    if await pass_over_known(store, broker, logs.clock.now_ms(), known):
+    try:
+        are_passed_over = await pass_over_known(store, broker, logs.clock.now_ms(), known)
+    except Unreadable as error:
+        log.error("no producer ids are given out until %s is mended: it %s", error.path, error)
+        return
+    if are_passed_over:
         log.warning(
             "the log directories know producer ids that the metadata store was to give out: they are passed over"
         )

@@ -6,7 +6,7 @@ So are the leader epochs that logs know, where those of the store are earlier.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from kafkad.controller.producer_ids import pass_over
 from kafkad.controller.topics import new_partition
 from kafkad.meta.readable import readable
-from kafkad.meta.store import Create, MetaStore, Operation, Set
+from kafkad.meta.store import Create, MetaStore, Operation, Set, Stat
 from kafkad.meta.znodes import TOPICS, Config, Partition, Topic
 from kafkad.model import PartitionAssignment, PartitionState
 from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition
@@ -65,19 +65,26 @@ async def adopt(store: MetaStore, broker: int, topics: Sequence[AdoptedTopic], n
     await store.multi(operations)
 
 
-async def lead_no_earlier(store: MetaStore, latest: Mapping[TopicPartition, int]) -> list[TopicPartition]:
-    """Has partitions go on in the `latest` leader epochs of their logs where the store knows only earlier ones; which.
+async def lead_no_earlier(
+    store: MetaStore,
+    states: Mapping[TopicPartition, tuple[bytes, Stat] | None],
+    latest_epoch: Callable[[TopicPartition], int],
+) -> list[TopicPartition]:
+    """Has partitions go on in the latest leader epochs of their logs where the store knows only earlier ones; which.
+    `states` are their nodes.
 
     Before the controller starts, and where nobody but this broker has replicas: a coordinator in an earlier epoch than
     one of before is fenced by the transactions that ended in that.
     """
-    partitions = list(latest)
-    paths = [Partition.path(*tp) for tp in partitions]
     behind: dict[TopicPartition, Operation] = {}
-    for tp, path, node in zip(partitions, paths, await store.get_many(paths), strict=True):
-        state = None if node is None else readable(path, partial(Partition.decode, node[0], node[1].version))
-        if state is not None and state.leader_epoch < latest[tp]:
-            behind[tp] = Set(path, Partition.encode(replace(state, leader_epoch=latest[tp])))
+    for tp, node in states.items():
+        latest = latest_epoch(tp)
+        if node is None or latest <= 0:
+            continue
+        path = Partition.path(*tp)
+        state = readable(path, partial(Partition.decode, node[0], node[1].version))
+        if state is not None and state.leader_epoch < latest:
+            behind[tp] = Set(path, Partition.encode(replace(state, leader_epoch=latest)))
     if behind:
         await store.multi(list(behind.values()))
     return list(behind)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from kafkad.controller.active import ActiveController
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.meta.readable import required
-from kafkad.meta.store import BadVersion, MetaStore, Operation, Set, Stat
+from kafkad.meta.store import BadVersion, MetaStore, Operation, Set, Stat, Unreadable
 from kafkad.meta.znodes import ProducerIdBlock
 
 BLOCK_SIZE = 1000
@@ -56,8 +56,12 @@ async def pass_over_known(store: MetaStore, broker: int, now_ms: int, known: Cal
 
 
 async def pass_over(store: MetaStore, broker: int, now_ms: int) -> list[Operation]:
-    """The write by which ids are passed over; none if as many were given out."""
-    passed = await _passed_over(store, broker, now_ms)
+    """The write by which ids are passed over; none if as many were given out. Where nobody can read how many, all of
+    those are."""
+    try:
+        passed = await _passed_over(store, broker, now_ms)
+    except Unreadable:
+        return [Set(ProducerIdBlock.path(), _block_before(broker, now_ms).encode())]
     return [] if passed is None else [passed.write]
 
 
@@ -70,11 +74,15 @@ class _PassedOver(NamedTuple):
 
 async def _passed_over(store: MetaStore, broker: int, now_ms: int) -> _PassedOver | None:
     first, stat = await _next(store)
-    last = now_ms - now_ms % BLOCK_SIZE - 1
-    if first > last:
+    block = _block_before(broker, now_ms)
+    if first > block.last:
         return None
-    block = ProducerIdBlock(broker, last - BLOCK_SIZE + 1, last)
-    return _PassedOver((first, last), Set(ProducerIdBlock.path(), block.encode(), stat.version))
+    return _PassedOver((first, block.last), Set(ProducerIdBlock.path(), block.encode(), stat.version))
+
+
+def _block_before(broker: int, now_ms: int) -> ProducerIdBlock:
+    last = now_ms - now_ms % BLOCK_SIZE - 1
+    return ProducerIdBlock(broker, last - BLOCK_SIZE + 1, last)
 
 
 async def _next(store: MetaStore) -> tuple[int, Stat]:

@@ -226,13 +226,22 @@ class LogManager:
         ids: dict[str, set[bytes]] = {}
         for topic_partition in (*self.logs, *self.broken):
             partitions.setdefault(topic_partition.topic, []).append(topic_partition.partition)
-        for topic_partition, log in self.logs.items():
-            if log.topic_id != NO_TOPIC_ID:
-                ids.setdefault(topic_partition.topic, set()).add(log.topic_id)
+        for topic_partition, topic_id in (
+            *((tp, log.topic_id) for tp, log in self.logs.items()),
+            *((tp, self._id_in(found.path)) for tp, found in self.broken.items()),
+        ):
+            if topic_id != NO_TOPIC_ID:
+                ids.setdefault(topic_partition.topic, set()).add(topic_id)
         return [
             TopicOnDisk(name=topic, topic_ids=tuple(ids.get(topic, ())), partitions=tuple(sorted(numbers)))
             for topic, numbers in sorted(partitions.items())
         ]
+
+    def _id_in(self, path: str) -> TopicId:
+        """That of a partition's directory; NO_TOPIC_ID where it cannot be told."""
+        with contextlib.suppress(CheckpointError, OSError):
+            return read_topic_id(os.path.join(path, PARTITION_METADATA), self.files) or NO_TOPIC_ID
+        return NO_TOPIC_ID
 
     def path_of(self, topic_partition: TopicPartition) -> str:
         """The directory of a partition that is here, also of one that cannot be opened."""

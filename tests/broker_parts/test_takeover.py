@@ -15,7 +15,7 @@ from kafkad.config import LogConfig
 from kafkad.config import load as load_config
 from kafkad.controller.adoption import AdoptedTopic, adopt
 from kafkad.controller.registration import prepare
-from kafkad.log.directories import ForeignDirectoryError
+from kafkad.log.directories import BrokenPartition, ForeignDirectoryError
 from kafkad.log.manager import LogManager
 from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
 from kafkad.meta.znodes import TOPICS, Config, Partition, ProducerIdBlock, Topic, TopicDeletion
@@ -176,6 +176,37 @@ def test_a_partition_that_cannot_be_opened_is_adopted_in_its_leader_epoch(tmp_pa
     assert state(store, A0).leader_epoch == 4
 
 
+def test_a_topic_is_adopted_with_its_id_also_where_none_of_its_partitions_can_be_opened(tmp_path: Path) -> None:
+    store = new_store()
+    written_by_others(tmp_path, (A0, A))
+    with logs_in(tmp_path) as logs, not_opened(logs, A0):
+        taken_over(store, logs)
+    assert topic(store, "a").topic_id == A
+
+
+def test_nothing_is_adopted_while_a_partition_cannot_be_opened_for_now(tmp_path: Path) -> None:
+    """Its id may not be read either, and it would never be that of the topic."""
+    store = new_store()
+    written_by_others(tmp_path, (A0, A))
+    with (
+        logs_in(tmp_path) as logs,
+        not_opened(logs, A0, may_pass=True),
+        pytest.raises(StartError, match="a-0 cannot be opened now: Too many open files"),
+    ):
+        taken_over(store, logs)
+    assert not names(store)
+
+
+@contextmanager
+def not_opened(logs: LogManager, tp: TopicPartition, *, may_pass: bool = False) -> Iterator[None]:
+    [directory] = logs.directories
+    log = directory.logs.pop(tp)
+    del logs.logs[tp]
+    directory.broken[tp] = BrokenPartition(log.directory, "Too many open files", may_pass)
+    yield
+    log.close()
+
+
 def test_nothing_is_adopted_while_a_log_directory_is_offline(tmp_path: Path) -> None:
     store = new_store()
     one, two = tmp_path / "one", tmp_path / "two"
@@ -283,3 +314,16 @@ def test_producer_ids_that_logs_know_are_not_given_out_again(
     block = ProducerIdBlock.decode(asyncio.run(store.get(ProducerIdBlock.path()))[0])
     assert block is not None
     assert block.last + 1 == follows
+
+
+def test_a_start_goes_on_though_nobody_can_read_which_producer_ids_were_given_out(tmp_path: Path) -> None:
+    store = new_store()
+    asyncio.run(store.set(ProducerIdBlock.path(), b"nonsense"))
+    with logs_in(tmp_path, clock=FakeClock(5_000_123)) as logs:
+        append(logs, A0, A)
+        asyncio.run(pass_over_known_producers(store, BROKER, logs))
+        assert asyncio.run(store.get(ProducerIdBlock.path()))[0] == b"nonsense"
+        taken_over(store, logs)
+    block = ProducerIdBlock.decode(asyncio.run(store.get(ProducerIdBlock.path()))[0])
+    assert block is not None
+    assert block.last == 4_999_999
