@@ -137,6 +137,7 @@ class ProduceApi:
         self._clock = clock
         self._batch_workers = batch_workers
         self._delayed = DelayedProduces(clock, timers)
+        self._stopped = False
         self._probe = probe
         self._jobs = jobs
         self._tasks: set[asyncio.Future[None]] = set()
@@ -152,7 +153,8 @@ class ProduceApi:
         return None if self._tasks else self._delayed.oldest
 
     async def stop(self) -> None:
-        """Give up what waits for a worker or a disk. What goes on in pieces ends at a log that is closed."""
+        """Give up what waits for a worker, a disk or its turn: nothing is appended any more."""
+        self._stopped = True
         await cancelled(self._tasks)
 
     def append_ordinary(
@@ -311,6 +313,8 @@ class ProduceApi:
         for topic in work.request.topics:
             yield
             for at in range(0, len(topic.partitions), _PIECE):
+                if self._stopped:
+                    return
                 _check_transaction(work)
                 self._append_topic(work, topic._replace(partitions=topic.partitions[at : at + _PIECE]), frame)
                 yield

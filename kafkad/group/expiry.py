@@ -154,8 +154,8 @@ class OffsetExpiry:
         """By the time of each deletion; False if not all could be removed.
 
         Not what was committed after it: a topic may be made anew before all groups have been looked at. Where that is
-        under way, or waits for the end of its transaction, older offsets stay as well. A time that is still to come says
-        nothing: the clock was set back since, or the client has named it.
+        under way, or waits for the end of its transaction, older offsets stay as well. A time that is still to come
+        says nothing: the clock was set back since, or the client has named it.
         """
 
         async def choose(machine: GroupMachine, name: str, positions: Sequence[Position]) -> set[Position]:

@@ -11,6 +11,7 @@ whatever the disk says: the next `open` ends all that are left, and nobody finds
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import threading
@@ -202,7 +203,8 @@ class EmbeddedStore:
 
     async def write(self, operations: Sequence[Operation], session: int) -> list[Result]:
         if self._consumers.too_much(operations) and (idle := self._consumers.idle(self._clock.now_ms())):
-            await self.write(idle, session)
+            with contextlib.suppress(MultiFailed):  # one of them has been written, or got another below it, meanwhile
+                await self.write(idle, session)
         if refusal := self._consumers.too_much(operations):
             raise refusal
         journal = self._journal
