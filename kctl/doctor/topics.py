@@ -44,13 +44,13 @@ def under_min_isr(facts: Facts) -> Iterator[Finding]:
     below: list[str] = []
     at: list[str] = []
     for where, one in _partitions(facts):
-        replicas = settled(one.replica_nodes, facts.adding.get(where, ()))
-        least = _needed(facts, where.topic).of(len(replicas))
+        lasting = settled(one.replica_nodes, facts.adding.get(where, ()))
+        least = _needed(facts, where.topic).of(len(one.replica_nodes))
         if least is None or one.leader_id < 0:
             continue
         if len(one.isr_nodes) < least:
             below.append(str(where))
-        elif len(one.isr_nodes) == least and not set(replicas) <= set(one.isr_nodes):
+        elif len(one.isr_nodes) == least and not set(lasting) <= set(one.isr_nodes):
             at.append(str(where))
     if below:
         summary = f"{counted(len(below), 'partition')} below min.insync.replicas: acks=all is refused"

@@ -83,7 +83,7 @@ def partition_health(partition: MetadataResponsePartition, facts: TopicHealthFac
     in_sync, is_lagging = len(partition.isr_nodes), not set(lasting) <= set(partition.isr_nodes)
     trouble = leader_trouble(partition.leader_id, facts.silent)
     words = [] if trouble is None else [trouble]
-    needed = facts.needed.of(len(lasting))
+    needed = facts.needed.of(len(replicas))
     if needed is not None and in_sync < needed:
         words.append("under-min-isr")
     elif in_sync == needed and is_lagging:
@@ -102,7 +102,8 @@ def partition_health(partition: MetadataResponsePartition, facts: TopicHealthFac
 
 
 def settled(replicas: Sequence[int], adding: Collection[int]) -> list[int]:
-    """The replicas but for those that a move is adding: nobody expects these to be in sync yet."""
+    """The replicas but for those that a move is adding: nobody expects these to be in sync yet. Brokers count them
+    nevertheless where they ask for no more in sync than there are replicas."""
     return [broker for broker in replicas if broker not in adding]
 
 

@@ -105,6 +105,13 @@ def test_what_a_move_adds_is_not_missed() -> None:
         assert len(found(facts._replace(adding={WHERE: (2,)}), check)) == 1
 
 
+def test_acks_all_is_refused_while_a_move_adds_what_min_isr_asks_for() -> None:
+    moving = HEALTHY._replace(topics=(topic("orders", (1, [1, 2, 3], [1])),), adding={WHERE: (2, 3)})
+    (below,) = found(moving, "min-isr")
+    assert (below.severity, below.items) == (ERROR, (str(WHERE),))
+    assert found(moving, "under-replicated") == []
+
+
 def test_a_full_disk_is_told_what_makes_room() -> None:
     (full,) = found(HEALTHY._replace(directories=(LogDir(1, "/d", 100, 1, None, ()),)), "disks")
     assert full.fix is not None and full.fix.startswith("kctl topics list --sort -size_bytes")

@@ -44,6 +44,12 @@ def test_a_replica_that_is_being_added_is_not_missed() -> None:
     assert partition_health(partition(1, [1, 2, 3], [1]), facts)[0] == "under-min-isr"
 
 
+def test_what_brokers_ask_for_in_sync_counts_replicas_that_are_being_added() -> None:
+    facts = TopicHealthFacts(Needed(2, capped=True), RACKS, {0: [2, 3]})
+    assert partition_health(partition(1, [1, 2, 3], [1]), facts) == ["under-min-isr", "moving"]
+    assert partition_health(partition(1, [1, 2, 3], [1, 2]), facts) == ["moving"]
+
+
 def test_moving() -> None:
     facts = TopicHealthFacts(Needed(1, capped=True), RACKS, {3: ()})
     assert partition_health(partition(1, [1, 2], [1, 2], index=3), facts) == ["moving"]
