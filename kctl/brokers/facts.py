@@ -157,9 +157,25 @@ class Disk(NamedTuple):
     free: int | None
 
 
-def disks(directories: Iterable[LogDir], brokers: Mapping[int, Broker]) -> set[Disk]:
-    """What log directories lie on. Nobody says which of them share a disk: those of a host with the same room do."""
-    return {Disk(brokers[each.broker].host, each.total, each.free) for each in directories}
+_WRITTEN_MEANWHILE = 1 / 1000
+"""The part of a disk that may fill, or be freed, while brokers are asked one after another."""
+
+
+def disks(directories: Iterable[LogDir], brokers: Mapping[int, Broker]) -> list[Disk]:
+    """What log directories lie on. Nobody says which of them share a disk: those of a host with the same room do, but
+    for what is written while they are asked."""
+    found: list[Disk] = []
+    told = {Disk(brokers[each.broker].host, each.total, each.free) for each in directories}
+    for disk in sorted(told, key=lambda disk: (disk.host, disk.total or 0, disk.free or 0)):
+        if not found or not _may_be_one(found[-1], disk):
+            found.append(disk)
+    return found
+
+
+def _may_be_one(one: Disk, other: Disk) -> bool:
+    if one.free is None or other.free is None or one.total is None:
+        return False
+    return one[:2] == other[:2] and abs(one.free - other.free) <= one.total * _WRITTEN_MEANWHILE
 
 
 def known_sum(parts: Iterable[int | None]) -> int | None:
