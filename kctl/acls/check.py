@@ -79,11 +79,14 @@ def _resource(text: str) -> Resource:
 
 
 def _authorizer(session: Session) -> dict[str, str | None]:
-    """The authorizer's settings that a broker shows: Kafka treats them as secrets, and tells only that they are set."""
+    """The authorizer's settings that a broker shows; None for the value of one that it hides. Kafka treats them as
+    secrets, and tells only that they are set; who may not read a broker's settings is told nothing."""
     from kafkad.wire.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
     broker = next(iter(session.cluster.brokers))
     names = ["super.users", "allow.everyone.if.no.acl.found"]
     asked = DescribeConfigsResource(resource_type=4, resource_name=str(broker), configuration_keys=names)
     response = session.call(DescribeConfigsRequest(resources=[asked]), broker)
+    if any(result.error_code for result in response.results):
+        return dict.fromkeys(names)
     return {config.name: config.value for result in response.results for config in result.configs}

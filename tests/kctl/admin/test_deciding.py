@@ -9,9 +9,14 @@ import pytest
 
 from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
+from kafkad.wire.messages.describe_configs import DescribeConfigsResponse, DescribeConfigsResult
 from kctl.acls.bindings import Binding, Resource, adding, decide, operation_named, removing
+from kctl.acls.check import _authorizer
 from kctl.errors import KctlError
 from kctl.quotas.entities import Quota, applying, entity_of
+from kctl.reach.access import Access
+from kctl.reach.session import Broker, Cluster, Session
+from kctl.settings import Settings
 from kctl.tokens.asking import token_failure
 from kctl.txns.asking import Producer, Transaction
 from kctl.txns.hanging import is_candidate, why_hanging
@@ -75,6 +80,16 @@ def test_superusers_that_are_hidden_are_excepted_from_a_no() -> None:
     assert (no.allowed, "unless User:admin is one of super.users" in no.why) == (False, True)
     assert "super.users" not in decide([binding()], "User:alice", "*", "Write", ORDERS, superusers=None).why
     assert "super.users" not in decide([], "User:alice", "*", "Write", ORDERS, superusers=[]).why
+
+
+@pytest.mark.parametrize("code", [ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.NONE])
+def test_settings_that_may_not_be_read_are_not_known(monkeypatch: pytest.MonkeyPatch, code: ErrorCode) -> None:
+    session = Session(Settings(), Access())
+    session._cluster = Cluster("c", 1, {1: Broker(1, "h", 1, None)})
+    answer = DescribeConfigsResponse(results=[DescribeConfigsResult(error_code=code)])
+    monkeypatch.setattr(session, "call", lambda request, broker: answer)
+    hidden = {"super.users": None, "allow.everyone.if.no.acl.found": None}
+    assert _authorizer(session) == (hidden if code else {}), "a broker without an authorizer may know no such settings"
 
 
 @pytest.mark.parametrize("word", ["DescribeConfigs", "describe-configs", "DESCRIBE_CONFIGS", "describeconfigs"])
