@@ -20,8 +20,18 @@ R = TypeVar("R")
 class Choice:
     """The names and patterns that were asked for. Names are literal: `a.b` is not a pattern."""
 
-    def __init__(self, kind: str, names: Sequence[str], match: Sequence[str], regex: Sequence[str]) -> None:
+    def __init__(
+        self,
+        kind: str,
+        names: Sequence[str],
+        match: Sequence[str],
+        regex: Sequence[str],
+        *,
+        takes_patterns: bool = True,
+    ) -> None:
+        """`takes_patterns`: whether the command has --match and --regex to advise for a name that looks like one."""
         self.kind = kind
+        self.takes_patterns = takes_patterns
         self.names = tuple(dict.fromkeys(_with_standard_input(names)))
         self._has_names = bool(names)
         """Of standard input there may be none: then nothing is chosen."""
@@ -51,7 +61,7 @@ class Choice:
         wanted = [name for name in known if self._matches(name)]
         named = set(self.names)
         absent = [name for name in self.names if name not in there]
-        missing = list(all_unknown(self.kind, absent, lambda: known, takes_patterns=True).values())
+        missing = list(all_unknown(self.kind, absent, lambda: known, takes_patterns=self.takes_patterns).values())
         if (self.match or self.regex) and not wanted:
             patterns = ", ".join((*self.match, *self.regex))
             missing.append(KctlError(f"no {self.kind} matches {patterns}", exit_code=Exit.NOT_FOUND))

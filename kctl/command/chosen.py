@@ -21,7 +21,7 @@ def chosen_topics(
         return _named(session, chosen)
     every = {topic.name: topic for topic in sorted(session.metadata(), key=lambda topic: topic.name)}
     names, errors = chosen.of([name for name, topic in every.items() if internal or chosen or not topic.is_internal])
-    errors += [_failure(every[name]) for name in names if every[name].error_code]
+    errors += [_failure(every[name], chosen) for name in names if every[name].error_code]
     return {name: every[name] for name in names if not every[name].error_code}, errors
 
 
@@ -30,18 +30,21 @@ def _named(session: Session, chosen: Choice) -> tuple[dict[str, Topic], list[Kct
     topics = {name: found[name] for name in chosen.names if name in found and not found[name].error_code}
     wrong = [name for name in chosen.names if name not in topics]
     refused = {
-        name: _failure(found[name])
+        name: _failure(found[name], chosen)
         for name in wrong
         if name in found and found[name].error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     }
     missing = [name for name in wrong if name not in refused]
-    every = all_unknown("topic", missing, lambda: [topic.name for topic in session.metadata()], takes_patterns=True)
+    every = all_unknown(
+        "topic", missing, lambda: [topic.name for topic in session.metadata()], takes_patterns=chosen.takes_patterns
+    )
     errors = refused | every
     return topics, [errors[name] for name in wrong]
 
 
-def _failure(topic: Topic) -> KctlError:
-    return failure(topic.error_code, f'topic "{topic.name}"', hints=pattern_hint(topic.name))
+def _failure(topic: Topic, chosen: Choice) -> KctlError:
+    hints = pattern_hint(topic.name) if chosen.takes_patterns else ()
+    return failure(topic.error_code, f'topic "{topic.name}"', hints=hints)
 
 
 def chosen_brokers(session: Session, ids: tuple[int, ...]) -> list[int]:

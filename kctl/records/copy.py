@@ -80,7 +80,7 @@ def copy(session: Session, /, source: str, target: str, **options: Any) -> int:
     limits = parse_range(options, now_ms, settings.utc)
     filters = {name: options[name] for name in ("key", "value", "headers", "grep", "expression")}
     test = wanted(**filters, now_ms=now_ms, utc=settings.utc)
-    chosen = Choice("topic", [source], (), ())
+    chosen = Choice("topic", [source], (), (), takes_patterns=False)
     topics, errors = chosen_topics(session, chosen)
     if errors:
         raise errors[0]

@@ -100,7 +100,7 @@ def confirm_protected(session: Session, what: str) -> None:
 
 
 def one_topic(session: Session, name: str) -> Topic:
-    topics, errors = chosen_topics(session, Choice("topic", [name], (), ()))
+    topics, errors = chosen_topics(session, Choice("topic", [name], (), (), takes_patterns=False))
     if errors:
         raise errors[0]
     return topics[name]

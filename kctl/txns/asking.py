@@ -176,7 +176,7 @@ def partitions_named(
     if broker is not None:
         chosen_brokers(session, (broker,))
     wanted = {scope.topic: scope.partitions for scope in map(parse_scope, words)}
-    topics, errors = chosen_topics(session, Choice("topic", list(wanted), (), ()))
+    topics, errors = chosen_topics(session, Choice("topic", list(wanted), (), (), takes_patterns=False))
     found: list[TopicPartition] = []
     for name, topic in topics.items():
         there = {partition.partition_index: partition.replica_nodes for partition in topic.partitions}

@@ -126,9 +126,16 @@ def test_who_may_allow_it_is_told_what_not_with_whose_login() -> None:
 
 
 def test_no_pattern_is_advised_to_a_command_that_takes_none(on_broker: Kctl) -> None:
-    for words in (("configs", "describe", "topic/nope*"), ("topics", "create", "x", "--like", "nope*")):
+    for words in (
+        ("configs", "describe", "topic/nope*"),
+        ("topics", "create", "x", "--like", "nope*"),
+        ("produce", "nope*", "--value", "v"),
+        ("copy", "nope*", "b"),
+        ("txns", "producers", "nope*"),
+        ("perf", "consume", "--topic", "nope*"),
+    ):
         ran = on_broker(*words)
-        assert ran.code != Exit.DONE and "--match" not in ran.err, words
+        assert ran.code != Exit.DONE and "nope*" in ran.err and "--match" not in ran.err, words
     ran = on_broker("partitions", "plan", "--rf", 1, "--topics", "nope*")
     assert (ran.code, 'no topic matches "nope*"' in ran.err, "--match" in ran.err) == (Exit.NOT_FOUND, True, False)
 
