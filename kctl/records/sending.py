@@ -318,6 +318,6 @@ class Sender:
 
     def _give_up_rest(self, error: KctlError) -> None:
         for where, queue in self._queues.items():
-            told = f"{where}: not sent{' again' * (where in self._in_doubt)}, after this: {error.what}"
             while queue.batches and not queue.in_flight:
+                told = f"{where}: not sent{' again' * (where in self._in_doubt)}, after this: {error.what}"
                 self._give_up(where, KctlError(told, exit_code=error.exit_code, code=error.code, hints=error.hints))

@@ -87,3 +87,22 @@ def test_what_was_never_sent_is_not_told_with_the_name_of_another_partition(
     assert rest.error.what == "t-0: not sent, after this: partition t-1 does not take the records"
     assert rest.error.hints == first.error.hints
     assert "or its disk is full" in rest.error.hints[0]
+
+
+def test_of_batches_behind_one_in_doubt_it_is_said_that_they_were_not_sent(
+    session: Session, requests: list[Any]
+) -> None:
+    broken, other = TopicPartition("t", 1), TopicPartition("t", 0)
+    sender = Sender(session, Options(batch_bytes=100), Producer(7, 0))
+    sender.add(broken, record(10))
+    sender.add(other, record(90))
+    sender.poll(0)
+    sender.add(other, record(90))
+    sender._taken(Answer(LEADER, [other], Disconnected("no answer"), True))
+    sender._taken(Answer(LEADER, [broken], failure(ErrorCode.INVALID_PRODUCER_EPOCH, "it is fenced"), True))
+    sender.flush()
+    told = [each.error.what for each in sender.undelivered if each.where == other]
+    assert told == [
+        "t-0: not sent again, after this: it is fenced; the records may be in t-0 or not",
+        "t-0: not sent, after this: it is fenced",
+    ]
