@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import IntEnum
 from queue import SimpleQueue
 from select import select
@@ -297,6 +297,13 @@ def _opened(sock: socket.socket, address: Address, access: Access, deadline: flo
             raise no_login(access)
         authenticate(lambda message, version: connection.call(message, deadline, version), access, address.host)
     return connection
+
+
+def answering(connections: Collection[Connection], deadline: float) -> list[Connection]:
+    """Those with an answer to be received, or with none to come, as soon as there is one; at the deadline all."""
+    closed = [connection for connection in connections if connection.fileno() < 0]
+    seconds = max(deadline - time.monotonic(), 0.0)
+    return closed or select(connections, [], [], seconds)[0] or list(connections)
 
 
 def ask_versions(connection: Connection, deadline: float) -> None:

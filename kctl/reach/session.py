@@ -1,8 +1,9 @@
 """A cluster as a command sees it: its brokers, and whom to ask for what.
 
-Requests go out to all brokers concerned before the first answer is read. What a broker answers for the moment only (a
-leader moved, a coordinator loads) is asked again within the time-out, and so is who takes over from a broker that does
-not answer; what only that broker knows fails then. A cluster of which nobody ever answered fails at once.
+Requests go out to all brokers concerned before the first answer is read, and answers are read as they come. What a
+broker answers for the moment only (a leader moved, a coordinator loads) is asked again within the time-out, and so is
+who takes over from a broker that does not answer; what only that broker knows fails then. A cluster of which nobody
+ever answered fails at once.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from kafkad.names import TopicPartition
 from kafkad.wire.schema import Request
 from kctl.errors import UNAUTHORIZED, Exit, KctlError, failure
 from kctl.reach.access import Access
-from kctl.reach.connection import Address, Connection, Disconnected, connect_all, connect_first, only_reads
+from kctl.reach.connection import Address, Connection, Disconnected, answering, connect_all, connect_first, only_reads
 from kctl.reach.rounds import BACKOFF_SECONDS, Rounds
 from kctl.settings import Settings
 
@@ -196,7 +197,7 @@ class Session:
     def _call_once(self, asked: Sequence[BrokerRequest[R]], deadline: float) -> list[R | KctlError]:
         answers: list[Any] = [None] * len(asked)
         connections = self._connections([broker for broker, _ in asked], deadline)
-        waiting: list[tuple[int, Connection]] = []
+        waiting: dict[Connection, list[int]] = {}
         for at, (broker, request) in enumerate(asked):
             connection = connections[broker]
             if isinstance(connection, KctlError):
@@ -204,14 +205,16 @@ class Session:
                 continue
             try:
                 connection.send(request)
-                waiting.append((at, connection))
+                waiting.setdefault(connection, []).append(at)
             except KctlError as error:
                 answers[at] = self._lost(connection, error)
-        for at, connection in waiting:
-            try:
-                answers[at] = connection.receive(deadline)
-            except KctlError as error:
-                answers[at] = self._lost(connection, error)
+        while waiting:
+            for connection in answering(waiting, deadline):
+                for at in waiting.pop(connection):
+                    try:
+                        answers[at] = connection.receive(deadline)
+                    except KctlError as error:
+                        answers[at] = self._lost(connection, error)
         return answers
 
     def connection(self, broker: int | None = None) -> Connection:

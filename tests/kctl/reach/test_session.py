@@ -378,6 +378,52 @@ def test_what_may_have_been_done_is_not_asked_twice(pair: tuple[Flaky, Flaky]) -
     session.close()
 
 
+class Asked:
+    """A connection to a broker that has answered already, or never will; `order` has whose answers were waited for."""
+
+    def __init__(self, broker: int, has_answered: bool, order: list[int]) -> None:
+        self.address = Address("h", broker)
+        self.has_answered = has_answered
+        self._broker = broker
+        self._order = order
+        self._ours, self._theirs = socket.socketpair()
+        if has_answered:
+            self._theirs.send(b".")
+
+    def send(self, request: object) -> None:
+        """It always fits into the buffer."""
+
+    def receive(self, deadline: float) -> str:
+        self._order.append(self._broker)
+        if not self.has_answered:
+            raise Disconnected("no answer")
+        return f"of {self._broker}"
+
+    def fileno(self) -> int:
+        return self._ours.fileno()
+
+    def close(self) -> None:
+        self._ours.close()
+        self._theirs.close()
+
+
+def test_answers_are_read_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A large one fills the socket's buffer: it does not get through while a broker that hangs is waited for."""
+    settings = Settings()
+    settings.timeout = 0
+    session = Session(settings, Access())
+    order: list[int] = []
+    connections = {broker: Asked(broker, broker > 1, order) for broker in (1, 2, 3)}
+    connections[3].close()
+    monkeypatch.setattr(session, "_connections", lambda brokers, deadline: connections)
+    request = MetadataRequest(topics=[])
+    none, *others = session.call_many([(1, request), (2, request), (3, request), (2, request)])
+    assert isinstance(none, Disconnected) and others == ["of 2", "of 3", "of 2"]
+    assert order == [3, 2, 2, 1]
+    for connection in connections.values():
+        connection.close()
+
+
 def test_a_silent_broker_is_waited_for_once_in_a_run() -> None:
     now = [0.0]
 
