@@ -126,7 +126,7 @@ class _Attempt:
 
     def connect(self) -> str:
         """Connects to the first of the host's addresses that accepts, as other commands do."""
-        self._socket = socket.create_connection(self._address, connect_seconds(self._left()))
+        self._socket = socket.create_connection(self._address, connect_seconds(self._left(), alone=True))
         self._stack.callback(lambda: self._socket.close())
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return f"connected to {self._socket.getpeername()[0]}"

@@ -255,27 +255,29 @@ def reason(error: OSError) -> str:
     return (error.strerror or str(error) or type(error).__name__).lower()
 
 
-def connect_seconds(left: float) -> float:
+def connect_seconds(left: float, *, alone: bool) -> float:
     """How long one address may take to accept a connection, out of the time that is left."""
-    return min(opening_seconds(left), max(CONNECT_SECONDS, left / 4))
+    return min(opening_seconds(left, alone=alone), max(CONNECT_SECONDS, left / 4))
 
 
-def opening_seconds(left: float) -> float:
-    """How long one broker may take until it is ready for requests: the others are waiting for that, and need time."""
-    return left / 2
+def opening_seconds(left: float, *, alone: bool) -> float:
+    """How long one broker may take until it is ready for requests. All of the time that is left if it is `alone`;
+    otherwise the others are waiting for that, and need time."""
+    return left if alone else left / 2
 
 
-def connect(address: Address, access: Access, deadline: float) -> Connection:
-    """Opened, secured, logged in, and told which versions it serves. Disconnected (or not authorised) otherwise."""
+def connect(address: Address, access: Access, deadline: float, *, alone: bool) -> Connection:
+    """Opened, secured, logged in, and told which versions it serves. Disconnected (or not authorised) otherwise.
+    `alone`: no other broker waits for that one to be asked."""
     try:
         begin = time.monotonic()
         left = max(deadline - begin, 0.001)
-        sock = socket.create_connection(address, connect_seconds(left))
+        sock = socket.create_connection(address, connect_seconds(left, alone=alone))
     except (OSError, UnicodeError) as error:  # a label of over 63 letters is no host name to Python's idna
         text = reason(error) if isinstance(error, OSError) else "no such host"
         raise Disconnected(f"{address}  {text}") from error
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    deadline = min(deadline, begin + opening_seconds(left))
+    deadline = min(deadline, begin + opening_seconds(left, alone=alone))
     try:
         if access.has_tls:
             from kctl.reach.login import secure
@@ -327,24 +329,26 @@ def ask_versions(connection: Connection, deadline: float) -> None:
 _UNSUPPORTED = int(ErrorCode.UNSUPPORTED_VERSION).to_bytes(2, "big")
 
 
-def connect_all(addresses: Sequence[Address], access: Access, deadline: float) -> list[Connection | KctlError]:
+def connect_all(
+    addresses: Sequence[Address], access: Access, deadline: float, *, alone: bool
+) -> list[Connection | KctlError]:
     """All at once, each in a thread of its own, in the order of the addresses."""
     if len(addresses) == 1:
-        return [_tried(addresses[0], access, deadline)]
-    attempts = _Attempts(addresses, access, deadline)
+        return [_tried(addresses[0], access, deadline, alone)]
+    attempts = _Attempts(addresses, access, deadline, alone)
     results = dict(attempts.next() for _ in addresses)
     return [results[at] for at in range(len(addresses))]
 
 
-def connect_first(addresses: Sequence[Address], access: Access, deadline: float) -> Connection:
+def connect_first(addresses: Sequence[Address], access: Access, deadline: float, *, alone: bool) -> Connection:
     """The first that answers; what kept the others, if none does."""
     if len(addresses) == 1:
-        result = _tried(addresses[0], access, deadline)
+        result = _tried(addresses[0], access, deadline, alone)
         if isinstance(result, Connection):
             return result
         raise _nobody([result], access)
     told: list[KctlError] = []
-    attempts = _Attempts(addresses, access, deadline)
+    attempts = _Attempts(addresses, access, deadline, alone)
     for _ in addresses:
         _, result = attempts.next()
         if isinstance(result, Connection):
@@ -357,7 +361,7 @@ def connect_first(addresses: Sequence[Address], access: Access, deadline: float)
 class _Attempts:
     """Connections being opened in threads, in whatever order they come to an end."""
 
-    def __init__(self, addresses: Sequence[Address], access: Access, deadline: float) -> None:
+    def __init__(self, addresses: Sequence[Address], access: Access, deadline: float, alone: bool) -> None:
         from threading import Lock, Thread
 
         self._finished: SimpleQueue[tuple[int, Connection | KctlError]] = SimpleQueue()
@@ -365,7 +369,7 @@ class _Attempts:
         self._abandoned = False
 
         def work(at: int) -> None:
-            result = _tried(addresses[at], access, deadline)
+            result = _tried(addresses[at], access, deadline, alone)
             with self._lock:
                 if not self._abandoned:
                     self._finished.put((at, result))
@@ -388,9 +392,9 @@ class _Attempts:
                 result.close()
 
 
-def _tried(address: Address, access: Access, deadline: float) -> Connection | KctlError:
+def _tried(address: Address, access: Access, deadline: float, alone: bool) -> Connection | KctlError:
     try:
-        return connect(address, access, deadline)
+        return connect(address, access, deadline, alone=alone)
     except KctlError as error:
         return error
     except Exception as error:  # a defect in a thread must not leave the one who waits for it alone

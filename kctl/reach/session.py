@@ -235,9 +235,11 @@ class Session:
     def _connections(self, brokers: Sequence[int | None], deadline: float) -> dict[int | None, Connection | KctlError]:
         found: dict[int | None, Connection | KctlError] = {}
         missing: dict[int, Address] = {}
-        for broker in dict.fromkeys(brokers):
+        asked = dict.fromkeys(brokers)
+        alone = len(asked) == 1
+        for broker in asked:
             if broker is None:
-                found[None] = self._any(deadline)
+                found[None] = self._any(deadline, alone)
                 continue
             known = self.cluster.brokers.get(broker)
             if known is None:
@@ -247,7 +249,7 @@ class Session:
             else:
                 missing[broker] = known.address
         if missing:
-            opened = connect_all(list(missing.values()), self.access, deadline)
+            opened = connect_all(list(missing.values()), self.access, deadline, alone=alone)
             for (broker, address), result in zip(missing.items(), opened, strict=True):
                 if isinstance(result, Connection):
                     self._open[address] = result
@@ -256,25 +258,25 @@ class Session:
                     found[broker] = _unreachable(broker, result)
         return found
 
-    def _any(self, deadline: float) -> Connection:
+    def _any(self, deadline: float, alone: bool) -> Connection:
         if self._first is not None and (connection := self._usable(self._first.address)):
             return connection
         for address in list(self._open):
             if connection := self._usable(address):
                 return connection
-        self._first = self._connect_any(deadline)
+        self._first = self._connect_any(deadline, alone)
         self._open[self._first.address] = self._first
         return self._first
 
-    def _connect_any(self, deadline: float) -> Connection:
+    def _connect_any(self, deadline: float, alone: bool) -> Connection:
         """Nobody at all, at first, is a wrong address more often than an outage."""
         addresses = [Address(*pair) for pair in self.access.bootstrap]
         if not self._known:
-            return connect_first(addresses, self.access, deadline)
+            return connect_first(addresses, self.access, deadline, alone=alone)
         addresses = list(dict.fromkeys([*addresses, *self._known]))  # a bootstrap address may be the one that died
         while True:
             try:
-                return connect_first(addresses, self.access, deadline)
+                return connect_first(addresses, self.access, deadline, alone=alone)
             except KctlError as error:
                 if error.exit_code is not Exit.UNREACHABLE or self._clock() >= deadline:
                     raise

@@ -308,7 +308,7 @@ class Member:
         if self._connection is None:
             address = self._session.cluster.brokers[self._coordinator_id()].address
             deadline = self._clock() + self._session.settings.timeout
-            self._connection = connect(address, self._session.access, deadline)
+            self._connection = connect(address, self._session.access, deadline, alone=True)
         return self._connection
 
     def _coordinator_id(self) -> int:

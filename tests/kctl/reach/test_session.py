@@ -140,9 +140,36 @@ def test_a_slow_link_may_take_its_time_for_a_request() -> None:
 
 
 def test_the_time_out_reaches_the_opening_of_connections() -> None:
-    assert (connect_seconds(10), opening_seconds(10)) == (3, 5)
-    assert (connect_seconds(60), opening_seconds(60)) == (15, 30)
-    assert (connect_seconds(3), opening_seconds(3)) == (1.5, 1.5), "brokers that are well have to be asked in time"
+    def seconds(left: float, *, alone: bool) -> tuple[float, float]:
+        return connect_seconds(left, alone=alone), opening_seconds(left, alone=alone)
+
+    assert (seconds(10, alone=False), seconds(60, alone=False)) == ((3, 5), (15, 30))
+    assert seconds(3, alone=False) == (1.5, 1.5), "brokers that are well have to be asked in time"
+    assert (seconds(3, alone=True), seconds(60, alone=True)) == ((3, 3), (15, 60))
+
+
+def test_the_time_is_shared_only_where_several_brokers_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = Session(Settings(), Access(bootstrap=(("h", 1),)))
+    session._cluster = sessions.Cluster("c", 1, {broker: Broker(broker, "h", broker, None) for broker in (1, 2)})
+    told: list[bool] = []
+
+    def connect_all(addresses: list[Address], access: Access, deadline: float, *, alone: bool) -> list[KctlError]:
+        told.append(alone)
+        return [Disconnected("no answer") for _ in addresses]
+
+    def connect_first(addresses: list[Address], access: Access, deadline: float, *, alone: bool) -> Connection:
+        told.append(alone)
+        return Connection(idle, Address("h", 1), "me")
+
+    monkeypatch.setattr(sessions, "connect_all", connect_all)
+    monkeypatch.setattr(sessions, "connect_first", connect_first)
+    idle, other_end = socket.socketpair()
+    with idle, other_end:
+        session._connections([1, 1], 0)
+        session._connections([None], 0)
+        assert told == [True, True]
+        session._connections([1, 2], 0)
+        assert told == [True, True, False], "though broker 1 has a connection: it has not been asked yet"
 
 
 def test_who_may_not_see_a_group_does_not_hear_that_it_has_no_coordinator() -> None:
@@ -272,7 +299,9 @@ def test_a_broker_is_there_or_down_or_was_never(monkeypatch: pytest.MonkeyPatch)
 def test_refused_ports_are_told_at_once(broker: KafkadProcess) -> None:
     begin = time.monotonic()
     with pytest.raises(KctlError) as told:
-        connect_first([Address("127.0.0.1", free_port()), Address("127.0.0.1", free_port())], Access(), begin + 10)
+        connect_first(
+            [Address("127.0.0.1", free_port()), Address("127.0.0.1", free_port())], Access(), begin + 10, alone=True
+        )
     assert told.value.exit_code == Exit.UNREACHABLE
     assert sum("connection refused" in hint for hint in told.value.hints) == 2
     assert time.monotonic() - begin < 3, "nothing may wait for a time-out"
@@ -282,7 +311,7 @@ def test_the_first_that_answers_is_enough(broker: KafkadProcess) -> None:
     silent = socket.create_server(("127.0.0.1", 0))  # accepts, and never says a word
     try:
         addresses = [Address("127.0.0.1", silent.getsockname()[1]), Address("127.0.0.1", broker.port)]
-        connection = connect_first(addresses, Access(), time.monotonic() + 10)
+        connection = connect_first(addresses, Access(), time.monotonic() + 10, alone=True)
         assert connection.address.port == broker.port
         connection.close()
     finally:
@@ -301,7 +330,7 @@ def test_something_else_than_kafka() -> None:
         thread = Thread(target=speak)
         thread.start()
         with pytest.raises(KctlError) as told:
-            connect_first([Address("127.0.0.1", server.getsockname()[1])], Access(), time.monotonic() + 10)
+            connect_first([Address("127.0.0.1", server.getsockname()[1])], Access(), time.monotonic() + 10, alone=True)
         thread.join()
     assert "does not speak the Kafka protocol" in "\\n".join(told.value.hints)
 
