@@ -12,7 +12,6 @@ import os
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
@@ -76,7 +75,7 @@ class Absent(NamedTuple):
 
     @property
     def state(self) -> str:
-        return "does not exist" if self.unknown else "is down"
+        return "does not exist, or is down and holds nothing that may be seen" if self.unknown else "is down"
 
     @property
     def exit_code(self) -> Exit:
@@ -301,18 +300,22 @@ class Session:
         return error
 
     def absent(self, brokers: Iterable[int]) -> Absent:
-        """Those of these brokers that are not registered."""
+        """Those of these brokers that are not registered. KctlError if nobody tells what they hold."""
         away = sorted(set(brokers) - set(self.cluster.brokers))
         if not self._holders.issuperset(away):
-            with suppress(KctlError):
-                held = (partition.replica_nodes for topic in self.metadata() for partition in topic.partitions)
-                self._holders.update(chain.from_iterable(held))
+            held = (partition.replica_nodes for topic in self.metadata() for partition in topic.partitions)
+            self._holders.update(chain.from_iterable(held))
         down = [broker for broker in away if broker in self._holders]
         return Absent(down, [broker for broker in away if broker not in self._holders])
 
-    def no_broker(self, brokers: Iterable[int]) -> Disconnected:
+    def no_broker(self, brokers: Collection[int]) -> Disconnected:
         """The error for brokers of which some are not registered."""
-        absent = self.absent(brokers)
+        try:
+            absent = self.absent(brokers)
+        except KctlError as error:
+            away = sorted(set(brokers) - set(self.cluster.brokers))
+            what = f"broker {', '.join(map(str, away))} is not registered, and it is not known why: {error.what}"
+            return Disconnected(what, exit_code=error.exit_code, hints=error.hints)
         what = f"broker {', '.join(map(str, absent.worst))} {absent.state}"
         return Disconnected(what, exit_code=absent.exit_code, hints=(self.existing_brokers,))
 

@@ -292,8 +292,24 @@ def test_a_broker_is_there_or_down_or_was_never(monkeypatch: pytest.MonkeyPatch)
     assert session.no_broker([3]).exit_code is Exit.UNREACHABLE
     assert asked == [None], "a broker that is down is looked up once"
     never = session.no_broker([1, 3, 9])
-    assert (never.what, never.exit_code) == ("broker 9 does not exist", Exit.NOT_FOUND)
+    assert never.what == "broker 9 does not exist, or is down and holds nothing that may be seen"
+    assert never.exit_code == Exit.NOT_FOUND
     assert never.hints == ("existing brokers: 1",) and session.cluster is cluster
+
+
+def test_of_a_broker_that_nobody_tells_of_it_is_not_said_that_it_does_not_exist(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    session = Session(Settings(), Access())
+    session._cluster = sessions.Cluster("c", 1, {1: Broker(1, "h", 1, None)})
+
+    def metadata(topics: Iterable[str] | None = None) -> list[MetadataResponseTopic]:
+        raise KctlError("no broker answered", exit_code=Exit.UNREACHABLE, hints=("h:1  connection refused",))
+
+    monkeypatch.setattr(session, "metadata", metadata)
+    error = session.no_broker([1, 3])
+    assert error.what == "broker 3 is not registered, and it is not known why: no broker answered"
+    assert (error.exit_code, error.hints) == (Exit.UNREACHABLE, ("h:1  connection refused",))
 
 
 def test_refused_ports_are_told_at_once(broker: KafkadProcess) -> None:
