@@ -10,7 +10,9 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TextIO
 
 from kafkad.errors import ErrorCode, KafkaError
@@ -27,8 +29,11 @@ _KAFKA_LEVELS = {
     "TRACE": logging.DEBUG,
 }
 _LONGEST_MESSAGE = 4_000
+_LONGEST_ESCAPE = len("\\U0010ffff")
+_QUOTES = 2
 _LINES_A_SECOND = 10
 _MOST_KNOWN = 1_000
+_NAMED = 20
 """Subjects whose lines are counted separately: clients can make up names."""
 _FROM_ANYBODY = (
     "kafkad.net.",
@@ -146,26 +151,25 @@ Later = Callable[[float, Callable[[], None]], object]
 
 
 class LinesPerSecond:
-    """Lines of an audit trail that anybody can cause: of one principal and subject ten a second, and then the last of
-    them with the number of the others."""
+    """Lines of an audit trail that anybody can cause: of one principal and subject ten a second, and then the number of
+    the others, with some of them."""
 
     def __init__(
         self,
         monotonic_ms: Callable[[], float],
         later: Later,
-        say: Callable[[str], None],
-        say_rest: Callable[[str, int], None],
+        say_rest: Callable[[Sequence[str], int], None],
     ) -> None:
         self._monotonic_ms = monotonic_ms
         self._later = later
-        self._say = say
         self._say_rest = say_rest
         self._lines: dict[tuple[str, str], int] = {}
         """Since the second began."""
-        self._last: dict[tuple[str, str], str] = {}
-        """The last line of each that has had more than its ten."""
+        self._left_out: dict[tuple[str, str], deque[str]] = {}
+        """The last lines of each that has had more than its ten."""
 
-    def note(self, principal: str, subject: str, line: str) -> None:
+    def admits(self, principal: str, subject: str, line: str) -> bool:
+        """Whether it may be written at once."""
         about = principal, subject
         if about not in self._lines and len(self._lines) >= _MOST_KNOWN:
             about = principal, ""
@@ -173,21 +177,24 @@ class LinesPerSecond:
             self._later(self._monotonic_ms() + 1_000, self._second_over)
         count = self._lines[about] = self._lines.get(about, 0) + 1
         if count <= _LINES_A_SECOND:
-            self._say(line)
-        else:
-            self._last[about] = line
+            return True
+        self._left_out.setdefault(about, deque(maxlen=_NAMED)).append(line)
+        return False
 
     def _second_over(self) -> None:
-        for about, line in self._last.items():
-            self._say_rest(line, self._lines[about] - _LINES_A_SECOND)
+        for about, lines in self._left_out.items():
+            self._say_rest(lines, self._lines[about] - _LINES_A_SECOND)
         self._lines.clear()
-        self._last.clear()
+        self._left_out.clear()
 
 
-def _cut(text: str) -> str:
-    """Names from clients may be in it, which must not fill the log."""
-    more = len(text) - _LONGEST_MESSAGE
-    return text if more <= 0 else f"{text[:_LONGEST_MESSAGE]}… ({more} characters were cut off)"
+def _cut(text: str, written: Callable[[str], str]) -> str:
+    """Names from clients may be in it, which must not fill the log: neither as they are, nor as they are `written`."""
+    kept = text[:_LONGEST_MESSAGE]
+    if len(written(kept)) > _LONGEST_MESSAGE + _QUOTES:
+        kept = kept[: _LONGEST_MESSAGE // _LONGEST_ESCAPE]
+    more = len(text) - len(kept)
+    return f"{kept}… ({more} characters were cut off)" if more else text
 
 
 def escaped(text: str) -> str:
@@ -213,7 +220,7 @@ class _Lines(logging.Formatter):
         return f"{moment}.{int(record.msecs):03d} {record.levelname:<7} {self._text(record)}"
 
     def _text(self, record: logging.LogRecord) -> str:
-        text = f"{self._who}{_part(record)}: {_cut(escaped(record.getMessage()))}"
+        text = f"{self._who}{_part(record)}: {escaped(_cut(record.getMessage(), escaped))}"
         return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
 
 
@@ -241,7 +248,7 @@ class _JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             **self._who,
             "part": _part(record),
-            "message": _cut(record.getMessage()),
+            "message": _cut(record.getMessage(), partial(json.dumps, ensure_ascii=False)),
         }
         if record.exc_info:
             entry["exception"] = self.formatException(record.exc_info)

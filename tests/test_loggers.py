@@ -93,10 +93,26 @@ def test_a_message_cannot_fill_the_log(style: str) -> None:
     assert len(stream.getvalue()) < 4_300
 
 
-def test_nor_can_what_has_to_be_escaped() -> None:
-    stream = logged()
-    logging.getLogger("kafkad.group").info("%s", "\U000e0001" * 10_000)
+@pytest.mark.parametrize("style", ["text", "json"])
+@pytest.mark.parametrize("text", ["\U000e0001", "\x01", "\n"])
+def test_nor_can_what_has_to_be_escaped(style: str, text: str) -> None:
+    stream = logged(style)
+    logging.getLogger("kafkad.group").info("%s", text * 10_000)
     assert len(stream.getvalue()) < 4_300
+
+
+def test_nor_does_what_is_cut_off_cost_any_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    escaped = []
+
+    def escape(text: str) -> str:
+        escaped.append(len(text))
+        return text
+
+    stream = logged()
+    monkeypatch.setattr(loggers, "escaped", escape)
+    logging.getLogger("kafkad.group").info("%s", "\x01" * 1_000_000)
+    assert stream.getvalue()
+    assert max(escaped) < 5_000
 
 
 def test_a_stream_that_is_not_the_journal_is_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:

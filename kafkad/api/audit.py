@@ -12,8 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any, Final
 
@@ -33,6 +32,7 @@ log = logging.getLogger("kafkad.audit")
 
 _LINES_AT_ONCE = 5
 _NAMED = 20
+_SHOWN_OF_REST = 150
 _REMEMBERED = 10_000
 _DONE = (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT)
 """Changes that are answered as timed out still go on."""
@@ -48,8 +48,7 @@ class Audit:
     """Writes the audit trail. The dispatcher calls it with every answer that is not of Produce or Fetch."""
 
     def __init__(self, monotonic_ms: Callable[[], float], later: Later) -> None:
-        say_rest = partial(log.info, "%s; %d changes like this within a second")
-        self._limited = LinesPerSecond(monotonic_ms, later, partial(log.info, "%s"), say_rest)
+        self._limited = LinesPerSecond(monotonic_ms, later, _say_rest)
         self._committers: dict[int, None] = {}
         """Hashes: names of groups may be long."""
         self._pending: deque[tuple[Iterator[str], str, Say]] = deque()
@@ -62,12 +61,8 @@ class Audit:
             return
         lines = changes(message, response)
         if lines and not self._is_daily_work(changes, request, message):
-            say: Say = log.info
-            if changes in _BY_ANYBODY:
-                say = partial(self._say_limited, str(request.connection.peer.principal), changes.__name__)
-            elif _may_change_levels(changes, message):
-                say = _say_at_any_level
-            self._write(iter(lines), request.client_text, say)
+            say: Say = _say_at_any_level if _may_change_levels(changes, message) else log.info
+            self._write(self._admitted(changes, request, iter(lines)), request.client_text, say)
 
     def created_on_demand(self, request: Request, topics: Iterable[str]) -> None:
         lines = (
@@ -89,8 +84,16 @@ class Audit:
             del self._committers[next(iter(self._committers))]
         return known
 
-    def _say_limited(self, principal: str, kind: str, text: str, *args: object) -> None:
-        self._limited.note(principal, kind, text % args)
+    def _admitted(self, changes: Change, request: Request, lines: Iterator[str]) -> Iterator[str]:
+        """All lines of the request, or none where its sender has had enough of what anybody may do."""
+        if changes not in _BY_ANYBODY:
+            return lines
+        first = next(lines, None)
+        if first is None:
+            return iter(())
+        about = f"{first[:_SHOWN_OF_REST]}; by {request.client_text}"
+        is_admitted = self._limited.admits(str(request.connection.peer.principal), changes.__name__, about)
+        return chain((first,), lines) if is_admitted else iter(())
 
     def _write(self, lines: Iterator[str], client: str, say: Say = log.info) -> None:
         if not self._pending:
@@ -129,6 +132,10 @@ def _may_change_levels(changes: Change, message: Any) -> bool:
     if changes is not _settings_altered and changes is not _settings_replaced:
         return False
     return any(each.resource_type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) for each in message.resources)
+
+
+def _say_rest(lines: Sequence[str], number: int) -> None:
+    log.info("%d more changes like the last ones within a second, among them: %s", number, " | ".join(lines))
 
 
 def _say_at_any_level(text: str, *args: object) -> None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from kafkad.loggers import Later, LinesPerSecond
@@ -35,7 +34,7 @@ class AccessLog:
     def __init__(self, monotonic_ms: Callable[[], float], later: Later, style: str = "text") -> None:
         """`style` is text or json."""
         self._as_json = style == "json"
-        self._refusals = LinesPerSecond(monotonic_ms, later, partial(log.info, "%s"), self._say_rest)
+        self._refusals = LinesPerSecond(monotonic_ms, later, self._say_rest)
 
     def wants(self, allowed: bool) -> bool:
         """HOT. Whether grants (or refusals) are logged at all. If not, `note` need not be called."""
@@ -45,10 +44,11 @@ class AccessLog:
         line = self._line(access, "Allowed" if allowed else "Denied")
         if allowed:
             log.debug("%s", line)
-        else:
-            self._refusals.note(access.principal, f"{access.resource:d}{_cut(access.name)}", line)
+        elif self._refusals.admits(access.principal, f"{access.resource:d}{_cut(access.name)}", line):
+            log.info("%s", line)
 
-    def _say_rest(self, line: str, number: int) -> None:
+    def _say_rest(self, lines: Sequence[str], number: int) -> None:
+        line = lines[-1]
         if self._as_json:
             log.info("%s", json.dumps({**json.loads(line), "refusals": number}))
         else:

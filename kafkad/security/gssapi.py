@@ -75,8 +75,11 @@ def service(config: Config, listener: str) -> Service:
 
 
 class SeenLogins:
-    """Those of the last ten to twenty minutes that could be sent again by whoever has recorded them. Kerberos takes a
-    ticket's message for as long as the clocks may differ: five minutes either way, if krb5.conf does not say more."""
+    """Those of the last ten to twenty minutes, of which some could be sent again by whoever has recorded them.
+
+    Kerberos takes a ticket's message for as long as the clocks may differ: five minutes either way, if krb5.conf does
+    not say more.
+    """
 
     def __init__(self, now_ms: Callable[[], float]) -> None:
         self._now_ms = now_ms

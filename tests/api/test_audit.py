@@ -311,8 +311,21 @@ def test_who_commits_for_ever_new_groups_cannot_fill_the_trail(trail: Trail) -> 
     for second_over in alone.seconds_over:
         second_over()
     [rest] = trail._lines
-    assert rest.startswith("offsets of group g999 set by no member")
-    assert rest.endswith(f"{WHO}; 990 changes like this within a second")
+    assert rest.startswith(
+        "990 more changes like the last ones within a second, among them: offsets of group g980 set by"
+    )
+    assert rest.count(" | ") == 19
+    assert rest.endswith(f"offsets of group g999 set by no member, for topic t: 0 to 5{WHO}")
+
+
+def test_of_a_change_that_is_written_all_lines_are(trail: Trail) -> None:
+    """An operator's reset has a line for each topic, and is one change."""
+    partitions = [OffsetCommitRequestPartition(partition_index=0, committed_offset=5)]
+    topics = [OffsetCommitRequestTopic(name=f"t{number}", partitions=partitions) for number in range(4)]
+    alone = AuditedAlone()
+    for group in range(10):
+        alone.note(8, OffsetCommitRequest(group_id=f"g{group}", topics=topics), OffsetCommitResponse())
+    assert len(trail._lines) == 40
 
 
 def test_elections(trail: Trail) -> None:
