@@ -162,14 +162,25 @@ _WRITTEN_MEANWHILE = 1 / 1000
 
 
 def disks(directories: Iterable[LogDir], brokers: Mapping[int, Broker]) -> list[Disk]:
-    """What log directories lie on. Nobody says which of them share a disk: those of a host with the same room do, but
-    for what is written while they are asked."""
+    """What log directories lie on. Nobody says which of them share a disk: those of one broker with the same room do,
+    and those of several brokers of a host, but for what is written while these are asked."""
+    told: dict[int, set[Disk]] = {}
+    for each in directories:
+        told.setdefault(each.broker, set()).add(Disk(brokers[each.broker].host, each.total, each.free))
     found: list[Disk] = []
-    told = {Disk(brokers[each.broker].host, each.total, each.free) for each in directories}
-    for disk in sorted(told, key=lambda disk: (disk.host, disk.total or 0, disk.free or 0)):
-        if not found or not _may_be_one(found[-1], disk):
-            found.append(disk)
-    return found
+    for of_broker in told.values():
+        new = []
+        for disk in sorted(of_broker, key=_by_room):
+            same = next((other for other in found if _may_be_one(other, disk)), None)
+            if same is not None:
+                found.remove(same)
+            new.append(disk if same is None else min(same, disk, key=_by_room))
+        found += new
+    return sorted(found, key=_by_room)
+
+
+def _by_room(disk: Disk) -> tuple[str, int, int]:
+    return disk.host, disk.total or 0, disk.free or 0
 
 
 def _may_be_one(one: Disk, other: Disk) -> bool:

@@ -235,7 +235,7 @@ class Session:
         found: dict[int | None, Connection | KctlError] = {}
         missing: dict[int, Address] = {}
         asked = dict.fromkeys(brokers)
-        alone = len(asked) == 1
+        alone = len(asked) == 1 and len(self._known) <= 1
         for broker in asked:
             if broker is None:
                 found[None] = self._any(deadline, alone)
@@ -270,6 +270,7 @@ class Session:
     def _connect_any(self, deadline: float, alone: bool) -> Connection:
         """Nobody at all, at first, is a wrong address more often than an outage."""
         addresses = [Address(*pair) for pair in self.access.bootstrap]
+        alone = alone and len(addresses) == 1
         if not self._known:
             return connect_first(addresses, self.access, deadline, alone=alone)
         addresses = list(dict.fromkeys([*addresses, *self._known]))  # a bootstrap address may be the one that died

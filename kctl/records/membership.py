@@ -306,9 +306,10 @@ class Member:
     def _coordinator(self) -> Connection:
         """A connection of its own: a join may take long to be answered."""
         if self._connection is None:
-            address = self._session.cluster.brokers[self._coordinator_id()].address
+            brokers = self._session.cluster.brokers
+            address = brokers[self._coordinator_id()].address
             deadline = self._clock() + self._session.settings.timeout
-            self._connection = connect(address, self._session.access, deadline, alone=True)
+            self._connection = connect(address, self._session.access, deadline, alone=len(brokers) == 1)
         return self._connection
 
     def _coordinator_id(self) -> int:

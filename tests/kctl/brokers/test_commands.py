@@ -120,4 +120,11 @@ def test_a_disk_that_is_written_to_while_brokers_are_asked_counts_once() -> None
     assert disks([other, *told], brokers) == [Disk("a", total, other.free), Disk("a", total, free - 4096)]
 
 
+def test_disks_of_one_broker_that_are_evenly_filled_are_several() -> None:
+    brokers = {1: Broker(1, "a", 9092, None), 2: Broker(2, "a", 9093, None)}
+    rooms = [(broker, 100 << 30, (40 << 30) + number * 4096) for broker in (1, 2) for number in range(4)]
+    directories = [LogDir(broker, f"/{free}", total, free, None, ()) for broker, total, free in rooms]
+    assert len(disks(directories[:4], brokers)) == len(disks(directories, brokers)) == 4
+
+
 SHARED = [(1, "/1", 40), (1, "/1b", 40), (2, "/2", 40), (2, "/other", 30), (3, "/3", 40)]
