@@ -14,7 +14,8 @@ MOST_BYTES: Final = 64 << 20
 _NODE_BYTES: Final = 500
 """In memory, beside the path, which is in each snapshot."""
 _KEPT_MS: Final = 7 * 24 * 3_600_000
-_LOOKS_APART_MS: Final = 600_000
+_LOOKS_APART_MS: Final = 10_000
+_LONG_APART_MS: Final = 600_000
 _MOST_AT_ONCE: Final = 500
 _BELOW: Final = f"{GROUPS}/"
 _FULL: Final = (
@@ -41,8 +42,8 @@ class ConsumerRoom:
         return None if path is None else NoRoom(path, _FULL)
 
     def idle(self, now_ms: int) -> Sequence[Delete]:
-        """Deletions of some of the nodes that are old and have nothing below them. After there were none it takes a
-        while until they are looked for again: that goes through all."""
+        """Deletions of some of the nodes that are old and have nothing below them. Where there were few it
+        takes a while until they are looked for again: that goes through all."""
         if now_ms < self._look_ms:
             return ()
         old = (
@@ -51,8 +52,8 @@ class ConsumerRoom:
             if path != GROUPS and not node.children and node.mtime_ms <= now_ms - _KEPT_MS
         )
         deletions = list(islice(old, _MOST_AT_ONCE))
-        if not deletions:
-            self._look_ms = now_ms + _LOOKS_APART_MS
+        if len(deletions) < _MOST_AT_ONCE:
+            self._look_ms = now_ms + (_LOOKS_APART_MS if deletions else _LONG_APART_MS)
         return deletions
 
     def changed(self, events: Sequence[WatchEvent]) -> None:
