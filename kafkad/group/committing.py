@@ -420,12 +420,12 @@ def _check_transactional(machine: GroupMachine, who: Committer) -> None:
     group = machine.groups.get(who.group)
     if group is not None:
         group.check_transactional_commit(who.member_id, who.instance_id, who.generation)
-    elif who.generation >= 0:
-        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
+    else:
+        _check_unknown(machine, who)
 
 
 def _check_unknown(machine: GroupMachine, who: Committer) -> None:
-    """A commit without a transaction to a group that is not kept: it has never had members, but may have offsets."""
+    """A group that is not kept: it has never had members, but may have offsets."""
     if who.generation >= 0:
         known = who.group in machine.offsets
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID if known else ErrorCode.ILLEGAL_GENERATION)

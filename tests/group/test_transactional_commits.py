@@ -36,8 +36,7 @@ def commit(world: Offsets, **who: Any) -> ErrorCode:
 
 
 def test_to_a_group_that_is_not_there(world: Offsets) -> None:
-    assert commit(world, generation=7, member_id="m") == UNKNOWN
-    assert commit(world, generation=0) == UNKNOWN
+    assert commit(world, generation=7, member_id="m") == ILLEGAL
     assert commit(world, member_id="m") == NONE
     assert commit(world, instance_id="i") == NONE
 
