@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import FrameType
-from typing import Any
 
 import pytest
 
@@ -17,24 +14,6 @@ from kafkad.log.files import Files, LogFile
 from kafkad.log.log import Log
 from kafkad.model import BrokerInfo
 from kafkad.names import TopicPartition
-
-
-def lines(action: Callable[..., object], *args: Any) -> int:
-    """How many lines of Python it takes."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, arg: Any) -> Any:
-        nonlocal count
-        count += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        action(*args)
-    finally:
-        sys.settrace(before)
-    return count
 
 
 class FakeClock:

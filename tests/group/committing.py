@@ -136,7 +136,11 @@ class Offsets(Life):
     async def served(self) -> None:
         """The partition has been loaded."""
         self.coordination.on_served(self.coordination.the_shard)
-        for _ in range(10):
+        await self.forgotten()
+
+    async def forgotten(self) -> None:
+        """All looks at offsets that have begun are over."""
+        while self.expiry._tasks:
             await asyncio.sleep(0)
 
     def everything(self) -> set[tuple[str, str, int]]:

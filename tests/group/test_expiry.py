@@ -388,7 +388,7 @@ def test_a_partition_that_is_loaded_while_topics_are_deleted_keeps_no_offsets_of
 
     async def delete() -> None:
         world.expiry.topic_gone("a")
-        await asyncio.sleep(0)
+        await world.forgotten()
 
     world.run(delete())
     assert world.everything() == {A, B}
@@ -406,7 +406,7 @@ def test_a_partition_that_is_loaded_after_a_topic_was_made_anew_keeps_what_other
         world.coordination.is_served = False
         world.expiry.topic_gone("a")
         world.made_anew.add("a")
-        await asyncio.sleep(0)
+        await world.forgotten()
         world.coordination.is_served = True
         await world.served()
 
@@ -423,8 +423,7 @@ def test_offsets_of_deleted_topics_that_could_not_be_removed_go_when_it_looks_ag
     async def delete() -> None:
         world.failure = ErrorCode.NOT_ENOUGH_REPLICAS
         world.expiry.topic_gone("a")
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await world.forgotten()
 
     world.run(delete())
     world.expiry.start()
@@ -441,5 +440,4 @@ def test_offsets_of_deleted_topics_that_could_not_be_removed_go_when_it_looks_ag
 
 async def look(world: Offsets) -> None:
     world.advance(MINUTE)
-    for _ in range(10):
-        await asyncio.sleep(0)
+    await world.forgotten()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kafkad.group.offsets import Committed, Offsets, kept
 from kafkad.group.records import OffsetCommitted, OffsetForgotten
-from tests.fakes import lines
+from tests.work import lines
 
 PRODUCERS = (7, 8, 9)
 GROUPS = ("a", "b")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import gc
-import sys
 from collections.abc import Callable
-from types import FrameType
-from typing import Any
 
 import pytest
 
 from kafkad.log.damage import Damage, Damages
 from kafkad.names import TopicPartition
+from tests.work import instructions
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -60,26 +57,5 @@ def test_one_log_costs_the_same_beside_thousands(act: Callable[[Damages], None])
         for number in range(others):
             tp = TopicPartition("t", number)
             damages.add(tp, damage(tp, 0, was_cut=True))
-        costs.append(steps(lambda damages=damages: act(damages)))  # type: ignore[misc]
+        costs.append(instructions(lambda damages=damages: act(damages)))  # type: ignore[misc]
     assert costs[0] == costs[1]
-
-
-def steps(work: Callable[[], None]) -> int:
-    """The bytecode instructions that it takes, without those of finalizers of what other tests have left."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, argument: object) -> Any:
-        nonlocal count
-        frame.f_trace_opcodes = True
-        count += event == "opcode"
-        return trace
-
-    before = sys.gettrace()
-    gc.disable()
-    sys.settrace(trace)
-    try:
-        work()
-    finally:
-        sys.settrace(before)
-        gc.enable()
-    return count

@@ -15,8 +15,8 @@ from kafkad.txn.transaction import NO_PARTITIONS, State, Transaction
 from kafkad.wire import schema
 from kafkad.wire.log_records.transaction_state import PartitionsSchema, TransactionLogValue
 from kafkad.wire.primitives import EncodeError, MalformedError
-from tests.fakes import lines
 from tests.txn import golden
+from tests.work import lines
 
 WRITTEN = [
     ("3.9", "main", 0),

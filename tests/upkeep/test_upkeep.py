@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -31,6 +30,7 @@ from kafkad.upkeep.upkeep import Upkeep
 from tests.fakes import FakeClock
 from tests.full_disk import FullDisk
 from tests.log.managers import CONFIG, TOPIC_ID, append, config_for, started
+from tests.work import calls
 
 BAD, GOOD = (TopicPartition(name, 0) for name in ("bad", "good"))
 """Each in the log directory of its name."""
@@ -90,23 +90,6 @@ def jobs(tmp_path: Path) -> Iterator[Jobs]:
     jobs = Jobs(tmp_path)
     yield jobs
     jobs.stop()
-
-
-def calls(function: Callable[[], object]) -> int:
-    """The number of Python functions that are called, and of steps of generators."""
-    counted = 0
-
-    def count(frame: object, event: str, argument: object) -> None:
-        nonlocal counted
-        counted += event == "call"
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        function()
-    finally:
-        sys.setprofile(before)
-    return counted
 
 
 def test_nothing_is_called_for_each_log_while_checkpoints_are_collected(jobs: Jobs) -> None:

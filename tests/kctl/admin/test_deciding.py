@@ -21,7 +21,7 @@ from kctl.tokens.asking import token_failure
 from kctl.txns.asking import Producer, Transaction
 from kctl.txns.hanging import is_candidate, why_hanging
 from kctl.users.credentials import salted_password
-from tests.kctl.work import is_linear
+from tests.work import is_linear
 
 ORDERS = Resource("topic", "orders")
 

@@ -30,7 +30,7 @@ from kctl.reach.log_dirs import LogDir
 from kctl.topics.readers import Readers, sorted_out
 from kctl.txns.asking import Transaction
 from kctl.txns.lingering import Lingering
-from tests.kctl.work import is_linear
+from tests.work import is_linear
 
 ERROR, WARN, INFO = Severity.ERROR, Severity.WARN, Severity.INFO
 API, BEFORE_3_7 = {0: (0, 11)}, {0: (0, 9)}

@@ -31,7 +31,7 @@ from kctl.groups.targets import (
     planned,
 )
 from kctl.texts.scopes import Scope, parse_scope
-from tests.kctl.work import is_linear
+from tests.work import is_linear
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
 NOW = 1_795_000_000_000

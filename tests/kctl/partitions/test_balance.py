@@ -15,7 +15,7 @@ from kctl.partitions.cluster_model import BALANCES, Broker, ClusterModel, Goal, 
 from kctl.partitions.offers import Offer, Offers
 from kctl.partitions.placement import planned_moves
 from tests.kctl.partitions.test_placement import clusters, goals
-from tests.kctl.work import is_linear
+from tests.work import is_linear
 
 
 class Searched:

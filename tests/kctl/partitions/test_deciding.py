@@ -31,7 +31,7 @@ from kctl.partitions.throttle import Throttles
 from kctl.partitions.throttle_settings import BROKER, LISTS, RATES, TOPIC, Setting, Transfer
 from kctl.reach.log_dirs import LogDir, ReplicaSize
 from kctl.reach.session import Cluster
-from tests.kctl.work import is_linear
+from tests.work import is_linear
 
 WHERE = TopicPartition("t", 0)
 THERE = Partition("t", 0, (1, 2), 1, 100)

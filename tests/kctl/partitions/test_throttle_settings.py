@@ -26,7 +26,7 @@ from kctl.partitions.throttle_settings import (
     way_back,
     without,
 )
-from tests.kctl.work import is_linear
+from tests.work import is_linear
 
 LEADERS, FOLLOWERS = LISTS
 COPY = Transfer(TopicPartition("t", 0), (3, 2), (1,))

@@ -1,0 +1,72 @@
+"""How much work a call is, in measures that do not depend on the machine, nor on what other tests have left."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+Trace = Callable[[FrameType, str, Any], Any]
+
+
+def lines(action: Callable[..., object], *args: Any) -> int:
+    """Lines of Python."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, arg: object) -> Any:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    with _traced(trace):
+        action(*args)
+    return count
+
+
+def instructions(action: Callable[..., object], *args: Any) -> int:
+    """Bytecode instructions."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, arg: object) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        return trace
+
+    with _traced(trace):
+        action(*args)
+    return count
+
+
+def calls(action: Callable[..., object], *args: Any) -> int:
+    """Calls of Python functions, and steps of generators."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, arg: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    with _traced(trace):
+        action(*args)
+    return count
+
+
+@contextmanager
+def _traced(trace: Trace) -> Iterator[None]:
+    """Finalizers of others' garbage would count as well."""
+    before = sys.gettrace()
+    gc.disable()
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+        gc.enable()
+
+
+def is_linear(call_for: Callable[[int], Callable[[], object]], size: int = 100) -> bool:
+    """True if the call for four times as many things is hardly more than four times the work."""
+    return lines(call_for(4 * size)) < 6 * lines(call_for(size))
