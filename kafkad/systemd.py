@@ -9,6 +9,8 @@ import time
 from collections.abc import MutableMapping
 from contextlib import suppress
 
+RELOADED = "configuration reloaded"
+NOT_RELOADED = "configuration not reloaded: see the log"
 STOP_ALL = signal.SIGINT
 """What a supervisor sends to its brokers when all of them are to stop; to stop one of several, send SIGTERM to it."""
 

@@ -52,7 +52,7 @@ from kafkad.metrics import Registry
 from kafkad.net import http
 from kafkad.net.http import DAMAGED, EXPOSED, Condition, Endpoints, HttpServer
 from kafkad.net.server import CannotListen, Server
-from kafkad.systemd import STOP_ALL, Notifier
+from kafkad.systemd import NOT_RELOADED, RELOADED, STOP_ALL, Notifier
 from kafkad.timers import every, sleep
 from kafkad.turns import in_turns
 
@@ -409,13 +409,16 @@ class Daemon:
             self._reload_asked.clear()
             self._notifier.reloading()
             try:
-                self._reload(parts)
+                is_reloaded = self._reload(parts)
             except Exception:
                 log.exception("internal error: the configuration could not be reloaded")
-            self._notifier.ready("configuration reloaded")
+                is_reloaded = False
+            self._notifier.ready(RELOADED if is_reloaded else NOT_RELOADED)
 
-    def _reload(self, parts: Parts) -> None:
-        """Read the configuration again; what cannot change while running waits for a restart, and is named."""
+    def _reload(self, parts: Parts) -> bool:
+        """Read the configuration again; what cannot change while running waits for a restart, and is named. False if it
+        is invalid, and the present one kept."""
+        is_valid = False
         try:
             reload = self._settings.static.with_file(self._read_config())
         except ConfigError as error:
@@ -423,6 +426,7 @@ class Daemon:
                 "the configuration file is invalid; keeping the current configuration: %s", "; ".join(error.problems)
             )
         else:
+            is_valid = True
             self._settings.static = reload.config
             parts.overrides_changed()
             log.info("configuration reloaded; changed: %s", ", ".join(reload.changed) or "nothing")
@@ -434,6 +438,7 @@ class Daemon:
                 log.warning("these settings need a restart to change: %s", ", ".join(reload.restart))
         if self._tls is not None:
             self._tls.refresh(self._settings.config, every=True)
+        return is_valid
 
     def _halt(self, why: str) -> None:
         """Nothing is left to serve from."""

@@ -29,7 +29,7 @@ from kafkad.supervisor.broker_http import HttpAnswer, told_of
 from kafkad.supervisor.metrics import merged, own_families
 from kafkad.supervisor.notices import Notices
 from kafkad.supervisor.process import BAD_CONFIGURATION, BrokerProcess
-from kafkad.systemd import Notifier
+from kafkad.systemd import NOT_RELOADED, RELOADED, Notifier
 from kafkad.together import together
 
 log = logging.getLogger(__name__)
@@ -199,7 +199,8 @@ class Supervisor:
             self._announce()
         elif self._reloading and not any(broker.reloading for broker in self._brokers):
             self._reloading = False
-            self._notifier.ready("configuration reloaded")
+            is_reloaded = all(broker.doing != NOT_RELOADED for broker in self._brokers)
+            self._notifier.ready(RELOADED if is_reloaded else NOT_RELOADED)
         else:
             self._notifier.status(self._missing() or f"{len(self._brokers)} brokers are ready")
 

@@ -15,6 +15,7 @@ from kafkad.config import load
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.supervisor.process import BrokerProcess
 from kafkad.supervisor.supervisor import Supervisor
+from kafkad.systemd import NOT_RELOADED, RELOADED
 
 
 class Scene:
@@ -141,5 +142,21 @@ def test_a_reload_amid_which_all_brokers_end_is_over(scenario: Run) -> None:
             broker.reloading = False
             ends(broker, scene.supervisor)
         assert "READY=1\nSTATUS=configuration reloaded" in scene.told()
+
+    scenario(steps)
+
+
+def test_a_reload_that_a_broker_could_not_do_is_told(scenario: Run) -> None:
+    def steps(scene: Scene) -> None:
+        brokers = scene.begin()
+        for broker in brokers:
+            broker.take({"READY": "1"})
+            broker.reloading = True
+        scene.supervisor._reload()
+        for broker, status in zip(brokers, (NOT_RELOADED, RELOADED), strict=True):
+            broker.take({"READY": "1", "STATUS": status})
+            broker.reloading = False
+            scene.supervisor._changed()
+        assert f"READY=1\nSTATUS={NOT_RELOADED}" in scene.told()
 
     scenario(steps)
