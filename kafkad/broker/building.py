@@ -35,7 +35,6 @@ from kafkad.controller.controller import Controller
 from kafkad.controller.entities import EntityAlterer
 from kafkad.controller.link import ClosableLink, CurrentController, LocalController
 from kafkad.controller.settings import Balance, ControllerSettings, TopicDefaults
-from kafkad.errors import StorageError
 from kafkad.log.batch_workers import BatchWorkers
 from kafkad.meta.znodes import Broker as Registration
 from kafkad.meta.znodes import Config as ConfigNode
@@ -47,7 +46,7 @@ from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import ReplicaParts
 from kafkad.replica.waits import Waits
 from kafkad.security.authorizer import ALLOW_ALL
-from kafkad.turns import Backlog, Jobs, Pieces
+from kafkad.turns import Backlog, Jobs
 from kafkad.upkeep.moves import ReplicaMoves
 from kafkad.upkeep.upkeep import Upkeep
 
@@ -146,7 +145,6 @@ def build(platform: Platform, identity: Identity) -> Parts:
         audit=Audit(platform.clock.monotonic_ms, platform.timers.at),
     )
     jobs = Jobs(platform.server.lane)
-    platform.logs.in_pieces = partial(_work_in_pieces, replicas)
     probes = {route.key: RequestProbe(route.name) for route in (*ROUTES, *between_brokers)}
     produce = ProduceApi(replicas, platform.clock, platform.timers, batch_workers, probes[PRODUCE], jobs, verifier)
     produce.verifies = settings.config.bool("transaction.partition.verification.enable")
@@ -201,20 +199,6 @@ def build(platform: Platform, identity: Identity) -> Parts:
     identity.configs.listen(ConfigNode.BROKERS, lambda name, overrides: parts.overrides_changed())
     parts.quotas.follow()
     return parts
-
-
-def _work_in_pieces(replicas: ReplicaManager, work: Pieces[None]) -> None:
-    """The first piece at once, for most work is no more."""
-    for _ in work:
-        replicas.waits.soon(partial(_go_on, replicas, work))
-        return
-
-
-def _go_on(replicas: ReplicaManager, work: Pieces[None]) -> None:
-    try:
-        _work_in_pieces(replicas, work)
-    except StorageError as error:
-        replicas.directory_failed(error)
 
 
 def _replicas(platform: Platform, identity: Identity, durable: Durable) -> ReplicaManager:

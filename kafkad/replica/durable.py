@@ -50,36 +50,39 @@ class Durable:
         return flush.upto
 
     async def run(self, work: Callable[[], None]) -> None:
-        """Do what waits for a disk in a thread."""
-        await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        """Do what waits for a disk in a thread; StorageError."""
+        await self._begin(work)
 
     def sync(self, log: Log, on_done: OnDone) -> None:
         """Call `on_done` once the records now in `log` are on the disk; all that wait share one fsync."""
         self._group.fsync(log, on_done)
 
     def in_thread(self, work: Callable[[], None], on_done: OnDone) -> asyncio.Future[None]:
-        """Call `on_done` on the loop once a thread is through with `work`, or has a StorageError.
-
-        An internal error is one that passes: nobody waits for ever, and the next one may get through.
-        """
-        running = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        """Call `on_done` on the loop once a thread is through with `work`, or has a StorageError."""
+        running = self._begin(work)
 
         def done(finished: asyncio.Future[None]) -> None:
             error = finished.exception()
-            if error is not None and not isinstance(error, StorageError):
-                log.error("internal error in a thread that waits for a disk", exc_info=error)
-                on_done(_not_now(error))
-                return
+            assert error is None or isinstance(error, StorageError)
             on_done(error)
-            if error is not None:
+            if error is not None and error.directory:
                 self.on_failure(error)
 
         running.add_done_callback(done)
         return running
 
+    def _begin(self, work: Callable[[], None]) -> asyncio.Future[None]:
+        return asyncio.get_running_loop().run_in_executor(self._threads, _with_storage_errors, work)
 
-def _not_now(error: BaseException) -> StorageError:
-    """Of no log directory: none has refused anything."""
-    failure = StorageError("", f"a disk was not waited for: {error!r}")
-    failure.__cause__ = OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-    return failure
+
+def _with_storage_errors(work: Callable[[], None]) -> None:
+    """An internal error becomes one that passes, and of no log directory, for none has refused anything: nobody waits
+    for ever, and the next one may get through."""
+    try:
+        work()
+    except StorageError:
+        raise
+    except Exception as error:
+        log.exception("internal error in a thread that waits for a disk")
+        passing = OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        raise StorageError("", f"a disk was not waited for: {error!r}") from passing

@@ -23,7 +23,7 @@ from kafkad.replica.cuts import Cuts
 from kafkad.replica.full_disks import FullDisks
 from kafkad.replica.lost_tails import LostTails
 from kafkad.replica.partition import Partition, ReplicaParts, Role
-from kafkad.turns import Turns
+from kafkad.turns import Pieces, Turns
 from kafkad.wire.leaders import CurrentLeader
 from kafkad.wire.messages.leader_and_isr import (
     LeaderAndIsrPartitionError,
@@ -102,6 +102,7 @@ class ReplicaManager:
         self.role_watchers: dict[str, Callable[[Partition], None]] = {}
         """Callbacks by topic, for a partition of it that changes its role here, is taken away, or loses its disk."""
         logs.on_failure = self._directory_lost
+        logs.in_pieces = self._work_in_pieces
 
     # -- look-ups --------------------------------------------------------------------------------------------------
 
@@ -443,6 +444,18 @@ class ReplicaManager:
             watcher(partition)
 
     # -- what happens to the disks and the settings ----------------------------------------------------------------
+
+    def _work_in_pieces(self, work: Pieces[None]) -> None:
+        """The first piece at once, for most work of a log is no more."""
+        for _ in work:
+            self.waits.soon(partial(self._go_on_with, work))
+            return
+
+    def _go_on_with(self, work: Pieces[None]) -> None:
+        try:
+            self._work_in_pieces(work)
+        except StorageError as error:
+            self.directory_failed(error)
 
     def directory_failed(self, error: StorageError) -> None:
         """A disk said no: its partitions answer KAFKA_STORAGE_ERROR from now on, the others go on.

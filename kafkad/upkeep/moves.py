@@ -69,14 +69,14 @@ class ReplicaMoves:
             while under_way := list(self._moves.under_way()):
                 going = [tp for tp in under_way if tp not in self._resting]
                 for tp in going:
-                    await self._go_on(tp)
+                    try:
+                        await self._go_on(tp)
+                    except Exception:
+                        log.exception("internal error in moving %s to another log directory; trying again", tp)
+                        self._rest(tp)
                 if not going:
                     self._changed.clear()
                     await self._changed.wait()
-        except Exception:
-            log.exception(
-                "internal error: moves between log directories have stopped until the next AlterReplicaLogDirs"
-            )
         finally:
             self._flushed.clear()  # also of moves that were given up
 

@@ -107,3 +107,17 @@ def test_an_internal_error_in_a_thread_is_told_to_all_who_wait_and_ends_nothing(
     assert [record.message for record in caplog.records] == ["internal error in a thread that waits for a disk"]
     assert not waiting.failures
     assert waiting.outcomes(3) == [None] * 3
+
+
+def test_an_internal_error_in_a_thread_is_one_that_passes(waiting: Waiting) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError("ours")
+
+    async def scenario() -> None:
+        for work in (waiting.durable.run(fail), waiting.durable.in_thread(fail, lambda error: None)):
+            with pytest.raises(StorageError, match="ours") as failure:
+                await work
+            assert may_pass(failure.value)
+
+    asyncio.run(scenario())
+    assert waiting.failures == []

@@ -379,3 +379,24 @@ def test_what_checkpoints_say_of_a_moved_replica_is_written_in_a_thread_and_agai
     assert first.checkpointed(CLEANED_OFFSETS, FIRST) is None
     assert [second.checkpointed(CLEANED_OFFSETS, tp) for tp in (FIRST, SECOND)] == [3, 4]
     assert current_thread() not in threads
+
+
+def test_an_internal_error_in_one_move_ends_neither_it_nor_others(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = [True]
+    flush = Durable.flush
+
+    async def fail_once(self: Durable, log: Log) -> None:
+        if failing:
+            failing.clear()
+            raise ZeroDivisionError("ours")
+        await flush(self, log)
+
+    monkeypatch.setattr(Durable, "flush", fail_once)
+    broker.move(FIRST, broker.second)
+    broker.move(SECOND, broker.first)
+    broker.work()
+    assert (broker.home(FIRST), broker.home(SECOND)) == (broker.first, broker.first)
+    broker.work(after_ms=1_000)
+    assert broker.home(FIRST) == broker.second
