@@ -158,7 +158,7 @@ class Dispatcher:
                 probe.record((now - started) // 1000)
             return reply if throttle is None else throttle.served(key, version, end - at, reply)
         except Exception as error:
-            ending = _ending(connection, key, version, error)
+            ending = _ending(connection, view[at:end], key, version, error)
         raise ending
 
     def _admitted(self, peer: Peer, key: int) -> Route:
@@ -338,14 +338,24 @@ class _Asked:
         return len(self.reply) > _SMALL_ANSWER
 
 
-def _ending(connection: Connection, key: int, version: int, error: Exception) -> Ending:
-    """Of an error while a frame was handled."""
+def _ending(connection: Connection, frame: memoryview, key: int, version: int, error: Exception) -> Ending:
+    """Of an error while a frame was handled; to be called where it is handled."""
     if isinstance(error, Ending):
         return error
-    if isinstance(error, IndexError | UnicodeDecodeError | struct.error):  # it was read in place
-        error = MalformedError(f"it ends too soon, or is no text: {error}")
+    if isinstance(error, IndexError | struct.error):  # by what is read in place, or by us
+        error = _malformed(frame, key, version) or error
     tell_of(connection, f"{API_NAMES.get(key, f'API {key}')} v{version}", error)
     return Ending()
+
+
+def _malformed(frame: memoryview, key: int, version: int) -> MalformedError | None:
+    """What is wrong with a frame, if anything is."""
+    try:
+        _, body_at = read_request_header(frame)
+        decode(request_class(key), version, frame[body_at:])
+    except MalformedError as error:
+        return error
+    return None
 
 
 def _told(response: T) -> Pieces[T]:

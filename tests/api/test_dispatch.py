@@ -112,8 +112,14 @@ def test_a_certificate_says_who_a_peer_is_unless_it_has_to_log_in(monkeypatch: p
         (struct.pack(">hhih", KEY, 3, 1, -1), None, "Heartbeat v3 is malformed: HeartbeatRequest v3: "),
         (None, MemoryError(), "not enough memory for Heartbeat v4"),
         (None, ZeroDivisionError("ours"), "internal error while handling Heartbeat v4"),
+        (None, IndexError("ours"), "internal error while handling Heartbeat v4"),
+        (
+            struct.pack(">hhihb", KEY, 3, 1, -1, 0),
+            struct.error("theirs"),
+            "Heartbeat v3 is malformed: HeartbeatRequest",
+        ),
     ],
-    ids=["unknown", "version", "malformed", "memory", "bug"],
+    ids=["unknown", "version", "malformed", "memory", "bug", "bug in reading", "read in place"],
 )
 def test_why_a_request_ends_its_connection_is_told_by_its_name(
     monkeypatch: pytest.MonkeyPatch,
