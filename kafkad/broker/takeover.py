@@ -267,7 +267,7 @@ def _adopted(logs: LogManager, found: TopicOnDisk, stored: Topic | None, config:
         name=found.name,
         topic_id=topic_ids[0] if topic_ids else NO_TOPIC_ID,
         latest_epochs={tp.partition: logs.latest_epoch(tp) for tp in new},
-        configs=_configs(found.name, held, config, logs.clock.now_ms()),
+        configs=_configs(found.name, held, config, logs.clock.now_ms()) if stored is None else {},
         stored=known,
     )
 

@@ -327,3 +327,16 @@ def test_a_start_goes_on_though_nobody_can_read_which_producer_ids_were_given_ou
     block = ProducerIdBlock.decode(asyncio.run(store.get(ProducerIdBlock.path()))[0])
     assert block is not None
     assert block.last == 4_999_999
+
+
+def test_a_topic_that_is_known_with_fewer_partitions_keeps_its_settings(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing is promised of records that these do not keep."""
+    store = new_store()
+    adopted_before(store, (A0, A))
+    written_by_others(tmp_path, (A0, A), (A1, A))
+    with logs_in(tmp_path, clock=FakeClock(1_700_000_000_000 + 30 * 24 * 3_600_000)) as logs:
+        taken_over(store, logs)
+    assert sorted(topic(store, "a").partitions) == [0, 1]
+    assert "they keep all" not in caplog.text
