@@ -148,9 +148,13 @@ class EmbeddedStore:
 
     @property
     def _almost_full(self) -> str:
+        error = None if self._journal is None else self._journal.unknown_room
+        full, mend = f"the disk of {self.path} is full", "; delete records or topics to make it"
+        if error is not None:
+            full, mend = f"it cannot be told whether the disk of {self.path} has room ({_why(error)})", ""
         return (
-            f"the disk of {self.path} is full: no topics are created until there is room, nor partitions, delegation "
-            "tokens or offsets of version 0; delete records or topics to make it"
+            f"{full}: no topics are created until there is room, nor partitions, delegation tokens or offsets of "
+            f"version 0{mend}"
         )
 
     def session(self) -> EmbeddedSession:
@@ -445,9 +449,12 @@ class EmbeddedSession(MetaStore):
 
 
 def _thread() -> ThreadPoolExecutor:
-    """One thread, which is there from now on: later the system may have none left."""
+    """One thread, which is there from now on: later the system may have none left. OSError if it has none now."""
     executor = ThreadPoolExecutor(1, "kafkad-metadata")
-    executor.submit(threading.get_ident)
+    try:
+        executor.submit(threading.get_ident)
+    except RuntimeError as error:
+        raise OSError(errno.EAGAIN, f"{error} (see `ulimit -u`, and TasksMax in the unit)") from error
     return executor
 
 

@@ -54,6 +54,8 @@ class Journal:
         self.is_short = False
         """The disk has no room to restore what the file had beyond its end, of which less than half is left; or it
         does not say."""
+        self.unknown_room: Exception | None = None
+        """Why it does not say."""
         self._fd = fd
         self._sync = sync
         self._broken: OSError | None = None
@@ -141,8 +143,10 @@ class Journal:
         growing files blocks beyond their end and may take those back, so `st_blocks` of a new file proves nothing."""
         try:
             self.is_short = (is_new or not self._has_half()) and not self._reserve()
-        except Exception:
+            self.unknown_room = None
+        except Exception as error:
             self.is_short = True
+            self.unknown_room = error
 
     def _has_half(self) -> bool:
         return os.fstat(self._fd).st_blocks * _BLOCK - self.size >= self._wanted_reserve // 2

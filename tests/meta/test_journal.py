@@ -216,6 +216,7 @@ def test_what_is_on_the_disk_is_not_refused_for_want_of_room(
         refusing.setattr(what, refuse)
         journal.append(b"first")
         assert journal.is_short
+        assert journal.unknown_room is error
         assert journal.size == path.stat().st_size
         if what != "os.fstat":  # a new file is not looked at
             journal.replace(b"all")
@@ -223,7 +224,7 @@ def test_what_is_on_the_disk_is_not_refused_for_want_of_room(
             assert journal.size == path.stat().st_size
     journal.replace(b"all")
     journal.append(b"next")
-    assert not journal.is_short
+    assert (journal.is_short, journal.unknown_room) == (False, None)
     journal.close()
     assert read(path) == ([b"all", b"next"], 0)
 
