@@ -33,8 +33,8 @@ _LONGEST_ESCAPE = len("\\U0010ffff")
 _QUOTES = 2
 _LINES_A_SECOND = 10
 _MOST_KNOWN = 1_000
-_NAMED = 20
 """Subjects whose lines are counted separately: clients can make up names."""
+_NAMED = 20
 _FROM_ANYBODY = (
     "kafkad.net.",
     "kafkad.api.logins",

@@ -182,10 +182,11 @@ class Backlog:
     def _work(self, until: float) -> None:
         waiting, clock = self._waiting, self._lane.clock
         while True:
+            action = waiting[0]
             try:
-                waiting[0]()
+                action()
             except Exception:
-                log.exception("internal error in work that was put off")
+                log.exception("internal error in work that was put off (%s)", getattr(action, "__qualname__", action))
             waiting.popleft()
             if not waiting or clock() >= until:
                 break

@@ -122,7 +122,7 @@ class Audit:
                         say("%s; by %s", line, client)
                         await turns.give_way()
                 except Exception:
-                    log.exception("internal error while the audit trail was written")
+                    log.exception("internal error in the audit trail of what was changed by %s", client)
                 self._pending.popleft()
         finally:
             self._writing = None

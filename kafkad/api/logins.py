@@ -123,8 +123,9 @@ class Logins:
         for door, connection in unready.items():
             door.queue(connection)
 
-    def may_answer(self, door: _Door, connection: Connection) -> bool:
-        """Whether a suspect may be told how its login ended. If not yet, the door has its turn when it may."""
+    def answers_now(self, door: _Door, connection: Connection) -> bool:
+        """Takes a place for telling a suspect how its login ended. False if there is none: then the door has its turn
+        when there is one."""
         source = _source(connection)
         if self._answering[source] < _SUSPECTS_AT_ONCE:
             self._answering[source] += 1
@@ -140,7 +141,7 @@ class Logins:
         if waiting:
             door, following = next(iter(waiting.items()))
             self._forget(door, source)
-            door.may_answer(following)
+            door.answer(following)
             return
         self._answering[source] -= 1
         if not self._answering[source]:
@@ -288,8 +289,8 @@ class _Door:
         """Its next frame is taken in a later turn of the loop."""
         connection.listener.logins.add(partial(self._take_turn, connection))
 
-    def may_answer(self, connection: Connection) -> None:
-        """The outcome has waited long enough."""
+    def answer(self, connection: Connection) -> None:
+        """The outcome has waited long enough, and has a place."""
         self._is_answered = True
         self.queue(connection)
 
@@ -298,7 +299,7 @@ class _Door:
         if self._session is not None or user is None or self._is_answered:
             return False
         if self._logins.attempts.suspects(connection.host, user):
-            self._is_answered = self._logins.may_answer(self, connection)
+            self._is_answered = self._logins.answers_now(self, connection)
             return not self._is_answered
         return False
 

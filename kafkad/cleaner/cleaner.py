@@ -149,7 +149,12 @@ class Cleaner:
         compactor = self._make_compactor()
         try:
             while True:
-                if not await self._clean_one(number, compactor, settings):
+                try:
+                    is_busy = await self._clean_one(number, compactor, settings)
+                except MemoryError:
+                    log.error("cleaner worker %d: not enough memory; trying again later", number)
+                    is_busy = False
+                if not is_busy:
                     await sleep(settings.backoff_ms, self._logs.clock, self._timers)
         except Exception:
             log.exception("internal error: cleaner worker %d has ended, and is not started again", number)

@@ -169,7 +169,9 @@ class BrokerQueue:
             except EncodeError:
                 log.exception("internal error: broker %d is not sent %s", self._broker, type(request).__name__)
             except Exception:
-                log.exception("internal error: broker %d has answered %s", self._broker, type(request).__name__)
+                log.exception(
+                    "internal error in taking what broker %d answered %s", self._broker, type(request).__name__
+                )
             self._queue.popleft()
             self._since_ms = self._now_ms()
             if not answered.done():

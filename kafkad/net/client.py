@@ -9,6 +9,7 @@ broker yet never will: it would come behind its repetition.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import struct
@@ -26,6 +27,8 @@ from kafkad.wire.frames import RequestHeader, encode_request, read_response_head
 from kafkad.wire.older import in_version
 from kafkad.wire.primitives import MalformedError
 from kafkad.wire.schema import read, span
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -205,6 +208,8 @@ class BrokerClient:
         except OSError as error:
             raise self._failed(f"cannot be reached: {_reason(error)}") from error
         except Exception as error:
+            if not isinstance(error, (UnicodeError, RuntimeError, MemoryError)):  # no name, no thread, no memory
+                log.exception("internal error in reaching %s", self)
             raise self._failed(f"cannot be reached: {error!r}") from error
 
     async def _new_connection(self, deadline_ms: float) -> ClientConnection:

@@ -362,7 +362,7 @@ class Connection:
         return not self._busy and not self._out and not self._awaited and self._rest is None
 
     @property
-    def is_answered(self) -> bool:
+    def is_being_answered(self) -> bool:
         """A request is being worked on, and not only the reply unread."""
         return self._busy or bool(self._awaited)
 

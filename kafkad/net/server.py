@@ -255,7 +255,7 @@ class Server:
         connections = [
             each for listener in clients for each in listener.connections.values() if each not in listener.lobby
         ]
-        return nsmallest(most, connections, key=lambda each: (each.is_answered, each.last_active))
+        return nsmallest(most, connections, key=lambda each: (each.is_being_answered, each.last_active))
 
     def _fit(self) -> None:
         """Ends clients until there are no more than max.connections. As with Kafka, the limit of a single listener ends

@@ -260,6 +260,8 @@ class Coordination(Generic[M]):
                 except StorageError as error:
                     self._replicas.directory_failed(error)
                     self._read_later(index, shard, error)
+                except MemoryError as error:
+                    self._read_later(index, shard, error)
                 except Exception:
                     self._give_up(index, shard)
         finally:
@@ -298,7 +300,7 @@ class Coordination(Generic[M]):
                 *(sorted(partition.role.isr), sorted(partition.role.replicas), partition.min_isr),
             )
 
-    def _read_later(self, index: int, shard: Shard[M], error: StorageError) -> None:
+    def _read_later(self, index: int, shard: Shard[M], error: StorageError | MemoryError) -> None:
         """Again, unless the partition is not led here any more, or has gone offline with its disk."""
         if self._loading.get(index) is not shard:
             return

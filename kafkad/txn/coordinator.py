@@ -96,7 +96,11 @@ class TransactionCoordinator:
     def start(self) -> None:
         self.coordination.start()
         expiring = every(
-            lambda: self._settings.check_interval_ms, "forget_expired", self.forget_expired, self._clock, self._timers
+            lambda: self._settings.check_interval_ms,
+            "the search for expired transactional ids",
+            self.forget_expired,
+            self._clock,
+            self._timers,
         )
         self._expiring = asyncio.ensure_future(expiring)
 

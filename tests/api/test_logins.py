@@ -521,9 +521,9 @@ def test_suspects_at_one_listener_keep_nobody_out_of_another() -> None:
         def connection(listener: str) -> Any:
             return Mock(listener=SimpleNamespace(name=listener, lobby=house.listener.lobby), host="a")
 
-        may = [house.logins.may_answer(cast(Any, object()), connection("OUTSIDE")) for _ in range(11)]
+        may = [house.logins.answers_now(cast(Any, object()), connection("OUTSIDE")) for _ in range(11)]
         assert may == [True] * 10 + [False]
-        assert house.logins.may_answer(cast(Any, object()), connection("INSIDE"))
+        assert house.logins.answers_now(cast(Any, object()), connection("INSIDE"))
 
     at_home(scenario)
 
