@@ -186,6 +186,32 @@ class ProducerDescription(NamedTuple):
     txn_start: int
 
 
+class _NewSnapshot:
+    """Producers as they were when this was made: one that is about to change is packed first."""
+
+    __slots__ = ("_packed", "_unpacked", "work")
+
+    work: Pieces[None]
+    """What packs and writes it."""
+
+    def __init__(self, producers: dict[int, Producer]) -> None:
+        self._unpacked = producers.copy()
+        self._packed = bytearray()
+
+    def keep(self, producer_id: int) -> None:
+        """This producer is about to change."""
+        producer = self._unpacked.pop(producer_id, None)
+        if producer is not None:
+            self._packed += pack(producer.fields(producer_id))
+
+    def pack(self) -> Pieces[bytearray]:
+        for number, producer_id in enumerate(list(self._unpacked), start=1):
+            self.keep(producer_id)
+            if number % _ENTRIES_A_PIECE == 0:
+                yield
+        return self._packed
+
+
 def _nobody_hears() -> None:
     pass
 
@@ -199,12 +225,10 @@ class ProducerStates:
     __slots__ = (
         "_awaited",
         "_knows_all",
+        "_new_snapshot",
         "_ongoing",
-        "_packed",
         "_producers",
-        "_taking",
         "_undecided",
-        "_unpacked",
         "_verifications",
         "expiration_ms",
         "on_snapshot",
@@ -222,11 +246,8 @@ class ProducerStates:
         self._verifications: dict[int, Verification] = {}  # by producer id
         self._awaited: dict[int, _Awaited] = {}  # by producer id
         self._knows_all = False
-        self._taking: Pieces[None] | None = None
-        """A snapshot of very many producers, which is not written yet."""
-        self._unpacked: dict[int, Producer] = {}
-        """Of the snapshot that is being taken: who has not changed since, and is not in `_packed`."""
-        self._packed = bytearray()
+        self._new_snapshot: _NewSnapshot | None = None
+        """One that is not written yet."""
         self.on_snapshot: Callable[[], None] = _nobody_hears
         """Called when there is a new snapshot, whose name the disk may not know yet."""
 
@@ -347,8 +368,8 @@ class ProducerStates:
         producer = self._producers.get(header[PRODUCER_ID])
         if producer is None:
             producer = self._producers[header[PRODUCER_ID]] = Producer(header[PRODUCER_EPOCH])
-        elif self._unpacked and header[PRODUCER_ID] in self._unpacked:
-            self._pack(header[PRODUCER_ID], self._unpacked.pop(header[PRODUCER_ID]))
+        elif self._new_snapshot is not None:
+            self._new_snapshot.keep(header[PRODUCER_ID])
         attributes = header[ATTRIBUTES]
         if attributes & CONTROL:
             return self._end_transaction(producer, header, base_offset, marker)
@@ -546,39 +567,29 @@ class ProducerStates:
     def begin_snapshot(self, offset: int) -> Pieces[None] | None:
         """The same in pieces, between which the log goes on. None if there is one already, or the last one is not
         written yet: without this one, a start reads more of the log."""
-        if self._taking is not None or offset <= self.snapshots.newest:
+        if self._new_snapshot is not None or offset <= self.snapshots.newest:
             return None
-        self._unpacked = self._producers.copy()
-        self._taking = self._write_snapshot(offset)
-        return self._taking
+        new = self._new_snapshot = _NewSnapshot(self._producers)
+        new.work = self._write(new, offset)
+        return new.work
 
     def finish_snapshot(self) -> None:
         """Write at once what is not written yet of one that was begun."""
-        if self._taking is not None:
-            at_once(self._taking)
+        if self._new_snapshot is not None:
+            at_once(self._new_snapshot.work)
 
-    def _write_snapshot(self, offset: int) -> Pieces[None]:
-        unpacked = self._unpacked
+    def _write(self, new: _NewSnapshot, offset: int) -> Pieces[None]:
         try:
-            for number, producer_id in enumerate(list(unpacked), start=1):
-                producer = unpacked.pop(producer_id, None)
-                if producer is not None:
-                    self._pack(producer_id, producer)
-                if number % _ENTRIES_A_PIECE == 0:
-                    yield
-            yield from self.snapshots.write(offset, self._packed)
+            yield from self.snapshots.write(offset, (yield from new.pack()))
             self.on_snapshot()
         finally:
-            self._taking, self._unpacked, self._packed = None, {}, bytearray()
-
-    def _pack(self, producer_id: int, producer: Producer) -> None:
-        self._packed += pack(producer.fields(producer_id))
+            self._new_snapshot = None
 
     def drop_snapshot(self) -> None:
         """What is not written yet of one stays unwritten: the log was cut back, or its directory is gone."""
-        if self._taking is not None:
-            self._taking.close()
-            self._taking, self._unpacked, self._packed = None, {}, bytearray()
+        if self._new_snapshot is not None:
+            self._new_snapshot.work.close()
+            self._new_snapshot = None
 
     def last_of_each(self) -> Pieces[dict[int, LastOfProducer]]:
         """The batches that compaction must keep, so that a restart from the log alone still knows these producers."""
