@@ -14,6 +14,9 @@ import pytest
 
 from kctl.cli import run
 from kctl.command.changes import Change
+from kctl.reach.access import Access
+from kctl.reach.session import Broker, Cluster, Session
+from kctl.settings import Settings
 from tests.broker import KafkadProcess
 from tests.oracle.kafka import Kafka, Server, missing
 
@@ -35,6 +38,14 @@ class Ran(NamedTuple):
 
 
 Kctl = Callable[..., Ran]
+
+
+def session_of(*brokers: int) -> Session:
+    """One that was told of these brokers, and is connected to none."""
+    session = Session(Settings(), Access(bootstrap=(("h", 1),)))
+    session._cluster = Cluster("c", 1, {broker: Broker(broker, "h", broker, None) for broker in brokers})
+    session._known = [broker.address for broker in session._cluster.brokers.values()]
+    return session
 
 
 @pytest.fixture(autouse=True)

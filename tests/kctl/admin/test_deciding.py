@@ -14,13 +14,11 @@ from kctl.acls.bindings import Binding, Resource, adding, decide, operation_name
 from kctl.acls.check import _authorizer
 from kctl.errors import KctlError
 from kctl.quotas.entities import Quota, applying, entity_of
-from kctl.reach.access import Access
-from kctl.reach.session import Broker, Cluster, Session
-from kctl.settings import Settings
 from kctl.tokens.asking import token_failure
 from kctl.txns.asking import Producer, Transaction
 from kctl.txns.hanging import is_candidate, why_hanging
 from kctl.users.credentials import salted_password
+from tests.kctl.conftest import session_of
 from tests.work import is_linear
 
 ORDERS = Resource("topic", "orders")
@@ -84,8 +82,7 @@ def test_superusers_that_are_hidden_are_excepted_from_a_no() -> None:
 
 @pytest.mark.parametrize("code", [ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.NONE])
 def test_settings_that_may_not_be_read_are_not_known(monkeypatch: pytest.MonkeyPatch, code: ErrorCode) -> None:
-    session = Session(Settings(), Access())
-    session._cluster = Cluster("c", 1, {1: Broker(1, "h", 1, None)})
+    session = session_of(1)
     answer = DescribeConfigsResponse(results=[DescribeConfigsResult(error_code=code)])
     monkeypatch.setattr(session, "call", lambda request, broker: answer)
     hidden = {"super.users": None, "allow.everyone.if.no.acl.found": None}

@@ -37,9 +37,10 @@ from kctl.reach.connection import (
 )
 from kctl.reach.offsets import LATEST, offsets_at
 from kctl.reach.rounds import Rounds
-from kctl.reach.session import GROUP, TRANSACTION, Absent, Broker, Session, _no_coordinator, _unreachable
+from kctl.reach.session import GROUP, TRANSACTION, Absent, Session, _no_coordinator, _unreachable
 from kctl.settings import Settings
 from tests.broker import KafkadProcess
+from tests.kctl.conftest import session_of
 from tests.oracle.kafka import free_port
 
 METADATA, API_VERSIONS, CREATE_TOPICS = 3, 18, 19
@@ -148,9 +149,7 @@ def test_the_time_out_reaches_the_opening_of_connections() -> None:
     assert (seconds(3, alone=True), seconds(60, alone=True)) == ((3, 3), (15, 60))
 
 
-def test_the_time_is_shared_only_where_several_brokers_are_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    session = Session(Settings(), Access(bootstrap=(("h", 1),)))
-    session._cluster = sessions.Cluster("c", 1, {broker: Broker(broker, "h", broker, None) for broker in (1, 2)})
+def test_all_of_the_time_is_given_only_where_no_other_may_take_over(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[bool] = []
 
     def connect_all(addresses: list[Address], access: Access, deadline: float, *, alone: bool) -> list[KctlError]:
@@ -165,11 +164,12 @@ def test_the_time_is_shared_only_where_several_brokers_are_asked(monkeypatch: py
     monkeypatch.setattr(sessions, "connect_first", connect_first)
     idle, other_end = socket.socketpair()
     with idle, other_end:
-        session._connections([1, 1], 0)
-        session._connections([None], 0)
-        assert told == [True, True]
-        session._connections([1, 2], 0)
-        assert told == [True, True, False], "though broker 1 has a connection: it has not been asked yet"
+        for brokers, alone in (((1,), True), ((1, 2), False)):
+            session_of(*brokers)._connections([1, 1], 0)
+            session_of(*brokers)._connections([None], 0)
+            assert [told.pop(), told.pop()] == [alone, alone]
+        session_of(1, 2)._connections([1, 2], 0)
+        assert told == [False]
 
 
 def test_who_may_not_see_a_group_does_not_hear_that_it_has_no_coordinator() -> None:
@@ -277,8 +277,8 @@ def test_a_broker_that_is_not_there(session: Session) -> None:
 
 
 def test_a_broker_is_there_or_down_or_was_never(monkeypatch: pytest.MonkeyPatch) -> None:
-    session = Session(Settings(), Access())
-    session._cluster = cluster = sessions.Cluster("c", 1, {1: Broker(1, "h", 1, None)})
+    session = session_of(1)
+    cluster = session.cluster
     asked = []
 
     def metadata(topics: Iterable[str] | None = None) -> list[MetadataResponseTopic]:
@@ -300,8 +300,7 @@ def test_a_broker_is_there_or_down_or_was_never(monkeypatch: pytest.MonkeyPatch)
 def test_of_a_broker_that_nobody_tells_of_it_is_not_said_that_it_does_not_exist(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    session = Session(Settings(), Access())
-    session._cluster = sessions.Cluster("c", 1, {1: Broker(1, "h", 1, None)})
+    session = session_of(1)
 
     def metadata(topics: Iterable[str] | None = None) -> list[MetadataResponseTopic]:
         raise KctlError("no broker answered", exit_code=Exit.UNREACHABLE, hints=("h:1  connection refused",))
