@@ -121,8 +121,8 @@ class Session:
         """Since when brokers have not answered: each is waited for once in a run, however many questions it has."""
         self._given_up: dict[str, set[Any]] = {}
         """What was waited for in vain, by what it is: nor is anything else waited for again and again."""
-        self._holders: set[int] = set()
-        """Brokers that replica lists name; asked for where one of them is not registered."""
+        self._holders: set[int] | None = None
+        """Brokers that replica lists name; None: nobody was missed since the brokers that are there are known."""
         self._news: list[Topic] = []
         """Topics as Metadata had them, whose leaders are not in `_leaders` yet."""
 
@@ -148,7 +148,9 @@ class Session:
         response = self.call(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
         brokers = {node.node_id: Broker(node.node_id, node.host, node.port, node.rack) for node in response.brokers}
         self._cluster = Cluster(response.cluster_id, response.controller_id, dict(sorted(brokers.items())))
-        self._known = [broker.address for broker in self._cluster.brokers.values()]
+        known = [broker.address for broker in self._cluster.brokers.values()]
+        if known != self._known:
+            self._known, self._holders = known, None
         found = cast("list[Topic]", response.topics)
         self._news.extend(found)
         return found
@@ -303,9 +305,11 @@ class Session:
     def absent(self, brokers: Iterable[int]) -> Absent:
         """Those of these brokers that are not registered. KctlError if nobody tells what they hold."""
         away = sorted(set(brokers) - set(self.cluster.brokers))
-        if not self._holders.issuperset(away):
+        if not away:
+            return Absent([], [])
+        if self._holders is None:
             held = (partition.replica_nodes for topic in self.metadata() for partition in topic.partitions)
-            self._holders.update(chain.from_iterable(held))
+            self._holders = set(chain.from_iterable(held))
         down = [broker for broker in away if broker in self._holders]
         return Absent(down, [broker for broker in away if broker not in self._holders])
 

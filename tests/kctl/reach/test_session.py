@@ -277,24 +277,30 @@ def test_a_broker_that_is_not_there(session: Session) -> None:
 
 
 def test_a_broker_is_there_or_down_or_was_never(monkeypatch: pytest.MonkeyPatch) -> None:
-    session = session_of(1)
-    cluster = session.cluster
+    session = session_of(1, 2)
+    there = [1, 2]
     asked = []
 
-    def metadata(topics: Iterable[str] | None = None) -> list[MetadataResponseTopic]:
-        asked.append(topics)
-        return [MetadataResponseTopic(partitions=[MetadataResponsePartition(replica_nodes=[1, 3])])]
+    def call(request: MetadataRequest, broker: int | None = None) -> MetadataResponse:
+        asked.append(request.topics)
+        brokers = [MetadataResponseBroker(node_id=node, host="h", port=node) for node in there]
+        held = [MetadataResponsePartition(replica_nodes=[1, 2, 3])]
+        return MetadataResponse(brokers=brokers, topics=[MetadataResponseTopic(name="t", partitions=held)])
 
-    monkeypatch.setattr(session, "metadata", metadata)
+    monkeypatch.setattr(session, "call", call)
     assert session.absent([1]) == Absent([], []) and asked == []
     assert session.absent([1, 3, 9]) == Absent([3], [9])
     assert session.no_broker([3]).what == "broker 3 is down"
     assert session.no_broker([3]).exit_code is Exit.UNREACHABLE
-    assert asked == [None], "a broker that is down is looked up once"
     never = session.no_broker([1, 3, 9])
     assert never.what == "broker 9 does not exist, or is down and holds nothing that may be seen"
     assert never.exit_code == Exit.NOT_FOUND
-    assert never.hints == ("existing brokers: 1",) and session.cluster is cluster
+    assert never.hints == ("existing brokers: 1, 2",)
+    assert asked == [None], "who is down and who never was are looked up once"
+    there.remove(2)
+    assert list(session.refresh().brokers) == [1]
+    assert session.absent([2, 9]) == Absent([2], [9])
+    assert asked == [None, [], None], "what the brokers hold that went since is not known yet"
 
 
 def test_of_a_broker_that_nobody_tells_of_it_is_not_said_that_it_does_not_exist(
