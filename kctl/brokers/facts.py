@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from kctl.brokers.release import release
 from kctl.errors import KctlError
 from kctl.reach.connection import Disconnected
-from kctl.reach.log_dirs import LogDir, log_dirs_of
+from kctl.reach.log_dirs import LogDir, disks, known_sum, log_dirs_of
 
 if TYPE_CHECKING:
-    from kctl.reach.session import Broker, Session, Topic
+    from kctl.reach.session import Session, Topic
     from kctl.texts.output import Row
 
 
@@ -149,50 +149,6 @@ def counts(topics: Iterable[Topic]) -> tuple[dict[int, int], dict[int, int], dic
 
 def _release(session: Session, broker: int) -> str:
     return release(session.connection(broker).versions)
-
-
-class Disk(NamedTuple):
-    host: str
-    total: int | None
-    free: int | None
-
-
-_WRITTEN_MEANWHILE = 1 / 1000
-"""The part of a disk that may fill, or be freed, while brokers are asked one after another."""
-
-
-def disks(directories: Iterable[LogDir], brokers: Mapping[int, Broker]) -> list[Disk]:
-    """What log directories lie on. Nobody says which of them share a disk: those of one broker with the same room do,
-    and those of several brokers of a host, but for what is written while these are asked."""
-    told: dict[int, set[Disk]] = {}
-    for each in directories:
-        told.setdefault(each.broker, set()).add(Disk(brokers[each.broker].host, each.total, each.free))
-    found: list[Disk] = []
-    for of_broker in told.values():
-        new = []
-        for disk in sorted(of_broker, key=_by_room):
-            same = next((other for other in found if _may_be_one(other, disk)), None)
-            if same is not None:
-                found.remove(same)
-            new.append(disk if same is None else min(same, disk, key=_by_room))
-        found += new
-    return sorted(found, key=_by_room)
-
-
-def _by_room(disk: Disk) -> tuple[str, int, int]:
-    return disk.host, disk.total or 0, disk.free or 0
-
-
-def _may_be_one(one: Disk, other: Disk) -> bool:
-    if one.free is None or other.free is None or one.total is None:
-        return False
-    return one[:2] == other[:2] and abs(one.free - other.free) <= one.total * _WRITTEN_MEANWHILE
-
-
-def known_sum(parts: Iterable[int | None]) -> int | None:
-    """The sum of those that are known; None if none is."""
-    known = [part for part in parts if part is not None]
-    return sum(known) if known else None
 
 
 def _state(registered: bool, directories: list[LogDir] | KctlError) -> str:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kctl.brokers.facts import broker_facts, cluster_state, disks, kafkads, known_sum
+from kctl.brokers.facts import broker_facts, cluster_state, kafkads
 from kctl.cluster.mode import mode
 from kctl.command.verb import KctlCommand, answer, pass_session
+from kctl.reach.log_dirs import disks, known_sum
 from kctl.reach.session import Session, leader_trouble
 from kctl.texts.output import Column, Row, known_sum_text, note, rfc3339
 

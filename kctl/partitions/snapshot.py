@@ -9,7 +9,7 @@ from kafkad.names import TopicPartition
 from kctl.errors import KctlError
 from kctl.partitions.cluster_model import Broker, Partition
 from kctl.partitions.requests import Active, active_moves
-from kctl.reach.log_dirs import LogDir, log_dirs, replica_sizes
+from kctl.reach.log_dirs import LogDir, disks, known_sum, log_dirs, replica_sizes
 from kctl.reach.session import Session
 
 if TYPE_CHECKING:
@@ -67,27 +67,14 @@ def _size(
 def _brokers(session: Session, partitions: list[Partition], directories: list[LogDir]) -> list[Broker]:
     """Those that are there, and those that are only named as holding replicas."""
     known = session.cluster.brokers
-    free = _free(directories)
+    own: dict[int, list[LogDir]] = {}
+    for directory in directories:
+        if not directory.error:
+            own.setdefault(directory.broker, []).append(directory)
     named = {broker for partition in partitions for broker in partition.replicas}
     return [
-        Broker(broker, known[broker].rack, True, free.get(broker))
+        Broker(broker, known[broker].rack, True, known_sum(disk.free for disk in disks(own.get(broker, ()), known)))
         if broker in known
         else Broker(broker, None, False, None)
         for broker in sorted(named | set(known))
     ]
-
-
-_SAME_DISK = 0.001
-"""Directories of one size whose free bytes differ by less than this share of it are taken to be on one disk."""
-
-
-def _free(directories: list[LogDir]) -> dict[int, int]:
-    """Bytes free on each broker that tells."""
-    disks: dict[int, list[tuple[int, int]]] = {}
-    for each in directories:
-        if each.free is None or each.total is None or each.error:
-            continue
-        known = disks.setdefault(each.broker, [])
-        if not any(each.total == size and abs(each.free - free) < size * _SAME_DISK for size, free in known):
-            known.append((each.total, each.free))
-    return {broker: sum(free for _, free in known) for broker, known in disks.items()}

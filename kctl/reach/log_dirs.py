@@ -10,7 +10,7 @@ from kctl.errors import KctlError, failure
 
 if TYPE_CHECKING:
     from kafkad.wire.messages.describe_log_dirs import DescribeLogDirsResponse, DescribeLogDirsResult
-    from kctl.reach.session import Session
+    from kctl.reach.session import Broker, Session
 
 
 class ReplicaSize(NamedTuple):
@@ -85,3 +85,47 @@ def replica_sizes(directories: Iterable[LogDir]) -> dict[tuple[TopicPartition, i
         for replica in directory.replicas
         if not replica.future
     }
+
+
+class Disk(NamedTuple):
+    host: str
+    total: int | None
+    free: int | None
+
+
+_WRITTEN_MEANWHILE = 1 / 1000
+"""The part of a disk that may fill, or be freed, while brokers are asked one after another."""
+
+
+def disks(directories: Iterable[LogDir], brokers: Mapping[int, Broker]) -> list[Disk]:
+    """What log directories lie on. Nobody says which of them share a disk: those of one broker with the same room do,
+    and those of several brokers of a host, but for what is written while these are asked."""
+    told: dict[int, set[Disk]] = {}
+    for each in directories:
+        told.setdefault(each.broker, set()).add(Disk(brokers[each.broker].host, each.total, each.free))
+    found: list[Disk] = []
+    for of_broker in told.values():
+        new = []
+        for disk in sorted(of_broker, key=_by_room):
+            same = next((other for other in found if _may_be_one(other, disk)), None)
+            if same is not None:
+                found.remove(same)
+            new.append(disk if same is None else min(same, disk, key=_by_room))
+        found += new
+    return sorted(found, key=_by_room)
+
+
+def _by_room(disk: Disk) -> tuple[str, int, int]:
+    return disk.host, disk.total or 0, disk.free or 0
+
+
+def _may_be_one(one: Disk, other: Disk) -> bool:
+    if one.free is None or other.free is None or one.total is None:
+        return False
+    return one[:2] == other[:2] and abs(one.free - other.free) <= one.total * _WRITTEN_MEANWHILE
+
+
+def known_sum(parts: Iterable[int | None]) -> int | None:
+    """The sum of those that are known; None if none is."""
+    known = [part for part in parts if part is not None]
+    return sum(known) if known else None

@@ -11,7 +11,8 @@ import pytest
 
 from kafkad.names import TopicPartition
 from kafkad.wire.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
-from kctl.errors import Exit
+from kctl.errors import Exit, KctlError
+from kctl.partitions import snapshot
 from kctl.partitions.apply import rollback_of
 from kctl.partitions.cancel import cancelled_rows, removals
 from kctl.partitions.cluster_model import Broker, Partition
@@ -31,6 +32,7 @@ from kctl.partitions.throttle import Throttles
 from kctl.partitions.throttle_settings import BROKER, LISTS, RATES, TOPIC, Setting, Transfer
 from kctl.reach.log_dirs import LogDir, ReplicaSize
 from kctl.reach.session import Cluster
+from tests.kctl.conftest import session_of
 from tests.work import is_linear
 
 WHERE = TopicPartition("t", 0)
@@ -252,3 +254,16 @@ def test_of_a_topic_that_is_deleted_while_its_leader_is_waited_for_nothing_more_
     elections = [preferred(Partition(topic, 0, (2, 1), 1, 0), (1, 2), {1, 2}) for topic in ("left", "t")]
     assert new_leaders(session, elections) == ({TopicPartition("left", 0): 2}, {WHERE})
     assert looks == [True]
+
+
+def test_the_room_of_a_broker_is_that_of_all_its_disks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of disks that are filled evenly; a directory that is offline has none."""
+    rooms = [(1, f"/{number}", (40 << 30) + number * 4096, None) for number in range(4)]
+    rooms += [(2, "/a", 40 << 30, None), (2, "/gone", 30 << 30, KctlError("offline")), (3, "/a", None, None)]
+    directories = [LogDir(broker, path, 100 << 30, free, error, ()) for broker, path, free, error in rooms]
+    monkeypatch.setattr(snapshot, "log_dirs", lambda session, partitions: (directories, {}))
+    monkeypatch.setattr(snapshot, "active_moves", lambda session, partitions: {})
+    session = session_of(1, 2, 3)
+    monkeypatch.setattr(session, "metadata", lambda topics: [])
+    free = {broker.id: broker.free for broker in snapshot.take(session).brokers}
+    assert free == {1: (160 << 30) + 6 * 4096, 2: 40 << 30, 3: None}
