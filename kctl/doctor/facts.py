@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkad.errors import ErrorCode
@@ -22,7 +21,7 @@ from kctl.groups.group_lag import GroupLag, chosen_groups, lags_of_groups, unkno
 from kctl.groups.history import History, read_histories
 from kctl.groups.partition_lag import PartitionLag
 from kctl.groups.recent_commits import Recent, recent
-from kctl.partitions.requests import active_moves
+from kctl.partitions.requests import moves_as_far_as_known
 from kctl.partitions.throttle import Throttles, throttles
 from kctl.reach.log_dirs import LogDir
 from kctl.reach.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, OffsetAt, offsets_at
@@ -286,9 +285,7 @@ def _with_throttles(session: Session, facts: Facts) -> Facts:
 
 def _with_moves(session: Session, facts: Facts) -> Facts:
     """Who may not ask for moves takes what is being added for lagging, as all do who see Metadata only."""
-    with suppress(KctlError):
-        return facts._replace(adding={where: each.adding for where, each in active_moves(session).items()})
-    return facts
+    return facts._replace(adding={where: each.adding for where, each in moves_as_far_as_known(session).items()})
 
 
 def _with_transactions(session: Session, facts: Facts) -> Facts:

@@ -12,8 +12,7 @@ from kctl.command.choosing import Choice, choosing
 from kctl.command.chosen import chosen_topics
 from kctl.command.cluster_names import broker_ids, topic_names
 from kctl.command.verb import KctlCommand, answer, pass_session
-from kctl.errors import KctlError
-from kctl.partitions.requests import Active, active_moves
+from kctl.partitions.requests import Active, moves_as_far_as_known
 from kctl.reach.log_dirs import log_dirs, replica_sizes
 from kctl.reach.session import Session, leader_trouble, silent_brokers
 from kctl.texts.output import Column, Document, Row, Writer, counted, known_sum_text, note
@@ -67,7 +66,7 @@ def list_partitions(
     for error in silent.values():
         note(session.settings, f"sizes are incomplete: {error.what}")
     sizes = replica_sizes(directories)
-    moves = _moves(session, asked)
+    moves = moves_as_far_as_known(session, asked)
     deaf = silent_brokers(silent)
     every = [
         _row(TopicPartition(name, each.partition_index), each, sizes, moves, deaf)
@@ -77,14 +76,6 @@ def list_partitions(
     ]
     rows = [row for row in every if row["health"] != "ok"] if unhealthy else every
     return answer(session, COLUMNS, rows, errors, text=lambda: _text(session, rows, len(every) - len(rows)))
-
-
-def _moves(session: Session, asked: Mapping[str, Sequence[int]]) -> Mapping[TopicPartition, Active]:
-    try:
-        return active_moves(session, asked)
-    except KctlError as error:
-        note(session.settings, f"moves under way are not known: {error.what}")
-        return {}
 
 
 def partition_health(

@@ -10,6 +10,7 @@ from kafkad.errors import ErrorCode
 from kafkad.names import TopicPartition
 from kctl.errors import KctlError, failure
 from kctl.reach.session import Session
+from kctl.texts.output import note
 
 if TYPE_CHECKING:
     from kafkad.wire.messages.elect_leaders import ElectLeadersResponse
@@ -58,7 +59,7 @@ def active_moves(
         ]
         if not topics:
             return {}
-    request = ListPartitionReassignmentsRequest(timeout_ms=_patience(session), topics=topics)
+    request = ListPartitionReassignmentsRequest(timeout_ms=session.broker_timeout_ms, topics=topics)
     response = session.ask_controller(request, lambda answer: [answer.error_code])
     if response.error_code and response.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise failure(response.error_code, "the moves under way", response.error_message)
@@ -69,6 +70,17 @@ def active_moves(
         for topic in response.topics
         for each in topic.partitions
     }
+
+
+def moves_as_far_as_known(
+    session: Session, partitions: Mapping[str, Iterable[int]] | None = None
+) -> dict[TopicPartition, Active]:
+    """The same for a picture, which has all the rest where they cannot be asked for: a note says so."""
+    try:
+        return active_moves(session, partitions)
+    except KctlError as error:
+        note(session.settings, f"moves under way are not known: {error.what}")
+        return {}
 
 
 def begin_moves(session: Session, replicas: Mapping[TopicPartition, tuple[int, ...] | None]) -> Failures:
@@ -89,7 +101,7 @@ def begin_moves(session: Session, replicas: Mapping[TopicPartition, tuple[int, .
         )
         for topic, numbers in by_topic(replicas).items()
     ]
-    request = AlterPartitionReassignmentsRequest(timeout_ms=_patience(session), topics=topics)
+    request = AlterPartitionReassignmentsRequest(timeout_ms=session.broker_timeout_ms, topics=topics)
     response = session.ask_controller(request, lambda answer: [answer.error_code])
     if response.error_code:
         raise failure(response.error_code, "the reassignment", response.error_message)
@@ -109,7 +121,7 @@ def elect_leaders(session: Session, partitions: Iterable[TopicPartition], kind: 
     asked = [TopicPartitions(topic=topic, partitions=numbers) for topic, numbers in by_topic(partitions).items()]
     if not asked:
         return {}
-    request = ElectLeadersRequest(election_type=kind, topic_partitions=asked, timeout_ms=_patience(session))
+    request = ElectLeadersRequest(election_type=kind, topic_partitions=asked, timeout_ms=session.broker_timeout_ms)
     response = session.ask_controller(request, _election_codes)
     if response.error_code:
         raise failure(response.error_code, "the election")
@@ -179,8 +191,3 @@ def choose_directories(session: Session, paths: Mapping[Directory, str]) -> dict
 
 def _list(replicas: tuple[int, ...] | None) -> list[int] | None:
     return None if replicas is None else list(replicas)
-
-
-def _patience(session: Session) -> int:
-    """The time-out given to the controller, in ms: shorter than ours, so that its answer is not missed."""
-    return int(session.settings.timeout * 900)

@@ -99,6 +99,8 @@ def topic_details(
 ) -> Found:
     """The details of topics in a Metadata response; of their settings only `keys`. What a topic that is deleted would
     have said is not known."""
+    from kctl.partitions.requests import moves_as_far_as_known
+
     notes: dict[str, None] = {}
     everything = {name: [p.partition_index for p in topic.partitions] for name, topic in topics.items()}
     configs, refused = topic_settings(session, topics, keys)
@@ -110,7 +112,9 @@ def topic_details(
     for (where, broker), size in replica_sizes(directories).items():
         sizes.setdefault(where, {})[broker] = size
     offsets = _offsets(session, topics) if with_offsets else {}
-    moving = _moving(session, everything)
+    moving: dict[str, dict[int, Sequence[int]]] = {}
+    for where, move in moves_as_far_as_known(session, everything).items():
+        moving.setdefault(where.topic, {})[where.partition] = move.adding
     capped = caps_min_isr(session.connection().versions)
     brokers = session.cluster.brokers.values()
     racks = {broker.id: broker.rack for broker in brokers}
@@ -154,24 +158,6 @@ def _offsets(session: Session, topics: Mapping[str, Topic]) -> Offsets:
 
 def _known(answer: OffsetAt | KctlError) -> OffsetAt | None:
     return None if isinstance(answer, KctlError) else answer
-
-
-def _moving(session: Session, partitions: Mapping[str, Sequence[int]]) -> dict[str, dict[int, list[int]]]:
-    """The partitions of each topic that move, with the replicas that are being added."""
-    from kafkad.wire.messages.list_partition_reassignments import (
-        ListPartitionReassignmentsRequest,
-        ListPartitionReassignmentsTopics,
-    )
-
-    if session.version_of(ListPartitionReassignmentsRequest) is None:
-        return {}
-    asked = [ListPartitionReassignmentsTopics(name=name, partition_indexes=list(p)) for name, p in partitions.items()]
-    request = ListPartitionReassignmentsRequest(timeout_ms=session.broker_timeout_ms, topics=asked)
-    try:
-        answer = session.ask_controller(request, lambda answer: [answer.error_code])
-    except KctlError:  # who may not ask, or finds no controller, sees all the rest
-        return {}
-    return {topic.name: {p.partition_index: p.adding_replicas for p in topic.partitions} for topic in answer.topics}
 
 
 def _partition(

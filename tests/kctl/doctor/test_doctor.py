@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
+from kafkad.names import TopicPartition
 from kctl.doctor.command import CHECKS
-from kctl.errors import Exit
+from kctl.errors import Exit, KctlError
+from kctl.partitions import requests
+from kctl.partitions.requests import Active
+from kctl.reach.session import Session
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl, Three, until
+
+if TYPE_CHECKING:
+    from kctl.reach.session import Topic
 
 
 def test_says_what_is_in_order_too(on_broker: Kctl) -> None:
@@ -39,6 +48,42 @@ def test_a_check_that_is_not_there(on_broker: Kctl) -> None:
     ran = on_broker("doctor", "--only", "disk")
     assert ran.code == Exit.USAGE
     assert 'did you mean "disks"' in ran.err
+
+
+def test_what_a_move_still_adds_is_missed_where_moves_are_not_known_and_that_is_said(
+    on_broker: Kctl, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = TopicPartition("doctor-moved", 0)
+    assert on_broker("-y", "topics", "create", where.topic, "-p", 1, "-r", 1).code == Exit.DONE
+    metadata = Session.metadata
+
+    def with_a_second_replica(session: Session, topics: Iterable[str] | None = None) -> list[Topic]:
+        found = metadata(session, topics)
+        for topic in found:
+            if topic.name == where.topic:
+                topic.partitions[0].replica_nodes = [1, 2]
+        return found
+
+    def seen() -> tuple[str, bool, list[str]]:
+        described = on_broker("topics", "describe", where.topic)
+        (health,) = [line for line in described.out.splitlines() if "health" in line]
+        found = on_broker("doctor", "--only", "under-replicated", "-o", "json")
+        assert described.err == found.err
+        items = [name for finding in json.loads(found.out)["items"] for name in finding["items"]]
+        return health, str(where) in items, found.err.splitlines()
+
+    def refuse(session: Session, partitions: object = None) -> NoReturn:
+        raise KctlError("nobody answers")
+
+    monkeypatch.setattr(Session, "metadata", with_a_second_replica)
+    moves = {where: Active((1, 2), (2,), ())}
+    monkeypatch.setattr(requests, "active_moves", lambda session, partitions=None: moves)
+    health, is_missed, notes = seen()
+    assert ("moving" in health, "under-replicated" in health, is_missed, notes) == (True, False, False, [])
+    monkeypatch.setattr(requests, "active_moves", refuse)
+    health, is_missed, notes = seen()
+    assert ("moving" in health, "under-replicated" in health, is_missed) == (False, True, True)
+    assert notes == ["moves under way are not known: nobody answers"]
 
 
 @pytest.mark.slow
