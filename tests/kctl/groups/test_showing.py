@@ -95,6 +95,14 @@ def test_a_deleted_topic_is_a_line_of_its_own(on_broker: Kctl, port: int) -> Non
         ]
 
 
+def test_how_many_records_of_a_lag_are_gone(on_broker: Kctl, port: int) -> None:
+    make_topic(port, "shown-gone", 10, 10)
+    commit(port, "showing-gone", {TopicPartition("shown-gone", 0): 2, TopicPartition("shown-gone", 1): 7})
+    assert on_broker("topics", "truncate", "shown-gone", "--before", 6, "-y").code == Exit.DONE
+    ran = on_broker("groups", "describe", "showing-gone", "-o", "csv", "--columns", "partition,lag,note")
+    assert ran.out.splitlines()[1:] == ["0,8,4 are gone", "1,3,"]
+
+
 def test_whoever_may_not_read_the_history_learns_less(
     on_broker: Kctl, port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
