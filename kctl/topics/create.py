@@ -23,7 +23,6 @@ from kctl.texts.spelling import spelled
 from kctl.texts.text_files import text_of
 from kctl.topics.wanted import (
     Wanted,
-    check_brokers,
     check_name,
     differences,
     fixed_placement,
@@ -191,7 +190,7 @@ def _fixed(session: Session, topic: Wanted) -> Wanted:
         return topic
     if not topic.partitions or not topic.replication:
         raise KctlError("--fixed-start needs -p and -r", exit_code=Exit.USAGE)
-    check_brokers(topic, list(session.cluster.brokers))
+    check_brokers(topic, session)
     return topic._replace(placement=fixed_placement(session.cluster.brokers, topic.partitions, topic.replication))
 
 
@@ -280,16 +279,30 @@ def _conflicts(session: Session, wanted: Sequence[Wanted], there: Placements) ->
 
 def check(session: Session, wanted: Sequence[Wanted]) -> dict[str, KctlError]:
     """The errors of topics that cannot be created: those that we can see ourselves, then those of the broker."""
-    alive = list(session.cluster.brokers)
     unfit: dict[str, KctlError] = {}
     for topic in wanted:
         try:
-            check_brokers(topic, alive)
+            check_brokers(topic, session)
         except KctlError as error:
             unfit[topic.name] = error
     unfit |= _misspelt(session, [topic for topic in wanted if topic.name not in unfit])
     fit = [topic for topic in wanted if topic.name not in unfit]
     return unfit | (request(session, fit, validate_only=True) if fit else {})
+
+
+def check_brokers(topic: Wanted, session: Session) -> None:
+    """KctlError if there are too few brokers, or not those that are named."""
+    there = session.cluster.brokers
+    named = {broker for brokers in topic.placement or () for broker in brokers}
+    if not named <= set(there):
+        error = session.no_broker(named)
+        what = f'topic "{topic.name}": {error.what}'
+        raise KctlError(what, exit_code=error.exit_code, code="INVALID_REPLICA_ASSIGNMENT", hints=error.hints)
+    replication = len(topic.placement[0]) if topic.placement else topic.replication
+    if replication is not None and replication > len(there):
+        there_are = "1 is" if len(there) == 1 else f"{len(there)} are"
+        what = f"replication {replication} needs {replication} brokers, {there_are} alive"
+        raise KctlError(what, code="INVALID_REPLICATION_FACTOR")
 
 
 def _misspelt(session: Session, wanted: Sequence[Wanted]) -> dict[str, KctlError]:

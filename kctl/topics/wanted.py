@@ -88,21 +88,6 @@ def fixed_placement(brokers: Iterable[int], partitions: int, replication: int) -
     return [[ring[(i + j) % len(ring)] for j in range(replication)] for i in range(partitions)]
 
 
-def check_brokers(topic: Wanted, alive: Sequence[int]) -> None:
-    """KctlError if there are too few brokers, or not those that are named."""
-    replication = len(topic.placement[0]) if topic.placement else topic.replication
-    if topic.placement:
-        for broker in {broker for brokers in topic.placement for broker in brokers}:
-            if broker not in alive:
-                there = ", ".join(map(str, alive))
-                what = f'topic "{topic.name}": broker {broker} does not exist or is down'
-                raise KctlError(what, code="INVALID_REPLICA_ASSIGNMENT", hints=(f"existing brokers: {there}",))
-    if replication is not None and replication > len(alive):
-        there_are = "1 is" if len(alive) == 1 else f"{len(alive)} are"
-        what = f"replication {replication} needs {replication} brokers, {there_are} alive"
-        raise KctlError(what, code="INVALID_REPLICATION_FACTOR")
-
-
 def parse_configs(texts: Iterable[str]) -> dict[str, str]:
     """The settings of `--config name=value`."""
     found = {}

@@ -95,7 +95,7 @@ def test_of_several_names_the_others_are_done(on_broker: Kctl) -> None:
         (["create-no", "--config", "retention.ms=soon"], Exit.USAGE, 'retention.ms: "soon" is not a duration'),
         (["create-no", "--config", "no.such.thing=1"], Exit.FAILED, "INVALID_CONFIG"),
         (["create-no", "--config", "min.insync.replicas=0"], Exit.FAILED, "INVALID_CONFIG"),
-        (["create-no", "--replicas", "0=7"], Exit.FAILED, "broker 7 does not exist"),
+        (["create-no", "--replicas", "0=7"], Exit.NOT_FOUND, "broker 7 does not exist"),
         (["create-no", "--replicas", "0=1", "-p", "1"], Exit.USAGE, "--replicas already gives"),
         (["create-no", "--like", "create-unknown"], Exit.NOT_FOUND, 'topic "create-unknown" does not exist'),
         (["create-no", "--fixed-start"], Exit.USAGE, "--fixed-start needs"),

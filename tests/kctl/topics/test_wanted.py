@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkad.wire.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
 from kctl.errors import Exit, KctlError
+from kctl.topics.create import check_brokers
 from kctl.topics.wanted import (
     Wanted,
-    check_brokers,
     check_name,
     differences,
     fixed_placement,
@@ -15,6 +16,7 @@ from kctl.topics.wanted import (
     parse_configs,
     parse_placement,
 )
+from tests.kctl.conftest import session_of
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "x" * 249, "__consumer_offsets"])
@@ -66,12 +68,32 @@ def test_fixed_placement_is_balanced(brokers: set[int], partitions: int, data: s
 
 
 def test_too_few_brokers() -> None:
+    session = session_of(1, 2, 3)
     with pytest.raises(KctlError, match="replication 9 needs 9 brokers, 3 are alive") as caught:
-        check_brokers(Wanted("a", 1, 9), [1, 2, 3])
+        check_brokers(Wanted("a", 1, 9), session)
     assert (caught.value.exit_code, caught.value.code) == (Exit.FAILED, "INVALID_REPLICATION_FACTOR")
-    with pytest.raises(KctlError, match="broker 4 does not exist"):
-        check_brokers(Wanted("a", placement=[[1, 4]]), [1, 2, 3])
-    check_brokers(Wanted("a"), [1])
+    check_brokers(Wanted("a"), session)
+    check_brokers(Wanted("a", placement=[[3, 1], [1, 2]]), session)
+
+
+@pytest.mark.parametrize(
+    ("broker", "state", "exit_code"),
+    [
+        (4, "is down", Exit.UNREACHABLE),
+        (5, "does not exist, or is down and holds nothing that may be seen", Exit.NOT_FOUND),
+    ],
+)
+def test_no_topic_goes_to_a_broker_that_is_not_there(
+    monkeypatch: pytest.MonkeyPatch, broker: int, state: str, exit_code: Exit
+) -> None:
+    session = session_of(1, 2)
+    held = [MetadataResponsePartition(replica_nodes=[1, 4])]
+    monkeypatch.setattr(session, "metadata", lambda: [MetadataResponseTopic(name="b", partitions=held)])
+    with pytest.raises(KctlError) as caught:
+        check_brokers(Wanted("a", placement=[[1, broker]]), session)
+    assert caught.value.what == f'topic "a": broker {broker} {state}'
+    assert (caught.value.exit_code, caught.value.code) == (exit_code, "INVALID_REPLICA_ASSIGNMENT")
+    assert caught.value.hints == ("existing brokers: 1, 2",)
 
 
 def test_configs_of_options() -> None:
