@@ -19,9 +19,14 @@ def _store(context: click.Context, parameter: click.Parameter, value: Any) -> No
         setattr(settings, parameter.name, value)
 
 
+def names_in(text: str) -> list[str]:
+    """What stands between commas; a comma too many names nothing."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
 def _columns(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
     if value is not None:
-        _store(context, parameter, tuple(name.strip() for name in value.split(",") if name.strip()))
+        _store(context, parameter, tuple(names_in(value)))
 
 
 def _extra(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> None:

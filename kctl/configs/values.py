@@ -107,10 +107,10 @@ def said(name: str, value: str | None) -> str | None:
 
 
 def with_unit(name: str, value: str | None) -> str | None:
-    """The same where a duration or a size is small, too (7 ms, 10 B); any other value as it is."""
+    """The value as a person says it, with its unit also below 1000 (7 ms, 10 B); as it is where it has none."""
     number = _number(value)
     if number is not None and 0 <= number < 1000:
-        unit = " ms" if name.endswith(".ms") else " B" if name.endswith(".bytes") else ""
+        unit = " ms" if name.endswith(".ms") else " B" if name.endswith(".bytes") or name in RATES_OF_MOVES else ""
         return f"{value}{unit}"
     return said(name, value) or value
 

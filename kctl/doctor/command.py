@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import click
 
+from kctl.command.options import names_in
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.doctor import brokers, groups, topics, transactions
 from kctl.doctor.facts import Facts, gather, grown
@@ -105,7 +106,7 @@ def _looked_at_twice(session: Session, facts: Facts, seconds: float) -> Facts:
 
 def _ids(text: str, checks: Sequence[Check]) -> set[str]:
     known = [check.id for check in checks]
-    wanted = {word.strip() for word in text.split(",") if word.strip()}
+    wanted = set(names_in(text))
     for word in sorted(wanted - set(known)):
         hints = did_you_mean(word, known) or ("kctl doctor --checks lists them",)
         raise KctlError(f'there is no check "{word}"', exit_code=Exit.USAGE, hints=hints)

@@ -13,6 +13,7 @@ from kctl.brokers.release import caps_min_isr
 from kctl.command.choosing import Choice, choosing
 from kctl.command.chosen import chosen_topics
 from kctl.command.cluster_names import topic_names
+from kctl.command.options import names_in
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.configs.of_topics import topic_settings
 from kctl.configs.values import with_unit
@@ -68,7 +69,7 @@ def list_topics(session: Session, chosen: Choice, internal: bool, unhealthy: boo
 
     Example: kctl topics list --unhealthy
     """
-    extra = tuple(dict.fromkeys(name.strip() for words in with_config for name in words.split(",")))
+    extra = tuple(dict.fromkeys(name for words in with_config for name in names_in(words)))
     topics, errors = chosen_topics(session, chosen, internal=internal or unhealthy)
     sizes, silent = _sizes(session, topics if chosen else None)
     for error in silent.values():
@@ -105,12 +106,12 @@ def _configs(session: Session, topics: Mapping[str, Topic], keys: Sequence[str])
 
 def _check_names(session: Session, configs: Mapping[str, Configs], names: Sequence[str]) -> None:
     """KctlError for the name of a setting that no topic has."""
-    told = [name for name in names if not any(name in own for own in configs.values())]
-    if not told or not configs:
+    untold = [name for name in names if not any(name in own for own in configs.values())]
+    if not untold or not configs:
         return
     some = next(iter(configs))
     known = [entry.name for entry in topic_settings(session, [some]).of.get(some, ())]
-    for name in told:
+    for name in untold:
         if known and name not in known:
             raise KctlError(f'topics have no setting "{name}"', exit_code=Exit.USAGE, hints=did_you_mean(name, known))
 

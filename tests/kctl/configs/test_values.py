@@ -106,6 +106,7 @@ def test_what_a_value_means(name: str, value: str | None, expected: str | None) 
 def test_a_value_with_its_unit() -> None:
     settings = [("retention.ms", "7"), ("retention.ms", "0"), ("retention.bytes", "10"), ("retention.ms", "604800000")]
     assert [with_unit(*each) for each in settings] == ["7 ms", "0 ms", "10 B", "7d"]
+    assert [with_unit(name, "500") for name in RATES_OF_MOVES] == ["500 B"] * 3
     assert [with_unit("min.insync.replicas", "2"), with_unit("retention.ms", None)] == ["2", None]
     assert with_unit("retention.ms", "-1") == "unlimited" and with_unit("segment.jitter.ms", "-5") == "-5"
 

@@ -92,7 +92,7 @@ def test_settings_as_columns(on_broker: Kctl) -> None:
 
 def test_settings_that_no_topic_has_are_no_columns(on_broker: Kctl) -> None:
     on_broker("topics", "create", "list-columns", "-y")
-    ran = on_broker("topics", "list", "list-columns", "--with-config", "segment.bytes,retention.ms")
+    ran = on_broker("topics", "list", "list-columns", "--with-config", "segment.bytes, retention.ms,")
     assert ran.out.splitlines()[0].split()[-2:] == ["segment.bytes", "retention.ms"]
     ran = on_broker("topics", "list", "--with-config", "retenton.ms")
     assert (ran.code, ran.out) == (Exit.USAGE, "")
