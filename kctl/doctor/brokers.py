@@ -69,7 +69,8 @@ def directories(facts: Facts) -> Iterator[Finding]:
                 Severity.ERROR,
                 f"log directory {name} is offline ({directory.error.code})",
                 (name,),
-                f"mend the disk, then restart broker {directory.broker}; kctl brokers log-dirs {directory.broker}",
+                f"mend the disk, then restart broker {directory.broker}; "
+                f"kctl brokers log-dirs {directory.broker} shows whether it is back",
                 "log directories are offline",
             )
         elif directory.total and directory.free is not None and directory.free < _FULL_WARN * directory.total:

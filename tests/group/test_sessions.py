@@ -101,7 +101,7 @@ def test_leaving_answers_what_waits(life: Life) -> None:
 
 def test_sessions_that_end_together_end_in_turns(life: Life) -> None:
     """A network that is cut takes thousands of members at once, and others have their turn in between."""
-    members = life.stable(200)
+    life.stable(200)
     life.clock.advance(10_001)
     now_ms = life.clock.monotonic_ms()
     life.timers.expire(now_ms)
@@ -110,7 +110,6 @@ def test_sessions_that_end_together_end_in_turns(life: Life) -> None:
     life.advance(10)
     assert life.state() is State.EMPTY
     assert not group.size
-    assert len(members) == 200
 
 
 def test_ids_that_nobody_used_end_at_their_own_times(life: Life) -> None:
