@@ -1,4 +1,5 @@
-"""Fakes that behave: a clock that a test moves, turns that end at once, and a disk that fails when a test says so."""
+"""Fakes that behave: a clock that a test moves, turns that end at once, and a disk or a system that fails when a test
+says so."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import errno
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from threading import Thread
 
 import pytest
 
@@ -42,6 +44,20 @@ def give_way_each_time(patch: pytest.MonkeyPatch) -> None:
     """Every turn of long work is over at once."""
     for name in ("TURN_S", "LEAST_S", "_AT_ONCE_S"):
         patch.setattr(f"kafkad.turns.{name}", -1.0)
+
+
+def no_more_threads(patch: pytest.MonkeyPatch, left: int = 0) -> None:
+    """The system starts so many, and then none."""
+    start = Thread.start
+
+    def start_or_refuse(thread: Thread) -> None:
+        nonlocal left
+        if left == 0:
+            raise RuntimeError("can't start new thread")
+        left -= 1
+        start(thread)
+
+    patch.setattr(Thread, "start", start_or_refuse)
 
 
 class FaultyFiles(Files):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from threading import Barrier, Thread
+from threading import Barrier
 
 import pytest
 
 from kafkad.broker.thread_per_call import ThreadPerCall
+from tests.fakes import no_more_threads
 
 
 def test_none_waits_for_another() -> None:
@@ -23,10 +24,7 @@ def test_what_is_raised_comes_back() -> None:
 
 
 def test_without_a_thread_it_is_as_if_nobody_had_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(thread: Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(Thread, "start", refuse)
+    no_more_threads(monkeypatch)
     with pytest.raises(OSError, match="can't start new thread"):
         ThreadPerCall().submit(divmod, 7, 2).result(30)
 

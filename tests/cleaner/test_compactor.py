@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,8 @@ from kafkad.log.compaction import AbandonedError, Replacement, UncleanableError
 from kafkad.log.worker import NoWorkerError, Worker
 from kafkad.wire.records import Record, build_batch
 from tests.cleaner.compacting import NOW_MS, Partition, run
+from tests.fakes import no_more_threads
+from tests.workers import children, no_more_processes
 
 SLOW = 1.0
 """Bytes a second: such a job lasts for as long as the test lets it."""
@@ -33,7 +36,7 @@ def compactor() -> Iterator[Compactor]:
     compactor = Compactor()
     yield compactor
     compactor.close()
-    assert children() == []
+    assert children(MODULE) == []
 
 
 @pytest.fixture
@@ -44,15 +47,6 @@ def partition(tmp_path: Path) -> Partition:
         partition.write(base, build_batch(records))
     partition.write(200)
     return partition
-
-
-def children() -> list[int]:
-    """Compaction workers of all threads of this process; a thread may end while they are listed."""
-    pids: list[int] = []
-    for task in Path("/proc/self/task").iterdir():
-        with suppress(FileNotFoundError, ProcessLookupError):
-            pids += map(int, (task / "children").read_text().split())
-    return [pid for pid in pids if MODULE.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def test_a_worker_that_ended_by_itself_is_no_zombie() -> None:
@@ -66,13 +60,13 @@ def test_a_worker_that_ended_by_itself_is_no_zombie() -> None:
 
 
 def wait_for_worker() -> int:
-    while not (pids := children()):
+    while not (pids := children(MODULE)):
         time.sleep(0.01)
     return pids[0]
 
 
 def test_a_worker_does_what_the_function_does(compactor: Compactor, partition: Partition) -> None:
-    assert children() == []
+    assert children(MODULE) == []
     result = compactor.submit(partition.job(), partition.offered.append).result()
     offered: list[Replacement] = []
     made = [path.read_bytes() for path in sorted(partition.directory.glob("*.cleaned"))]
@@ -85,12 +79,12 @@ def test_a_worker_does_what_the_function_does(compactor: Compactor, partition: P
 
 def test_one_worker_does_all_jobs_and_gives_way_to_the_broker(compactor: Compactor, partition: Partition) -> None:
     compactor.submit(partition.job(), partition.offered.append).result()
-    (pid,) = children()
+    (pid,) = children(MODULE)
     lowest = 19
     mine = os.getpriority(os.PRIO_PROCESS, 0)
     assert os.getpriority(os.PRIO_PROCESS, pid) == min(mine + NICENESS, lowest)
     compactor.submit(partition.job(), partition.offered.append).result()
-    assert children() == [pid]
+    assert children(MODULE) == [pid]
 
 
 def test_a_sandbox_that_forbids_priorities_does_not_keep_a_worker_from_its_work(
@@ -115,7 +109,7 @@ def test_a_worker_keeps_to_its_buffer(compactor: Compactor, tmp_path: Path) -> N
     partition.write(0, *batches)
     partition.write(keys)
     compactor.submit(partition.job(dedupe_buffer_bytes=24), partition.offered.append).result()
-    (pid,) = children()
+    (pid,) = children(MODULE)
     before = peak_bytes(pid)
     buffer = 12 << 20
     job = partition.job(dedupe_buffer_bytes=buffer, segment_bytes=1 << 30)
@@ -136,7 +130,7 @@ def test_a_worker_gives_back_what_its_jobs_took(compactor: Compactor, tmp_path: 
     )
     partition.write(keys)
     compactor.submit(partition.job(dedupe_buffer_bytes=24), partition.offered.append).result()
-    (pid,) = children()
+    (pid,) = children(MODULE)
     before = own_bytes(pid)
     for _ in range(3):
         compactor.submit(partition.job(dedupe_buffer_bytes=12 << 20), partition.offered.append).result()
@@ -215,44 +209,22 @@ def test_a_job_is_broken_off_while_its_worker_starts(
         future.result()
 
 
-def refuse_process(*args: object, **settings: object) -> None:
-    raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-
-
-def refuse_thread(thread: threading.Thread) -> None:
-    raise RuntimeError("can't start new thread")
-
-
-def refuse_reaper(thread: threading.Thread) -> None:
-    if thread.name.endswith(" ends"):
-        refuse_thread(thread)
-    start_thread(thread)
-
-
-start_thread = threading.Thread.start
-
-
 @pytest.mark.parametrize(
-    ("part", "operation", "refuse"),
-    [
-        (subprocess, "Popen", refuse_process),
-        (threading.Thread, "start", refuse_reaper),
-        (threading.Thread, "start", refuse_thread),
-    ],
+    "refuse",
+    [no_more_processes, no_more_threads, partial(no_more_threads, left=1)],
+    ids=["no process", "no thread for the job", "no thread for the end of the process"],
 )
 def test_a_worker_that_cannot_be_started_is_no_fault_of_the_disk_and_is_tried_again(
     compactor: Compactor,
     partition: Partition,
     monkeypatch: pytest.MonkeyPatch,
-    part: object,
-    operation: str,
-    refuse: Callable[..., None],
+    refuse: Callable[[pytest.MonkeyPatch], None],
 ) -> None:
     with monkeypatch.context() as faulty:
-        faulty.setattr(part, operation, refuse)
+        refuse(faulty)
         with pytest.raises(NoWorkerError):
             compactor.submit(partition.job(), partition.offered.append).result()
-    assert children() == []
+    assert children(MODULE) == []
     refused = list(partition.offered)
     assert compactor.submit(partition.job(), partition.offered.append).result().next_dirty == 200
     assert (refused, len(partition.offered)) == ([], 1)
@@ -260,7 +232,7 @@ def test_a_worker_that_cannot_be_started_is_no_fault_of_the_disk_and_is_tried_ag
 
 def test_an_idle_worker_that_went_is_replaced(compactor: Compactor, partition: Partition) -> None:
     compactor.submit(partition.job(), partition.offered.append).result()
-    (pid,) = children()
+    (pid,) = children(MODULE)
     os.kill(pid, signal.SIGKILL)
     while Path(f"/proc/{pid}").exists():
         time.sleep(0.01)
@@ -275,7 +247,7 @@ def test_closing_breaks_off(partition: Partition) -> None:
     compactor.close()
     assert isinstance(future.exception(), AbandonedError)
     assert waiting.cancelled()
-    assert children() == []
+    assert children(MODULE) == []
 
 
 def test_a_worker_does_not_outlive_its_broker(partition: Partition) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
 import signal
 import subprocess
@@ -12,8 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 
 import pytest
 
@@ -25,6 +22,8 @@ from kafkad.log.record_search import RecordSearch, SearchResult, look_through
 from kafkad.log.validate import Demands, RebuildResult, demands, rebuild
 from kafkad.names import TopicPartition
 from kafkad.wire.records import BASE_OFFSET, BATCH_HEADER, RECORD_COUNT, Record, build_batch
+from tests.fakes import no_more_threads
+from tests.workers import children, no_more_processes
 
 NOW_MS = 1_700_000_000_000
 BATCH = build_batch([Record(n, NOW_MS, b"k", b"v" * 100) for n in range(100)], codec=2)
@@ -40,16 +39,7 @@ def batch_workers() -> Iterator[BatchWorkers]:
     pool = BatchWorkers()
     yield pool
     pool.close()
-    assert children() == []
-
-
-def children() -> list[int]:
-    found = []
-    for started in Path("/proc/self/task").glob("*/children"):
-        with contextlib.suppress(FileNotFoundError):  # a thread or a process that has ended meanwhile
-            pids = [int(pid) for pid in started.read_text().split()]
-            found += [pid for pid in pids if MODULE.encode() in Path(f"/proc/{pid}/cmdline").read_bytes()]
-    return found
+    assert children(MODULE) == []
 
 
 def submitted(
@@ -59,7 +49,7 @@ def submitted(
 
 
 def test_a_worker_answers_as_the_function_does(batch_workers: BatchWorkers) -> None:
-    assert children() == []
+    assert children(MODULE) == []
     assert submitted(batch_workers, BATCH).result() == rebuild(BATCH, wanted())
 
 
@@ -79,9 +69,9 @@ def test_refusals_come_back_whole(batch_workers: BatchWorkers) -> None:
 def test_workers_are_kept_and_shared() -> None:
     pool = BatchWorkers(workers=2)
     wait([submitted(pool, BATCH) for _ in range(20)])
-    assert 1 <= len(children()) <= 2
+    assert 1 <= len(children(MODULE)) <= 2
     pool.close()
-    assert children() == []
+    assert children(MODULE) == []
 
 
 class Workers:
@@ -162,21 +152,21 @@ def test_what_waits_at_the_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_killed_worker_is_replaced(batch_workers: BatchWorkers) -> None:
     submitted(batch_workers, BATCH).result()
-    (pid,) = children()
+    (pid,) = children(MODULE)
     os.kill(pid, signal.SIGKILL)
     assert submitted(batch_workers, BATCH).result().batch is not None
-    assert children() != [pid]
+    assert children(MODULE) != [pid]
 
 
 def test_a_worker_killed_at_work_is_replaced(batch_workers: BatchWorkers) -> None:
     large = build_batch([Record(n, NOW_MS, b"%d" % n, os.urandom(500)) for n in range(5000)])
     submitted(batch_workers, BATCH).result()
-    (pid,) = children()
+    (pid,) = children(MODULE)
     config = replace(LogConfig(), compression_type="zstd", compression_zstd_level=19, max_message_bytes=1 << 30)
     future = submitted(batch_workers, large, demands(config, TopicPartition("t", 0), NOW_MS), None)
     os.kill(pid, signal.SIGKILL)
     assert future.result().batch is not None
-    assert children() != [pid]
+    assert children(MODULE) != [pid]
 
 
 def test_workers_that_keep_dying_are_given_up(batch_workers: BatchWorkers) -> None:
@@ -187,26 +177,12 @@ def test_workers_that_keep_dying_are_given_up(batch_workers: BatchWorkers) -> No
     assert submitted(batch_workers, BATCH).result().batch is not None
 
 
-def refuse_process(*args: object, **settings: object) -> None:
-    raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-
-
-def refuse_thread(thread: Thread) -> None:
-    raise RuntimeError("can't start new thread")
-
-
-@pytest.mark.parametrize(
-    ("part", "operation", "refuse"), [(subprocess, "Popen", refuse_process), (Thread, "start", refuse_thread)]
-)
+@pytest.mark.parametrize("refuse", [no_more_processes, no_more_threads])
 def test_without_a_process_or_a_thread_clients_are_to_try_again(
-    batch_workers: BatchWorkers,
-    monkeypatch: pytest.MonkeyPatch,
-    part: object,
-    operation: str,
-    refuse: Callable[..., None],
+    batch_workers: BatchWorkers, monkeypatch: pytest.MonkeyPatch, refuse: Callable[[pytest.MonkeyPatch], None]
 ) -> None:
     with monkeypatch.context() as faulty:
-        faulty.setattr(part, operation, refuse)
+        refuse(faulty)
         with pytest.raises(KafkaError) as caught:
             submitted(batch_workers, BATCH).result()
     assert caught.value.code == ErrorCode.REQUEST_TIMED_OUT
@@ -215,12 +191,12 @@ def test_without_a_process_or_a_thread_clients_are_to_try_again(
 
 def test_signals_for_the_broker_do_not_end_a_worker(batch_workers: BatchWorkers) -> None:
     submitted(batch_workers, BATCH).result()
-    before = children()
+    before = children(MODULE)
     for pid in before:
         os.kill(pid, signal.SIGTERM)
         os.kill(pid, signal.SIGINT)
     submitted(batch_workers, BATCH).result()
-    assert children() == before
+    assert children(MODULE) == before
 
 
 def test_a_worker_holds_nothing_of_the_broker() -> None:

@@ -7,7 +7,6 @@ import os
 import shutil
 import time
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
@@ -26,7 +25,7 @@ from kafkad.log.move import Moves
 from kafkad.log.truncation import truncate_to
 from kafkad.names import NO_TOPIC_ID, TopicPartition
 from kafkad.wire.control import ControlRecord, build_marker
-from tests.fakes import FakeClock, FaultyFiles
+from tests.fakes import FakeClock, FaultyFiles, no_more_threads
 from tests.log.conftest import GOLDEN, batch
 from tests.log.conftest import append as append_one
 from tests.log.managers import CONFIG, T0, TOPIC_ID, append, config_for, started
@@ -562,14 +561,11 @@ def test_passes_work_log_by_log(disks: tuple[Path, Path]) -> None:
 
 
 def test_a_stop_without_threads_to_be_had_is_a_clean_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(thread: Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
     manager = started(tmp_path)
     for partition in range(3):
         append(manager.create(TopicPartition("t", partition), TOPIC_ID, CONFIG), 30)
     with monkeypatch.context() as system:
-        system.setattr(Thread, "start", refuse)
+        no_more_threads(system)
         manager.close({})
     assert (tmp_path / ".kafka_cleanshutdown").exists()
     assert not [problem for partition in range(3) for problem in check(str(tmp_path / f"t-{partition}"))]

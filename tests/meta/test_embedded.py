@@ -40,7 +40,7 @@ from kafkad.meta.store import (
 from kafkad.meta.znodes import Config, ConfigChange, Partition, Topic, TopicDeletion
 from kafkad.model import PartitionAssignment
 from kafkad.turns import Turns
-from tests.fakes import FakeClock
+from tests.fakes import FakeClock, no_more_threads
 
 from .contract import MetaStoreContract, in_loop
 
@@ -627,12 +627,9 @@ def test_no_new_store_is_made_beside_an_old_one(tmp_path: Path) -> None:
 
 
 def test_changes_are_written_where_no_thread_can_be_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
     async def use(store: MetaStore) -> None:
         with monkeypatch.context() as refusing:
-            refusing.setattr(threading.Thread, "start", refuse)
+            no_more_threads(refusing)
             async with asyncio.timeout(10):
                 await store.create("/a")
 
