@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -112,6 +112,17 @@ def searched(search: Search[T]) -> T:
     except StopIteration as end:
         result: T = end.value
         return result
+
+
+def pieces_of(work: Generator[Any, Any, T]) -> tuple[int, T]:
+    """How often others get a turn, and the result: it leaves nothing to others."""
+    count = 0
+    while True:
+        try:
+            assert next(work) is None
+        except StopIteration as end:
+            return count, end.value
+        count += 1
 
 
 def fetch(log: Log, offset: int, max_bytes: int = 1 << 20, upto: int | None = None) -> bytes | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 from dataclasses import replace
-from typing import TypeVar
 
 import pytest
 
@@ -18,9 +17,7 @@ from kafkad.log.time_search import max_timestamp, offset_for_timestamp
 from kafkad.log.truncation import read_ahead, truncate_to
 from kafkad.turns import Pieces, at_once
 from kafkad.wire.records import iter_batches
-from tests.log.conftest import Home, append, batch, fetch, path_of, records, remove_doomed, searched
-
-T = TypeVar("T")
+from tests.log.conftest import Home, append, batch, fetch, path_of, pieces_of, records, remove_doomed, searched
 
 
 def fill(log: Log, count: int, *, size: int = 200, timestamp: int = 1000) -> None:
@@ -255,16 +252,6 @@ def of_producers(log: Log, count: int) -> None:
     """A batch of each of seven producers, one after the other."""
     for n in range(log.end_offset, log.end_offset + count):
         append(log, batch(b".", producer_id=n % 7, producer_epoch=0, base_sequence=n // 7))
-
-
-def pieces_of(reading: Pieces[T]) -> tuple[int, T]:
-    count = 0
-    while True:
-        try:
-            next(reading)
-        except StopIteration as end:
-            return count, end.value
-        count += 1
 
 
 def test_what_a_cut_has_to_know_of_many_batches_is_read_ahead_in_pieces(home: Home) -> None:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -20,12 +20,11 @@ from kafkad.log.producers import DuplicateBatch, Origin, ProducerStates, read_ma
 from kafkad.log.snapshots import Snapshots
 from kafkad.log.txnindex import AbortedTransaction
 from kafkad.log.txnindex import decode as decode_txn_index
-from kafkad.turns import Pieces, at_once
+from kafkad.turns import at_once
 from kafkad.wire.control import ControlRecord
 from kafkad.wire.records import BatchHeader, iter_batches
+from tests.log.conftest import pieces_of
 from tests.log.sequences import MAX_SEQUENCE, MIDDLE, SCENARIOS
-
-T = TypeVar("T")
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "logs" / "main"
 HOUR = 3_600_000
@@ -324,17 +323,6 @@ def of_many(tmp_path: Path, count: int) -> ProducerStates:
     return log
 
 
-def steps(pieces: Pieces[T]) -> tuple[int, T]:
-    """How often others get a turn, and the result."""
-    count = 0
-    while True:
-        try:
-            next(pieces)
-        except StopIteration as end:
-            return count, end.value
-        count += 1
-
-
 def test_a_snapshot_of_many_producers_is_taken_in_pieces_and_is_that_of_its_moment(tmp_path: Path) -> None:
     log = of_many(tmp_path, 3_500)
     then = {row.producer_id: row.last_sequence for row in log.describe()}
@@ -345,7 +333,7 @@ def test_a_snapshot_of_many_producers_is_taken_in_pieces_and_is_that_of_its_mome
         append(log, batch(sequence, producer=producer, timestamp=HOUR), offset)
     assert at_once(log.expire(24 * HOUR)) == 3_498
     assert log.begin_snapshot(3_600) is None
-    assert steps(taking) == (2, None)
+    assert pieces_of(taking) == (2, None)
     path = tmp_path / snapshots.file_name(3_500)
     assert {entry.producer_id: entry.last_sequence for entry in snapshots.decode(path.read_bytes())} == then
     assert list(log.snapshots.offsets) == [3_500]
@@ -356,7 +344,7 @@ def test_a_large_snapshot_is_written_in_pieces(tmp_path: Path) -> None:
     writing = taken.write(10, bytes(1 << 20))
     next(writing)
     assert taken.newest < 0
-    assert steps(writing) == (3, None)
+    assert pieces_of(writing) == (3, None)
     assert os.listdir(tmp_path) == [snapshots.file_name(10)]
 
 
@@ -368,7 +356,7 @@ def test_a_snapshot_that_is_not_written_yet_is_given_up_with_what_was_cut_off(tm
         next(taking)
     assert os.listdir(tmp_path) == [f"{snapshots.file_name(8_000)}.tmp"]
     log.reset(50)
-    assert steps(taking) == (0, None)
+    assert pieces_of(taking) == (0, None)
     assert os.listdir(tmp_path) == []
     append(log, batch(0), 50)
     log.take_snapshot(51)
@@ -386,11 +374,11 @@ def test_a_snapshot_that_is_not_written_yet_is_written_before_the_next_is(tmp_pa
 
 def test_whoever_looks_at_many_producers_does_so_in_pieces(tmp_path: Path) -> None:
     log = of_many(tmp_path, 3_500)
-    count, last = steps(log.last_of_each())
+    count, last = pieces_of(log.last_of_each())
     assert (count, len(last), last[3_499].offset) == (3, 3_500, 3_499)
     described = log.describe()
     assert next(described).producer_id == 0
-    assert steps(log.expire(24 * HOUR)) == (3, 3_500)
+    assert pieces_of(log.expire(24 * HOUR)) == (3, 3_500)
     assert list(described) == []
 
 

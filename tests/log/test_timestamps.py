@@ -8,23 +8,11 @@ from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.deletion import delete_old_segments
 from kafkad.log.log import Log
 from kafkad.log.record_search import RecordSearch, SearchResult, look_through
-from kafkad.log.time_search import Search, TimestampedOffset, max_timestamp, offset_for_timestamp
+from kafkad.log.time_search import max_timestamp, offset_for_timestamp
 from kafkad.log.truncation import truncate_to
 from kafkad.wire.compression import Codec
 from kafkad.wire.records import Record, build_batch
-from tests.log.conftest import Home, append, batch, searched
-
-Found = TimestampedOffset | None
-
-
-def pauses(search: Search[Found]) -> tuple[int, Found]:
-    count = 0
-    while True:
-        try:
-            assert next(search) is None
-        except StopIteration as end:
-            return count, end.value
-        count += 1
+from tests.log.conftest import Home, append, batch, pieces_of, remove_doomed, searched
 
 
 def an_old_peak(log: Log, count: int) -> None:
@@ -38,11 +26,11 @@ def stamped(*stamps: int, codec: int = 0) -> bytearray:
     return build_batch([Record(n, stamp, None, b"") for n, stamp in enumerate(stamps)], base_offset=0, codec=codec)
 
 
-def test_a_search_over_many_batches_pauses(home: Home) -> None:
+def test_a_search_over_many_batches_pieces_of(home: Home) -> None:
     log = home.open(segment_bytes=1 << 20)
     an_old_peak(log, 1000)
     append(log, batch(timestamp=6000))
-    count, found = pauses(offset_for_timestamp(log, 5500))
+    count, found = pieces_of(offset_for_timestamp(log, 5500))
     assert found == (6000, 1001, 0)
     assert count >= 1000 // 64
 
@@ -52,19 +40,19 @@ def test_the_first_search_pauses_between_segments(home: Home) -> None:
     for n in range(50):
         append(log, batch(timestamp=1000 + n))
     log = home.reopen()
-    count, found = pauses(offset_for_timestamp(log, 1049))
+    count, found = pieces_of(offset_for_timestamp(log, 1049))
     assert found == (1049, 49, 0)
     assert count >= len(log.segments) - 1
-    assert pauses(offset_for_timestamp(log, 1048))[0] == 0
+    assert pieces_of(offset_for_timestamp(log, 1048))[0] == 0
 
 
 def test_the_newest_record_is_looked_for_where_it_is_known_to_be(home: Home) -> None:
     log = home.open(segment_bytes=1 << 20)
     append(log, batch(timestamp=4000))
     an_old_peak(log, 1000)
-    assert pauses(max_timestamp(log)) == (0, (5000, 1, 0))
+    assert pieces_of(max_timestamp(log)) == (0, (5000, 1, 0))
     log = home.reopen()
-    assert pauses(max_timestamp(log)) == (0, (5000, 1, 0))
+    assert pieces_of(max_timestamp(log)) == (0, (5000, 1, 0))
 
 
 def test_below_the_start_of_the_log_nothing_is_newest(home: Home) -> None:
@@ -106,7 +94,7 @@ def test_a_small_batch_that_is_large_inside_is_left_to_others(home: Home) -> Non
 def test_small_batches_are_looked_through_here(home: Home) -> None:
     log = home.open()
     append(log, stamped(1, 2, 3, codec=Codec.GZIP))
-    assert pauses(offset_for_timestamp(log, 2)) == (0, (2, 1, 0))
+    assert pieces_of(offset_for_timestamp(log, 2)) == (0, (2, 1, 0))
 
 
 def test_records_that_lie_are_damage() -> None:
@@ -136,9 +124,8 @@ def test_a_search_goes_on_while_retention_deletes_its_segment(home: Home) -> Non
     next(search)  # the first segment is known, but nothing was looked for
     home.clock.advance(1_000_000)
     assert delete_old_segments(log, home.clock.now_ms(), upto=log.end_offset - 1) == 1
-    for due in log.doomed.due(1 << 60):
-        home.files.unlink(due.path)
-    assert pauses(search)[1] == (6000, 201, 0)
+    remove_doomed(log, 1 << 60)
+    assert pieces_of(search)[1] == (6000, 201, 0)
 
 
 def test_a_search_in_a_deleted_segment_ends_there(home: Home) -> None:
@@ -153,9 +140,8 @@ def test_a_search_in_a_deleted_segment_ends_there(home: Home) -> None:
     next(search)  # among the batches of the first segment
     home.clock.advance(1_000_000)
     assert delete_old_segments(log, home.clock.now_ms(), upto=log.end_offset - 1) == 1
-    for due in log.doomed.due(1 << 60):
-        home.files.unlink(due.path)
-    assert pauses(search)[1] == (9000, 202, 0)
+    remove_doomed(log, 1 << 60)
+    assert pieces_of(search)[1] == (9000, 202, 0)
 
 
 def test_a_search_begins_anew_after_a_truncation(home: Home) -> None:
@@ -167,7 +153,7 @@ def test_a_search_begins_anew_after_a_truncation(home: Home) -> None:
     truncate_to(log, 3)
     for stamp in (5800, 5900):
         append(log, batch(timestamp=stamp))
-    assert pauses(search)[1] == (5800, 3, 0)
+    assert pieces_of(search)[1] == (5800, 3, 0)
 
 
 def test_a_search_in_a_log_that_is_replaced_is_refused(home: Home) -> None:
@@ -178,5 +164,5 @@ def test_a_search_in_a_log_that_is_replaced_is_refused(home: Home) -> None:
     next(search)
     log.retired = True
     with pytest.raises(KafkaError) as caught:
-        pauses(search)
+        pieces_of(search)
     assert caught.value.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
