@@ -69,6 +69,15 @@ class Silent:
         pass
 
 
+async def look(clock: FakeClock, timers: Timers) -> None:
+    """The next look for damage, with what follows from it at once."""
+    await asyncio.sleep(0)
+    clock.advance(LOOK_MS)
+    timers.expire(clock.monotonic_ms())
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
 def test_a_silent_leader_holds_up_no_other_and_not_all_are_asked_at_once() -> None:
     async def run() -> list[int]:
         asked: list[int] = []
@@ -77,11 +86,7 @@ def test_a_silent_leader_holds_up_no_other_and_not_all_are_asked_at_once() -> No
         replicas = Replicas(range(LEADERS_AT_ONCE + 2))
         mender = Mender(replicas, lambda broker: Silent(broker.id, asked), clock, timers)  # type: ignore[arg-type]
         mender.start()
-        await asyncio.sleep(0)
-        clock.advance(LOOK_MS)
-        timers.expire(clock.monotonic_ms())
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await look(clock, timers)
         await mender.stop()
         return asked
 
@@ -97,11 +102,7 @@ def test_a_look_that_fails_is_not_the_last(caplog: pytest.LogCaptureFixture) -> 
         log, replicas[0].log = replicas[0].log, None
         mender.start()
         for _ in range(2):
-            await asyncio.sleep(0)
-            clock.advance(LOOK_MS)
-            timers.expire(clock.monotonic_ms())
-            for _ in range(20):
-                await asyncio.sleep(0)
+            await look(clock, timers)
             replicas[0].log = log
         await mender.stop()
         return asked
@@ -125,11 +126,7 @@ def epochs_in_which_another_is_to_lead(hole: Hole, epochs: Sequence[int]) -> lis
         mender = Mender(replicas, lambda broker: Silent(broker.id, []), clock, timers)  # type: ignore[arg-type]
         mender.start()
         for led.leader_epoch in epochs:
-            await asyncio.sleep(0)
-            clock.advance(LOOK_MS)
-            timers.expire(clock.monotonic_ms())
-            for _ in range(10):
-                await asyncio.sleep(0)
+            await look(clock, timers)
         await mender.stop()
 
     asyncio.run(run())
@@ -233,11 +230,7 @@ def looked_once_at(replicas: Replicas, meanwhile: Callable[[], None] = lambda: N
         leader = Whole(asked, meanwhile)
         mender = Mender(replicas, lambda broker: leader, clock, timers)  # type: ignore[arg-type]
         mender.start()
-        await asyncio.sleep(0)
-        clock.advance(LOOK_MS)
-        timers.expire(clock.monotonic_ms())
-        for _ in range(20):
-            await asyncio.sleep(0)
+        await look(clock, timers)
         await mender.stop()
 
     asyncio.run(run())
@@ -346,11 +339,7 @@ def test_who_is_known_to_be_damaged_too_is_given_the_leadership_less_and_less_of
         mender = Mender(replicas, lambda broker: DamagedToo(), clock, timers)  # type: ignore[arg-type, return-value]
         mender.start()
         for replica.leader_epoch in range(20):
-            await asyncio.sleep(0)
-            clock.advance(LOOK_MS)
-            timers.expire(clock.monotonic_ms())
-            for _ in range(20):
-                await asyncio.sleep(0)
+            await look(clock, timers)
             replica.following, replica.is_leader = None, True
             replica.role = SimpleNamespace(leader=1, isr=isr)
         await mender.stop()
@@ -374,11 +363,7 @@ def test_a_leader_that_does_not_let_it_read_is_asked_again_less_and_less_often(
         mender = Mender(replicas, lambda broker: refusing, clock, timers)  # type: ignore[arg-type, return-value]
         mender.start()
         for _ in range(20):
-            await asyncio.sleep(0)
-            clock.advance(LOOK_MS)
-            timers.expire(clock.monotonic_ms())
-            for _ in range(20):
-                await asyncio.sleep(0)
+            await look(clock, timers)
         await mender.stop()
 
     asyncio.run(run())
