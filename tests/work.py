@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -52,6 +53,22 @@ def calls(action: Callable[..., object], *args: Any) -> int:
     with _traced(trace):
         action(*args)
     return count
+
+
+async def counting_turns(work: Callable[[Callable[[], int]], Coroutine[Any, Any, object]]) -> int:
+    """The turns of the loop while `work` goes on, which is given the number of the present one."""
+    turned = 0
+
+    async def turn() -> None:
+        nonlocal turned
+        while True:
+            turned += 1
+            await asyncio.sleep(0)
+
+    others = asyncio.create_task(turn())
+    await work(lambda: turned)
+    others.cancel()
+    return turned
 
 
 @contextmanager

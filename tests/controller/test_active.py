@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from kafkad.meta.store import BadVersion, MultiFailed, NoNode, Operation, Stat
 from kafkad.model import BrokerInfo, PartitionAssignment, PartitionState
 from kafkad.names import TopicPartition
 from tests.fakes import give_way_each_time
+from tests.work import counting_turns
 
 
 class Store:
@@ -58,22 +59,6 @@ def leadership(store: Any, partitions: int) -> ActiveController:
 def shrunk(tp: TopicPartition, entry: PartitionEntry) -> PartitionState:
     assert entry.state is not None
     return replace(entry.state, isr=(1,))
-
-
-async def counting_turns(work: Callable[[Callable[[], int]], Coroutine[Any, Any, Any]]) -> int:
-    """The turns of the loop while `work` goes on, which is given the number of the present one."""
-    turned = 0
-
-    async def turn() -> None:
-        nonlocal turned
-        while True:
-            turned += 1
-            await asyncio.sleep(0)
-
-    others = asyncio.create_task(turn())
-    await work(lambda: turned)
-    others.cancel()
-    return turned
 
 
 def test_one_that_cannot_be_read_again_keeps_back_no_other() -> None:

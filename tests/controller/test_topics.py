@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from kafkad.names import NO_TOPIC_ID, TopicPartition, id_text
 from kafkad.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
 from kafkad.wire.messages.update_metadata import UpdateMetadataRequest
 from tests.fakes import give_way_each_time
+from tests.work import counting_turns
 
 from .cluster import Cluster, with_brokers
 
@@ -61,25 +62,19 @@ async def test_defaults(cluster: Cluster) -> None:
 @with_brokers(1, 2)
 async def test_many_partitions_are_made_in_turns_with_everybody_else(cluster: Cluster) -> None:
     """Each of the steps that a partition takes may be the last one of a turn: there are more than five for each."""
-    turned = 0
+    results: list[Any] = []
 
-    async def turn() -> None:
-        nonlocal turned
-        while True:
-            turned += 1
-            await asyncio.sleep(0)
+    async def keep(asked: Awaitable[Sequence[Any]], turn: Callable[[], int]) -> None:
+        results.extend(await asked)
 
     with pytest.MonkeyPatch.context() as patched:
         give_way_each_time(patched)
-        for made in (
-            lambda: cluster.controller.create_topics([NewTopic("a", 500, 2)], timeout_ms=60_000),
-            lambda: cluster.controller.create_partitions([MorePartitions(name="a", count=1000)], timeout_ms=60_000),
+        for asked in (
+            cluster.controller.create_topics([NewTopic("a", 500, 2)], timeout_ms=60_000),
+            cluster.controller.create_partitions([MorePartitions(name="a", count=1000)], timeout_ms=60_000),
         ):
-            others, before = asyncio.create_task(turn()), turned
-            (result,) = await made()
-            others.cancel()
-            assert result.error is None
-            assert turned - before > 5 * 500
+            assert await counting_turns(partial(keep, asked)) > 5 * 500
+    assert [result.error for result in results] == [None, None]
 
 
 @with_brokers(1)
