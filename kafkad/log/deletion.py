@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from kafkad.log.files import disk_errors
 from kafkad.log.log import Log
-from kafkad.log.retention import deletable
+from kafkad.log.retention import MOST_AT_ONCE, deletable
+from kafkad.turns import Pieces
 
 
 def delete_old_segments(log: Log, now_ms: int, upto: int | None = None) -> int:
@@ -28,6 +29,17 @@ def delete_old_segments(log: Log, now_ms: int, upto: int | None = None) -> int:
             log.roll()
             dropped += _drop_oldest(log, 1)
     return dropped
+
+
+def delete_below_start(log: Log) -> Pieces[None]:
+    """The closed segments that are wholly below the start of the log, some at a time."""
+    while True:
+        with disk_errors(log.directory, "deleting old segments"):
+            count = min(log.segments.number_of(log.start_offset), MOST_AT_ONCE)
+            if not count or log.retired:
+                return
+            _drop_oldest(log, count)
+        yield
 
 
 def _drop_oldest(log: Log, count: int) -> int:

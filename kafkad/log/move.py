@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.copied import some_at_a_time
+from kafkad.log.deletion import delete_below_start
 from kafkad.log.directories import LogDirectory
 from kafkad.log.files import disk_errors
 from kafkad.log.loading import MOVED, unmark
@@ -121,9 +122,12 @@ class Moves:
             unmark(log.directory, self._manager.files)
 
     def read_ahead(self, topic_partition: TopicPartition) -> Pieces[Ahead | None]:
-        """What a step has to know where it cuts the copy back, which may take long to read."""
+        """What a step has to know where it cuts the copy back, which may take long to read. Removes from it what the
+        replica has lost of its beginning, which may be much, too."""
         log, future = self._both(topic_partition)
-        return read_ahead(future, _common_end(log, future))
+        future.increment_start_offset(min(log.start_offset, future.end_offset))
+        yield from delete_below_start(future)
+        return (yield from read_ahead(future, _common_end(log, future)))
 
     def step(
         self,

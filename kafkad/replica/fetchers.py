@@ -559,6 +559,9 @@ class Fetcher:
                 "emptying %s, which ends at offset %d: the log of its leader, broker %d, begins at %d",
                 *(followed.partition.tp, place.offset, self._leader, start),
             )
+            await in_turns(followed.following.empty())
+            if not self._is_still_here(followed):
+                return
             followed.following.start_again(start)
         elif end is not None and start is not None:
             self._tell(

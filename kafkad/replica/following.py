@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
+from kafkad.log.deletion import delete_below_start
 from kafkad.log.epochs import LeaderEpochs
 from kafkad.log.truncation import Ahead, read_ahead, truncate_to
 from kafkad.turns import Pieces
@@ -93,8 +94,15 @@ class Following:
         truncate_to(self._partition.log, offset, ahead)
         self._partition.clip_high_watermark()
 
+    def empty(self) -> Pieces[None]:
+        """Before `start_again`: removes what may be much in pieces."""
+        log = self._partition.log
+        log.increment_start_offset(log.end_offset)
+        self._partition.clip_high_watermark()
+        yield from delete_below_start(log)
+
     def start_again(self, offset: int) -> None:
-        """Empties the log and starts it at `offset`: the leader's log starts after the end of ours."""
+        """Starts the log at `offset`, empty: the leader's log starts after the end of ours."""
         self._partition.log.truncate_fully_at(offset)
         self._partition.clip_high_watermark()
 

@@ -30,7 +30,7 @@ from kafkad.turns import at_once
 from kafkad.wire.control import ControlRecord, build_marker
 from tests.fakes import FakeClock
 from tests.full_disk import FullDisk
-from tests.log.conftest import Home, append, batch, records
+from tests.log.conftest import Home, append, batch, pieces_of, records
 
 TOPIC_ID = bytes(range(16))
 CONFIG = LogConfig(segment_bytes=4096, index_interval_bytes=300)
@@ -99,6 +99,20 @@ def finished(moves: Moves) -> Log | None:
 
 def partition_names(path: Path) -> list[str]:
     return [name for name in os.listdir(path) if name.startswith("t-0")]
+
+
+def test_what_a_replica_loses_of_its_beginning_goes_from_the_copy_in_pieces(tmp_path: Path) -> None:
+    manager = started(tmp_path)
+    log = filled(manager, tmp_path, 400)
+    moves = copied(manager, tmp_path)
+    future = moves.future(T0)
+    assert future is not None
+    assert len(future.segments) > 16
+    log.increment_start_offset(log.end_offset)
+    count, _ = pieces_of(moves.read_ahead(T0))
+    assert count > 1
+    assert (future.start_offset, len(future.segments)) == (400, 1)
+    manager.close()
 
 
 def test_a_replica_moves_while_it_is_written_to(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from kafkad.replica.waits import Waits
 from kafkad.timers import Timers
 from kafkad.wire.records import MAGIC_AT, Record, build_batch
 from tests.fakes import FakeClock, HeldDisk
+from tests.log.conftest import pieces_of
 
 TP = TopicPartition("t", 0)
 FOLLOWER = Role(leader=2, leader_epoch=4, partition_epoch=0, isr=(1, 2), replicas=(1, 2))
@@ -108,6 +109,18 @@ def test_a_follower_that_has_not_the_whole_log_may_not_know_a_producer(partition
     partition.become(replace(FOLLOWER, leader=1, leader_epoch=5))
     batch = produced(8, 3)
     assert partition.append(batch, 0, len(batch), header_at(batch, 0, len(batch))) == 10
+
+
+def test_a_log_of_many_segments_is_emptied_in_pieces(partition: Partition) -> None:
+    follower = following(partition)
+    for offset in range(40):
+        follower.append(sent(offset, 1, 4), 0, 0)
+        partition.log.roll()
+    assert pieces_of(follower.empty()) == (3, None)
+    assert (partition.log.start_offset, partition.high_watermark) == (40, 40), "no reader waits for what is gone"
+    assert len(partition.log.segments) == 1
+    follower.start_again(100)
+    assert (partition.log.start_offset, partition.log.end_offset) == (100, 100)
 
 
 @pytest.mark.parametrize("gap", ["at the start", "in between"])
