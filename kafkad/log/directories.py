@@ -102,7 +102,10 @@ class LogDirectory:
             self._files.truncate(lock.fd, 0)
             self._files.write_all(lock.fd, b"%d\n" % os.getpid(), 0)
         self._lock, self._names = lock, names
-        self.meta = checkpoint.read_meta_properties(self._file(checkpoint.META_PROPERTIES), self._files)
+        try:
+            self.meta = checkpoint.read_meta_properties(self._file(checkpoint.META_PROPERTIES), self._files)
+        except OSError as error:
+            raise self.storage_error(f"reading {self._file(checkpoint.META_PROPERTIES)}", error) from error
 
     def release(self) -> None:
         self._lock = self._names = None

@@ -239,6 +239,8 @@ class Loader:
             topic_id = checkpoint.read_topic_id(path, self._files)
         except checkpoint.CheckpointError as error:
             topic_id, problem = None, error
+        except OSError as error:
+            raise directory.storage_error(f"reading {path}", error) from error
         if topic_id is not None:
             return topic_id
         stored = self._id_of(partition.name.topic_partition.topic)

@@ -38,6 +38,14 @@ def test_a_second_broker_is_refused_and_told_who_has_the_lock(tmp_path: Path) ->
     started(tmp_path).close()
 
 
+def test_a_directory_with_two_names_is_refused(tmp_path: Path) -> None:
+    names = [str(tmp_path / "a"), str(tmp_path / "b")]
+    os.mkdir(names[0])
+    os.symlink(names[0], names[1])
+    with pytest.raises(DirectoryLockedError, match=f"one directory twice: {names[0]} and {names[1]}"):
+        LogManager(names, Files(), FakeClock()).lock()
+
+
 def test_directories_of_another_cluster_or_broker_are_refused(disks: tuple[Path, Path]) -> None:
     started(disks[0]).close()
     for cluster, broker, word in (("other", 1, "cluster cluster"), ("cluster", 2, "broker 1")):
@@ -78,6 +86,19 @@ def test_a_broken_checkpoint_takes_its_directory_offline_and_is_left_alone(disks
     assert (disks[0] / ".kafka_cleanshutdown").exists()
     manager.close()
     assert broken.read_text() == "0\nmany\n"
+
+
+@pytest.mark.parametrize("name", ["meta.properties", "t-0/partition.metadata"])
+def test_a_file_that_cannot_be_read_takes_its_directory_offline(disks: tuple[Path, Path], name: str) -> None:
+    manager = started(*disks)
+    manager.create(T0, TOPIC_ID, CONFIG, directory=str(disks[0]))
+    manager.close()
+    (disks[0] / name).unlink()
+    (disks[0] / name).mkdir()
+    manager = started(*disks)
+    assert [directory.failure is None for directory in manager.directories] == [False, True]
+    assert f"{name}: Is a directory" in (manager.directories[0].failure or "")
+    manager.close()
 
 
 def test_a_failing_disk_costs_its_directory_and_no_other(disks: tuple[Path, Path]) -> None:
