@@ -331,7 +331,9 @@ class Cleaner:
 
         The names are made durable at the end, or by the next flush: until then the file system keeps them in order.
         """
+        turns = Turns()
         while finished:
+            await turns.give_way()
             new = finished.popleft()
             doomed = chosen.log.doomed
             for name in doomed.named(new.old):

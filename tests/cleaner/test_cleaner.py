@@ -293,6 +293,27 @@ def test_what_is_finished_takes_its_place_while_the_rest_is_made(scene: Scene) -
     assert len(log.segments) == count - 3
 
 
+def test_others_get_their_turn_while_what_is_finished_takes_its_place(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns: list[int] = []
+
+    class Turns:
+        async def give_way(self) -> None:
+            turns.append(len(scene.log().segments))
+
+    scene.dirty("a")
+    scene.until_job()
+    log = scene.log()
+    parts = [log.segments[at : at + 2] for at in (0, 2, 4)]
+    monkeypatch.setattr("kafkad.cleaner.cleaner.Turns", Turns)
+    count = len(log.segments)
+    for part in parts:
+        scene.worker.offer(clean(log, part))
+    scene.until(lambda: len(log.segments) == count - 3)
+    assert turns == [count, count - 1, count - 2]
+
+
 def test_no_job_begins_among_the_files_of_another(scene: Scene) -> None:
     """A crash during the swap of a later segment would take it for void because of them."""
     scene.dirty("a", min_cleanable_dirty_ratio="1")
