@@ -59,10 +59,13 @@ class Audit:
         changes = CHANGES.get(request.header.api_key)
         if changes is None:
             return
-        lines = changes(message, response)
-        if lines and not self._is_daily_work(changes, request, message):
-            say: Say = _say_at_any_level if _may_change_levels(changes, message) else log.info
-            self._write(self._admitted(changes, request, iter(lines)), request.client_text, say)
+        try:
+            lines = changes(message, response)
+            if lines and not self._is_daily_work(changes, request, message):
+                say: Say = _say_at_any_level if _may_change_levels(changes, message) else log.info
+                self._write(self._admitted(changes, request, iter(lines)), request.client_text, say)
+        except Exception:  # the change is made, and is to be answered
+            _failed(request.client_text)
 
     def created_on_demand(self, request: Request, topics: Iterable[str]) -> None:
         lines = (
@@ -122,10 +125,15 @@ class Audit:
                         say("%s; by %s", line, client)
                         await turns.give_way()
                 except Exception:
-                    log.exception("internal error in the audit trail of what was changed by %s", client)
+                    _failed(client)
                 self._pending.popleft()
         finally:
             self._writing = None
+
+
+def _failed(client: str) -> None:
+    """In an exception handler."""
+    log.exception("internal error in the audit trail of what was changed by %s", client)
 
 
 def _may_change_levels(changes: Change, message: Any) -> bool:

@@ -194,6 +194,6 @@ class BrokerQueue:
                     text = "broker %d did not answer %s; resending until it does: %s"
                     log.warning(text, self._broker, name, str(e) or repr(e), exc_info=bug)
                 await self._sleep(pause_ms)
-                if is_bug:
-                    pause_ms = min(2 * pause_ms, LONGEST_RETRY_MS)
-                    told = told if pause_ms < LONGEST_RETRY_MS else None
+                pause_ms = min(2 * pause_ms, LONGEST_RETRY_MS) if is_bug else RETRY_MS
+                if pause_ms >= LONGEST_RETRY_MS:
+                    told = None

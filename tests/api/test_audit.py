@@ -328,6 +328,19 @@ def test_of_a_change_that_is_written_all_lines_are(trail: Trail) -> None:
     assert len(trail._lines) == 40
 
 
+def test_a_change_that_was_made_is_answered_though_it_cannot_be_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(message: Any, response: Any) -> Iterator[str]:
+        raise IndexError
+        yield
+
+    monkeypatch.setattr("kafkad.api.audit.CHANGES", {57: broken})
+    AuditedAlone().note(57, UpdateFeaturesRequest(), UpdateFeaturesResponse())
+    [record] = caplog.records
+    assert record.getMessage().startswith("internal error in the audit trail of what was changed by ")
+
+
 def test_elections(trail: Trail) -> None:
     results = [PartitionResult(partition_id=0), PartitionResult(partition_id=1, error_code=84)]
     response = ElectLeadersResponse(
