@@ -337,7 +337,7 @@ class Group:
         self._pending.drop(member_id)
         member = Member(member_id, join)
         member.deadline_ms = now.ms + NEW_MEMBER_TIMEOUT_MS
-        self._deadlines.watch(member.deadline_ms)
+        self._deadlines.watch(member.next_look_ms(now.ms))
         self._members.add(member)
         self._rebalance_if_may(f"{member_id} joins, {_said(join.reason)}", now)
 
@@ -402,7 +402,7 @@ class Group:
             member.session_timeout_ms = replaced.session_timeout_ms
         self._answer_join(member, joined)
         member.deadline_ms = now.ms + replaced.session_timeout_ms  # its own counts from when it is heard of again
-        self._deadlines.watch(member.deadline_ms)
+        self._deadlines.watch(member.next_look_ms(now.ms))
 
     def _rename(self, member: Member, new_id: str) -> None:
         was = member.id
@@ -442,7 +442,7 @@ class Group:
         for member in list(islice(late, _ENDED_AT_ONCE)):
             self._remove(member, "sent no heartbeat in time", now)
         self._complete_if_all_joined(now)
-        waiting = [member.deadline_ms for member in self._members if member.can_expire]
+        waiting = [member.next_look_ms(now.ms) for member in self._members if member.can_expire]
         self._deadlines.sessions = max(min([*waiting, self._pending.next_ms]), now.ms + 1)
 
     def _remove(self, member: Member, why: str, now: Moment) -> None:

@@ -73,6 +73,10 @@ class Member:
     def heard(self, now_ms: float) -> None:
         self.deadline_ms = now_ms + self.session_timeout_ms
 
+    def next_look_ms(self, now_ms: float) -> float:
+        """A heartbeat may bring the end of its session nearer, and moves no timer: so it is looked at again by then."""
+        return min(self.deadline_ms, now_ms + self.session_timeout_ms)
+
     @property
     def can_expire(self) -> bool:
         """A member that waits for an answer cannot send heartbeats; a new one that gave up must still expire."""

@@ -129,6 +129,16 @@ def test_a_replacement_that_cannot_be_written_is_told_so_and_comes_again(life: L
     assert life.sync(back.member_id, 1).answer.assignment == b"A"
 
 
+def test_who_comes_back_with_a_shorter_session_goes_when_that_ends(life: Life) -> None:
+    life.stable(instance_id="a", session_timeout_ms=60_000)
+    new = life.join(instance_id="a", session_timeout_ms=10_000).answer.member_id
+    assert life.heartbeat(new, 1, instance_id="a") == OK
+    life.advance(9_900)
+    assert life.state() is State.STABLE
+    life.advance(200)
+    assert life.state() is State.EMPTY
+
+
 def test_who_was_not_replaced_after_all_keeps_its_own_session(life: Life) -> None:
     asked = life.join(instance_id="a")
     life.advance(3000)
