@@ -68,8 +68,8 @@ class GroupMachine:
         settings: GroupSettings,
     ) -> None:
         self.groups: dict[str, Group] = {}
-        self._begun: deque[str] = deque()
-        """Groups that were made last, of which nothing may have come."""
+        self._begun: dict[str, None] = {}
+        """Groups that were made last, of which nothing may have come; none that is gone: names may be long."""
         self.offsets = Offsets()
         self.generations = 0
         """The number of generations that became stable since the partition was loaded."""
@@ -103,7 +103,7 @@ class GroupMachine:
         if isinstance(record, (OffsetCommitted, OffsetForgotten)):
             self.offsets.apply(record, producer_id)
         elif isinstance(record, GroupForgotten):
-            self.groups.pop(record.group, None)
+            self._drop(record.group)
         elif not self._live:
             self.groups[record.group] = Group.restored(record, self._settings)
         elif (group := self.groups.get(record.group)) is not None:
@@ -166,22 +166,28 @@ class GroupMachine:
         group = self.groups.get(name)
         if group is None:
             group = self.groups[name] = self._new(name)
-            self._begun.append(name)
+            self._begun[name] = None
             if len(self._begun) > _MOST_BEGUN:
-                self._drop_if_nothing(self._begun.popleft())
+                self._drop_if_nothing(next(iter(self._begun)))
         return group
 
     def _drop_if_nothing(self, name: str) -> None:
-        group = self.groups.get(name)
-        if group is None or group.recorded or name in self.offsets:
+        group = self.groups[name]
+        is_many = len(self._begun) > _MOST_PENDING
+        del self._begun[name]
+        if group.recorded or name in self.offsets:
             return
-        if group.is_nothing or (group.state is State.EMPTY and len(self._begun) > _MOST_PENDING):
-            del self.groups[name]
+        if group.is_nothing or (group.state is State.EMPTY and is_many):
+            self._drop(name)
             alarm = self._alarms.pop(group, None)
             if alarm is not None:
                 alarm.cancel()
         elif group.state is State.EMPTY:
-            self._begun.append(name)  # an id that was given out may still be used
+            self._begun[name] = None  # an id that was given out may still be used
+
+    def _drop(self, name: str) -> None:
+        self.groups.pop(name, None)
+        self._begun.pop(name, None)
 
     def names(self) -> set[str]:
         return self.groups.keys() | self.offsets.groups()
@@ -340,7 +346,7 @@ class GroupMachine:
     def _deleted(self, group: Group, on_end: OnEnd, error: KafkaError | None) -> None:
         if self.groups.get(group.name) is group:
             if error is None:
-                del self.groups[group.name]
+                self._drop(group.name)
             else:
                 self.groups[group.name] = group.undeleted()
         on_end(error)

@@ -146,6 +146,7 @@ def test_groups_of_which_nothing_came_are_there_until_they_are_looked_through(wo
     assert world.commit_offsets(Offset("a", 0, 5), group="nothing", generation=1) == [ErrorCode.UNKNOWN_MEMBER_ID]
     world.expire()
     assert not world.machine.names()
+    assert not world.machine._begun, "names may be long"
     assert not world.log
     assert world.join(pending, group="pending").error == ErrorCode.UNKNOWN_MEMBER_ID
 
