@@ -119,6 +119,9 @@ class Files:
     def opened(self, holder: Any) -> None:
         """`holder` keeps one file more open: see `open_files`."""
 
+    def closing(self, holder: Any) -> None:
+        """`holder` closes all that it keeps open."""
+
     def close_none(self) -> None:
         """Close no file any more of those that are kept open."""
 

@@ -51,6 +51,10 @@ class LimitedFiles(Files):
         if self._held > self.limit:
             self._close_oldest(self.limit - self.limit // _SHARE)
 
+    def closing(self, holder: Holder) -> None:
+        if self._sizes.pop(holder, None) is not None:
+            self._held -= holder.open_files
+
     def close_none(self) -> None:
         """Closes no more files, from now on: the logs are being closed, in several threads."""
         self.limit = None
@@ -70,7 +74,5 @@ class LimitedFiles(Files):
         for holder in sorted(self._sizes, key=lambda holder: holder.used):
             if self._held <= limit or holder.used > self.opens - _AT_WORK:
                 break
-            held = holder.open_files
             with contextlib.suppress(OSError):
                 holder.give_up_files()
-            self._held -= held - holder.open_files

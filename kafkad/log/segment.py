@@ -115,6 +115,7 @@ class Segment(IndexedFile):
 
     def release(self) -> None:
         """Close the files; they open again at the next use."""
+        self.files.closing(self)
         self._file = self._offsets = self._times = self._transactions = None
         self.limit = self.roll_after = ASK_FIRST
         self.fd = _NOT_OPEN

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import random
 from contextlib import suppress
@@ -13,6 +14,7 @@ from kafkad.log.check import check as check_directory
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
 from kafkad.log.open_files import LimitedFiles
+from kafkad.log.segment import Segment
 from kafkad.log.time_search import offset_for_timestamp
 from kafkad.names import TopicPartition
 from tests.fakes import FakeClock
@@ -69,6 +71,23 @@ def check(log: Log, number: int, count: int) -> None:
     assert [r.value and r.value.rstrip(b"\0") for r in records(log)] == [b"%d %d" % (number, n) for n in range(count)]
     if count:
         assert searched(offset_for_timestamp(log, 1000 + count // 2)) == (1000 + count // 2, count // 2, 0)
+
+
+def test_of_a_log_that_is_deleted_nothing_is_kept(tmp_path: Path) -> None:
+    manager = manager_of(tmp_path, LimitedFiles(10_000))
+    log = manager.create(TopicPartition("t", 0), TOPIC_ID, CONFIG)
+    append(log, batch())
+    log.roll()
+    del log
+    assert segments_in(tmp_path) == 2
+    manager.delete(TopicPartition("t", 0))
+    assert segments_in(tmp_path) == 0
+    manager.close()
+
+
+def segments_in(directory: Path) -> int:
+    gc.collect()
+    return sum(isinstance(each, Segment) and each.directory.startswith(str(directory)) for each in gc.get_objects())
 
 
 def test_what_is_used_all_the_time_stays_open(tmp_path: Path) -> None:
