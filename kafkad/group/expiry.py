@@ -78,8 +78,6 @@ class OffsetExpiry:
         """Topics that were deleted, and when, until a look has found none of their offsets left: a partition that was
         loaded meanwhile has some, and so has one whose tombstones could not be written."""
         self._just_deleted: dict[str, int] = {}
-        self._one_by_one = asyncio.Lock()
-        """Several would remove the same offsets, before the tombstones of the first are applied."""
         self._tasks: set[asyncio.Task[None]] = set()
         coordination.on_served = self._served
 
@@ -178,8 +176,7 @@ class OffsetExpiry:
                 if one is None or one.commit_timestamp not in since[position]
             }
 
-        async with self._one_by_one:
-            removed, refused = await self._forget(choose, shards)
+        removed, refused = await self._forget(choose, shards)
         if removed:
             log.info("removed %d offsets of %d deleted topics", removed, len(topics))
         return not refused

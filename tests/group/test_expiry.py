@@ -233,24 +233,6 @@ def test_a_removal_that_takes_too_long_does_not_keep_others_from_theirs(world: O
     assert world.everything() == NOTHING
 
 
-def test_what_several_take_for_deleted_is_removed_once(world: Offsets) -> None:
-    commit(world, "a")
-
-    async def scenario() -> None:
-        world.hold = True
-        now_ms = world.clock.now_ms()
-        looks = [asyncio.ensure_future(world.forget({"a"}, now_ms)) for _ in range(2)]
-        while not all(look.done() for look in looks):
-            await asyncio.sleep(0)
-            held.append(len(world._held))
-            world.commit()
-
-    held: list[int] = []
-    world.run(scenario())
-    assert sum(held) == 2, "the offset, and its group"
-    assert world.everything() == NOTHING
-
-
 def test_offsets_of_deleted_topics_go_whoever_has_them(world: Offsets) -> None:
     [member] = world.stable(protocols=SUBSCRIBED_TO_A)
     commit(world, "a", member)
