@@ -186,7 +186,9 @@ class Backlog:
             try:
                 action()
             except Exception:
-                log.exception("internal error in work that was put off (%s)", getattr(action, "__qualname__", action))
+                function = getattr(action, "func", action)  # a partial is told with all that it is called with
+                name = getattr(function, "__qualname__", type(function).__name__)
+                log.exception("internal error in work that was put off (%s)", name)
             waiting.popleft()
             if not waiting or clock() >= until:
                 break

@@ -416,8 +416,8 @@ class Daemon:
             self._notifier.ready(RELOADED if is_reloaded else NOT_RELOADED)
 
     def _reload(self, parts: Parts) -> bool:
-        """Read the configuration again; what cannot change while running waits for a restart, and is named. False if it
-        is invalid, and the present one kept."""
+        """Read the configuration and the TLS stores again; what cannot change while running waits for a restart, and is
+        named. False if anything is invalid, and the present one kept."""
         is_valid = False
         try:
             reload = self._settings.static.with_file(self._read_config())
@@ -436,9 +436,8 @@ class Daemon:
                 )
             if reload.restart:
                 log.warning("these settings need a restart to change: %s", ", ".join(reload.restart))
-        if self._tls is not None:
-            self._tls.refresh(self._settings.config, every=True)
-        return is_valid
+        are_usable = self._tls is None or self._tls.refresh(self._settings.config, every=True)
+        return is_valid and are_usable
 
     def _halt(self, why: str) -> None:
         """Nothing is left to serve from."""

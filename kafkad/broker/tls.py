@@ -120,9 +120,11 @@ class BrokerTls:
             if settings not in (listener.loaded.settings, TlsSettings.of(self._config, name)):
                 self._load_next(config, name, listener)
 
-    def refresh(self, config: Config, *, every: bool = False) -> None:
-        """Reads again what has changed, or `every` store. What cannot be used is logged, and changes nothing."""
+    def refresh(self, config: Config, *, every: bool = False) -> bool:
+        """Reads again what has changed, or `every` store. What cannot be used is logged, and changes nothing; False if
+        any of that was read."""
         self._config = config
+        are_usable = True
         for name, listener in self._listeners.items():
             seen: _Seen | None = None
             try:
@@ -134,12 +136,14 @@ class BrokerTls:
                     listener.use(self._load_next(config, name, listener))
                     log.info("listener %s: its TLS stores were read again", name)
             except (TlsError, StoreError) as error:
+                are_usable = False
                 listener.failed = None if isinstance(error, UnreadableError) else seen
                 listener.starts = error.starts if isinstance(error, _TooEarlyError) else None
                 told, listener.told = listener.told, (seen, str(error))
                 if every or listener.told != told:
                     log.error("listener %s keeps the keys and certificates it has: %s", name, error)
         self.warn_of_expiry()
+        return are_usable
 
     async def follow_files(self) -> None:
         async def look() -> None:

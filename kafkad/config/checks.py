@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -50,6 +51,7 @@ def contradictions(config: Config) -> list[str]:
     problems = [
         *_listeners(config),
         *_numbers(config),
+        *_directories(config),
         *_waits(config),
         *_http(config),
         *_zookeeper(config),
@@ -293,6 +295,16 @@ def _numbers(config: Config) -> list[str]:
     )
     broken = [sentence for holds, sentence in rules if not holds]
     return broken + _rolling(config) + _retention(config) + _ip_overrides(config)
+
+
+def _directories(config: Config) -> list[str]:
+    first: dict[str, str] = {}
+    problems = []
+    for path in dict.fromkeys(map(os.path.abspath, config.log_dirs)):
+        other = first.setdefault(os.path.realpath(path), path)
+        if other != path:
+            problems.append(f"log.dirs names one directory twice: {other} and {path}")
+    return problems
 
 
 def _waits(config: Config) -> list[str]:

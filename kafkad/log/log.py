@@ -593,6 +593,10 @@ class Log:
             self.was_cut([first], offset, offset, may_return=may_return)
             self.producers.reset(offset)
 
+    def interrupt(self) -> None:
+        """Whoever compacts, mends or flushes what it had until now gives up: its segments go."""
+        self.truncations += 1
+
     def was_cut(self, segments: list[Segment], start: int, end: int, *, may_return: bool = True) -> None:
         """These segments are left of it, cut already, and the offsets from `start` to `end`; its producers are left to
         the caller. `may_return` says whether the disk may still have what was cut off."""

@@ -26,7 +26,7 @@ from kafkad.log.checkpoint import (
 )
 from kafkad.log.damage import Damage, Damages
 from kafkad.log.deletion import delete_old_segments
-from kafkad.log.directories import BrokenPartition, CheckpointWrite, DirectoryLockedError, LogDirectory
+from kafkad.log.directories import BrokenPartition, CheckpointWrite, LogDirectory
 from kafkad.log.epochs import LeaderEpochs
 from kafkad.log.files import Files, as_far_as_there_is_room, may_pass
 from kafkad.log.loading import ConfigFor, IdOf, Loader, LoadingProgress, open_log, put_away
@@ -90,20 +90,12 @@ class LogManager:
 
     def lock(self) -> None:
         """Take possession of every directory. DirectoryLockedError; NoLogDirectoryError if none can be used."""
-        self._refuse_two_names()
         for directory in self.directories:
             try:
                 directory.acquire()
             except (StorageError, CheckpointError) as error:
                 self._take_offline(directory, str(error))
         self._need_one()
-
-    def _refuse_two_names(self) -> None:
-        first: dict[str, str] = {}
-        for directory in self.directories:
-            other = first.setdefault(os.path.realpath(directory.path), directory.path)
-            if other != directory.path:
-                raise DirectoryLockedError(f"log.dirs names one directory twice: {other} and {directory.path}")
 
     def identity(self) -> tuple[str | None, int | None]:
         """The cluster id and broker id that the directories were used with; None where they do not say."""

@@ -149,11 +149,16 @@ class EmbeddedStore:
     @property
     def _almost_full(self) -> str:
         error = None if self._journal is None else self._journal.unknown_room
-        full, mend = f"the disk of {self.path} is full", "; delete records or topics to make it"
+        full = f"the disk of {self.path} is full"
+        until, mend = "there is room", "; delete records or topics to make it"
         if error is not None:
-            full, mend = f"it cannot be told whether the disk of {self.path} has room ({_why(error)})", ""
+            full, until, mend = (
+                f"it cannot be told whether the disk of {self.path} has room ({_why(error)})",
+                "it can",
+                "",
+            )
         return (
-            f"{full}: no topics are created until there is room, nor partitions, delegation tokens or offsets of "
+            f"{full}: no topics are created until {until}, nor partitions, delegation tokens or offsets of "
             f"version 0{mend}"
         )
 
@@ -459,6 +464,8 @@ def _thread() -> ThreadPoolExecutor:
 
 
 def _why(error: BaseException | None) -> object:
+    if isinstance(error, MemoryError):
+        return "not enough memory"
     return error.strerror if isinstance(error, OSError) else error
 
 

@@ -97,6 +97,7 @@ class Following:
     def empty(self) -> Pieces[None]:
         """Before `start_again`: removes what may be much in pieces."""
         log = self._partition.log
+        log.interrupt()
         log.increment_start_offset(log.end_offset)
         self._partition.clip_high_watermark()
         yield from delete_below_start(log)

@@ -307,7 +307,8 @@ class Coordination(Generic[M]):
         self._uncommitted.pop(index, None)
         pause_ms = min(_SHORTEST_PAUSE_MS << min(self._refusals[index], 10), _LONGEST_PAUSE_MS)
         self._refusals[index] += 1
-        log.warning("cannot load %s; trying again in %d ms: %s", shard.partition.tp, pause_ms, error)
+        why = "not enough memory" if isinstance(error, MemoryError) else error
+        log.warning("cannot load %s; trying again in %d ms: %s", shard.partition.tp, pause_ms, why)
 
         def read_again() -> None:
             if self._loading.get(index) is shard:

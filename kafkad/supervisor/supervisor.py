@@ -16,7 +16,7 @@ from kafkad import STARTED
 from kafkad.clock import SystemClock
 from kafkad.config import Config
 from kafkad.config.several import settings_of
-from kafkad.log.checkpoint import META_PROPERTIES, CheckpointError, read_meta_properties
+from kafkad.log.checkpoint import META_PROPERTIES, CheckpointError, MetaProperties, read_meta_properties
 from kafkad.log.files import Files
 from kafkad.meta.embedded import EmbeddedStore, lost_store
 from kafkad.meta.journal import JournalError
@@ -56,6 +56,8 @@ class Supervisor:
         self._lost_store = False
         self._announced = False
         self._reloading = False
+        self._problem = ""
+        """That stands until the next reload."""
         self._registry = Registry()
         self._registry.add(self._families)
 
@@ -72,7 +74,7 @@ class Supervisor:
                 await store.close()
                 if health is not None:
                     await health.close()
-        except (CannotStart, CheckpointError, JournalError) as refusal:
+        except (CannotStart, JournalError) as refusal:
             log.error("cannot start: %s", refusal)
             return _FAILED
 
@@ -143,10 +145,26 @@ class Supervisor:
         store.when_broken = self._store_broke
         return store
 
+    def _identities(self) -> list[MetaProperties]:
+        """Those of directories that have been used before. What is wrong with one that does not tell its own broker
+        says, unless no other tells."""
+        known: list[MetaProperties] = []
+        unreadable: list[str] = []
+        for path in self._config.log_dirs:
+            file = os.path.join(path, META_PROPERTIES)
+            try:
+                meta = read_meta_properties(file, Files())
+            except (OSError, CheckpointError) as error:
+                unreadable.append(f"{file}: {error.strerror}" if isinstance(error, OSError) else str(error))
+            else:
+                known += [meta] if meta is not None else []
+        if unreadable and not known:
+            raise CannotStart(unreadable[0])
+        return known
+
     async def _first_id(self, store: EmbeddedStore) -> int:
         """The id that is set, or that of the broker whose directories these have been, or 0."""
-        paths = (os.path.join(path, META_PROPERTIES) for path in self._config.log_dirs)
-        known = [meta for path in paths if (meta := read_meta_properties(path, Files())) is not None]
+        known = self._identities()
         session = store.session()
         if known and await session.exists(ClusterId.PATH) is None:
             raise CannotStart(
@@ -200,9 +218,10 @@ class Supervisor:
         elif self._reloading and not any(broker.reloading for broker in self._brokers):
             self._reloading = False
             is_reloaded = all(broker.doing != NOT_RELOADED for broker in self._brokers)
-            self._notifier.ready(RELOADED if is_reloaded else NOT_RELOADED)
+            self._problem = "" if is_reloaded else NOT_RELOADED
+            self._notifier.ready(self._problem or RELOADED)
         else:
-            self._notifier.status(self._missing() or f"{len(self._brokers)} brokers are ready")
+            self._notifier.status(self._missing() or self._problem or f"{len(self._brokers)} brokers are ready")
 
     def _take_no_more_without_room(self) -> None:
         """From the first broker on that is ready: what its clients are told of has to be on the disk."""

@@ -93,6 +93,8 @@ class Disk(NamedTuple):
     free: int | None
 
 
+_WRITTEN_AT_ONCE = 64 << 20
+"""Bytes that may be written, or freed, while a broker looks at one directory after another."""
 _WRITTEN_MEANWHILE = 1 / 1000
 """The part of a disk that may fill, or be freed, while brokers are asked one after another."""
 
@@ -104,10 +106,11 @@ def disks(directories: Iterable[LogDir], brokers: Mapping[int, Broker]) -> list[
     for each in directories:
         told.setdefault(each.broker, set()).add(Disk(brokers[each.broker].host, each.total, each.free))
     found: list[Disk] = []
-    for of_broker in told.values():
+    for of_broker in map(_distinct, told.values()):
         new = []
-        for disk in sorted(of_broker, key=_by_room):
-            same = next((other for other in found if _may_be_one(other, disk)), None)
+        for disk in of_broker:
+            meanwhile = (disk.total or 0) * _WRITTEN_MEANWHILE
+            same = next((other for other in found if _may_be_one(other, disk, meanwhile)), None)
             if same is not None:
                 found.remove(same)
             new.append(disk if same is None else min(same, disk, key=_by_room))
@@ -115,14 +118,23 @@ def disks(directories: Iterable[LogDir], brokers: Mapping[int, Broker]) -> list[
     return sorted(found, key=_by_room)
 
 
+def _distinct(told: Iterable[Disk]) -> list[Disk]:
+    """Of one broker."""
+    found: list[Disk] = []
+    for disk in sorted(told, key=_by_room):
+        if not found or not _may_be_one(found[-1], disk, _WRITTEN_AT_ONCE):
+            found.append(disk)
+    return found
+
+
 def _by_room(disk: Disk) -> tuple[str, int, int]:
     return disk.host, disk.total or 0, disk.free or 0
 
 
-def _may_be_one(one: Disk, other: Disk) -> bool:
+def _may_be_one(one: Disk, other: Disk, written: float) -> bool:
     if one.free is None or other.free is None or one.total is None:
         return False
-    return one[:2] == other[:2] and abs(one.free - other.free) <= one.total * _WRITTEN_MEANWHILE
+    return one[:2] == other[:2] and abs(one.free - other.free) <= written
 
 
 def known_sum(parts: Iterable[int | None]) -> int | None:

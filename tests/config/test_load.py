@@ -207,6 +207,14 @@ def test_what_cannot_be_honoured_is_refused(tmp_path: Path, text: str, problem: 
     assert problem in found
 
 
+def test_a_directory_with_two_names_is_refused(tmp_path: Path) -> None:
+    one, other = tmp_path / "a", tmp_path / "b"
+    one.mkdir()
+    other.symlink_to(one)
+    (found,) = problems(write(tmp_path, "kafkad.yaml", f"log.dirs: {one},{other},{one}"))
+    assert found == f"log.dirs names one directory twice: {one} and {other}"
+
+
 def test_what_is_at_the_limit_of_another_setting_is_taken() -> None:
     for settings in (
         ["replica.fetch.wait.max.ms=900", "replica.socket.timeout.ms=900", "replica.lag.time.max.ms=900"],

@@ -38,14 +38,6 @@ def test_a_second_broker_is_refused_and_told_who_has_the_lock(tmp_path: Path) ->
     started(tmp_path).close()
 
 
-def test_a_directory_with_two_names_is_refused(tmp_path: Path) -> None:
-    names = [str(tmp_path / "a"), str(tmp_path / "b")]
-    os.mkdir(names[0])
-    os.symlink(names[0], names[1])
-    with pytest.raises(DirectoryLockedError, match=f"one directory twice: {names[0]} and {names[1]}"):
-        LogManager(names, Files(), FakeClock()).lock()
-
-
 def test_directories_of_another_cluster_or_broker_are_refused(disks: tuple[Path, Path]) -> None:
     started(disks[0]).close()
     for cluster, broker, word in (("other", 1, "cluster cluster"), ("cluster", 2, "broker 1")):

@@ -26,7 +26,7 @@ def stamped(*stamps: int, codec: int = 0) -> bytearray:
     return build_batch([Record(n, stamp, None, b"") for n, stamp in enumerate(stamps)], base_offset=0, codec=codec)
 
 
-def test_a_search_over_many_batches_pieces_of(home: Home) -> None:
+def test_a_search_over_many_batches_is_done_in_pieces(home: Home) -> None:
     log = home.open(segment_bytes=1 << 20)
     an_old_peak(log, 1000)
     append(log, batch(timestamp=6000))

@@ -216,10 +216,10 @@ def test_what_is_no_good_is_told_once_until_it_changes(watched: Watched, caplog:
     assert caplog.text.count("brokers could not connect to each other with it") == 1
     assert watched.context is before
     watched.keys.write_text("half of")
-    watched.tls.refresh(watched.config)
+    assert not watched.tls.refresh(watched.config)
     assert caplog.text.count("keeps the keys and certificates it has") == 2
     AUTHORITY.issue().write(watched.keys)
-    watched.tls.refresh(watched.config)
+    assert watched.tls.refresh(watched.config)
     assert watched.context is not before
 
 

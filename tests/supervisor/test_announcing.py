@@ -158,5 +158,7 @@ def test_a_reload_that_a_broker_could_not_do_is_told(scenario: Run) -> None:
             broker.reloading = False
             scene.supervisor._changed()
         assert f"READY=1\nSTATUS={NOT_RELOADED}" in scene.told()
+        scene.supervisor._changed()
+        assert scene.told() == [f"STATUS={NOT_RELOADED}"]
 
     scenario(steps)

@@ -21,6 +21,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from kafkad.log.checkpoint import META_PROPERTIES
 from kafkad.meta.embedded import FILE_NAME
 from kafkad.supervisor.broker_http import HttpAnswer, ask
 from tests.broker import KafkadProcess
@@ -292,6 +293,25 @@ def test_a_broker_whose_only_directory_is_on_a_new_disk_gets_its_replicas_again(
         asker.client.close()
         segments = {(host.directory(n) / "orders-0" / f"{0:020}.log").read_bytes() for n in range(3)}
         assert len(segments) == 1
+
+
+def test_a_directory_that_cannot_be_read_costs_no_other(tmp_path: Path) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    host = Host(tmp_path, 2, {"broker.id": "", "log.dirs": f"{whole},{broken}"})
+    with host:
+        pass
+    file = broken / META_PROPERTIES
+    file.unlink()
+    file.mkdir()
+    with host:
+        assert f"reading {file}: Is a directory" in host.log
+    file.rmdir()
+    (whole / META_PROPERTIES).write_text("version=7\n")
+    file.mkdir()
+    host.start(wait=False)
+    assert host.process is not None
+    assert host.process.wait(20) == 1
+    assert f"cannot start: {whole / META_PROPERTIES}, line 1: " in host.log
 
 
 def test_directories_of_kafka_are_adopted_by_one_broker_first(tmp_path: Path) -> None:

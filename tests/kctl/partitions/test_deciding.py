@@ -258,7 +258,7 @@ def test_of_a_topic_that_is_deleted_while_its_leader_is_waited_for_nothing_more_
 
 def test_the_room_of_a_broker_is_that_of_all_its_disks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of disks that are filled evenly; a directory that is offline has none."""
-    rooms = [(1, f"/{number}", (40 << 30) + number * 4096, None) for number in range(4)]
+    rooms = [(1, f"/{number}", (40 << 30) + (number << 27), None) for number in range(4)]
     rooms += [(2, "/a", 40 << 30, None), (2, "/gone", 30 << 30, KctlError("offline")), (3, "/a", None, None)]
     directories = [LogDir(broker, path, 100 << 30, free, error, ()) for broker, path, free, error in rooms]
     monkeypatch.setattr(snapshot, "log_dirs", lambda session, partitions: (directories, {}))
@@ -266,4 +266,4 @@ def test_the_room_of_a_broker_is_that_of_all_its_disks(monkeypatch: pytest.Monke
     session = session_of(1, 2, 3)
     monkeypatch.setattr(session, "metadata", lambda topics: [])
     free = {broker.id: broker.free for broker in snapshot.take(session).brokers}
-    assert free == {1: (160 << 30) + 6 * 4096, 2: 40 << 30, 3: None}
+    assert free == {1: (160 << 30) + (6 << 27), 2: 40 << 30, 3: None}

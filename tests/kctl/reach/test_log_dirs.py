@@ -26,6 +26,12 @@ def test_a_disk_that_is_written_to_while_brokers_are_asked_counts_once() -> None
 
 def test_disks_of_one_broker_that_are_evenly_filled_are_several() -> None:
     brokers = {1: Broker(1, "a", 9092, None), 2: Broker(2, "a", 9093, None)}
-    rooms = [(broker, 100 << 30, (40 << 30) + number * 4096) for broker in (1, 2) for number in range(4)]
+    rooms = [(broker, 4 << 40, (1 << 40) + (number << 27)) for broker in (1, 2) for number in range(4)]
     directories = [LogDir(broker, f"/{free}", total, free, None, ()) for broker, total, free in rooms]
     assert len(disks(directories[:4], brokers)) == len(disks(directories, brokers)) == 4
+
+
+def test_a_disk_that_is_written_to_while_its_broker_looks_at_it_counts_once() -> None:
+    brokers = {1: Broker(1, "a", 9092, None)}
+    directories = [LogDir(1, f"/{number}", 4 << 40, (1 << 40) - (number << 20), None, ()) for number in range(3)]
+    assert disks(directories, brokers) == [Disk("a", 4 << 40, (1 << 40) - (2 << 20))]
