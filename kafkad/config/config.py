@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from functools import cache
 from typing import NamedTuple
@@ -266,16 +266,17 @@ class Config:
     def inter_broker_protocol(self) -> Protocol:
         return Protocol.of(self.str("inter.broker.protocol.version"))
 
-    def with_overrides(
-        self, *, cluster_wide: Mapping[_Str, _Str | None], per_broker: Mapping[_Str, _Str | None]
-    ) -> Config:
+    def with_overrides(self, *, cluster_wide: Mapping[_Str, _Str], per_broker: Mapping[_Str, _Str]) -> Config:
         """This configuration with the store's dynamic settings. Unusable ones are left out, and named in `warnings`."""
         warnings: list[_Str] = []
-        layers = {
-            **self._layers,
-            Source.DYNAMIC_DEFAULT_BROKER_CONFIG: _usable(self, cluster_wide, warnings),
-            Source.DYNAMIC_BROKER_CONFIG: _usable(self, per_broker, warnings),
-        }
+        layers = dict(self._layers)
+        for source, texts in (
+            (Source.DYNAMIC_DEFAULT_BROKER_CONFIG, cluster_wide),
+            (Source.DYNAMIC_BROKER_CONFIG, per_broker),
+        ):
+            layers[source], ignored = usable(self, texts)
+            warnings += [f"dynamic setting {name} is ignored: {why}" for name, why in ignored.items()]
+            warnings += _without_effect(layers[source])
         return Config(layers, file=self.file, secrets=self.secrets, warnings=warnings, unknown=self.unknown)
 
     def with_layer(self, source: Source, values: Values) -> Config:
@@ -397,23 +398,32 @@ def _resolved(setting: Setting, text: str, secrets: Secrets) -> str:
     return resolved
 
 
-def _usable(static: Config, texts: Mapping[str, str | None], warnings: list[str]) -> dict[str, Value]:
-    """`static` has the secret that passwords are decrypted with."""
-    values: dict[_Str, Value] = {}
+def usable(config: Config, texts: Mapping[str, str]) -> tuple[dict[str, Value], dict[str, str]]:
+    """The values that a broker's dynamic settings in the store have, and why each of the others is ignored. `config`
+    has the secret that passwords are decrypted with."""
+    values: dict[str, Value] = {}
+    ignored: dict[str, str] = {}
     for name, text in texts.items():
+        try:
+            values[name] = _stored_value(config, name, text)
+        except ValueError as error:
+            ignored[name] = str(error)
+    return values, ignored
+
+
+def _stored_value(config: Config, name: str, text: str) -> Value:
+    setting = find_setting(name)
+    if setting is None:
+        raise ValueError("kafkad does not know it")
+    if dynamic_mode(name) == READ_ONLY:
+        raise ValueError("it can only be changed in the file, with a restart")
+    return parse_dynamic(setting, decrypted(config, text) if setting.sensitive else text, config.secrets)
+
+
+def _without_effect(values: Values) -> Iterator[str]:
+    for name, value in values.items():
         setting = find_setting(name)
-        if setting is None:
-            warnings.append(f"dynamic setting {name} is ignored: kafkad does not know it")
-        elif dynamic_mode(name) == READ_ONLY:
-            warnings.append(f"dynamic setting {name} is ignored: it can only be changed in the file, with a restart")
-        elif text is not None:
-            try:
-                plain = decrypted(static, text) if setting.sensitive else text
-                values[name] = parse_dynamic(setting, plain, static.secrets)
-            except ValueError as error:
-                warnings.append(f"dynamic setting {name} is ignored: {error}")
-                continue
-            reason = setting.refused or setting.unused
-            if reason and values[name] != setting.default:
-                warnings.append(f"dynamic setting {name} has no effect: {reason}")
-    return values
+        assert setting is not None
+        reason = setting.refused or setting.unused
+        if reason and value != setting.default:
+            yield f"dynamic setting {name} has no effect: {reason}"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
 
 from kafkad.config.checks import contradictions
-from kafkad.config.config import Config, Source, dynamic_mode, find_setting, parse_dynamic
+from kafkad.config.config import Config, Source, dynamic_mode, find_setting, parse_dynamic, usable
 from kafkad.config.secrets import Secrets
 from kafkad.config.setting import CLUSTER_WIDE, READ_ONLY, Value
 from kafkad.errors import ErrorCode, KafkaError
@@ -42,10 +44,15 @@ _THREADS = {
     "num.replica.fetchers": _POOL,
 }
 """Kafka starts and ends threads only so many at a time: what it says to too few and to too many."""
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-def validate_broker_configs(config: Config, changes: Mapping[str, str | None], *, per_broker: bool) -> Config:
-    """Check a broker's dynamic settings for AlterConfigs: `changes` are all its dynamic settings as they would become.
+def validate_broker_configs(
+    config: Config, changes: Mapping[str, str], *, per_broker: bool, kept: Mapping[str, str] = _NOTHING
+) -> Config:
+    """Check a broker's dynamic settings for AlterConfigs: `changes` are what the request sets anew, `kept` those in the
+    store that stay as they are. What is ignored there is here too, for Kafka may have put it there: it must not keep
+    other changes back, and neither must what contradicts itself without them already.
 
     Returns the configuration that would result; raises KafkaError(INVALID_REQUEST) with Kafka's words.
     """
@@ -64,15 +71,17 @@ def validate_broker_configs(config: Config, changes: Mapping[str, str | None], *
             "These security configs can be dynamically updated only per-listener using the listener prefix: "
             f"Set({', '.join(bare)})"
         )
-    values: dict[str, Value] = {}
-    for name, text in changes.items():
-        if text is not None:
-            values[name] = _accepted(name, text, config.secrets)
     source = Source.DYNAMIC_BROKER_CONFIG if per_broker else Source.DYNAMIC_DEFAULT_BROKER_CONFIG
-    result = config.with_layer(source, values)
+    values, _ = usable(config, kept)
+    before = config, config.with_layer(source, values)
+    accepted = {name: _accepted(name, text, config.secrets) for name, text in changes.items()}
+    result = config.with_layer(source, values | accepted)
     problems = contradictions(result)
     if problems:
-        raise _invalid(f"requirement failed: {problems[0]}")
+        known = [contradictions(each) for each in before]
+        for problem in problems:
+            if not all(problem in each for each in known):
+                raise _invalid(f"requirement failed: {problem}")
     _check_steps(config, result)
     return result
 

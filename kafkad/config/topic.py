@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from kafkad.config.config import Config
 from kafkad.config.setting import LONG_MAX, Value
@@ -52,6 +54,7 @@ BROKER_NAMES: dict[str, tuple[str, ...]] = {
 
 _LARGEST_INDEX_INTERVAL = 128 * 1024
 """Bytes in which a few thousand batches may stand, whose headers take some milliseconds to read."""
+_NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 _MS_PER_UNIT = {"minutes": 60_000, "hours": 3_600_000}
 
 
@@ -135,15 +138,17 @@ class LogConfig:
     @classmethod
     def resolve(cls, overrides: Mapping[str, str], config: Config) -> LogConfig:
         """`overrides` as the metadata store keeps them; one that cannot be used (any more) counts as not set."""
-        values: dict[str, Any] = {name: broker_value(name, config) for name in BROKER_NAMES}
-        for name, text in overrides.items():
-            setting = TOPIC_SETTINGS.get(name)
-            if setting is not None:
-                try:
-                    values[name] = parse(setting, text)
-                except ValueError:
-                    continue
+        values = {name: broker_value(name, config) for name in BROKER_NAMES} | _usable(overrides)
         return cls(**_as_fields(values))
+
+
+def _usable(overrides: Mapping[str, str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name, text in overrides.items():
+        if name in TOPIC_SETTINGS:
+            with suppress(ValueError):
+                values[name] = parse(TOPIC_SETTINGS[name], text)
+    return values
 
 
 _FIELDS = {
@@ -177,15 +182,18 @@ def broker_value(name: str, config: Config) -> Value:
     return TOPIC_SETTINGS[name].default
 
 
-def validate_topic_configs(configs: Mapping[str, str], config: Config, *, topic: str | None = None) -> None:
-    """Check a topic's own settings; `config` has those that it leaves to its broker.
+def validate_topic_configs(
+    configs: Mapping[str, str], config: Config, *, topic: str | None = None, kept: Mapping[str, str] = _NOTHING
+) -> None:
+    """Check what a topic sets; `config` has what it leaves to its broker. `kept` are settings of it in the store that
+    stay as they are: those that cannot be used are ignored, for they must not keep other changes back.
 
     Raises KafkaError(INVALID_CONFIG) with Kafka's sentence; `topic` is named in it where AlterConfigs names it."""
     unknown = [name for name in configs if name not in TOPIC_SETTINGS]
     if unknown:
         raise _invalid(f"Unknown topic config name: {unknown[0]}")
     prefix = f"Invalid config value for resource ConfigResource(type=TOPIC, name='{topic}'): " if topic else ""
-    values: dict[str, Any] = {}
+    values = _usable(kept)
     for name, text in configs.items():
         setting = TOPIC_SETTINGS[name]
         try:

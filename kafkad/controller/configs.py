@@ -120,27 +120,21 @@ class ConfigAlterer:
         except NoNode:
             data, version = b"", None
         before = required(path, partial(ConfigNode.decode, data))
-        opened = self._decrypted(before) if kind is ResourceKind.BROKER else before
-        shown = {**before, **opened}
+        shown = self._decrypted(before) if kind is ResourceKind.BROKER else before
         after = change(shown)
-        sealed = {key for key, text in before.items() if key not in opened and after.get(key) == text}
-        self._validate(kind, name, {key: value for key, value in after.items() if key not in sealed})
+        kept = {key: before[key] for key, value in after.items() if shown.get(key) == value}
+        changes: Overrides = {key: value for key, value in after.items() if key not in kept}
+        self._validate(kind, name, changes, kept)
         if kind is ResourceKind.BROKER:
-            unchanged = {key: before[key] for key, value in after.items() if shown.get(key) == value}
-            changed = {key: value for key, value in after.items() if key not in unchanged}
-            after = {**unchanged, **self._encrypted(changed)}
-        return validate_only or await self._write(path, entity, after, version)
+            changes = self._encrypted(changes)
+        return validate_only or await self._write(path, entity, {**kept, **changes}, version)
 
     def _decrypted(self, overrides: Overrides) -> Overrides:
-        """Without what cannot be decrypted, or names secrets that are not there: it does not count, and stays in the
-        store as it is, for it may be somebody's whose configuration is to be mended."""
+        """What cannot be decrypted stays as it is, for it may be somebody's whose configuration is to be mended."""
         found = dict(overrides)
         for name in filter(_is_password, overrides):
-            try:
+            with suppress(ValueError):
                 found[name] = decrypted(self._config(), overrides[name])
-                self._config().secrets.resolve_dynamic(found[name])
-            except ValueError:
-                del found[name]
         return found
 
     def _encrypted(self, overrides: Overrides) -> Overrides:
@@ -182,11 +176,11 @@ class ConfigAlterer:
         check_own_broker(self._broker, name)
         return ConfigNode.entity_path(ConfigNode.BROKERS, str(self._broker))
 
-    def _validate(self, kind: ResourceKind, name: str, overrides: Overrides) -> None:
+    def _validate(self, kind: ResourceKind, name: str, changes: Overrides, kept: Overrides) -> None:
         if kind is ResourceKind.TOPIC:
-            validate_topic_configs(overrides, self._config(), topic=name)
+            validate_topic_configs(changes, self._config(), topic=name, kept=kept)
         else:
-            result = validate_broker_configs(self._config(), overrides, per_broker=bool(name))
+            result = validate_broker_configs(self._config(), changes, per_broker=bool(name), kept=kept)
             if self._check_broker is not None:
                 try:
                     self._check_broker(result)

@@ -108,7 +108,7 @@ CONFIG = load(None, [], {})
         ({"log.segment.bytesx": "9"}, True, "Unknown broker config name: log.segment.bytesx"),
     ],
 )
-def test_refused(changes: dict[str, str | None], per_broker: bool, message: str) -> None:
+def test_refused(changes: dict[str, str], per_broker: bool, message: str) -> None:
     with pytest.raises(KafkaError) as caught:
         validate_broker_configs(CONFIG, changes, per_broker=per_broker)
     assert caught.value.code is ErrorCode.INVALID_REQUEST
@@ -116,7 +116,7 @@ def test_refused(changes: dict[str, str | None], per_broker: bool, message: str)
 
 
 def test_the_configuration_that_would_result() -> None:
-    changes = {"log.segment.bytes": "1000", "listener.name.plaintext.max.connections": "5", "background.threads": None}
+    changes = {"log.segment.bytes": "1000", "listener.name.plaintext.max.connections": "5"}
     result = validate_broker_configs(CONFIG, changes, per_broker=True)
     assert result.int("log.segment.bytes") == 1000
     assert result.for_listener("PLAINTEXT", "max.connections") == 5

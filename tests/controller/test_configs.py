@@ -190,6 +190,51 @@ def test_refusals(kind: ResourceKind, name: str, entries: list[ConfigEntry], cod
     run()
 
 
+STORED_BY_KAFKA = [
+    (BROKER, "", "my.reporter.url", "x"),
+    (BROKER, "", "log.local.retention.ms", "5000"),
+    (BROKER, "", "log.cleaner.min.cleanable.ratio", "NaN"),
+    (BROKER, "1", "advertised.listeners", "PLAINTEXT://x:1"),
+    (BROKER, "1", "listener.name.plaintext.num.network.threads", "3"),
+    (BROKER, "1", "max.connections.per.ip.overrides", "a..b:5"),
+    (TOPIC, "a", "local.retention.ms", "5000"),
+    (TOPIC, "a", "min.cleanable.dirty.ratio", "NaN"),
+    (TOPIC, "a", "no.such", "1"),
+]
+"""Kafka 3.9 takes each, and kafkad cannot use it."""
+
+
+@pytest.mark.parametrize(("kind", "name", "setting", "text"), STORED_BY_KAFKA)
+def test_what_kafka_stored_keeps_no_other_change_back(kind: ResourceKind, name: str, setting: str, text: str) -> None:
+    other = "retention.ms" if kind is TOPIC else "log.retention.ms"
+    entity = "topics/a" if kind is TOPIC else f"brokers/{name or '<default>'}"
+    overlaid = {} if kind is TOPIC or not name else {setting: text}
+    config = load(None, [], {}).with_overrides(cluster_wide={}, per_broker=overlaid)
+
+    @at_a_place
+    async def run(place: Place) -> None:
+        altering = ConfigAlterer(place.store, 1, config=lambda: config, topic_exists=lambda topic: True)
+
+        async def stored() -> Mapping[str, str]:
+            return Config.decode((await place.store.get(Config.path(entity)))[0])
+
+        await place.store.create(Config.path(entity), Config.encode({setting: text, other: "8"}))
+        await altering.alter(kind, name, [entry(other, "7")])
+        assert await stored() == {setting: text, other: "7"}
+        await altering.replace(kind, name, [entry(setting, text), entry(other, "6")])
+        assert await stored() == {setting: text, other: "6"}
+        await altering.alter(kind, name, [entry(other, None, DELETE)])
+        assert await stored() == {setting: text}
+        with pytest.raises(KafkaError):
+            await altering.alter(kind, name, [entry(setting, f"{text}, {text}")])
+        await altering.alter(kind, name, [entry(setting, None, DELETE)])
+        assert await stored() == {}
+        with pytest.raises(KafkaError):
+            await altering.alter(kind, name, [entry(setting, text)])
+
+    run()
+
+
 @at_a_place
 async def test_validate_only(place: Place) -> None:
     await place.alterer.alter(TOPIC, "a", [entry("retention.ms", "7")], validate_only=True)
