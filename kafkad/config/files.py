@@ -21,7 +21,7 @@ class ConfigError(Exception):
 
 
 class Entry(NamedTuple):
-    """`text` is None where the file says nothing: `name:` in YAML, `name=` on a command line."""
+    """`text` is None where nothing is said: `name:` in YAML, `name=` on a command line, which takes the file's away."""
 
     name: str
     text: str | None

@@ -10,7 +10,7 @@ from kafkad.config.config import Config, Source, find_setting
 from kafkad.config.files import ConfigError, Entry, is_properties, read_properties, read_yaml
 from kafkad.config.idle import idle
 from kafkad.config.secrets import PROVIDERS, Secrets
-from kafkad.config.setting import Setting, Value
+from kafkad.config.setting import ConfigType, Setting, Value
 from kafkad.config.tables import BROKER_SETTINGS
 from kafkad.config.values import parse
 
@@ -23,7 +23,8 @@ KAFKAS_DEFAULTS: dict[str, Value] = {
 """Settings whose kafkad default differs: a `server.properties` that leaves them out means Kafka's."""
 
 _MAY_BE_EMPTY = "ssl.endpoint.identification.algorithm"
-"""Here nothing means none; in other settings it means that the default holds."""
+"""Here nothing means none, as it does for a list in a file; for other texts it means that the default holds."""
+_TEXTS = (ConfigType.STRING, ConfigType.CLASS, ConfigType.PASSWORD)
 _IDS = ("broker.id", "node.id")
 _KEYS = "ssl.keystore.location"
 _NO_SECRETS = (
@@ -95,7 +96,8 @@ def _override(text: str) -> Entry:
     if swallowed or not equals:  # nothing else is shown: it may be a password, behind another sign
         shown = name if find_setting(name) is not None else "…"
         raise ConfigError(f"--set {shown}: expected NAME=VALUE")
-    return Entry(name, value, f"--set {name if _NAME.fullmatch(name) else '…'}")
+    unset = not value and not name.endswith(_MAY_BE_EMPTY)
+    return Entry(name, None if unset else value, f"--set {name if _NAME.fullmatch(name) else '…'}")
 
 
 class _Loader:
@@ -156,7 +158,7 @@ class _Loader:
             self._unknown(entry)
         elif (swallowed := _swallowed(entry, setting)) is not None:
             self._problems[entry.name] = f"{entry.where}: {entry.name} has swallowed {swallowed}"
-        elif entry.text or (entry.text is not None and entry.name.endswith(_MAY_BE_EMPTY)):
+        elif entry.text or (entry.text is not None and _may_be_empty(setting)):
             self._set(entry, setting, entry.text)
 
     def _forget(self, name: str) -> None:
@@ -212,6 +214,13 @@ def _swallowed(entry: Entry, setting: Setting) -> str | None:
     text = _REFERENCE.sub("", entry.text)
     other = next((name for name, each in BROKER_SETTINGS.items() if name in text and each.secret), None)
     return None if other is None else f"{other}, which has to begin a line of its own"
+
+
+def _may_be_empty(setting: Setting) -> bool:
+    """As in Kafka: a list without members is one, and nothing is no number, and none of the words of which a setting
+    takes one."""
+    one_of_several = setting.valid is not None and setting.default is not None
+    return setting.type not in _TEXTS or one_of_several or setting.name.endswith(_MAY_BE_EMPTY)
 
 
 def _is_provider(entry: Entry) -> bool:

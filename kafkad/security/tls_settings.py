@@ -88,9 +88,7 @@ def _versions(wanted: tuple[str, ...]) -> tuple[str, ...]:
     if old:
         known = " and ".join(TLS_VERSIONS)
         raise TlsError(f"ssl.enabled.protocols: {', '.join(old)} cannot be used; kafkad has {known}")
-    if not wanted:
-        raise TlsError("ssl.enabled.protocols is empty")
-    return tuple(version for version in TLS_VERSIONS if version in wanted)
+    return tuple(version for version in TLS_VERSIONS if version in wanted) or TLS_VERSIONS
 
 
 def openssl_name(suite: str) -> str:

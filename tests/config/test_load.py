@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkad.config import Config, ConfigError, Source, ZooKeeperAddress, load
+from kafkad.config import BROKER_SETTINGS, Config, ConfigError, LogConfig, Source, ZooKeeperAddress, load
 from kafkad.config.files import read_properties
 from kafkad.config.setting import JAVA
 
@@ -385,6 +385,38 @@ def test_hosts_of_peers_are_not_looked_at_where_the_algorithm_is_empty(tmp_path:
         assert config.for_listener("PLAINTEXT", name) == ""
         assert load(None, [f"{each}="], {}).for_listener("PLAINTEXT", name) == ""
     assert load(None, [], {}).str(name) == "https"
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("server.properties", "log.cleanup.policy=\n"),
+        ("kafkad.yaml", "log.cleanup.policy: []\n"),
+        ("kafkad.yaml", "log.cleanup.policy: ''\n"),
+    ],
+)
+def test_an_empty_list_in_a_file_is_one_and_not_the_default(tmp_path: Path, file: str, content: str) -> None:
+    path = write(tmp_path, file, content)
+    config = load(path, [], {})
+    assert config.list("log.cleanup.policy") == ()
+    assert LogConfig.resolve({}, config).cleanup_policy == frozenset(), "and everything is kept"
+    assert load(path, ["log.cleanup.policy="], {}).list("log.cleanup.policy") == ("delete",)
+
+
+@pytest.mark.parametrize(
+    ("name", "complaint"),
+    [
+        ("num.io.threads", "Not a number of type INT"),
+        ("log.retention.ms", "Not a number of type LONG"),
+        ("log.cleaner.min.cleanable.ratio", "Not a number of type DOUBLE"),
+        ("log.preallocate", "Expected value to be either true or false"),
+        ("log.message.timestamp.type", "String must be one of: CreateTime, LogAppendTime"),
+    ],
+)
+def test_nothing_is_no_number(tmp_path: Path, name: str, complaint: str) -> None:
+    path = write(tmp_path, "server.properties", f"broker.rack=\nlog.cleanup.policy=\n{name}=\n")
+    assert problems(path) == [f"{path}:3: Invalid value  for configuration {name}: {complaint}"]
+    assert load(path, [f"{name}="], {}).value(name) == BROKER_SETTINGS[name].default
 
 
 def test_brokers_log_in_at_each_other_by_tokens_of_a_file_or_an_issuer() -> None:
