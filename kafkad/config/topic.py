@@ -55,6 +55,9 @@ BROKER_NAMES: dict[str, tuple[str, ...]] = {
 _LARGEST_INDEX_INTERVAL = 128 * 1024
 """Bytes in which a few thousand batches may stand, whose headers take some milliseconds to read."""
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+_ONE_SIDE = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
+"""For which a broker's deprecated limit of both sides stands where it has none of that side."""
+_FOR_EVER = -1
 _MS_PER_UNIT = {"minutes": 60_000, "hours": 3_600_000}
 
 
@@ -163,8 +166,7 @@ def _as_fields(values: dict[str, Any]) -> dict[str, Any]:
     known = {field.name for field in fields(LogConfig)}
     named = {_FIELDS.get(name, name.replace(".", "_")): value for name, value in values.items()}
     named |= {name: frozenset(value) for name, value in named.items() if isinstance(value, tuple)}
-    named["retention_ms"] = max(named["retention_ms"], -1)
-    # The deprecated single limit counts where the limit of that side was not set (KIP-937).
+    # A topic's deprecated single limit counts where neither it nor its broker limits that side (KIP-937).
     single = named["message_timestamp_difference_max_ms"]
     for side in ("before", "after"):
         if named[f"message_timestamp_{side}_max_ms"] == LONG_MAX:
@@ -174,6 +176,15 @@ def _as_fields(values: dict[str, Any]) -> dict[str, Any]:
 
 def broker_value(name: str, config: Config) -> Value:
     """The broker's value of `name`, for topics that do not set it."""
+    value = _first_set(name, config)
+    if name in _ONE_SIDE and value == LONG_MAX:
+        return config.long("log.message.timestamp.difference.max.ms")
+    if name == "retention.ms" and isinstance(value, int):
+        return max(value, _FOR_EVER)
+    return value
+
+
+def _first_set(name: str, config: Config) -> Value:
     for broker_name in BROKER_NAMES.get(name, ()):
         value = config.value(broker_name)
         if value is not None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkad.config import Config, Source, load
+from kafkad.config import LONG_MAX, Config, Source, load
 from kafkad.config.describe import ConfigRow, describe_broker, describe_cluster_default, describe_topic
 from kafkad.config.tables import BROKER_SETTINGS, TOPIC_SETTINGS
 
@@ -106,6 +106,16 @@ def test_an_override_that_cannot_be_read_shows_what_counts_instead(config: Confi
     row = next(row for row in describe_topic(config, {"flush.ms": "often"}) if row.name == "flush.ms")
     assert (row.value, row.source) == ("1000", Source.DYNAMIC_DEFAULT_BROKER_CONFIG)
     assert not row.is_default
+
+
+def test_a_topic_shows_what_it_has_of_its_broker() -> None:
+    limit = "log.message.timestamp.difference.max.ms=3600000"
+    rows = {row.name: row for row in describe_topic(load(None, [limit, "log.retention.ms=-7"], {}), {})}
+    before = rows["message.timestamp.before.max.ms"]
+    assert (before.value, before.source) == ("3600000", Source.DEFAULT_CONFIG)
+    assert [synonym.value for synonym in before.synonyms] == [str(LONG_MAX)]
+    assert rows["message.timestamp.after.max.ms"].value == "3600000"
+    assert (rows["retention.ms"].value, rows["retention.ms"].source) == ("-1", Source.STATIC_BROKER_CONFIG)
 
 
 def test_kafkads_own_settings_are_described_like_the_others() -> None:

@@ -42,6 +42,24 @@ def test_the_deprecated_timestamp_limit_stands_for_both_sides() -> None:
     assert (config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms) == (5, 9)
 
 
+@pytest.mark.parametrize(
+    ("broker", "topic", "limits"),
+    [
+        ("difference.max.ms=36", {"difference.max.ms": "3"}, (36, 36)),
+        ("difference.max.ms=36", {"difference.max.ms": "360"}, (36, 36)),
+        ("difference.max.ms=36", {"difference.max.ms": "5", "before.max.ms": str(LONG_MAX)}, (5, 36)),
+        ("before.max.ms=7", {"difference.max.ms": "5"}, (7, 5)),
+        ("after.max.ms=7", {}, (LONG_MAX, 7)),
+    ],
+)
+def test_a_topic_inherits_what_becomes_of_its_brokers_limits(
+    broker: str, topic: dict[str, str], limits: tuple[int, int]
+) -> None:
+    overrides = {f"message.timestamp.{name}": text for name, text in topic.items()}
+    config = LogConfig.resolve(overrides, load(None, [f"log.message.timestamp.{broker}"], {}))
+    assert (config.message_timestamp_before_max_ms, config.message_timestamp_after_max_ms) == limits
+
+
 def test_every_field_follows_its_settings() -> None:
     assert resolve("kafkad.acks.fsync=true").acks_fsync
     assert resolve(kafkad_acks_fsync="true").acks_fsync
