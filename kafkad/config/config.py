@@ -6,7 +6,8 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from functools import cache
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from kafkad.config.listeners import ENCRYPTED, ZooKeeperAddress, parse_listeners, parse_zookeeper, protocol_map
 from kafkad.config.passwords import decrypted
@@ -43,12 +44,13 @@ _BROKER_SOURCES = (
 )
 
 Values = Mapping[str, Value]
+_NOTHING: Final[Mapping[Source, Mapping[str, str]]] = MappingProxyType({})
 
 
 class Config:
     """Immutable. Made by `load`; `with_overrides` and `with_file` make the next one."""
 
-    __slots__ = ("_layers", "_values", "file", "secrets", "unknown", "warnings")
+    __slots__ = ("_layers", "_values", "file", "ignored", "secrets", "warnings")
 
     def __init__(
         self,
@@ -57,9 +59,10 @@ class Config:
         file: _Str | None,
         secrets: Secrets,
         warnings: Sequence[_Str] = (),
-        unknown: Sequence[_Str] = (),
+        ignored: Mapping[Source, Mapping[_Str, _Str]] = _NOTHING,
     ) -> None:
-        """`unknown` are names in a file for Kafka that are no settings: ignored, and described as Kafka does."""
+        """`ignored` are described as Kafka describes them, and mean nothing: names in a file for Kafka that are no
+        settings, and what the metadata store has and kafkad cannot use, by name and text."""
         self._layers = {source: dict(layers.get(source, {})) for source in _BROKER_SOURCES}
         self._values: dict[_Str, Value] = {}
         for source in reversed(_BROKER_SOURCES):
@@ -67,7 +70,7 @@ class Config:
         self.file = file
         self.secrets = secrets
         self.warnings = tuple(warnings)
-        self.unknown = tuple(unknown)
+        self.ignored = ignored
 
     def value(self, name: _Str) -> Value:
         """The value in force. Raises KeyError for a name that is not a setting."""
@@ -269,19 +272,20 @@ class Config:
     def with_overrides(self, *, cluster_wide: Mapping[_Str, _Str], per_broker: Mapping[_Str, _Str]) -> Config:
         """This configuration with the store's dynamic settings. Unusable ones are left out, and named in `warnings`."""
         warnings: list[_Str] = []
-        layers = dict(self._layers)
+        layers, ignored = dict(self._layers), dict(self.ignored)
         for source, texts in (
             (Source.DYNAMIC_DEFAULT_BROKER_CONFIG, cluster_wide),
             (Source.DYNAMIC_BROKER_CONFIG, per_broker),
         ):
-            layers[source], ignored = usable(self, texts)
-            warnings += [f"dynamic setting {name} is ignored: {why}" for name, why in ignored.items()]
+            layers[source], reasons = usable(self, texts)
+            ignored[source] = {name: texts[name] for name in reasons}
+            warnings += [f"dynamic setting {name} is ignored: {why}" for name, why in reasons.items()]
             warnings += _without_effect(layers[source])
-        return Config(layers, file=self.file, secrets=self.secrets, warnings=warnings, unknown=self.unknown)
+        return Config(layers, file=self.file, secrets=self.secrets, warnings=warnings, ignored=ignored)
 
     def with_layer(self, source: Source, values: Values) -> Config:
         layers = {**self._layers, source: values}
-        return Config(layers, file=self.file, secrets=self.secrets, unknown=self.unknown)
+        return Config(layers, file=self.file, secrets=self.secrets, ignored=self.ignored)
 
     def with_file(self, fresh: Config) -> Reload:
         """The changes by a re-read file: only settings that may change while running; the rest wait for a restart."""
@@ -292,7 +296,7 @@ class Config:
         merged = {name: value for name, value in after.items() if name not in restart}
         merged |= {name: before[name] for name in restart if name in before}
         layers = {**self._layers, Source.STATIC_BROKER_CONFIG: merged}
-        config = Config(layers, file=fresh.file, secrets=fresh.secrets, warnings=fresh.warnings, unknown=fresh.unknown)
+        config = Config(layers, file=fresh.file, secrets=fresh.secrets, warnings=fresh.warnings, ignored=fresh.ignored)
         changed = tuple(
             name for name in differing if name not in restart and config._in_force(name) != self._in_force(name)
         )

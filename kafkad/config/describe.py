@@ -3,8 +3,7 @@ when it is asked for: a broker has hundreds."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from kafkad.config.config import Config, Source, dynamic_mode, find_setting
@@ -48,43 +47,51 @@ _FALLBACKS: dict[str, tuple[str, ...]] = {
 }
 _DYNAMIC = (Source.DYNAMIC_BROKER_CONFIG, Source.DYNAMIC_DEFAULT_BROKER_CONFIG)
 _SOURCES = (*_DYNAMIC, Source.STATIC_BROKER_CONFIG, Source.DEFAULT_CONFIG)
+_UNUSED = "What is set so does not count, for kafkad cannot use it."
 _SHOWN = tuple(sorted(name for name, setting in BROKER_SETTINGS.items() if not setting.hidden))
 
 
 def describe_broker(config: Config) -> Iterator[ConfigRow]:
     """Every setting of a broker; those hidden in Kafka too only when they are set."""
-    chosen = (name for source in (*_DYNAMIC, Source.STATIC_BROKER_CONFIG) for name in config.names_at(source))
-    for name in sorted(dict.fromkeys([*_SHOWN, *chosen])):
+    chosen = {name for source in (*_DYNAMIC, Source.STATIC_BROKER_CONFIG) for name in config.names_at(source)}
+    for name in sorted(chosen.union(_SHOWN, _ignored(config, _DYNAMIC))):
         setting = find_setting(name)
         if setting is not None:
             yield _broker_row(config, setting)
-    for name in sorted(config.unknown):
-        yield _unknown(name)
+    for name in sorted(_ignored(config, _SOURCES)):
+        if find_setting(name) is None:
+            yield _unknown(name, [source for source in _SOURCES if name in _ignored(config, [source])])
 
 
-def _unknown(name: str) -> ConfigRow:
+def _ignored(config: Config, sources: Sequence[Source]) -> set[str]:
+    return {name for source in sources for name in config.ignored.get(source, ())}
+
+
+def _unknown(name: str, sources: Sequence[Source], *, read_only: bool = True) -> ConfigRow:
     """Of a setting for somebody else nobody knows whether it is a secret."""
-    source = Source.STATIC_BROKER_CONFIG
     return ConfigRow(
         name=name,
         value=None,
-        source=source,
+        source=sources[0],
         type=ConfigType.UNKNOWN,
         sensitive=True,
-        read_only=True,
+        read_only=read_only,
         doc="kafkad does not know this setting, and ignores it.",
-        synonyms=(Synonym(name, None, source),),
+        synonyms=tuple(Synonym(name, None, source) for source in sources),
     )
 
 
 def describe_cluster_default(config: Config) -> Iterator[ConfigRow]:
     """The resource without a name: only what is set dynamically for all brokers."""
     source = Source.DYNAMIC_DEFAULT_BROKER_CONFIG
-    for name in sorted(config.names_at(source)):
+    for name in sorted({*config.names_at(source), *_ignored(config, [source])}):
         setting = find_setting(name)
-        if setting is not None:
-            value = _shown(setting, config.at(source, name))
-            yield _row(setting, value, source, (Synonym(name, value, source),), read_only=_read_only(setting))
+        if setting is None:
+            yield _unknown(name, [source])
+        else:
+            value = _stored(config, setting, source)
+            unused = name in config.ignored.get(source, ())
+            yield _row(setting, value, (Synonym(name, value, source),), read_only=_read_only(setting), unused=unused)
 
 
 def describe_state(state: Mapping[str, str], asked: Collection[str]) -> list[ConfigRow]:
@@ -109,12 +116,25 @@ def describe_topic(config: Config, overrides: Mapping[str, str]) -> Iterator[Con
     """Every setting of a topic with these overrides on this broker."""
     for setting in TOPIC_SETTINGS.values():
         yield _topic_row(config, setting, overrides)
+    for name in sorted(overrides.keys() - TOPIC_SETTINGS.keys()):
+        yield _unknown(name, [Source.DYNAMIC_TOPIC_CONFIG], read_only=False)
 
 
 def _broker_row(config: Config, setting: Setting) -> ConfigRow:
-    synonyms = _synonyms(config, setting.name)
-    value = config.for_listener(*_split(setting.name)) if _split(setting.name)[0] else config.value(setting.name)
-    return _row(setting, _shown(setting, value), _source(synonyms), synonyms, read_only=_read_only(setting))
+    unused = [source for source in _DYNAMIC if setting.name in config.ignored.get(source, ())]
+    stored = (Synonym(setting.name, _stored(config, setting, source), source) for source in unused)
+    synonyms = tuple(sorted((*stored, *_synonyms(config, setting.name)), key=lambda synonym: synonym.source))
+    value = synonyms[0].value if synonyms else _shown(setting, config.value(setting.name))
+    is_unused = bool(synonyms) and synonyms[0].source in unused
+    return _row(setting, value, synonyms, read_only=_read_only(setting), unused=is_unused)
+
+
+def _stored(config: Config, setting: Setting, source: Source) -> str | None:
+    """What a source has of a setting, as it is described, also where it does not count."""
+    text = config.ignored.get(source, {}).get(setting.name)
+    if text is None:
+        return _shown(setting, config.at(source, setting.name))
+    return None if setting.sensitive else text
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -129,12 +149,15 @@ def _topic_row(config: Config, setting: Setting, overrides: Mapping[str, str]) -
     name = setting.name
     broker_names = BROKER_NAMES.get(name)
     synonyms = _synonyms(config, broker_names[0]) if broker_names else ()
-    value = broker_value(name, config)
-    if name in overrides:
-        with suppress(ValueError):  # what cannot be read does not count
-            value = parse(setting, overrides[name])
-            synonyms = (Synonym(name, overrides[name], Source.DYNAMIC_TOPIC_CONFIG), *synonyms)
-    return _row(setting, text_of(setting.type, value), _source(synonyms), synonyms, read_only=False)
+    text = overrides.get(name)
+    if text is None:
+        return _row(setting, text_of(setting.type, broker_value(name, config)), synonyms, read_only=False)
+    synonyms = (Synonym(name, text, Source.DYNAMIC_TOPIC_CONFIG), *synonyms)
+    try:
+        value = text_of(setting.type, parse(setting, text))
+    except ValueError:
+        return _row(setting, text, synonyms, read_only=False, unused=True)
+    return _row(setting, value, synonyms, read_only=False)
 
 
 def _synonyms(config: Config, name: str) -> tuple[Synonym, ...]:
@@ -156,25 +179,23 @@ def _shown(setting: Setting, value: Value) -> str | None:
     return None if setting.sensitive else text_of(setting.type, value)
 
 
-def _source(synonyms: tuple[Synonym, ...]) -> Source:
-    return synonyms[0].source if synonyms else Source.DEFAULT_CONFIG
-
-
 def _read_only(setting: Setting) -> bool:
     """Kafka also calls those read-only that are not in its list of dynamic settings although they can be changed."""
     return dynamic_mode(setting.name) == READ_ONLY or setting.hidden or setting.name.startswith("listener.name.")
 
 
 def _row(
-    setting: Setting, value: str | None, source: Source, synonyms: tuple[Synonym, ...], *, read_only: bool
+    setting: Setting, value: str | None, synonyms: tuple[Synonym, ...], *, read_only: bool, unused: bool = False
 ) -> ConfigRow:
+    """`unused` says that the value does not count."""
+    doc = setting.documentation
     return ConfigRow(
         name=setting.name,
         value=value,
-        source=source,
+        source=synonyms[0].source if synonyms else Source.DEFAULT_CONFIG,
         type=setting.type,
         sensitive=setting.sensitive,
         read_only=read_only,
-        doc=setting.documentation,
+        doc=f"{doc} {_UNUSED}" if unused else doc,
         synonyms=synonyms,
     )

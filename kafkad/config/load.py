@@ -60,9 +60,8 @@ def load(config_file: str | None, overrides: Sequence[str], environ: Mapping[str
     loader.take(given)
     loader.check_permissions()
     layers = {Source.DEFAULT_CONFIG: defaults, Source.STATIC_BROKER_CONFIG: loader.values}
-    config = Config(
-        layers, file=config_file, warnings=loader.all_warnings(), unknown=loader.unknown, secrets=loader.secrets
-    )
+    ignored = {Source.STATIC_BROKER_CONFIG: dict.fromkeys(loader.unknown, "")}
+    config = Config(layers, file=config_file, warnings=loader.all_warnings(), ignored=ignored, secrets=loader.secrets)
     problems = loader.all_problems() or contradictions(config)
     if problems:
         raise ConfigError(*problems)

@@ -102,10 +102,42 @@ def test_every_row_explains_itself(config: Config) -> None:
     assert all(row.doc for row in [*describe_broker(config), *describe_topic(config, {})])
 
 
-def test_an_override_that_cannot_be_read_shows_what_counts_instead(config: Config) -> None:
-    row = next(row for row in describe_topic(config, {"flush.ms": "often"}) if row.name == "flush.ms")
-    assert (row.value, row.source) == ("1000", Source.DYNAMIC_DEFAULT_BROKER_CONFIG)
-    assert not row.is_default
+def test_what_is_stored_and_cannot_be_used_is_shown_before_what_counts_instead(config: Config) -> None:
+    rows = {row.name: row for row in describe_topic(config, {"flush.ms": "often", "no.such": "1"})}
+    often = rows["flush.ms"]
+    assert (often.value, often.source) == ("often", Source.DYNAMIC_TOPIC_CONFIG)
+    assert [synonym.value for synonym in often.synonyms] == ["often", "1000", str(LONG_MAX)]
+    assert often.doc.endswith("does not count, for kafkad cannot use it.")
+    assert as_golden(rows["no.such"]) == {
+        "name": "no.such",
+        "value": "<null>",
+        "source": "DYNAMIC_TOPIC_CONFIG",
+        "type": "UNKNOWN",
+        "read_only": "",
+        "sensitive": "sensitive",
+        "synonyms": "no.such=None@DYNAMIC_TOPIC_CONFIG",
+    }
+
+
+def test_dynamic_settings_that_cannot_be_used_are_shown() -> None:
+    stored = {"my.url": "x", "log.cleaner.min.cleanable.ratio": "NaN", "num.io.threads": "9"}
+    own = {"my.url": "y", "advertised.listeners": "PLAINTEXT://x:1"}
+    config = load(None, [], {}).with_overrides(cluster_wide=stored, per_broker=own)
+    rows = {row.name: as_golden(row) for row in describe_broker(config)}
+    assert rows["my.url"]["synonyms"] == "my.url=None@DYNAMIC_BROKER_CONFIG ; my.url=None@DYNAMIC_DEFAULT_BROKER_CONFIG"
+    assert (rows["my.url"]["value"], rows["my.url"]["type"]) == ("<null>", "UNKNOWN")
+    ratio = rows["log.cleaner.min.cleanable.ratio"]
+    assert (ratio["value"], ratio["source"]) == ("NaN", "DYNAMIC_DEFAULT_BROKER_CONFIG")
+    assert ratio["synonyms"].endswith("=0.5@DEFAULT_CONFIG")
+    assert rows["advertised.listeners"]["value"] == "PLAINTEXT://x:1"
+    (default,) = (row for row in describe_topic(config, {}) if row.name == "min.cleanable.dirty.ratio")
+    assert (default.value, default.source) == ("0.5", Source.DEFAULT_CONFIG)
+    shared = {row.name: row for row in describe_cluster_default(config)}
+    assert shared.keys() == stored.keys()
+    assert shared["my.url"].value is None
+    assert shared["log.cleaner.min.cleanable.ratio"].value == "NaN"
+    assert "does not count" in shared["log.cleaner.min.cleanable.ratio"].doc
+    assert "does not count" not in shared["num.io.threads"].doc
 
 
 def test_a_topic_shows_what_it_has_of_its_broker() -> None:
