@@ -29,3 +29,11 @@ def test_connections_leave_file_descriptors_to_logs_and_all_else(
 ) -> None:
     monkeypatch.setattr(resource, "getrlimit", lambda which: (limit, limit))
     assert Settings(load(None, [], {})).limits().max_sockets == sockets
+
+
+def test_a_dynamic_setting_that_holds_for_nothing_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    settings = Settings(load(None, [], {}))
+    name = "listener.name.PLAINTEXT.max.connection.creation.rate"
+    for _ in range(2):
+        settings.override(cluster_wide={name: "5000"}, per_broker={name: "5000"})
+    assert caplog.messages == [f"no effect: {name}: listeners and mechanisms are written in lower case there"]

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kafkad.config import Config, LogConfig
+from kafkad.config.idle import idle_dynamic
 from kafkad.net.server import Limits
 
 log = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ class Settings:
     def override(self, *, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]) -> None:
         self.config = self.static.with_overrides(cluster_wide=cluster_wide, per_broker=per_broker)
         self._resolved.clear()
-        for warning in dict.fromkeys((*self.static.warnings, *self.config.warnings)):
+        for warning in dict.fromkeys((*self.static.warnings, *self.config.warnings, *idle_dynamic(self.config))):
             if warning not in self._told:
                 self._told.add(warning)
                 log.warning("%s", warning)

@@ -3,20 +3,31 @@ that does not hold at listeners where it may be thought to."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kafkad.config.config import PER_MECHANISM, Config, Source
 from kafkad.config.listeners import ENCRYPTED
 from kafkad.config.tables import BROKER_SETTINGS
 
 
 def idle(config: Config) -> list[str]:
-    """A warning for each reason, with the settings that it is true of. For a configuration that can be used."""
-    by_reason: dict[str, list[str]] = {}
-    for name in config.names_at(Source.STATIC_BROKER_CONFIG):
+    """A warning for each reason, with the settings in the file that it is true of. For a configuration that can be
+    used."""
+    return [*_for_nothing(config, [Source.STATIC_BROKER_CONFIG]), *_without_certificates(config)]
+
+
+def idle_dynamic(config: Config) -> list[str]:
+    """The same of dynamic settings, which Kafka takes and ignores alike."""
+    return _for_nothing(config, [Source.DYNAMIC_DEFAULT_BROKER_CONFIG, Source.DYNAMIC_BROKER_CONFIG])
+
+
+def _for_nothing(config: Config, sources: Sequence[Source]) -> list[str]:
+    by_reason: dict[str, set[str]] = {}
+    for name in (name for source in sources for name in config.names_at(source)):
         reason = _reason(config, name) if name.startswith("listener.name.") else None
         if reason is not None:
-            by_reason.setdefault(reason, []).append(name)
-    found = [f"no effect: {', '.join(sorted(names))}: {reason}" for reason, names in by_reason.items()]
-    return [*found, *_without_certificates(config)]
+            by_reason.setdefault(reason, set()).add(name)
+    return [f"no effect: {', '.join(sorted(names))}: {reason}" for reason, names in by_reason.items()]
 
 
 def _without_certificates(config: Config) -> list[str]:

@@ -8,6 +8,7 @@ import pytest
 
 from kafkad.config import LONG_MAX, Config, Source, load
 from kafkad.config.describe import ConfigRow, describe_broker, describe_cluster_default, describe_topic
+from kafkad.config.setting import INT_MAX
 from kafkad.config.tables import BROKER_SETTINGS, TOPIC_SETTINGS
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "describe-configs-3.9.tsv"
@@ -138,6 +139,14 @@ def test_dynamic_settings_that_cannot_be_used_are_shown() -> None:
     assert shared["log.cleaner.min.cleanable.ratio"].value == "NaN"
     assert "does not count" in shared["log.cleaner.min.cleanable.ratio"].doc
     assert "does not count" not in shared["num.io.threads"].doc
+
+
+def test_the_value_is_that_of_the_first_synonym() -> None:
+    name = "listener.name.PLAINTEXT.max.connection.creation.rate"
+    config = load(None, [], {}).with_overrides(cluster_wide={}, per_broker={name: "5000"})
+    (row,) = (row for row in describe_broker(config) if row.name == name)
+    assert (row.value, row.source) == ("5000", Source.DYNAMIC_BROKER_CONFIG)
+    assert [synonym.value for synonym in row.synonyms] == ["5000", str(INT_MAX)]
 
 
 def test_a_topic_shows_what_it_has_of_its_broker() -> None:
