@@ -25,6 +25,7 @@ KAFKAS_DEFAULTS: dict[str, Value] = {
 _MAY_BE_EMPTY = "ssl.endpoint.identification.algorithm"
 """Here nothing means none, as it does for a list in a file; for other texts it means that the default holds."""
 _TEXTS = (ConfigType.STRING, ConfigType.CLASS, ConfigType.PASSWORD)
+_WHILE_RUNNING = "as in Kafka, it can only be set while the broker runs, by kctl configs set or kafka-configs"
 _IDS = ("broker.id", "node.id")
 _KEYS = "ssl.keystore.location"
 _NO_SECRETS = (
@@ -155,6 +156,8 @@ class _Loader:
         self._forget(entry.name)
         if setting is None:
             self._unknown(entry)
+        elif setting.only_dynamic:
+            self._warnings[entry.name] = f"{entry.where}: {entry.name} is ignored: {_WHILE_RUNNING}"
         elif (swallowed := _swallowed(entry, setting)) is not None:
             self._problems[entry.name] = f"{entry.where}: {entry.name} has swallowed {swallowed}"
         elif entry.text or (entry.text is not None and _may_be_empty(setting)):

@@ -36,7 +36,7 @@ class ConfigType(IntEnum):
 
 class Setting(NamedTuple):
     """`refused` and `unused` say why a value other than the default is turned down, or taken without effect;
-    a `hidden` one is in DescribeConfigs only where it is set."""
+    a `hidden` one is in DescribeConfigs only where it is set; one that is `only_dynamic` counts in no file."""
 
     name: str
     type: ConfigType
@@ -48,6 +48,7 @@ class Setting(NamedTuple):
     unused: str | None = None
     refused: str | None = None
     hidden: bool = False
+    only_dynamic: bool = False
 
     @property
     def documentation(self) -> str:
@@ -79,8 +80,9 @@ def _setting(
     unused: str | None = None,
     refused: str | None = None,
     hidden: bool = False,
+    only_dynamic: bool = False,
 ) -> Setting:
-    return Setting(name, kind, default, importance, help, dynamic, valid, unused, refused, hidden)
+    return Setting(name, kind, default, importance, help, dynamic, valid, unused, refused, hidden, only_dynamic)
 
 
 boolean = partial(_setting, ConfigType.BOOLEAN)

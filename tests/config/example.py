@@ -25,7 +25,7 @@ def render() -> str:
     return HEAD + "".join(
         f"\n\n# ---- {title} ----\n{''.join(_entry(setting) for setting in settings)}"
         for title, section in BROKER_SECTIONS.items()
-        if (settings := [setting for setting in section if not setting.refused])
+        if (settings := [setting for setting in section if not setting.refused and not setting.only_dynamic])
     )
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kafkad.config import BROKER_SETTINGS, Config, ConfigError, LogConfig, Source, ZooKeeperAddress, load
+from kafkad.config import BROKER_SETTINGS, LONG_MAX, Config, ConfigError, LogConfig, Source, ZooKeeperAddress, load
 from kafkad.config.files import read_properties
 from kafkad.config.setting import JAVA
 
@@ -417,6 +417,22 @@ def test_nothing_is_no_number(tmp_path: Path, name: str, complaint: str) -> None
     path = write(tmp_path, "server.properties", f"broker.rack=\nlog.cleanup.policy=\n{name}=\n")
     assert problems(path) == [f"{path}:3: Invalid value  for configuration {name}: {complaint}"]
     assert load(path, [f"{name}="], {}).value(name) == BROKER_SETTINGS[name].default
+
+
+def test_throttles_count_only_where_they_are_set_while_the_broker_runs(tmp_path: Path) -> None:
+    throttles = (
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    )
+    path = write(tmp_path, "server.properties", "".join(f"{name}=5\n" for name in throttles))
+    config = load(path, [], {})
+    assert [config.long(name) for name in throttles] == [LONG_MAX] * 3
+    assert [warning.partition(" is ignored")[0] for warning in config.warnings] == [
+        f"{path}:{line}: {name}" for line, name in enumerate(throttles, 1)
+    ]
+    dynamic = config.with_overrides(cluster_wide=dict.fromkeys(throttles, "5"), per_broker={})
+    assert [dynamic.long(name) for name in throttles] == [5] * 3
 
 
 def test_brokers_log_in_at_each_other_by_tokens_of_a_file_or_an_issuer() -> None:

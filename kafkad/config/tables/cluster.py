@@ -269,6 +269,7 @@ SETTINGS: tuple[Setting, ...] = (
         dynamic=CLUSTER_WIDE,
         valid=at_least(0),
         hidden=True,
+        only_dynamic=True,
     ),
     long(
         "follower.replication.throttled.rate",
@@ -278,6 +279,7 @@ SETTINGS: tuple[Setting, ...] = (
         dynamic=CLUSTER_WIDE,
         valid=at_least(0),
         hidden=True,
+        only_dynamic=True,
     ),
     long(
         "replica.alter.log.dirs.io.max.bytes.per.second",
@@ -287,5 +289,6 @@ SETTINGS: tuple[Setting, ...] = (
         dynamic=CLUSTER_WIDE,
         valid=at_least(0),
         hidden=True,
+        only_dynamic=True,
     ),
 )
