@@ -169,7 +169,9 @@ def _synonyms(config: Config, name: str) -> tuple[Synonym, ...]:
         for candidate in names:
             setting = find_setting(candidate)
             value = config.at(source, candidate)
-            if setting is not None and value is not None and not (setting.hidden and source is Source.DEFAULT_CONFIG):
+            if setting is None or value is None:
+                continue
+            if source is not Source.DEFAULT_CONFIG or setting.has_described_default:
                 found.append(Synonym(candidate, _shown(setting, value), source))
     start = next((at for at, synonym in enumerate(found) if synonym.name == name), len(found))
     return tuple(found[start:])

@@ -58,6 +58,11 @@ class Setting(NamedTuple):
         return f"{self.help} It has no effect: {self.unused}." if self.unused else self.help
 
     @property
+    def has_described_default(self) -> bool:
+        """False for what Kafka's own table of settings lacks: its default is no synonym."""
+        return not (self.only_dynamic or (self.hidden and self.sensitive))
+
+    @property
     def sensitive(self) -> bool:
         """True for what is described to nobody."""
         return self.type is ConfigType.PASSWORD

@@ -149,6 +149,19 @@ def test_the_value_is_that_of_the_first_synonym() -> None:
     assert [synonym.value for synonym in row.synonyms] == ["5000", str(INT_MAX)]
 
 
+def test_what_is_hidden_until_it_is_set_has_its_default_among_the_synonyms() -> None:
+    for name, default in (
+        ("producer.id.expiration.check.interval.ms", "600000"),
+        ("group.consumer.migration.policy", "disabled"),
+    ):
+        config = load(None, [f"{name}={default}"], {})
+        (row,) = (row for row in describe_broker(config) if row.name == name)
+        assert [synonym.value for synonym in row.synonyms] == [default, default]
+    config = load(None, ["super.users=User:a", "authorizer.class.name=kafka.security.authorizer.AclAuthorizer"], {})
+    (row,) = (row for row in describe_broker(config) if row.name == "super.users")
+    assert len(row.synonyms) == 1
+
+
 def test_a_topic_shows_what_it_has_of_its_broker() -> None:
     limit = "log.message.timestamp.difference.max.ms=3600000"
     rows = {row.name: row for row in describe_topic(load(None, [limit, "log.retention.ms=-7"], {}), {})}
