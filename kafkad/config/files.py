@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -108,8 +109,9 @@ def _unescape(match: re.Match[str]) -> str:
     return chr(int(code[1:], 16)) if len(code) == 5 else _CONTROL.get(code, code)
 
 
-def read_yaml(path: str, content: str) -> list[Entry]:
-    """Names may be dotted (`log.segment.bytes: 1`), nested (`log: {segment: {bytes: 1}}`) or both mixed."""
+def read_yaml(path: str, content: str, is_text: Callable[[str], bool]) -> list[Entry]:
+    """Names may be dotted (`log.segment.bytes: 1`), nested (`log: {segment: {bytes: 1}}`) or both mixed. A value that
+    `is_text`, by its name, is what stands there: only elsewhere `yes` is true, and `1_000` a number."""
     import yaml  # 15 ms that a start without a file does not pay
 
     loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -125,7 +127,7 @@ def read_yaml(path: str, content: str) -> list[Entry]:
     if not isinstance(root, yaml.MappingNode):
         raise ConfigError(f"{path}:1: expected settings as `name: value`")
     entries: dict[str, Entry] = {}
-    for entry in _YamlFlattener(path).mapping(root, ""):
+    for entry in _YamlFlattener(path, is_text).mapping(root, ""):
         if entry.name in entries:
             raise ConfigError(f"{entry.where}: {entry.name} is already set at {entries[entry.name].where}")
         entries[entry.name] = entry
@@ -133,10 +135,11 @@ def read_yaml(path: str, content: str) -> list[Entry]:
 
 
 class _YamlFlattener:
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, is_text: Callable[[str], bool]) -> None:
         import yaml
 
         self._path = path
+        self._is_text = is_text
         self._yaml = yaml
 
     def mapping(self, node: yaml.MappingNode, prefix: str) -> list[Entry]:
@@ -157,6 +160,8 @@ class _YamlFlattener:
         kind = node.tag.rpartition(":")[2]
         if kind == "null":
             return None
+        if self._is_text(name):
+            return str(node.value)
         if kind == "bool":  # YAML also says yes, no, on and off
             return "true" if node.value.lower() in ("true", "yes", "on") else "false"
         if kind == "int":

@@ -25,6 +25,7 @@ KAFKAS_DEFAULTS: dict[str, Value] = {
 _MAY_BE_EMPTY = "ssl.endpoint.identification.algorithm"
 """Here nothing means none, as it does for a list in a file; for other texts it means that the default holds."""
 _TEXTS = (ConfigType.STRING, ConfigType.CLASS, ConfigType.PASSWORD)
+_NUMBERS = (ConfigType.SHORT, ConfigType.INT, ConfigType.LONG, ConfigType.DOUBLE)
 _WHILE_RUNNING = "as in Kafka, it can only be set while the broker runs, by kctl configs set or kafka-configs"
 _IDS = ("broker.id", "node.id")
 _KEYS = "ssl.keystore.location"
@@ -52,8 +53,8 @@ def load(config_file: str | None, overrides: Sequence[str], environ: Mapping[str
         loader.from_kafka = is_properties(config_file, content)
         if loader.from_kafka:
             defaults = dict(KAFKAS_DEFAULTS)
-        reader = read_properties if loader.from_kafka else read_yaml
-        in_file = reader(config_file, content)
+        from_kafka = loader.from_kafka
+        in_file = read_properties(config_file, content) if from_kafka else read_yaml(config_file, content, _is_text)
     given = list({entry.name: entry for entry in map(_override, overrides)}.values())
     loader.configure(in_file, given)
     loader.take(in_file, file=config_file)
@@ -223,6 +224,12 @@ def _may_be_empty(setting: Setting) -> bool:
     takes one."""
     one_of_several = setting.valid is not None and setting.default is not None
     return setting.type not in _TEXTS or one_of_several or setting.name.endswith(_MAY_BE_EMPTY)
+
+
+def _is_text(name: str) -> bool:
+    """False where YAML may write a number or a switch in a way of its own."""
+    setting = find_setting(name)
+    return setting is None or setting.type not in (ConfigType.BOOLEAN, *_NUMBERS)
 
 
 def _is_provider(entry: Entry) -> bool:

@@ -90,6 +90,15 @@ log.cleaner.min.cleanable.ratio: 0.25
     assert config.file == path
 
 
+@pytest.mark.parametrize("text", ["Yes", "no", "12_34", "0x1F", "1_0.5", "ON"])
+def test_a_text_is_what_stands_in_yaml(tmp_path: Path, text: str) -> None:
+    names = ("kafkad.http.token", "broker.rack", "ssl.keystore.password", "listener.name.plaintext.ssl.key.password")
+    lines = [f"{name}: {text}\n" for name in names]
+    config = load(write(tmp_path, "kafkad.yaml", "".join([*lines, f"metric.reporters: [a, {text}]\n"])), [], {})
+    assert [config.at(Source.STATIC_BROKER_CONFIG, name) for name in names] == [text] * 4
+    assert config.list("metric.reporters") == ("a", text)
+
+
 def test_an_empty_file_is_no_file(tmp_path: Path) -> None:
     assert load(write(tmp_path, "kafkad.yaml", "# nothing\n"), [], {}).int("num.partitions") == 1
 
