@@ -143,11 +143,13 @@ def gzip_level(value: int) -> str | None:
 
 
 def throttled_replicas(value: tuple[str, ...]) -> str | None:
+    """As in Kafka, commas may stand for nothing."""
+
     def is_pair(text: str) -> bool:
         partition, colon, broker = text.partition(":")
         return bool(colon) and partition.isdecimal() and broker.isdecimal()
 
-    if value == ("*",) or all(map(is_pair, value)):
+    if value == ("*",) or all(map(is_pair, filter(None, value))):
         return None
     return (
         "must be the literal '*' or a list of replicas in the following format: "

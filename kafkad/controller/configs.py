@@ -250,9 +250,9 @@ def _altered(kind: ResourceKind, before: Overrides, entries: Sequence[ConfigEntr
                 after.pop(entry.name, None)
             case Alteration.APPEND:
                 present = _members(kind, after, entry.name, "append")
-                after[entry.name] = _sayable(entry.name, ",".join(present + _without(value.split(","), present)))
+                after[entry.name] = _sayable(entry.name, ",".join(present + _without(_split(value), present)))
             case Alteration.SUBTRACT:
-                after[entry.name] = ",".join(_without(_members(kind, after, entry.name, "subtract"), value.split(",")))
+                after[entry.name] = ",".join(_without(_members(kind, after, entry.name, "subtract"), _split(value)))
     return after
 
 
@@ -265,8 +265,14 @@ def _members(kind: ResourceKind, overrides: Overrides, name: str, verb: str) -> 
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Config value {verb} is not allowed for config key: {name}")
     text = overrides.get(name)
     if text is not None:
-        return text.split(",") if text else []
+        return _split(text) if text else []
     return [str(member) for member in setting.default] if isinstance(setting.default, tuple) else []
+
+
+def _split(text: str) -> list[str]:
+    """As Java splits: without empty members at the end; no text at all is one empty member."""
+    stripped = text.rstrip(",")
+    return stripped.split(",") if stripped or not text else []
 
 
 def _without(members: list[str], others: list[str]) -> list[str]:

@@ -27,6 +27,7 @@ from tests.fakes import FakeClock
 
 from .cluster import Cluster, with_brokers
 
+THROTTLED = "leader.replication.throttled.replicas"
 TOPIC, BROKER = ResourceKind.TOPIC, ResourceKind.BROKER
 SET, DELETE, APPEND, SUBTRACT = Alteration
 
@@ -122,7 +123,7 @@ async def test_notes_are_followed_without_being_asked(place: Place) -> None:
 
 @at_a_place
 async def test_incremental(place: Place) -> None:
-    both = {"cleanup.policy": "delete,compact"}
+    both, compact = {"cleanup.policy": "delete,compact"}, {"cleanup.policy": "compact"}
     steps: list[tuple[list[ConfigEntry], dict[str, str]]] = [
         ([entry("retention.ms", "7"), entry("flush.ms", "8")], {"retention.ms": "7", "flush.ms": "8"}),
         ([entry("retention.ms", None, DELETE), entry("segment.ms", None, DELETE)], {"flush.ms": "8"}),
@@ -131,6 +132,12 @@ async def test_incremental(place: Place) -> None:
         ([entry("cleanup.policy", "delete", SUBTRACT)], {"cleanup.policy": "compact"}),
         ([entry("cleanup.policy", "compact", SUBTRACT)], {"cleanup.policy": ""}),
         ([entry("cleanup.policy", "delete", APPEND)], {"cleanup.policy": "delete"}),
+        ([entry("cleanup.policy", "delete,compact,", APPEND)], both),
+        ([entry("cleanup.policy", ",", APPEND)], both),
+        ([entry("cleanup.policy", "delete,,", SUBTRACT), entry(THROTTLED, "0:1,")], {**compact, THROTTLED: "0:1,"}),
+        ([entry(THROTTLED, "2:1,", APPEND)], {**compact, THROTTLED: "0:1,2:1"}),
+        ([entry(THROTTLED, ",")], {**compact, THROTTLED: ","}),
+        ([entry(THROTTLED, "0:1", APPEND)], {**compact, THROTTLED: "0:1"}),
     ]
     for entries, expected in steps:
         await place.alterer.alter(TOPIC, "a", entries)
@@ -166,6 +173,10 @@ REFUSALS = [
     (TOPIC, "a", [entry("no.such", "1", APPEND)], ErrorCode.INVALID_CONFIG),
     (TOPIC, "a", [entry("no.such", "1")], ErrorCode.INVALID_CONFIG),
     (TOPIC, "a", [entry("retention.ms", "x")], ErrorCode.INVALID_CONFIG),
+    (TOPIC, "a", [entry("cleanup.policy", "delete,")], ErrorCode.INVALID_CONFIG),
+    (TOPIC, "a", [entry("cleanup.policy", "", APPEND)], ErrorCode.INVALID_CONFIG),
+    (TOPIC, "a", [entry(THROTTLED, "0:1,x")], ErrorCode.INVALID_CONFIG),
+    (TOPIC, "a", [entry(THROTTLED, "*,")], ErrorCode.INVALID_CONFIG),
     (TOPIC, "a", [entry("retention.ms", None)], ErrorCode.INVALID_REQUEST),
     (TOPIC, "a", [entry("retention.ms", "1"), entry("retention.ms", "2")], ErrorCode.INVALID_REQUEST),
     (TOPIC, "", [entry("retention.ms", "1")], ErrorCode.INVALID_REQUEST),
