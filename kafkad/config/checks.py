@@ -281,7 +281,10 @@ def _numbers(config: Config) -> list[str]:
             config.int("max.connections.per.ip") > 0 or bool(config.str("max.connections.per.ip.overrides")),
             "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set.",
         ),
-        (config.broker_id >= -1, "broker.id must be at least -1"),
+        (
+            not 0 < config.long("queued.max.request.bytes") < config.int("socket.request.max.bytes"),
+            "queued.max.request.bytes must be larger or equal to socket.request.max.bytes",
+        ),
         (len(config.log_dirs) > 0, "log.dirs names no directory"),
         (threads >= 1, "Log cleaner threads should be at least 1"),
         (
@@ -294,7 +297,18 @@ def _numbers(config: Config) -> list[str]:
         ),
     )
     broken = [sentence for holds, sentence in rules if not holds]
-    return broken + _rolling(config) + _retention(config) + _ip_overrides(config)
+    return broken + _broker_id(config) + _rolling(config) + _retention(config) + _ip_overrides(config)
+
+
+def _broker_id(config: Config) -> list[str]:
+    """One above the reserved ones could be made up for another broker."""
+    number, highest = config.broker_id, config.int("reserved.broker.max.id")
+    if number < -1:
+        return ["broker.id must be at least -1"]
+    if number <= highest or not config.bool("broker.id.generation.enable"):
+        return []
+    remedy = "raise that, or set broker.id.generation.enable=false"
+    return [f"broker.id={number} must not be greater than reserved.broker.max.id={highest}: {remedy}"]
 
 
 def _directories(config: Config) -> list[str]:
@@ -342,11 +356,10 @@ def _rolling(config: Config) -> list[str]:
 
 
 def _retention(config: Config) -> list[str]:
-    """-1 is for ever; nothing would live for 0."""
+    """-1 is for ever; nothing would live for 0. Only the finest unit that is set counts."""
     names = ("log.retention.ms", "log.retention.minutes", "log.retention.hours")
-    return [
-        f"{name} must be unlimited (-1) or, greater than or equal to 1" for name in names if config.value(name) == 0
-    ]
+    name = next(name for name in names if config.value(name) is not None)
+    return [f"{name} must be unlimited (-1) or, greater than or equal to 1"] if config.value(name) == 0 else []
 
 
 def _ip_overrides(config: Config) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from enum import IntEnum
 from functools import partial
@@ -157,13 +158,26 @@ def throttled_replicas(value: tuple[str, ...]) -> str | None:
     )
 
 
+_RELEASES = (
+    "0.8.0 0.8.1 0.8.2 0.9.0",
+    "0.10.2 1.0 1.1 2.5 2.6 3.1 3.2 3.4 3.8 3.9",
+    "0.10.0 2.0 2.2 2.3 2.4 2.8 3.0",
+    "0.10.1 0.11.0 2.1 2.7 3.5 3.6",
+    "3.3",
+    "3.7",
+)
+_PROTOCOLS = {release: count for count, releases in enumerate(_RELEASES) for release in releases.split()}
+"""How many versions of the protocol between brokers each release has: 2.0 has 2.0-IV0 and 2.0-IV1."""
+_VERSION = re.compile(r"([0-9]+\.)+[0-9]+(-IV[0-9]+)?")
+
+
 def kafka_version(value: str) -> str | None:
-    """Any release up to 3.9, with or without a patch number or an -IV suffix."""
-    release = value.partition("-IV")[0].split(".")
-    known = all(part.isdecimal() for part in [*release, value.partition("-IV")[2] or "0"]) and len(release) >= 2
-    if known and (0, 8) <= (int(release[0]), int(release[1])) <= (3, 9):
-        return None
-    return f"Version {value} is not a valid version"
+    """Any release up to 3.9, with or without a patch number, or an -IV suffix that there is."""
+    release = ".".join(value.split(".")[: 3 if value.startswith("0.") else 2])
+    number, _, protocol = release.partition("-IV")
+    protocols = _PROTOCOLS.get(number)
+    is_one = protocols is not None and ("-IV" not in release or protocol in map(str, range(protocols)))
+    return None if is_one and _VERSION.fullmatch(value) else f"Version {value} is not a valid version"
 
 
 # Why a setting has no effect here, or is turned down: the end of a sentence that a person reads at the start, and in

@@ -28,6 +28,7 @@ def settings_of(config: Config, index: int, first_id: int) -> list[str]:
     broker = first_id + index
     settings = [
         f"broker.id={broker}",
+        "broker.id.generation.enable=false",
         f"listeners={_texts(config.listeners, index)}",
         f"log.dirs={','.join(log_dirs_of(config, index, broker))}",
         f"kafkad.metadata.dir={config.metadata_dir}",

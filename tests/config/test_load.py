@@ -197,6 +197,10 @@ def test_all_problems_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
         ("log.dirs: [{a: b}]", "log.dirs takes a value or a list of values"),
         ("broker.id: 1\nnode.id: 2", "kafkad.yaml:2: broker.id and node.id differ"),
         ("log.retention.ms: 0", "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"),
+        ("log.retention.hours: 0", "log.retention.hours must be unlimited (-1) or, greater than or equal to 1"),
+        ("broker.id: 1001", "broker.id=1001 must not be greater than reserved.broker.max.id"),
+        ("queued.max.request.bytes: 5", "queued.max.request.bytes must be larger or equal to socket.request.max.bytes"),
+        ("inter.broker.protocol.version: 3.9-IV9", "Version 3.9-IV9 is not a valid version"),
         ("log.roll.ms: 0", "log.roll.ms must be greater than or equal to 1"),
         ("log.roll.jitter.ms: -1", "log.roll.jitter.ms must be greater than or equal to 0"),
         ("replica.socket.timeout.ms: 499", "replica.socket.timeout.ms should always be at least replica.fetch.wait."),
@@ -227,6 +231,13 @@ def test_a_directory_with_two_names_is_refused(tmp_path: Path) -> None:
 def test_what_is_at_the_limit_of_another_setting_is_taken() -> None:
     for settings in (
         ["replica.fetch.wait.max.ms=900", "replica.socket.timeout.ms=900", "replica.lag.time.max.ms=900"],
+        ["log.retention.hours=0", "log.retention.minutes=0", "log.retention.ms=5"],
+        ["log.retention.hours=0", "log.retention.minutes=5"],
+        ["broker.id=1000"],
+        ["broker.id=1001", "reserved.broker.max.id=1001"],
+        ["broker.id=1001", "broker.id.generation.enable=false"],
+        ["queued.max.request.bytes=2000", "socket.request.max.bytes=2000"],
+        ["queued.max.request.bytes=0"],
         ["connections.max.idle.ms=101"],
         ["connections.max.idle.ms=-1", "connection.failed.authentication.delay.ms=9000"],
     ):

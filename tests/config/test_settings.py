@@ -99,7 +99,10 @@ PAIRS = "in the following format: [partitionId]:[brokerId],[partitionId]:[broker
         ("min.cleanable.dirty.ratio", "1e999", "1e999", "Not a number of type DOUBLE"),
         ("min.cleanable.dirty.ratio", "0_1", "0_1", "Not a number of type DOUBLE"),
         ("preallocate", "yes", "yes", "Expected value to be either true or false"),
-        ("message.format.version", "9.9", "9.9", "Version 9.9 is not a valid version"),
+        *(
+            ("message.format.version", text, text, f"Version {text} is not a valid version")
+            for text in ("9.9", "3.9-IV9", "0.8", "0.9.1", "1.5", "3.10", "3.9-IV00", "2.8-IV0-IV1", "0.8.2-IV0", "2.")
+        ),
         (THROTTLED, "x", "[x]", f"{THROTTLED} must be the literal '*' or a list of replicas {PAIRS}"),
     ],
 )  # fmt: skip
@@ -132,7 +135,7 @@ def test_lists_throttles_and_versions_that_kafka_takes() -> None:
     assert parse(TOPIC_SETTINGS["cleanup.policy"], "compact, delete") == ("compact", "delete")
     assert parse(TOPIC_SETTINGS["leader.replication.throttled.replicas"], "*") == ("*",)
     assert parse(TOPIC_SETTINGS["leader.replication.throttled.replicas"], "0:1,1:2") == ("0:1", "1:2")
-    for version in ("2.0", "0.10.2-IV0", "3.9-IV0", "3.0-IV1", "2.8.1"):
+    for version in ("2.0", "0.10.2-IV0", "3.9-IV0", "3.0-IV1", "2.8.1", "0.8.0", "0.8.2.1", "3.7-IV4", "3.3.2-IV3"):
         assert parse(TOPIC_SETTINGS["message.format.version"], version) == version
     assert some_of("a")(("b",)) == "String must be one of: a"
 

@@ -21,6 +21,10 @@ def problem(*overrides: str) -> str:
     return text
 
 
+def test_ids_go_on_above_the_reserved_ones() -> None:
+    assert [config.broker_id for config in each("kafkad.brokers=2", first_id=1001)] == [1001, 1002]
+
+
 def test_the_first_keeps_what_is_configured_and_the_others_have_their_own() -> None:
     first, second, third = each(
         "kafkad.brokers=3",
