@@ -1,4 +1,5 @@
-"""Finalized features (KIP-584). Brokers in ZooKeeper mode support none, so there are only those that Kafka left."""
+"""Finalized features (KIP-584). None can be finalized in ZooKeeper mode, so there are only those that Kafka left; the
+level of transactions follows from the brokers that are there (`cluster/features`)."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
+from kafkad.cluster.features import TRANSACTION_VERSION
 from kafkad.controller.active import ActiveController
 from kafkad.errors import ErrorCode, Guard, KafkaError, unguarded
 from kafkad.meta.readable import required
@@ -47,7 +49,7 @@ async def update(
 
 
 def _objection(feature: FeatureUpdate, levels: Mapping[str, int]) -> KafkaError | None:
-    """Only the removal of a feature that is there is possible where no feature is supported."""
+    """Only the removal of a feature that is there is possible where none can be finalized."""
     existing = levels.get(feature.name)
     removal = feature.level < 1 and feature.upgrade not in (UpgradeType.UNKNOWN, UpgradeType.UPGRADE)
     if removal and existing is not None:
@@ -70,4 +72,6 @@ def _reason(feature: FeatureUpdate, existing: int | None, removal: bool) -> str:
         return f"The level {feature.level} is lower than {existing}, which needs a downgrade"
     if existing is not None and feature.level > existing and feature.upgrade is not UpgradeType.UPGRADE:
         return f"The level {feature.level} is higher than {existing}, which is no downgrade"
+    if feature.name == TRANSACTION_VERSION:
+        return "The level follows from the brokers that are there, and from their kafkad.transaction.version"
     return "Could not apply finalized feature update because the provided feature is not supported."

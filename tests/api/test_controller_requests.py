@@ -153,6 +153,12 @@ def test_features_that_cannot_be(broker: OneBroker, name: str, level: int, kind:
     assert response.error_message
 
 
+def test_the_level_of_transactions_is_said_to_follow_from_the_brokers(broker: OneBroker) -> None:
+    [result] = update(broker, 1, "transaction.version", 2).results
+    assert result.error_code == ErrorCode.INVALID_REQUEST
+    assert "kafkad.transaction.version" in (result.error_message or "")
+
+
 def test_an_answer_can_hold_what_is_wrong_with_a_feature_of_any_name(broker: OneBroker) -> None:
     assert encode(update(broker, 2, "f" * MAX_STRING, 1), 2)
 
