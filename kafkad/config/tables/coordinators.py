@@ -82,7 +82,7 @@ SETTINGS: tuple[Setting, ...] = (
         "offsets.topic.replication.factor",
         3,
         HIGH,
-        "Replicas of __consumer_offsets; with the built-in store 1, unless it is set.",
+        "Replicas of __consumer_offsets; unless it is set, no more than there are live brokers.",
         valid=at_least(1),
     ),
     integer(
@@ -314,7 +314,7 @@ SETTINGS: tuple[Setting, ...] = (
         "transaction.state.log.replication.factor",
         3,
         HIGH,
-        "Replicas of __transaction_state; with the built-in store 1, unless it is set.",
+        "Replicas of __transaction_state; unless it is set, no more than there are live brokers.",
         valid=at_least(1),
     ),
     integer(
