@@ -4,9 +4,9 @@ A batch of a transaction is appended where that is open already, or where its co
 question for all such partitions of a request, before anything is appended.
 
 Three ways, fastest first. *Repeated*: a request for one partition that its peer has sent before is recognised by
-`api/produce_repeat`. *Direct*: anything else that can be appended on the spot. *Slow*: a batch that must be opened
-first (compacted topics, another codec) goes through a worker process, and the reply comes later. With acks=all a reply
-is held back on each of these ways until everything is committed.
+`api/produce_repeat`. *Direct*: anything else that can be appended on the spot. *Slow*: a batch that takes long to
+open (large and compressed, another codec) goes through a worker process, and the reply comes later. With acks=all a
+reply is held back on each of these ways until everything is committed.
 """
 
 from __future__ import annotations

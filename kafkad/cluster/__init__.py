@@ -1,1 +1,2 @@
-"""The cluster as this broker knows it: metadata, overridden settings, finalized features, producer ids."""
+"""The cluster as this broker knows it: metadata, overridden settings, finalized features, ACLs, quotas, credentials,
+delegation tokens, producer ids."""

@@ -2,7 +2,7 @@
 
 The rules are those of Kafka's ProducerStateManager (KIP-98, KIP-360). A leader calls `check` before it writes a batch
 that carries a producer id and `update` after; a follower, and a log that is being loaded, only call `update`, because
-what is in the log has been accepted. A partition that never met a producer pays three empty dicts.
+what is in the log has been accepted. A partition that never met a producer pays four empty dicts and a list.
 """
 
 from __future__ import annotations

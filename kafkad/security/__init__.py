@@ -1,1 +1,1 @@
-"""Security: principals and their permissions."""
+"""Security: TLS's keys and certificates, logins and tokens, principals and their permissions, quotas."""

@@ -1,4 +1,5 @@
-"""Messages of formats v0 and v1, which logs older than Kafka 0.11 still hold. Read only: kafkad never writes them.
+"""Messages of formats v0 and v1, which logs older than Kafka 0.11 still hold. Only read here: nothing but
+compaction (`cleaner/old_formats`) writes such messages.
 
 A message is offset, size, CRC-32, magic, attributes, in v1 a timestamp, key, value. A compressed one wraps others in
 its value: in v0 they carry their absolute offsets, in v1 offsets relative to the first, and the wrapper the last one's.
