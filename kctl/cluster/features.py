@@ -27,7 +27,8 @@ COLUMNS = (
 def features(session: Session) -> int:
     """List features with their levels.
 
-    Clusters with ZooKeeper usually have none: they use inter.broker.protocol.version instead.
+    Clusters of Kafka with ZooKeeper usually have none: they use inter.broker.protocol.version instead. Those of kafkad
+    have transaction.version.
 
     Example: kctl cluster features
     """

@@ -47,8 +47,9 @@ def compact(settings: Settings, /, job: Path, variables: Mapping[str, str], sets
     may see rows twice during the merge, and after a kill until the next run or compact completes it; a warning says so.
 
     Tables of Iceberg and Delta merge files by their own means (rewrite_data_files, OPTIMIZE), whoever wrote them, in
-    partitions with as many small files. Readers see each row once, and the job and others may write meanwhile.
-    Versions of the table from before sink.compact.expire_after are then removed (expire_snapshots and
+    partitions with as many small files. Readers see each row once, and the job and others may write meanwhile, except
+    to a table in an object store without a catalog of type rest or jdbc, which is merged only while its job does not
+    run. Versions of the table from before sink.compact.expire_after are then removed (expire_snapshots and
     remove_orphan_files, VACUUM), with files that no later version needs; without that key all are kept.
 
     Example: kctl etl compact orders.yaml

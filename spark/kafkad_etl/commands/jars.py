@@ -62,9 +62,9 @@ _to = click.option("--to", metavar="DIR", default="", help="A directory to use i
 def fetch(settings: Settings, repo: str, sets: Sequence[str], to: str, version: str) -> None:
     """Download all jars that any job may need.
 
-    The Kafka connector, Avro and JDBC drivers are stored in the cache, or in a directory that another machine can use
-    as its repository with KAFKAD_MAVEN_REPO=DIR. Jobs download these themselves; those of --with only this command
-    does.
+    The Kafka connector, Avro, Protobuf and JDBC drivers are stored in the cache, or in a directory that another machine
+    can use as its repository with KAFKAD_MAVEN_REPO=DIR. Jobs download these themselves; those of --with only this
+    command does.
 
     Example: kctl etl jars fetch --to /media/stick/jars
     """
@@ -178,7 +178,7 @@ def archive(settings: Settings, java_home: str) -> int:
     """Archive the classes of Spark's jars: runs start faster.
 
     Java maps the archive instead of loading and checking each class, which is about half of the processor time of a
-    short run. It takes 150 MB in the cache, for this PySpark and this Java. Runs work without it.
+    short run. It takes 170 MB in the cache, for this PySpark and this Java. Runs work without it.
 
     Exits with 4 if this Java makes none.
 

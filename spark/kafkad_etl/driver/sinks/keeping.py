@@ -1,7 +1,7 @@
 """Keeps the rows of a test's case as JSON, in the form in which the job's own sink would write them.
 
-A topic's row is its record, of which json and avro values are shown by their columns. For all other sinks it is what
-`sink.type: json` would write.
+A topic's row is its record, of which json, avro and protobuf values are shown by their columns. For all other sinks it
+is what `sink.type: json` would write.
 """
 
 from __future__ import annotations
