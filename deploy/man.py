@@ -20,7 +20,7 @@ from kafkad.config.values import text_of
 from kctl.cli import root
 from kctl.command.noun import LazyGroup
 from kctl.command.options import CommonOption, options
-from kctl.reference import EXIT_CODES, INTRODUCTION
+from kctl.reference import EXIT_CODES, INTRODUCTION, OTHER_CODES
 
 _DAEMON, _FILES, _COMMANDS = 8, 5, 1
 _FOR_ADMINISTRATORS, _ON_FILES, _FOR_USERS = "Administration", "File formats", "Commands"
@@ -92,6 +92,7 @@ def _kctl() -> Iterator[str]:
     yield from (".SH COMMANDS", *items((f"kctl-{name}(1)", text) for name, (_, text) in root.lazy.items()))
     yield from (".SH OPTIONS OF EVERY COMMAND", *_options(options(), context))
     yield from (".SH EXIT STATUS", *items((str(int(code)), f"{meaning}.") for code, meaning in EXIT_CODES.items()))
+    yield from (".PP", *paragraphs(OTHER_CODES))
     yield from _see_also("kafkad(8)")
 
 

@@ -10,7 +10,7 @@ from kafkad.errors import METADATA_STORE, ErrorCode
 
 
 class Exit(IntEnum):
-    """The exit codes, with the same meaning in every command."""
+    """The exit codes, with the same meaning in every command but those of `kctl etl`, which has its own."""
 
     DONE = 0
     FAILED = 1

@@ -34,6 +34,7 @@ EXIT_CODES = {
     Exit.FINDINGS: "done, and problems or differences were found",
     Exit.INTERRUPTED: "interrupted",
 }
+OTHER_CODES = "`kctl etl` has codes of its own, which docs/etl.md lists."
 
 
 def page() -> str:
@@ -50,6 +51,7 @@ def _lines() -> Iterator[str]:
     yield "\n## Exit codes\n"
     for code, meaning in EXIT_CODES.items():
         yield f"- {int(code)}: {meaning}"
+    yield f"\n{OTHER_CODES}"
     yield from _commands(root, context)
 
 
