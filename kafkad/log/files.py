@@ -181,8 +181,9 @@ class Files:
         """Put `data` in the place of `path` in one step: after a crash the old or the new content is there, whole.
 
         With `durable` the new one is on the disk when this returns; without, that is left to the caller (or to luck,
-        where the content can be rebuilt).
+        where the content can be rebuilt). After an error that may pass the old one is there.
         """
+        names = self.open_log_file(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY) if durable else None
         temporary = path + ".tmp"
         file = self.open_log_file(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         try:
@@ -194,8 +195,8 @@ class Files:
         if durable:
             self.sync(file.fd)
         self.rename(temporary, path)
-        if durable:
-            self.sync_directory(os.path.dirname(path))
+        if names is not None:
+            self.sync_for_good(names.fd)
 
     def sync_path(self, path: str) -> None:
         """fsync what is at `path` now; nothing when it has gone since."""

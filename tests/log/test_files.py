@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -28,3 +29,19 @@ def test_a_piece_that_is_cut_short_is_an_error(tmp_path: Path) -> None:
     files.shorten_next_write(10)
     with pytest.raises(OSError, match="No space left"):
         files.write_in_pieces(file.fd, bytes(100_000), 0)
+
+
+@pytest.mark.parametrize("operation", ["open", "create", "pwrite", "sync", "rename"])
+@pytest.mark.parametrize("calls", range(3))
+def test_after_an_error_that_may_pass_a_file_is_as_it_was(tmp_path: Path, operation: str, calls: int) -> None:
+    """A checkpoint is not to say more than is known of it."""
+    files = FaultyFiles()
+    path = tmp_path / "file"
+    files.write_file(str(path), b"old")
+    files.fail(operation, errno.ENOSPC, after=calls)
+    try:
+        files.write_file(str(path), b"new")
+    except OSError as error:
+        assert path.read_bytes() == b"old" or error.errno == errno.EIO
+    else:
+        assert path.read_bytes() == b"new"
