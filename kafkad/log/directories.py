@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
-from collections.abc import Collection, Iterator, Mapping
-from itertools import chain, count
+from collections.abc import Iterator, Mapping, Set
+from itertools import chain
 from typing import NamedTuple
 
 from kafkad.errors import ErrorCode, KafkaError, StorageError
@@ -19,6 +18,7 @@ from kafkad.log.checkpoint import (
     START_OFFSETS,
     MetaProperties,
 )
+from kafkad.log.checkpoint_file import CheckpointFile
 from kafkad.log.clean_stop import StoppedLog
 from kafkad.log.files import Files, LogFile
 from kafkad.log.indexed import LOG
@@ -28,6 +28,7 @@ from kafkad.log.names import Kind, PartitionName, base_of, parse_name
 from kafkad.log.segment import NOWHERE
 from kafkad.names import NO_TOPIC_ID, TopicPartition
 
+_CHECKPOINTS = (RECOVERY_POINTS, START_OFFSETS, HIGH_WATERMARKS, CLEANED_OFFSETS, DAMAGED_OFFSETS)
 _ROOM = 1 << 20
 _ROOM_PROBE = ".kafkad_room_probe"
 
@@ -55,10 +56,7 @@ class BrokenPartition(NamedTuple):
 
 
 class LogDirectory:
-    """Owned by the LogManager, on the loop; what may run in a thread says so. `failure` says why it is offline.
-
-    `checkpointed` has what the checkpoint files say.
-    """
+    """Owned by the LogManager, on the loop; what may run in a thread says so. `failure` says why it is offline."""
 
     def __init__(self, path: str, files: Files) -> None:
         self.path = path
@@ -70,12 +68,7 @@ class LogDirectory:
         self.logs: dict[TopicPartition, Log] = {}
         self.futures: dict[TopicPartition, Log] = {}
         self.broken: dict[TopicPartition, BrokenPartition] = {}
-        self._checkpoints: dict[str, dict[TopicPartition, int]] = {}
-        self._versions: dict[str, int] = {}
-        self._collected: dict[str, CheckpointWrite] = {}
-        """The last write of each checkpoint, done or about to be."""
-        self._next_version = count(1)
-        self._writing = threading.Lock()
+        self._checkpoints = {name: CheckpointFile(self._file(name), files) for name in _CHECKPOINTS}
         self._files = files
         self._lock: LogFile | None = None
         self._names: LogFile | None = None
@@ -157,8 +150,8 @@ class LogDirectory:
     def read_checkpoints(self) -> None:
         """CheckpointError, StorageError."""
         try:
-            for name in (RECOVERY_POINTS, START_OFFSETS, HIGH_WATERMARKS, CLEANED_OFFSETS, DAMAGED_OFFSETS):
-                self._checkpoints[name] = checkpoint.read_offsets(self._file(name), self._files)
+            for file in self._checkpoints.values():
+                file.read()
         except OSError as error:
             raise self.storage_error("reading its checkpoints", error) from error
 
@@ -174,7 +167,7 @@ class LogDirectory:
 
     def checkpointed(self, name: str, topic_partition: TopicPartition) -> int | None:
         """A partition's entry in the checkpoint file `name`."""
-        return self._checkpoints.get(name, {}).get(topic_partition)
+        return self._checkpoints[name].offsets.get(topic_partition)
 
     def partitions(self) -> Iterator[FoundPartition]:
         try:
@@ -207,7 +200,7 @@ class LogDirectory:
 
     def says_too_much_of(self, log: Log) -> bool:
         """By the checkpoint, or by one that is about to be written, more of it is on the disk than is known to be."""
-        if self._is_about_to_be_written(RECOVERY_POINTS):
+        if self._checkpoints[RECOVERY_POINTS].is_about_to_be_written:
             return True
         return (self.checkpointed(RECOVERY_POINTS, log.topic_partition) or 0) > log.durability.recovery_point
 
@@ -218,7 +211,7 @@ class LogDirectory:
 
     def collect_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> CheckpointWrite:
         """`offsets` are those of the replicas that have a role; the others keep what the checkpoint says."""
-        known = self._checkpoints.get(HIGH_WATERMARKS, {})
+        known = self._checkpoints[HIGH_WATERMARKS].offsets
         return self.checkpoint(
             HIGH_WATERMARKS, {tp: at for tp in self.logs if (at := offsets.get(tp, known.get(tp))) is not None}
         )
@@ -233,39 +226,23 @@ class LogDirectory:
             known = self.checkpointed(name, topic_partition)
             if known is not None:
                 offsets[topic_partition] = known
-        write = self._collected[name] = CheckpointWrite(self, name, offsets, next(self._next_version))
-        return write
-
-    def _is_about_to_be_written(self, name: str) -> bool:
-        write = self._collected.get(name)
-        return write is not None and self._versions.get(name, 0) < write.version
+        return CheckpointWrite(self, name, offsets, self._checkpoints[name].collect())
 
     def store(self, write: CheckpointWrite) -> None:
-        """Thread-safe; a write that was overtaken by a later one is dropped, and so is one that changes nothing."""
-        with self._writing:
-            if write.version < self._versions.get(write.name, 0):
-                return
-            if write.offsets == self._checkpoints.get(write.name):
-                self._versions[write.name] = write.version
-                return
-            try:
-                checkpoint.write_offsets(self._file(write.name), write.offsets, self._files)
-            except OSError as error:
-                raise self.storage_error(f"writing {write.name}", error) from error
-            self._versions[write.name] = write.version
-            self._checkpoints[write.name] = write.offsets
+        """Thread-safe. StorageError."""
+        with self._raising(f"writing {write.name}"):
+            self._checkpoints[write.name].write(write.offsets, write.version)
 
-    def forget_checkpoints(self, new: Collection[TopicPartition]) -> list[CheckpointWrite]:
-        """Writes to be done before partitions are created, so that no predecessor's checkpoint is taken for theirs.
+    def forget_checkpoints(self, new: Set[TopicPartition]) -> bool:
+        """Before partitions are made, so that no predecessor's checkpoint is taken for theirs. True if there are some
+        on the disk, or soon: `rewrite_checkpoints_without` them first."""
+        return any([file.forget(new) for file in self._checkpoints.values()])
 
-        They take the place of all that is about to be written: it may have been collected with the predecessor.
-        """
-        latest = self._checkpoints | {name: write.offsets for name, write in self._collected.items()}
-        return [
-            self.checkpoint(name, {known: offset for known, offset in offsets.items() if known not in new})
-            for name, offsets in latest.items()
-            if self._is_about_to_be_written(name) or not self._checkpoints.get(name, {}).keys().isdisjoint(new)
-        ]
+    def rewrite_checkpoints_without(self, gone: Set[TopicPartition]) -> None:
+        """Thread-safe. StorageError."""
+        for name, file in self._checkpoints.items():
+            with self._raising(f"writing {name}"):
+                file.rewrite_without(gone)
 
     @contextlib.contextmanager
     def making(self, path: str, topic_partition: TopicPartition, topic_id: bytes) -> Iterator[None]:
@@ -273,10 +250,11 @@ class LogDirectory:
         there is one of that name already, which is no fault of the disk.
 
         What a full disk leaves half made goes again. A file descriptor is kept for that: without one, the disk does
-        not say what is in there.
+        not say what is in there. Waits for the disk if checkpoints there have a predecessor of its name, which was not
+        forgotten in a thread before.
         """
-        for write in self.forget_checkpoints({topic_partition}):
-            write.write()
+        if self.forget_checkpoints({topic_partition}):
+            self.rewrite_checkpoints_without({topic_partition})
         with self._raising(f"creating {path}"):
             self._make_empty(path)
             try:

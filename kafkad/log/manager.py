@@ -390,10 +390,16 @@ class LogManager:
                 self.put_away(directory, future)
                 del directory.futures[topic_partition]
 
-    def forget_predecessors(self, partitions: Iterable[TopicPartition]) -> list[CheckpointWrite]:
-        """Drops checkpoints of many partitions before they are created: `create` would write once for each."""
-        new = {tp for tp in partitions if tp not in self.logs}
-        return [write for directory in self.live for write in directory.forget_checkpoints(new)]
+    def forget_predecessors(self, partitions: Iterable[TopicPartition]) -> list[Callable[[], None]]:
+        """Before partitions are created: what is to be done in threads first, one for each log directory that has
+        checkpoints of predecessors of their names. `create` would wait for that disk, once for each."""
+        broken = self.broken
+        new = {tp for tp in partitions if tp not in self.logs and tp not in broken}
+        return [
+            partial(directory.rewrite_checkpoints_without, new)
+            for directory in self.live
+            if directory.forget_checkpoints(new)
+        ]
 
     def _places_for(self, topic_partition: TopicPartition, wanted: str | None, is_new: bool) -> list[LogDirectory]:
         """The log directories for a partition: at least one, the best first."""

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from kafkad.cluster.absent import AbsentBrokers
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
-from kafkad.log.directories import CheckpointWrite, LogDirectory
+from kafkad.log.directories import LogDirectory
 from kafkad.log.files import lacks_open_files, lacks_room, may_pass
 from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.metrics import TopicProbes
@@ -23,6 +23,7 @@ from kafkad.replica.cuts import Cuts
 from kafkad.replica.full_disks import FullDisks
 from kafkad.replica.lost_tails import LostTails
 from kafkad.replica.partition import Partition, ReplicaParts, Role
+from kafkad.together import together
 from kafkad.turns import Pieces, Turns
 from kafkad.wire.leaders import CurrentLeader
 from kafkad.wire.messages.leader_and_isr import (
@@ -172,7 +173,9 @@ class ReplicaManager:
             return LeaderAndIsrResponse(error_code=refused)
         response = LeaderAndIsrResponse()
         await self._load_configs(t.topic_name for t in request.topic_states if t.topic_name not in self._partitions)
-        await self._forget_predecessors(request)
+        await self._forget_predecessors(
+            TopicPartition(t.topic_name, s.partition_index) for t in request.topic_states for s in t.partition_states
+        )
         self.cuts.begin()
         turns = Turns()
         changed: list[Partition] = []
@@ -192,18 +195,17 @@ class ReplicaManager:
             self.cuts.begin()
         return response
 
-    async def _forget_predecessors(self, request: LeaderAndIsrRequest) -> None:
-        named = (
-            TopicPartition(t.topic_name, s.partition_index) for t in request.topic_states for s in t.partition_states
-        )
-        await self._write(self.logs.forget_predecessors(named))
+    async def _forget_predecessors(self, new: Iterable[TopicPartition]) -> None:
+        await together(map(self._wait_for_disk, self.logs.forget_predecessors(new)))
 
-    async def _write(self, writes: Iterable[CheckpointWrite]) -> None:
-        for write in writes:
-            try:
-                await self.durable.run(write.write)
-            except StorageError as error:
-                self.directory_failed(error)
+    async def _wait_for_disk(self, work: Callable[[], None]) -> bool:
+        """False if the disk has refused it."""
+        try:
+            await self.durable.run(work)
+        except StorageError as error:
+            self.directory_failed(error)
+            return False
+        return True
 
     async def _update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         refused = self._refuse(request.controller_epoch, request.broker_epoch)
@@ -286,10 +288,7 @@ class ReplicaManager:
         of which a disk does not say so are not deleted yet; one that is nowhere may have been on any."""
         refusing: set[LogDirectory | None] = set()
         for directory in self.logs.live:
-            try:
-                await self.durable.run(directory.sync_names)
-            except StorageError as error:
-                self.directory_failed(error)
+            if not await self._wait_for_disk(directory.sync_names):
                 refusing |= {directory, None}
         for answer, place in deleted:
             if place in refusing:
@@ -380,6 +379,10 @@ class ReplicaManager:
         partition = Partition(tp, opened, self.parts, self.probes[tp.topic], high_watermark)
         self._partitions.setdefault(tp.topic, {})[tp.partition] = partition
         return partition
+
+    async def forget_predecessors_of_what_had_no_room(self) -> None:
+        """In threads, so that `make_what_had_no_room` need not wait for a disk."""
+        await self._forget_predecessors(self._without_room)
 
     def make_what_had_no_room(self) -> Iterator[TopicPartition]:
         """Try again to make replicas for which there was no room on the disk, and have those back that have left their

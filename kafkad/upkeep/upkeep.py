@@ -116,6 +116,7 @@ class Upkeep:
         await _a_few_a_turn(self._logs.producer_expiry_pass())
 
     async def make_what_had_no_room(self) -> None:
+        await self._replicas.forget_predecessors_of_what_had_no_room()
         await _a_few_a_turn(self._replicas.make_what_had_no_room())
 
     async def remove(self, directory: LogDirectory) -> None:

@@ -7,12 +7,14 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from threading import current_thread
 from typing import Any
 
 import pytest
 
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, StorageError
+from kafkad.log.checkpoint import HIGH_WATERMARKS
 from kafkad.log.log import Log
 from kafkad.model import ALL_TOPICS
 from kafkad.names import TopicPartition
@@ -203,6 +205,39 @@ def test_a_partition_counts_as_deleted_when_the_disk_knows(broker: OneBroker) ->
     assert [directory.failure is None for directory in replicas.logs.directories] == [False, True]
 
 
+def delete(broker: OneBroker, *partitions: int) -> set[int]:
+    """Partitions of topic `a`; the codes that the controller gets for them."""
+    states = [
+        StopReplicaPartitionState(partition_index=index, leader_epoch=-2, delete_partition=True) for index in partitions
+    ]
+    topic = StopReplicaTopicState(topic_name="a", partition_states=states)
+    request = StopReplicaRequest(controller_epoch=NEW, topic_states=[topic])
+    return {error.error_code for error in broker.run(broker.replicas.stop_replica(request)).partition_errors}
+
+
+def test_partitions_are_made_without_a_wait_for_checkpoints_that_are_being_written(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some in a turn, and between two of them the next checkpoints are collected."""
+    logs = broker.replicas.logs
+    give(broker, ID, 0, 1)
+    written: list[str] = []
+    write_file = logs.files.write_file
+
+    def write(path: str, data: bytes, *, durable: bool = True) -> None:
+        written.append(os.path.basename(path))
+        write_file(path, data, durable=durable)
+
+    monkeypatch.setattr(logs.files, "write_file", write)
+    late = logs.collect_high_watermarks({TopicPartition("a", 0): 100, TopicPartition("a", 1): 100})
+    assert delete(broker, 0) == {ErrorCode.NONE}
+    assert give(broker, ID, 0, 2, 3) == [ErrorCode.NONE] * 3
+    assert HIGH_WATERMARKS not in written
+    for one in late:
+        one.write()
+    assert [logs.checkpointed_high_watermark(TopicPartition("a", index)) for index in range(4)] == [0, 100, 0, 0]
+
+
 def test_what_passes_is_logged_with_what_would_help(broker: OneBroker, caplog: pytest.LogCaptureFixture) -> None:
     replicas = broker.replicas
     for code in (errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.EAGAIN, errno.ENOSPC):
@@ -345,6 +380,35 @@ def made(broker: OneBroker) -> list[int]:
 
 
 ID, OTHER_ID = bytes(15) + b"a", bytes(15) + b"b"
+
+
+def test_predecessors_of_what_had_no_room_are_forgotten_in_a_thread(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give(broker, ID, 0)
+    logs = broker.replicas.logs
+    for write in logs.collect_high_watermarks({TopicPartition("a", 0): 100}):
+        write.write()
+    delete(broker, 0)
+    files, write_file = logs.files, logs.files.write_file
+    threads: set[object] = set()
+
+    def full(path: str, data: bytes, *, durable: bool = True) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    def written(path: str, data: bytes, *, durable: bool = True) -> None:
+        if path.endswith(HIGH_WATERMARKS):
+            threads.add(current_thread())
+        write_file(path, data, durable=durable)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "write_file", full)
+        give_without_room(broker, ID, 0)
+    monkeypatch.setattr(files, "write_file", written)
+    broker.run(broker.parts.upkeep.make_what_had_no_room())
+    assert broker.replicas.get("a", 0).high_watermark == 0
+    assert len(threads) == 1
+    assert current_thread() not in threads
 
 
 def test_a_partition_whose_log_is_of_another_topic_keeps_none_behind_it_away(broker: OneBroker) -> None:
