@@ -39,6 +39,7 @@ from kafkad.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMe
 
 log = logging.getLogger(__name__)
 
+_Given = tuple[LeaderAndIsrTopicState, LeaderAndIsrPartitionState, LeaderAndIsrPartitionError]
 _NOTHING: Mapping[int, Partition] = MappingProxyType({})
 _REMINDER_MS = 60_000
 _CHANGED_AT_ONCE = 500
@@ -172,28 +173,40 @@ class ReplicaManager:
         if refused:
             return LeaderAndIsrResponse(error_code=refused)
         response = LeaderAndIsrResponse()
-        await self._load_configs(t.topic_name for t in request.topic_states if t.topic_name not in self._partitions)
-        await self._forget_predecessors(
-            TopicPartition(t.topic_name, s.partition_index) for t in request.topic_states for s in t.partition_states
-        )
+        # What is here comes first: an election waits neither for the disks nor for the metadata store.
+        here: list[_Given] = []
+        new: list[_Given] = []
+        turns = Turns()
+        for topic in request.topic_states:
+            answers: list[LeaderAndIsrPartitionError] = []
+            response.topics.append(LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=answers))
+            for state in topic.partition_states:
+                answers.append(LeaderAndIsrPartitionError(partition_index=state.partition_index))
+                known = self.find(topic.topic_name, state.partition_index)
+                (new if known is None else here).append((topic, state, answers[-1]))
+                await turns.give_way()
+        await self._apply_states(here)
+        if new:
+            named = [TopicPartition(topic.topic_name, state.partition_index) for topic, state, _ in new]
+            await self._load_configs({tp.topic for tp in named if tp.topic not in self._partitions})
+            await self._forget_predecessors(named)
+            await self._apply_states(new)
+        return response
+
+    async def _apply_states(self, given: Iterable[_Given]) -> None:
         self.cuts.begin()
         turns = Turns()
         changed: list[Partition] = []
         try:
-            for topic in request.topic_states:
-                answers = []
-                for state in topic.partition_states:
-                    code = self._apply_state(topic, state, changed)
-                    answers.append(LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=code))
-                    await turns.give_way()
-                    if len(changed) >= _CHANGED_AT_ONCE:
-                        self.on_roles_changed(changed)
-                        changed = []
-                response.topics.append(LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=answers))
+            for topic, state, answer in given:
+                answer.error_code = self._apply_state(topic, state, changed)
+                await turns.give_way()
+                if len(changed) >= _CHANGED_AT_ONCE:
+                    self.on_roles_changed(changed)
+                    changed = []
         finally:  # a controller that resigns gives up a request half-way, and nobody repeats what has been done of it
             self.on_roles_changed(changed)
             self.cuts.begin()
-        return response
 
     async def _forget_predecessors(self, new: Iterable[TopicPartition]) -> None:
         await together(map(self._wait_for_disk, self.logs.forget_predecessors(new)))

@@ -7,7 +7,7 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from threading import current_thread
+from threading import Event, Thread, current_thread
 from typing import Any
 
 import pytest
@@ -213,6 +213,56 @@ def delete(broker: OneBroker, *partitions: int) -> set[int]:
     topic = StopReplicaTopicState(topic_name="a", partition_states=states)
     request = StopReplicaRequest(controller_epoch=NEW, topic_states=[topic])
     return {error.error_code for error in broker.run(broker.replicas.stop_replica(request)).partition_errors}
+
+
+def test_an_election_waits_for_no_checkpoint_and_a_new_partition_for_its_predecessors_alone(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of which a slow disk is just being told, by a thread."""
+    replicas, logs = broker.replicas, broker.replicas.logs
+    give(broker, ID, 0, 1)
+    begun, goes_on = Event(), Event()
+    write_file = logs.files.write_file
+
+    def slow(path: str, data: bytes, *, durable: bool = True) -> None:
+        if path.endswith(HIGH_WATERMARKS) and not begun.is_set():
+            begun.set()
+            assert goes_on.wait(60)
+        write_file(path, data, durable=durable)
+
+    monkeypatch.setattr(logs.files, "write_file", slow)
+    place = logs.directory_of(TopicPartition("a", 1))
+    assert place is not None
+    writing = Thread(target=place.collect_high_watermarks({TopicPartition("a", 1): 100}).write)
+    writing.start()
+    assert begun.wait(60)
+    assert delete(broker, 1) == {ErrorCode.NONE}
+
+    async def elect() -> None:
+        states = [
+            LeaderAndIsrPartitionState(partition_index=index, leader=1, leader_epoch=2, isr=[1], replicas=[1])
+            for index in (1, 0)
+        ]
+        topic = LeaderAndIsrTopicState(topic_name="a", topic_id=ID, partition_states=states)
+        request = LeaderAndIsrRequest(controller_epoch=NEW, topic_states=[topic])
+        carrying_out = asyncio.create_task(replicas.leader_and_isr(request))
+        try:
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert replicas.leader("a", 0).leader_epoch == 2
+            assert replicas.find("a", 1) is None
+        finally:
+            goes_on.set()
+        answer = await carrying_out
+        assert [(each.partition_index, each.error_code) for each in answer.topics[0].partition_errors] == [
+            (1, ErrorCode.NONE),
+            (0, ErrorCode.NONE),
+        ]
+
+    broker.run(elect())
+    writing.join()
+    assert replicas.leader("a", 1).high_watermark == 0
+    assert logs.checkpointed_high_watermark(TopicPartition("a", 1)) == 0
 
 
 def test_partitions_are_made_without_a_wait_for_checkpoints_that_are_being_written(
