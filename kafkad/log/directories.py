@@ -68,6 +68,8 @@ class LogDirectory:
         self.logs: dict[TopicPartition, Log] = {}
         self.futures: dict[TopicPartition, Log] = {}
         self.broken: dict[TopicPartition, BrokenPartition] = {}
+        self.put_away: set[TopicPartition] = set()
+        """What was deleted here or has moved away, until a deletion has waited for `sync_names`."""
         self._checkpoints = {name: CheckpointFile(self._file(name), files) for name in _CHECKPOINTS}
         self._files = files
         self._lock: LogFile | None = None

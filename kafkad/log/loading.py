@@ -293,6 +293,7 @@ def put_away(directory: LogDirectory, path: str, topic_partition: TopicPartition
         files.rename(path, away)
     except OSError as error:
         raise directory.storage_error(f"renaming {path}", error) from error
+    directory.put_away.add(topic_partition)
     return away
 
 

@@ -40,6 +40,7 @@ from kafkad.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMe
 log = logging.getLogger(__name__)
 
 _Given = tuple[LeaderAndIsrTopicState, LeaderAndIsrPartitionState, LeaderAndIsrPartitionError]
+_Deleted = tuple[TopicPartition, list[LogDirectory], StopReplicaPartitionError]
 _NOTHING: Mapping[int, Partition] = MappingProxyType({})
 _REMINDER_MS = 60_000
 _CHANGED_AT_ONCE = 500
@@ -280,32 +281,35 @@ class ReplicaManager:
         if refused:
             return StopReplicaResponse(error_code=refused)
         response = StopReplicaResponse()
-        deleted: list[tuple[StopReplicaPartitionError, LogDirectory | None]] = []
+        deleted: list[_Deleted] = []
         turns = Turns()
         for topic in request.topic_states:
             for state in topic.partition_states:
                 tp = TopicPartition(topic.topic_name, state.partition_index)
-                place = self.logs.directory_of(tp)
                 code = self._stop(tp, state.leader_epoch, state.delete_partition)
-                await turns.give_way()
                 error = StopReplicaPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code)
                 response.partition_errors.append(error)
                 if state.delete_partition and not code:
-                    deleted.append((error, place))
+                    deleted.append((tp, self.logs.put_away_in(tp), error))
+                await turns.give_way()
         if deleted:
             await self._settle_deletions(deleted)
         return response
 
-    async def _settle_deletions(self, deleted: list[tuple[StopReplicaPartitionError, LogDirectory | None]]) -> None:
+    async def _settle_deletions(self, deleted: list[_Deleted]) -> None:
         """The topic is forgotten once this is answered: its old logs must not come back under a new one's name. Those
         of which a disk does not say so are not deleted yet; one that is nowhere may have been on any."""
-        refusing: set[LogDirectory | None] = set()
-        for directory in self.logs.live:
-            if not await self._wait_for_disk(directory.sync_names):
-                refusing |= {directory, None}
-        for answer, place in deleted:
-            if place in refusing:
+        asked = {place for _, places, _ in deleted for place in places}
+        if not all(places for _, places, _ in deleted):
+            asked.update(self.logs.live)
+        known = await together(self._wait_for_disk(place.sync_names) for place in asked)
+        refusing = {place for place, is_known in zip(asked, known, strict=True) if not is_known}
+        for tp, places, answer in deleted:
+            if not refusing.isdisjoint(places or asked):
                 answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+            for place in places:
+                if place not in refusing:
+                    place.put_away.discard(tp)
 
     def _refuse(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
         if controller_epoch < self.controller_epoch:

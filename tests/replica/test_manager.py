@@ -15,7 +15,9 @@ import pytest
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, StorageError
 from kafkad.log.checkpoint import HIGH_WATERMARKS
+from kafkad.log.directories import LogDirectory
 from kafkad.log.log import Log
+from kafkad.log.move import Moves
 from kafkad.model import ALL_TOPICS
 from kafkad.names import TopicPartition
 from kafkad.replica.manager import ReplicaManager
@@ -203,6 +205,51 @@ def test_a_partition_counts_as_deleted_when_the_disk_knows(broker: OneBroker) ->
     refused = {error.partition_index for error in answer.partition_errors if error.error_code}
     assert refused == there | {4}, "of one that is nowhere, nobody knows where it was"
     assert [directory.failure is None for directory in replicas.logs.directories] == [False, True]
+
+
+def test_a_deletion_waits_for_the_disks_that_had_it_alone_and_for_these_side_by_side(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create("a", 4)
+    replicas = broker.replicas
+    first, second = replicas.logs.directories
+    asked: list[object] = []
+
+    async def slow(work: Callable[[], None]) -> None:
+        asked.append(work)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert len(asked) == wanted, "they wait at the same time"
+
+    monkeypatch.setattr(replicas.durable, "run", slow)
+    wanted = 1
+    assert delete(broker, *(tp.partition for tp in first.logs)) == {ErrorCode.NONE}
+    assert asked == [first.sync_names]
+    asked.clear()
+    wanted = 2
+    assert delete(broker, *(tp.partition for tp in second.logs), 7) == {ErrorCode.NONE}
+    assert len(asked) == 2, "one that is nowhere may have been anywhere"
+
+
+def test_a_deletion_waits_for_the_disk_that_the_replica_had_moved_from(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With its old name back after a power cut, what it was copied from would be the replica again."""
+    broker.create("a")
+    logs, tp = broker.replicas.logs, TopicPartition("a", 0)
+    source = logs.directory_of(tp)
+    [target] = [directory for directory in logs.directories if directory is not source]
+    moves = Moves(logs)
+    moves.start(tp, target.path)
+    assert moves.step(tp).caught_up
+    moved = moves.finish(tp)
+    assert moved is not None
+    moved.put_away()
+    asked: list[str] = []
+    monkeypatch.setattr(LogDirectory, "sync_names", lambda directory: asked.append(directory.path))
+    assert delete(broker, 0) == {ErrorCode.NONE}
+    assert sorted(asked) == sorted(broker.directories)
+    assert not any(directory.put_away for directory in logs.directories)
 
 
 def delete(broker: OneBroker, *partitions: int) -> set[int]:
