@@ -397,11 +397,14 @@ def _passwords(config: Config) -> list[str]:
 
 
 def _zookeeper(config: Config) -> list[str]:
+    """Nothing where it is not used: the file may still be that of a Kafka which uses it."""
+    if not config.value("zookeeper.connect"):
+        return []
     try:
         _ = config.zookeeper
     except ValueError as error:
         return [f"zookeeper.connect={config.value('zookeeper.connect')}: {error}"]
-    if config.value("zookeeper.connect") and config.inter_broker_protocol < OLDEST:
+    if config.inter_broker_protocol < OLDEST:
         speaks = f"kafkad speaks those of {OLDEST.major}.{OLDEST.minor} to 3.9 with other brokers"
         found = config.value("inter.broker.protocol.version")
         return [f"inter.broker.protocol.version={found}: {speaks}; raise it on all of them first"]

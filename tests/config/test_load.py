@@ -396,6 +396,12 @@ def test_the_login_at_zookeeper() -> None:
         assert problem in found
 
 
+def test_settings_for_a_zookeeper_that_is_not_used_may_stay(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("zookeeper.connect=zk:2181\nzookeeper.set.acl=true\n")
+    assert load(str(file), ["zookeeper.connect="], {}).zookeeper is None
+
+
 @pytest.mark.parametrize("line", ["{}=\n", '{}: ""\n'])
 def test_hosts_of_peers_are_not_looked_at_where_the_algorithm_is_empty(tmp_path: Path, line: str) -> None:
     name = "ssl.endpoint.identification.algorithm"
