@@ -27,6 +27,8 @@ DAMAGED_OFFSETS = "damaged-offset-checkpoint"
 """Not one of Kafka's, which does not mind it: from where on a log is checked at the next start, if it is damaged."""
 PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
+KRAFT_METADATA = "__cluster_metadata-0"
+"""Of a Kafka in KRaft mode; no topic here has this name."""
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
 _NUMBER = re.compile(r"-?\d{1,19}", re.ASCII)
@@ -39,13 +41,17 @@ _REMEDIES = {
     PARTITION_METADATA: "Restore the topic id from a copy of this file in another partition of the topic",
     META_PROPERTIES: "Restore it from a copy, or from another log directory of the same broker",
 }
+KRAFT_REMEDY = (
+    "kafkad takes over the directories of a Kafka with ZooKeeper only. Give kafkad an empty directory in log.dirs, and "
+    "copy the topics from the running Kafka (kctl copy --to-context, or MirrorMaker)"
+)
 
 
 class CheckpointError(ValueError):
-    """A small file that makes no sense: which, where in it, and what to do."""
+    """A small file that makes no sense, or is not for this broker: which, where in it, and what to do."""
 
-    def __init__(self, path: str, line: int, what: str) -> None:
-        remedy = _REMEDIES.get(os.path.basename(path), "Restore it from a copy")
+    def __init__(self, path: str, line: int, what: str, remedy: str | None = None) -> None:
+        remedy = remedy or _REMEDIES.get(os.path.basename(path), "Restore it from a copy")
         super().__init__(f"{path}, line {line}: {what}. {remedy}.")
         self.path = path
 
@@ -154,7 +160,8 @@ def read_meta_properties(path: str, files: Files) -> MetaProperties | None:
     version = properties.pop("version", None)
     if version == "1":
         node = properties.get("node.id", "?")
-        raise CheckpointError(path, line_of["version"], f"version 1 is of a Kafka in KRaft mode (node.id={node})")
+        found = f"version 1 is of a Kafka in KRaft mode (node.id={node})"
+        raise CheckpointError(path, line_of["version"], found, KRAFT_REMEDY)
     if version != "0":
         raise CheckpointError(path, line_of.get("version", 1), f"version {version} where 0 was expected")
     if "broker.id" not in properties:

@@ -38,7 +38,7 @@ class DirectoryLockedError(Exception):
 
 
 class ForeignDirectoryError(Exception):
-    """The directory belongs to another cluster or another broker."""
+    """The directory belongs to another cluster or another broker, or to a Kafka in KRaft mode."""
 
 
 class FoundPartition(NamedTuple):
@@ -133,6 +133,9 @@ class LogDirectory:
 
     def refuse_foreign(self, cluster_id: str, broker_id: int) -> None:
         """ForeignDirectoryError if it is another's."""
+        kraft = self._file(checkpoint.KRAFT_METADATA)
+        if os.path.exists(kraft):
+            raise ForeignDirectoryError(f"{kraft} is of a Kafka in KRaft mode. {checkpoint.KRAFT_REMEDY}.")
         meta, path = self.meta, self._file(checkpoint.META_PROPERTIES)
         if meta is None:
             return

@@ -117,6 +117,15 @@ def test_broken_meta_properties_are_told(tmp_path: Path, content: str, word: str
         checkpoint.read_meta_properties(str(path), FILES)
 
 
+def test_of_a_directory_in_kraft_mode_is_said_that_it_is_not_taken_over(tmp_path: Path) -> None:
+    path = tmp_path / checkpoint.META_PROPERTIES
+    path.write_text("version=1\nnode.id=3\ncluster.id=x\n")
+    with pytest.raises(CheckpointError) as broken:
+        checkpoint.read_meta_properties(str(path), FILES)
+    assert "of a Kafka with ZooKeeper only" in str(broken.value)
+    assert "Restore" not in str(broken.value)
+
+
 @pytest.mark.parametrize("content", ["version: 1\n", "version: 0\n", "version: 0\ntopic_id: short"])
 def test_a_broken_topic_id_is_told(tmp_path: Path, content: str) -> None:
     path = tmp_path / checkpoint.PARTITION_METADATA

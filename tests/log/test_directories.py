@@ -49,6 +49,17 @@ def test_directories_of_another_cluster_or_broker_are_refused(disks: tuple[Path,
             directory.release()
 
 
+def test_a_directory_of_a_kafka_in_kraft_mode_is_refused_whatever_its_meta_properties_say(tmp_path: Path) -> None:
+    started(tmp_path).close()
+    (tmp_path / "__cluster_metadata-0").mkdir()
+    manager = LogManager([str(tmp_path)], Files(), FakeClock())
+    manager.lock()
+    with pytest.raises(ForeignDirectoryError, match="__cluster_metadata-0 is of a Kafka in KRaft mode"):
+        manager.claim("cluster", 1)
+    for directory in manager.live:
+        directory.release()
+
+
 def test_an_unusable_directory_is_left_out_and_none_at_all_is_the_end(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a directory")
     failures: list[str] = []
