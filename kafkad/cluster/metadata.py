@@ -18,6 +18,8 @@ from kafkad.wire.messages.update_metadata import (
     UpdateMetadataTopicState,
 )
 
+_MOST_DELETED = 10_000
+
 
 @dataclass(slots=True)
 class TopicMetadata:
@@ -43,6 +45,8 @@ class MetadataCache:
         """Set when the controller has told this broker what there is: before, answers would deny topics."""
         self._derived: dict[str, dict[str, Any]] = {}
         self._names: dict[TopicId, str] = {}
+        self._deleted: dict[str, TopicId] = {}
+        """The last topics that were deleted: brokers are told of that before they are to delete their replicas."""
 
     def apply(self, request: UpdateMetadataRequest) -> list[str]:
         """Take over the controller's news; returns the topics that vanished."""
@@ -71,6 +75,7 @@ class MetadataCache:
                 derived.pop(topic.topic_name, None)
             for state in topic.partition_states:
                 if state.leader == LEADER_DURING_DELETE:
+                    self._note_deleted(topic.topic_name, topic.topic_id)
                     self._forget(topic.topic_name, state.partition_index, gone)
                 else:
                     self._topic(topic.topic_name, topic.topic_id).partitions[state.partition_index] = state
@@ -103,6 +108,13 @@ class MetadataCache:
         if not topic.partitions:
             self._remove(topic, gone)
 
+    def _note_deleted(self, name: str, topic_id: TopicId) -> None:
+        if topic_id == NO_TOPIC_ID:
+            return
+        if name not in self._deleted and len(self._deleted) >= _MOST_DELETED:
+            del self._deleted[next(iter(self._deleted))]
+        self._deleted[name] = topic_id
+
     def _remove(self, topic: TopicMetadata, gone: list[str]) -> None:
         del self.topics[topic.name]
         self._names.pop(topic.id, None)
@@ -114,6 +126,10 @@ class MetadataCache:
     def id_of(self, name: str) -> TopicId | None:
         topic = self.topics.get(name)
         return None if topic is None else topic.id
+
+    def last_id_of(self, name: str) -> TopicId:
+        """Also of a topic that is being deleted; NO_TOPIC_ID if it is not known."""
+        return self.id_of(name) or self._deleted.get(name, NO_TOPIC_ID)
 
     def _tell(self, gone: str) -> None:
         for told in self.on_topic_gone:

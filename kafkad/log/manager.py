@@ -221,15 +221,13 @@ class LogManager:
             self.cut[log] = None
 
     def found_topics(self) -> list[TopicOnDisk]:
-        """The topics in the log directories, where the metadata store does not know them."""
+        """The topics in the log directories."""
         partitions: dict[str, list[int]] = {}
         ids: dict[str, set[bytes]] = {}
         for topic_partition in (*self.logs, *self.broken):
             partitions.setdefault(topic_partition.topic, []).append(topic_partition.partition)
-        for topic_partition, topic_id in (
-            *((tp, log.topic_id) for tp, log in self.logs.items()),
-            *((tp, self._id_in(found.path)) for tp, found in self.broken.items()),
-        ):
+        for topic_partition in (*self.logs, *self.broken):
+            topic_id = self.topic_id(topic_partition)
             if topic_id != NO_TOPIC_ID:
                 ids.setdefault(topic_partition.topic, set()).add(topic_id)
         return [
@@ -237,10 +235,16 @@ class LogManager:
             for topic, numbers in sorted(partitions.items())
         ]
 
-    def _id_in(self, path: str) -> TopicId:
-        """That of a partition's directory; NO_TOPIC_ID where it cannot be told."""
-        with contextlib.suppress(CheckpointError, OSError):
-            return read_topic_id(os.path.join(path, PARTITION_METADATA), self.files) or NO_TOPIC_ID
+    def topic_id(self, topic_partition: TopicPartition) -> TopicId:
+        """That of a partition's directory, also of one that cannot be opened; NO_TOPIC_ID where it cannot be told."""
+        log = self.logs.get(topic_partition)
+        if log is not None:
+            return log.topic_id
+        for directory in self.directories:
+            found = directory.broken.get(topic_partition)
+            if found is not None:
+                with contextlib.suppress(CheckpointError, OSError):
+                    return read_topic_id(os.path.join(found.path, PARTITION_METADATA), self.files) or NO_TOPIC_ID
         return NO_TOPIC_ID
 
     def path_of(self, topic_partition: TopicPartition) -> str:

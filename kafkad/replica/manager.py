@@ -18,7 +18,7 @@ from kafkad.log.files import lacks_open_files, lacks_room, may_pass
 from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.metrics import TopicProbes
 from kafkad.model import ALL_TOPICS, NO_EPOCH
-from kafkad.names import TopicPartition, is_another_topic, name_problem
+from kafkad.names import TopicPartition, id_text, is_another_topic, name_problem
 from kafkad.replica.cuts import Cuts
 from kafkad.replica.full_disks import FullDisks
 from kafkad.replica.lost_tails import LostTails
@@ -432,13 +432,27 @@ class ReplicaManager:
         self._without_room.pop(tp, None)
         if partition is not None:
             self._give_up(partition)
-        if delete:
+        if delete and not self._is_of_another_topic(tp):
             try:
                 self.logs.delete(tp)
             except StorageError as error:
                 self.directory_failed(error)
                 return error.code
         return ErrorCode.NONE
+
+    def _is_of_another_topic(self, tp: TopicPartition) -> bool:
+        """True if what is on disk has the name of a topic that is deleted, but is not its replica: perhaps it is the
+        only copy of that other topic's records."""
+        topic_id = self.logs.topic_id(tp)
+        if not is_another_topic(topic_id, self.metadata.last_id_of(tp.topic)):
+            return False
+        log.error(
+            "%s is not deleted: it is of another topic of that name, with id %s; move it away before the next topic of "
+            "that name is made",
+            self.logs.path_of(tp),
+            id_text(topic_id),
+        )
+        return True
 
     def _give_up(self, partition: Partition) -> None:
         """Its log stays."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from kafkad.cluster import metadata
 from kafkad.cluster.metadata import MetadataCache
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.model import ALL_TOPICS, LEADER_DURING_DELETE
+from kafkad.names import NO_TOPIC_ID
 from kafkad.wire.messages.update_metadata import (
     UpdateMetadataBroker,
     UpdateMetadataPartitionState,
@@ -55,6 +57,17 @@ def test_who_wants_to_know_is_told_of_topics_that_go() -> None:
     assert [cache.apply(deleted), cache.apply(deleted)] == [["a"], []]
     assert gone == ["a", "a"]
     assert cache.id_of("a") is None
+
+
+def test_which_topic_was_deleted_last_is_known_of_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata, "_MOST_DELETED", 2)
+    cache = MetadataCache()
+    for name in ("a", "a", "b", "c"):
+        cache.apply(update(name, leader=LEADER_DURING_DELETE))
+    ids = [cache.last_id_of(name) for name in "abc"]
+    assert ids == [NO_TOPIC_ID, b"b".ljust(16, b"\1"), b"c".ljust(16, b"\1")]
+    cache.apply(update("c", ident=b"another"))
+    assert cache.last_id_of("c") == b"another".ljust(16, b"\1")
 
 
 def test_an_update_that_names_all_topics_ends_the_others() -> None:

@@ -15,10 +15,10 @@ import pytest
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, StorageError
 from kafkad.log.checkpoint import HIGH_WATERMARKS
-from kafkad.log.directories import LogDirectory
+from kafkad.log.directories import BrokenPartition, LogDirectory
 from kafkad.log.log import Log
 from kafkad.log.move import Moves
-from kafkad.model import ALL_TOPICS
+from kafkad.model import ALL_TOPICS, LEADER_DURING_DELETE
 from kafkad.names import TopicPartition
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition, ReplicaParts
@@ -205,6 +205,37 @@ def test_a_partition_counts_as_deleted_when_the_disk_knows(broker: OneBroker) ->
     refused = {error.partition_index for error in answer.partition_errors if error.error_code}
     assert refused == there | {4}, "of one that is nowhere, nobody knows where it was"
     assert [directory.failure is None for directory in replicas.logs.directories] == [False, True]
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_the_log_of_another_topic_is_not_deleted(
+    broker: OneBroker, caplog: pytest.LogCaptureFixture, is_open: bool
+) -> None:
+    """It may be the only copy of what a Kafka has written in a topic that it has made again."""
+    tp = TopicPartition("a", 0)
+    logs, replicas = broker.replicas.logs, broker.replicas
+    log = logs.create(tp, b"x" * 16, LogConfig())
+    if not is_open:
+        [place] = [directory for directory in logs.directories if directory.logs.pop(tp, None)]
+        del logs.logs[tp]
+        place.broken[tp] = BrokenPartition(log.directory, "damaged")
+    assert not deleted(replicas, broker, b"y" * 16)
+    [told] = [record.message for record in caplog.records if "not deleted" in record.message]
+    assert told.startswith(log.directory)
+    assert os.path.exists(log.directory)
+    assert not deleted(replicas, broker, b"x" * 16)
+    assert not os.path.exists(log.directory)
+
+
+def deleted(replicas: ReplicaManager, broker: OneBroker, topic_id: bytes) -> ErrorCode:
+    """The answer to a controller that deletes the topic with this id."""
+    state = UpdateMetadataPartitionState(partition_index=0, leader=LEADER_DURING_DELETE, leader_epoch=1)
+    topic = UpdateMetadataTopicState(topic_name="a", topic_id=topic_id, partition_states=[state])
+    broker.run(replicas.update_metadata(UpdateMetadataRequest(controller_epoch=NEW, topic_states=[topic])))
+    gone = StopReplicaPartitionState(partition_index=0, leader_epoch=-2, delete_partition=True)
+    stop = StopReplicaTopicState(topic_name="a", partition_states=[gone])
+    answer = broker.run(replicas.stop_replica(StopReplicaRequest(controller_epoch=NEW, topic_states=[stop])))
+    return ErrorCode(answer.partition_errors[0].error_code)
 
 
 def test_a_deletion_waits_for_the_disks_that_had_it_alone_and_for_these_side_by_side(
