@@ -25,7 +25,7 @@ from kafkad.log.manager import LogManager, TopicOnDisk
 from kafkad.meta.readable import readable
 from kafkad.meta.store import MetaStore, Unreadable
 from kafkad.meta.znodes import TOPICS, LogDirs, Partition, Topic, TopicDeletion
-from kafkad.names import INTERNAL_TOPICS, NO_TOPIC_ID, TopicId, TopicPartition, id_text
+from kafkad.names import INTERNAL_TOPICS, NO_TOPIC_ID, TopicId, TopicPartition, id_text, is_another_topic
 
 log = logging.getLogger(__name__)
 
@@ -69,15 +69,20 @@ async def refuse_partial_adoption(
 
 
 async def take_over(store: MetaStore, broker: int, logs: LogManager, config: Config) -> dict[str, str]:
-    """Enters into the store what the log directories have and it does not: partitions, and later leader epochs.
+    """Enters into the store what the log directories have and it does not: partitions, topics of which it has others of
+    the same names, and later leader epochs.
 
     Returns topics that were not adopted, with a directory of each. StartError where there are partitions to be adopted,
     and a log directory is offline that may have more of them.
     """
     here = [*logs.logs, *logs.broken]
     states = dict(zip(here, await store.get_many([Partition.path(*tp) for tp in here]), strict=True))
-    unknown = sorted(tp for tp, state in states.items() if state is None)
-    topics = await _to_adopt(store, logs, config, {tp.topic for tp in unknown})
+    stored, found = await _stored_topics(store), logs.found_topics()
+    deleting = await store.children(TopicDeletion.PARENT)
+    made_again = {each.name for each in found if each.name not in deleting and _is_made_again(each, stored)}
+    unknown = sorted(tp for tp, state in states.items() if state is None or tp.topic in made_again)
+    names = {tp.topic for tp in unknown} - {*deleting}
+    topics = _to_adopt(logs, config, [each for each in found if each.name in names], stored, made_again)
     adopted = {topic.name for topic in topics}
     adopting = [tp for tp in unknown if tp.topic in adopted]
     _refuse_offline(logs.directories, adopting)
@@ -85,7 +90,8 @@ async def take_over(store: MetaStore, broker: int, logs: LogManager, config: Con
     if topics:
         await adopt(store, broker, topics, logs.clock.now_ms())
         _tell_of_adopted(topics)
-    behind = await lead_no_earlier(store, states, logs.latest_epoch)
+    known = {tp: state for tp, state in states.items() if tp.topic not in made_again}
+    behind = await lead_no_earlier(store, known, logs.latest_epoch)
     if behind:
         log.warning(
             "the metadata store is older than the logs of %d partitions, which go on in the leader epochs of these: %s",
@@ -95,16 +101,23 @@ async def take_over(store: MetaStore, broker: int, logs: LogManager, config: Con
     return {tp.topic: logs.path_of(tp) for tp in unknown if tp.topic not in adopted}
 
 
-async def _to_adopt(store: MetaStore, logs: LogManager, config: Config, unknown: Collection[str]) -> list[AdoptedTopic]:
-    """Those of the topics with `unknown` partitions that can be told from others by their ids.
+def _is_made_again(found: TopicOnDisk, stored: Mapping[str, Topic | None]) -> bool:
+    """True if all that is on disk is of one topic, and what the store knows is another one of that name."""
+    known = stored.get(found.name)
+    return known is not None and len(found.topic_ids) == 1 and is_another_topic(found.topic_ids[0], known.topic_id)
+
+
+def _to_adopt(
+    logs: LogManager,
+    config: Config,
+    found: Sequence[TopicOnDisk],
+    stored: Mapping[str, Topic | None],
+    made_again: Collection[str],
+) -> list[AdoptedTopic]:
+    """Those of the topics with unknown partitions that can be told from others by their ids.
 
     What their settings were is not known, and retention must not begin with records that they protected.
     """
-    if not unknown:
-        return []
-    stored = await _stored_topics(store)
-    deleting = await store.children(TopicDeletion.PARENT)
-    found = [topic for topic in logs.found_topics() if topic.name in unknown and topic.name not in deleting]
     names: dict[TopicId, set[str]] = {}
     for name, topic_id in (
         *((name, topic.topic_id) for name, topic in stored.items() if topic is not None),
@@ -113,9 +126,9 @@ async def _to_adopt(store: MetaStore, logs: LogManager, config: Config, unknown:
         names.setdefault(topic_id, set()).add(name)
     adopted = []
     for topic in found:
-        known = stored.get(topic.name)
-        if topic.name in stored and known is None:
+        if topic.name in stored and stored[topic.name] is None:
             continue  # it cannot be read
+        known = None if topic.name in made_again else stored.get(topic.name)
         topic_ids = {*topic.topic_ids, *([] if known is None else [known.topic_id])} - {NO_TOPIC_ID}
         ids = ", ".join(sorted(map(id_text, topic_ids)))
         others = sorted(set().union(*(names[topic_id] for topic_id in topic_ids)) - {topic.name})
@@ -126,7 +139,7 @@ async def _to_adopt(store: MetaStore, logs: LogManager, config: Config, unknown:
         elif others:
             log.error("%s is not adopted: its id, %s, is that of %s as well", topic.name, ids, _some(others))
         elif known is None or not known.partitions.keys() >= set(topic.partitions):
-            adopted.append(_adopted(logs, topic, known, config))
+            adopted.append(_adopted(logs, topic, known, config, replaces=topic.name in made_again))
     return adopted
 
 
@@ -143,7 +156,14 @@ async def _stored_topics(store: MetaStore) -> dict[str, Topic | None]:
 def _tell_of_adopted(topics: Sequence[AdoptedTopic]) -> None:
     partitions = sum(len(topic.latest_epochs) for topic in topics)
     log.info("adopted %d topics with %d partitions found in the log directories", len(topics), partitions)
-    if any(not topic.stored for topic in topics):
+    made_again = [topic.name for topic in topics if topic.replaces]
+    if made_again:
+        log.warning(
+            "these were deleted and made again while kafkad did not run: the topics in the log directories take the "
+            "place of those that the metadata store knew, with their settings and what groups have committed: %s",
+            _some(made_again),
+        )
+    if any(not topic.stored and not topic.replaces for topic in topics):
         log.warning(
             "the log directories do not hold the settings of adopted topics: they have the defaults until they are set"
         )
@@ -259,7 +279,9 @@ def tell_of_strays(logs: LogManager, metadata: MetadataCache, broker: int) -> No
         log.warning("the cluster has no replica here for %s; these directories are left alone", _some(strays))
 
 
-def _adopted(logs: LogManager, found: TopicOnDisk, stored: Topic | None, config: Config) -> AdoptedTopic:
+def _adopted(
+    logs: LogManager, found: TopicOnDisk, stored: Topic | None, config: Config, *, replaces: bool
+) -> AdoptedTopic:
     known = {} if stored is None else stored.partitions
     new = [TopicPartition(found.name, partition) for partition in found.partitions if partition not in known]
     held = [each for tp in new if (each := logs.get(tp)) is not None]
@@ -268,13 +290,16 @@ def _adopted(logs: LogManager, found: TopicOnDisk, stored: Topic | None, config:
         name=found.name,
         topic_id=topic_ids[0] if topic_ids else NO_TOPIC_ID,
         latest_epochs={tp.partition: logs.latest_epoch(tp) for tp in new},
-        configs=_configs(found.name, held, config, logs.clock.now_ms()) if stored is None else {},
+        configs=_configs(found.name, held, config, logs.clock.now_ms(), replaces=replaces) if stored is None else {},
         stored=known,
+        replaces=replaces,
     )
 
 
-def _configs(name: str, held: list[Log], config: Config, now_ms: int) -> Mapping[str, str]:
+def _configs(name: str, held: list[Log], config: Config, now_ms: int, *, replaces: bool) -> Mapping[str, str]:
     if name in INTERNAL_TOPICS:
+        if replaces:
+            return {}
         configs = internal_topic(name, config, brokers=1).configs
         return {setting: value for setting, value in configs.items() if value is not None}
     compacted = any(log.cleaned_until is not None and not log.config.compacted for log in held)

@@ -1,4 +1,5 @@
-"""Adoption at a start: partitions that are on disk and not in the store are written into it.
+"""Adoption at a start: partitions that are on disk and not in the store are written into it, and so are topics of which
+it has others of the same names.
 
 So are the leader epochs that logs know, where those of the store are earlier.
 """
@@ -14,7 +15,7 @@ from typing import NamedTuple
 from kafkad.controller.producer_ids import pass_over
 from kafkad.controller.topics import new_partition
 from kafkad.meta.readable import readable
-from kafkad.meta.store import Create, MetaStore, Operation, Set, Stat
+from kafkad.meta.store import Create, Delete, MetaStore, Operation, Set, Stat, subtree
 from kafkad.meta.znodes import TOPICS, Config, Partition, Topic
 from kafkad.model import PartitionAssignment, PartitionState
 from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition
@@ -27,7 +28,8 @@ class AdoptedTopic(NamedTuple):
     """A topic to be written into the store. `latest_epochs` has its partitions on disk, with the latest leader epoch of
     each log (-1 for none); `stored` are those that are in the store already.
 
-    A topic of Kafka below 2.8 has NO_TOPIC_ID and gets an id. `configs` are the settings that a new one shall have.
+    A topic of Kafka below 2.8 has NO_TOPIC_ID and gets an id. `configs` are the settings that a new one shall have. One
+    that `replaces` another topic of its name has the settings of that, and `configs` besides.
     """
 
     name: str
@@ -35,6 +37,7 @@ class AdoptedTopic(NamedTuple):
     latest_epochs: Mapping[int, int]
     configs: Mapping[str, str] = _NO_CONFIGS
     stored: Mapping[int, PartitionAssignment] = _NOT_STORED
+    replaces: bool = False
 
     @property
     def new(self) -> list[int]:
@@ -93,19 +96,31 @@ async def lead_no_earlier(
 async def _operations(store: MetaStore, found: AdoptedTopic, broker: int) -> list[Operation]:
     topic_id = found.topic_id if found.topic_id != NO_TOPIC_ID else os.urandom(16)
     assignment = PartitionAssignment(replicas=(broker,))
+    path = Topic.path(found.name)
     node = Topic(topic_id=topic_id, partitions={**found.stored, **dict.fromkeys(found.new, assignment)}).encode()
     operations: list[Operation] = []
     if found.stored:
-        operations.append(Set(Topic.path(found.name), node))
+        operations.append(Set(path, node))
     else:
-        config, text = Config.path(Config.entity_path(Config.TOPICS, found.name)), Config.encode(found.configs)
-        operations += [
-            Create(config, text) if await store.exists(config) is None else Set(config, text),
-            Create(Topic.path(found.name), node),
-            Create(Topic.partitions_path(found.name)),
-        ]
+        if found.replaces:
+            operations += [Delete(each) for each in await subtree(store, path)]
+        operations += await _settings(store, found)
+        operations += [Create(path, node), Create(Topic.partitions_path(found.name))]
     for partition in found.new:
         epoch = max(found.latest_epochs.get(partition, 0), 0)
         state = PartitionState(leader=broker, leader_epoch=epoch, isr=(broker,), controller_epoch=0)
         operations += new_partition(found.name, partition, state)
     return operations
+
+
+async def _settings(store: MetaStore, found: AdoptedTopic) -> list[Operation]:
+    path = Config.path(Config.entity_path(Config.TOPICS, found.name))
+    [node] = await store.get_many([path])
+    configs = found.configs
+    if found.replaces:
+        if not configs:
+            return []
+        before = None if node is None else readable(path, partial(Config.decode, node[0]))
+        configs = {**(before or {}), **configs}
+    text = Config.encode(configs)
+    return [Create(path, text) if node is None else Set(path, text)]

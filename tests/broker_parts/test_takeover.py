@@ -20,7 +20,7 @@ from kafkad.log.manager import LogManager
 from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
 from kafkad.meta.znodes import TOPICS, Config, Partition, ProducerIdBlock, Topic, TopicDeletion
 from kafkad.model import PartitionState
-from kafkad.names import TopicPartition
+from kafkad.names import GROUPS_TOPIC, TopicPartition
 from kafkad.wire.records import BATCH_HEADER, Record, build_batch
 from tests.fakes import FakeClock
 from tests.one_broker import CLUSTER_ID, NoSync
@@ -340,3 +340,91 @@ def test_a_topic_that_is_known_with_fewer_partitions_keeps_its_settings(
         taken_over(store, logs)
     assert sorted(topic(store, "a").partitions) == [0, 1]
     assert "they keep all" not in caplog.text
+
+
+# A Kafka that ran meanwhile
+
+
+def settings(store: EmbeddedSession, name: str) -> dict[str, str]:
+    return dict(Config.decode(asyncio.run(store.get(Config.path(Config.entity_path(Config.TOPICS, name))))[0]))
+
+
+def test_a_topic_that_was_made_again_takes_the_place_of_the_one_before(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = new_store()
+    adopted_before(store, (TopicPartition("a", 3), A))
+    asyncio.run(
+        store.set(Config.path(Config.entity_path(Config.TOPICS, "a")), Config.encode({"max.message.bytes": "7"}))
+    )
+    with logs_in(tmp_path) as logs:
+        append(logs, A0, B, epoch=5)
+        append(logs, A1, B)
+        for _ in range(2):
+            assert not taken_over(store, logs)
+    assert topic(store, "a").topic_id == B
+    assert sorted(topic(store, "a").partitions) == [0, 1]
+    assert sorted(asyncio.run(store.children(Topic.partitions_path("a")))) == ["0", "1"]
+    assert (state(store, A0).leader_epoch, state(store, A0).isr, state(store, A1).leader_epoch) == (5, (BROKER,), 0)
+    assert settings(store, "a") == {"max.message.bytes": "7"}
+    [told] = [record.message for record in caplog.records if "made again" in record.message]
+    assert told.endswith(": a")
+    assert "do not hold the settings" not in caplog.text
+
+
+def test_a_topic_that_was_made_again_keeps_what_other_settings_may_have_protected(tmp_path: Path) -> None:
+    store = new_store()
+    adopted_before(store, (A0, A))
+    asyncio.run(
+        store.set(Config.path(Config.entity_path(Config.TOPICS, "a")), Config.encode({"max.message.bytes": "7"}))
+    )
+    written_by_others(tmp_path, (A0, B))
+    with logs_in(tmp_path, clock=FakeClock(1_700_000_000_000 + 30 * 24 * 3_600_000)) as logs:
+        taken_over(store, logs)
+    assert settings(store, "a") == {"max.message.bytes": "7", "retention.ms": "-1", "retention.bytes": "-1"}
+
+
+def test_the_groups_topic_that_was_made_again_keeps_its_settings(tmp_path: Path) -> None:
+    store = new_store()
+    groups = TopicPartition(GROUPS_TOPIC, 0)
+    adopted_before(store, (groups, A))
+    before = settings(store, GROUPS_TOPIC)
+    written_by_others(tmp_path, (groups, B))
+    with logs_in(tmp_path, clock=FakeClock(1_700_000_000_000 + 30 * 24 * 3_600_000)) as logs:
+        taken_over(store, logs)
+    assert topic(store, GROUPS_TOPIC).topic_id == B
+    assert settings(store, GROUPS_TOPIC) == before
+
+
+def test_a_topic_that_is_on_disk_in_part_as_the_store_knows_it_is_left_alone(tmp_path: Path) -> None:
+    store = new_store()
+    adopted_before(store, (A1, A))
+    before = topic(store, "a")
+    with logs_in(tmp_path) as logs:
+        append(logs, A0, A)
+        append(logs, A1, B)
+        assert not taken_over(store, logs)
+    assert topic(store, "a") == before
+
+
+def test_a_topic_that_is_to_be_deleted_is_not_replaced(tmp_path: Path) -> None:
+    store = new_store()
+    adopted_before(store, (A0, A))
+    asyncio.run(store.create(TopicDeletion.path("a")))
+    with logs_in(tmp_path) as logs:
+        append(logs, A0, B)
+        taken_over(store, logs)
+    assert topic(store, "a").topic_id == A
+
+
+def test_no_topic_is_replaced_while_a_log_directory_is_offline(tmp_path: Path) -> None:
+    """The one that the store knows may be in there."""
+    store = new_store()
+    adopted_before(store, (A0, A))
+    one, two = tmp_path / "one", tmp_path / "two"
+    written_by_others(one, (A0, B))
+    two.mkdir()
+    (two / "recovery-point-offset-checkpoint").write_text("0\n1\ntorn\n")
+    with logs_in(one, two) as logs, pytest.raises(StartError, match="a-0, but a log directory cannot be used"):
+        taken_over(store, logs)
+    assert topic(store, "a").topic_id == A
