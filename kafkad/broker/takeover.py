@@ -90,6 +90,9 @@ async def take_over(store: MetaStore, broker: int, logs: LogManager, config: Con
     if topics:
         await adopt(store, broker, topics, logs.clock.now_ms())
         _tell_of_adopted(topics)
+    if all(directory.failure is None for directory in logs.directories):
+        gone = {*deleting, *(topic.name for topic in topics if topic.replaces)}
+        _tell_of_lost(sorted(_assigned(stored, gone, broker) - states.keys()))
     known = {tp: state for tp, state in states.items() if tp.topic not in made_again}
     behind = await lead_no_earlier(store, known, logs.latest_epoch)
     if behind:
@@ -177,6 +180,28 @@ def _tell_of_adopted(topics: Sequence[AdoptedTopic]) -> None:
     for topic in topics:
         if topic.missing:
             log.warning("%s: partitions %s were not on disk; they are created empty", topic.name, _some(topic.missing))
+
+
+def _assigned(stored: Mapping[str, Topic | None], gone: Collection[str], broker: int) -> set[TopicPartition]:
+    """The partitions that `broker` has by the store, but for those of topics that are `gone`."""
+    return {
+        TopicPartition(name, number)
+        for name, topic in stored.items()
+        if topic is not None and name not in gone
+        for number, assignment in topic.partitions.items()
+        if broker in assignment.replicas
+    }
+
+
+def _tell_of_lost(lost: Sequence[TopicPartition]) -> None:
+    """A lost directory must not delete a topic; but a Kafka may have deleted it, whose metadata kafkad does not see."""
+    if lost:
+        log.warning(
+            "%d partitions that the metadata store knows are in none of the log directories, and are created empty; "
+            "topics that were deleted while kafkad did not run have to be deleted here, too: %s",
+            len(lost),
+            _some(lost),
+        )
 
 
 async def _known_directories(store: MetaStore, broker: int) -> Collection[str]:

@@ -428,3 +428,20 @@ def test_no_topic_is_replaced_while_a_log_directory_is_offline(tmp_path: Path) -
     with logs_in(one, two) as logs, pytest.raises(StartError, match="a-0, but a log directory cannot be used"):
         taken_over(store, logs)
     assert topic(store, "a").topic_id == A
+
+
+def test_partitions_that_are_on_no_disk_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A lost directory deletes no topic; nor does a Kafka that has deleted it, but nobody has to wonder."""
+    store = new_store()
+    adopted_before(store, (A0, A), (TopicPartition("b", 9), B), (TopicPartition("deleting", 0), b"D" * 16))
+    asyncio.run(store.create(TopicDeletion.path("deleting")))
+    with logs_in(tmp_path) as logs:
+        append(logs, A0, A)
+        taken_over(store, logs)
+        assert len(topic(store, "b").partitions) == 10
+        logs.directories[0].failure = "its disk has failed"
+        taken_over(store, logs)
+        logs.directories[0].failure = None
+    [told] = [record.message for record in caplog.records if "created empty" in record.message]
+    assert told.startswith("10 partitions")
+    assert told.endswith(": b-0, b-1, b-2, b-3, b-4 and 5 more")
