@@ -23,6 +23,7 @@ from kafkad.log.loading import IdOf
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager, TopicOnDisk
 from kafkad.meta.readable import readable
+from kafkad.meta.security_znodes import Acls
 from kafkad.meta.store import MetaStore, Unreadable
 from kafkad.meta.znodes import TOPICS, LogDirs, Partition, Topic, TopicDeletion
 from kafkad.names import INTERNAL_TOPICS, NO_TOPIC_ID, TopicId, TopicPartition, id_text, is_another_topic
@@ -87,6 +88,8 @@ async def take_over(store: MetaStore, broker: int, logs: LogManager, config: Con
     adopting = [tp for tp in unknown if tp.topic in adopted]
     _refuse_offline(logs.directories, adopting)
     _refuse_unopened(logs, adopting)
+    if not stored:
+        await _refuse_open(store, config, adopting)
     if topics:
         await adopt(store, broker, topics, logs.clock.now_ms())
         _tell_of_adopted(topics)
@@ -158,7 +161,12 @@ async def _stored_topics(store: MetaStore) -> dict[str, Topic | None]:
 
 def _tell_of_adopted(topics: Sequence[AdoptedTopic]) -> None:
     partitions = sum(len(topic.latest_epochs) for topic in topics)
-    log.info("adopted %d topics with %d partitions found in the log directories", len(topics), partitions)
+    log.info(
+        "adopted %d topics with %d partitions found in the log directories; Kafka's ZooKeeper does not hear of topics "
+        "that are made from now on: docs/migrate.md has the way back",
+        len(topics),
+        partitions,
+    )
     made_again = [topic.name for topic in topics if topic.replaces]
     if made_again:
         log.warning(
@@ -168,7 +176,8 @@ def _tell_of_adopted(topics: Sequence[AdoptedTopic]) -> None:
         )
     if any(not topic.stored and not topic.replaces for topic in topics):
         log.warning(
-            "the log directories do not hold the settings of adopted topics: they have the defaults until they are set"
+            "the log directories do not hold the settings of adopted topics, which have the defaults until they are "
+            "set; nor ACLs, SCRAM users, quotas, dynamic settings of brokers and delegation tokens"
         )
     protected = [topic.name for topic in topics if topic.configs == _KEEP_ALL]
     if protected:
@@ -239,6 +248,22 @@ def _refuse_unopened(logs: LogManager, unknown: Sequence[TopicPartition]) -> Non
                 f"{_to_be_adopted(unknown)}, but {broken[tp].path} cannot be opened now: {broken[tp].reason}. "
                 "Make room, or allow more open files, and start again"
             )
+
+
+async def _refuse_open(store: MetaStore, config: Config, unknown: Sequence[TopicPartition]) -> None:
+    """StartError if everybody could do everything with what is adopted, since the ACLs about it are left behind."""
+    if not unknown or not config.str("authorizer.class.name"):
+        return
+    if config.str("allow.everyone.if.no.acl.found").lower() != "true":
+        return
+    parents = [f"{parent}/{kind}" for parent in Acls.PARENTS for kind in Acls.RESOURCE_TYPES]
+    if not any([await store.children(parent) for parent in parents]):
+        raise StartError(
+            f"{_to_be_adopted(unknown)}, without the ACLs of their cluster: with allow.everyone.if.no.acl.found=true "
+            "everybody could do everything with them. Start with --set allow.everyone.if.no.acl.found=false, and add "
+            "the ACLs as one of super.users (kctl acls add). If there were none, start once with --set "
+            "authorizer.class.name="
+        )
 
 
 def _to_be_adopted(unknown: Sequence[TopicPartition]) -> str:

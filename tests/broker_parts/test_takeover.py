@@ -18,6 +18,8 @@ from kafkad.controller.registration import prepare
 from kafkad.log.directories import BrokenPartition, ForeignDirectoryError
 from kafkad.log.manager import LogManager
 from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
+from kafkad.meta.security_znodes import Acls
+from kafkad.meta.store import ensure_path
 from kafkad.meta.znodes import TOPICS, Config, Partition, ProducerIdBlock, Topic, TopicDeletion
 from kafkad.model import PartitionState
 from kafkad.names import GROUPS_TOPIC, TopicPartition
@@ -445,3 +447,36 @@ def test_partitions_that_are_on_no_disk_are_named(tmp_path: Path, caplog: pytest
     [told] = [record.message for record in caplog.records if "created empty" in record.message]
     assert told.startswith("10 partitions")
     assert told.endswith(": b-0, b-1, b-2, b-3, b-4 and 5 more")
+
+
+# Rights
+
+
+@pytest.mark.parametrize(
+    ("is_open", "others"),
+    [
+        (True, ()),
+        (False, ("authorizer.class.name=",)),
+        (False, ("allow.everyone.if.no.acl.found=false",)),
+    ],
+)
+def test_what_acls_may_have_protected_is_not_opened_to_everybody(
+    tmp_path: Path, is_open: bool, others: Sequence[str]
+) -> None:
+    store = new_store()
+    authorizer = "authorizer.class.name=kafka.security.authorizer.AclAuthorizer"
+    config = load_config(None, [authorizer, "allow.everyone.if.no.acl.found=true", *others], {})
+    for parent in Acls.PARENTS:
+        for kind in Acls.RESOURCE_TYPES:
+            asyncio.run(ensure_path(store, f"{parent}/{kind}"))
+    written_by_others(tmp_path, (A0, A))
+    with logs_in(tmp_path) as logs:
+        if is_open:
+            with pytest.raises(StartError, match="a-0, without the ACLs of their cluster"):
+                asyncio.run(take_over(store, BROKER, logs, config))
+            assert not names(store)
+            asyncio.run(store.create(f"{Acls.PARENTS[0]}/Topic/a", b"{}"))
+        assert not asyncio.run(take_over(store, BROKER, logs, config))
+        assert names(store) == ["a"]
+        append(logs, B0, B)
+        assert not asyncio.run(take_over(store, BROKER, logs, config))
