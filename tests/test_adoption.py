@@ -75,3 +75,36 @@ def test_a_start_that_would_adopt_a_part_of_the_topics_is_refused_and_changes_no
     checkpoint.write_text(whole)
     with kafkad:
         assert "adopted 2 topics with 2 partitions" in kafkad.log
+
+
+def test_a_topic_that_was_deleted_and_made_again_out_of_sight_is_served(tmp_path: Path) -> None:
+    """As a Kafka leaves it that ran between two starts; here an older metadata store is put back."""
+    kafkad = KafkadProcess(tmp_path, SETTINGS)
+    journal = kafkad.log_directory() / "kafkad-metadata.journal"
+    with kafkad:
+        create(kafkad, "a")
+    before = journal.read_bytes()
+    with kafkad:
+        delete(kafkad, "a")
+        made_again = create(kafkad, "a")
+    journal.write_bytes(before)
+    with kafkad:
+        asker = Asker(kafkad.port)
+        assert asker.topic_id("a") == made_again
+        (answer,) = asker.ask("Produce", 7, produce("a", batch(1))).responses
+        assert answer.partition_responses[0].error_code == 0
+        asker.client.close()
+
+
+def create(kafkad: KafkadProcess, topic: str) -> bytes:
+    asker = Asker(kafkad.port)
+    asker.create(topic)
+    topic_id = asker.topic_id(topic)
+    asker.client.close()
+    return topic_id
+
+
+def delete(kafkad: KafkadProcess, topic: str) -> None:
+    asker = Asker(kafkad.port)
+    asker.ask("DeleteTopics", 5, {"topic_names": [topic], "timeout_ms": 30_000})
+    asker.client.close()
