@@ -260,9 +260,8 @@ async def _refuse_open(store: MetaStore, config: Config, unknown: Sequence[Topic
     if not any([await store.children(parent) for parent in parents]):
         raise StartError(
             f"{_to_be_adopted(unknown)}, without the ACLs of their cluster: with allow.everyone.if.no.acl.found=true "
-            "everybody could do everything with them. Start with --set allow.everyone.if.no.acl.found=false, and add "
-            "the ACLs as one of super.users (kctl acls add). If there were none, start once with --set "
-            "authorizer.class.name="
+            "everybody could do everything with them. Start once with --set allow.everyone.if.no.acl.found=false, when "
+            "only super.users may do anything, and add the ACLs (kctl acls add) if there were any"
         )
 
 
