@@ -141,7 +141,8 @@ class Log:
         self.clock = clock
         self._pwrite = files.pwrite
         self.segments = Segments(loaded.segments)
-        self.doomed = DoomedFiles(files, self.producers.snapshots)
+        self.doomed = DoomedFiles(directory, files, clock, config.file_delete_delay_ms)
+        self.producers.snapshots.remove = self.doomed.add
         self.last_epoch: int | None = self.epochs.latest
         self._torn = False
         """Bytes of a failed write may still be in the file, behind the end of the active segment."""
@@ -254,6 +255,7 @@ class Log:
 
     def update_config(self, config: LogConfig) -> None:
         self.config = config
+        self.doomed.delay_ms = config.file_delete_delay_ms
         for segment in self.segments.all:
             segment.interval = config.index_interval
         active = self.segments.active
@@ -628,9 +630,13 @@ class Log:
             self.on_start_moved()
 
     def doom(self, segments: Iterable[Segment], *, replaced_by: int | None = None) -> None:
-        """Take the files of segments out of the log; they are unlinked after `file.delete.delay.ms`."""
-        due_ms = self.clock.now_ms() + self.config.file_delete_delay_ms
-        self.doomed.add(segments, due_ms, replaced_by=replaced_by)
+        """Take the files of segments out of the log; they are unlinked after `file.delete.delay.ms`. The producer
+        snapshot of a segment goes with it, unless its replacement has the same base."""
+        for segment in segments:
+            self.doomed.add_segment(segment)
+            if segment.base != replaced_by:
+                with final_disk_errors(self.directory, "removing a segment"):
+                    self.producers.snapshots.delete(segment.base)
 
     # -- flush -----------------------------------------------------------------------------------------------------
 
@@ -727,5 +733,6 @@ class Log:
             self.files.rename(self.directory, directory)
         self.durability.placed = False
         self.directory = self.epochs.directory = self.producers.snapshots.directory = directory
+        self.doomed.directory = directory
         for segment in self.segments.all:
             segment.move_to(directory)

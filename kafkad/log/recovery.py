@@ -499,7 +499,7 @@ def rebuild_transactions(snapshots: Snapshots, segments: Sequence[Segment], now_
     """
     segment = segments[-1]
     earlier = [offset for offset in snapshots.offsets if offset <= segment.base]
-    producers = ProducerStates(Snapshots(snapshots.directory, segment.files, earlier))
+    producers = ProducerStates(Snapshots(snapshots.directory, segment.files, earlier, snapshots.remove))
     reload_producers(producers, segments[:-1], -1, segment.base, now_ms)
     found = []
     next_offset = segment.base

@@ -8,11 +8,11 @@ import os
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from kafkad.clock import Clock
 from kafkad.errors import StorageError
 from kafkad.log.files import Files, final_disk_errors
 from kafkad.log.names import Kind
 from kafkad.log.segment import SUFFIXES, Segment
-from kafkad.log.snapshots import Snapshots
 from kafkad.log.swap import DELETED
 
 _AGAIN_MS = 60_000
@@ -83,39 +83,34 @@ class DueRemoval(NamedTuple):
 class DoomedFiles(Doomed):
     """Files of one log that have got their `.deleted` name, in its directory, whatever that is called by then."""
 
-    __slots__ = ("_files", "_snapshots")
+    __slots__ = ("_clock", "_files", "delay_ms", "directory")
 
-    def __init__(self, files: Files, snapshots: Snapshots) -> None:
+    def __init__(self, directory: str, files: Files, clock: Clock, delay_ms: int) -> None:
         super().__init__()
+        self.directory = directory
+        self.delay_ms = delay_ms
+        """`file.delete.delay.ms`."""
         self._files = files
-        self._snapshots = snapshots
+        self._clock = clock
 
     def path(self, name: str) -> str:
-        return f"{self._snapshots.directory}/{name}"
+        return f"{self.directory}/{name}"
 
-    def add(self, segments: Iterable[Segment], due_ms: int, *, replaced_by: int | None = None) -> None:
-        """Give the files of segments their `.deleted` name. OSError when the disk refuses.
+    def add(self, path: str) -> None:
+        """Give a file its `.deleted` name. OSError when the disk refuses, or has no such file."""
+        self._files.rename(path, path + DELETED)
+        self._due_ms[os.path.basename(path) + DELETED] = self._clock.now_ms() + self.delay_ms
 
-        The producer snapshot of a segment goes with it, unless its replacement has the same base. A segment without its
-        `.log` is gone: from there on errors are final.
-        """
-        for segment in segments:
-            log, *others = [segment.path(suffix) for suffix in SUFFIXES]
-            self._rename([log], due_ms)
-            with final_disk_errors(segment.directory, "removing a segment"):
-                self._rename(others, due_ms)
-                segment.release()
-                if segment.base != replaced_by:
-                    self._snapshots.delete(segment.base)
-
-    def _rename(self, paths: Iterable[str], due_ms: int) -> None:
-        """Those that are there."""
-        for path in paths:
-            try:
-                self._files.rename(path, path + DELETED)
-            except FileNotFoundError:
-                continue
-            self._due_ms[os.path.basename(path) + DELETED] = due_ms
+    def add_segment(self, segment: Segment) -> None:
+        """Those of its files that are there. A segment without its `.log` is gone: from there on errors are final."""
+        log, *others = [segment.path(suffix) for suffix in SUFFIXES]
+        with contextlib.suppress(FileNotFoundError):
+            self.add(log)
+        with final_disk_errors(segment.directory, "removing a segment"):
+            for path in others:
+                with contextlib.suppress(FileNotFoundError):
+                    self.add(path)
+            segment.release()
 
     def named(self, bases: Iterable[int]) -> list[str]:
         """The files of segments with these bases, whose names others are to have."""

@@ -10,7 +10,7 @@ import contextlib
 import os
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from kafkad.log.files import Files, disk_errors, storage_error
@@ -84,10 +84,19 @@ class Snapshots:
     What is in a snapshot is not waited for on the disk: its checksum tells a torn one, and the log has everything.
     """
 
-    __slots__ = ("_doubtful", "_files", "_offsets", "directory")
+    __slots__ = ("_doubtful", "_files", "_offsets", "directory", "remove")
 
-    def __init__(self, directory: str, files: Files, offsets: Iterable[int] = ()) -> None:
+    def __init__(
+        self,
+        directory: str,
+        files: Files,
+        offsets: Iterable[int] = (),
+        remove: Callable[[str], None] | None = None,
+    ) -> None:
         self.directory = directory
+        self.remove = remove or files.unlink
+        """Called with the path of a snapshot that is of no more use. Unlinking it waits for the disk, as only a thread
+        may, such as the one that loads logs."""
         self._files = files
         self._offsets = sorted(offsets)
         self._doubtful: set[int] = set()
@@ -152,7 +161,7 @@ class Snapshots:
         """Also called with the base offset of each segment that is deleted: its snapshot is of no more use."""
         at = bisect_left(self._offsets, offset)
         if self._offsets[at : at + 1] == [offset]:
-            self._unlink(offset)
+            self._remove(offset)
             del self._offsets[at]
 
     def keep_within(self, start_offset: int, end_offset: int) -> None:
@@ -173,9 +182,9 @@ class Snapshots:
 
     def delete_doubtful(self) -> None:
         for offset in self._doubtful:
-            self._unlink(offset)
+            self._remove(offset)
         self._doubtful.clear()
 
-    def _unlink(self, offset: int) -> None:
+    def _remove(self, offset: int) -> None:
         with disk_errors(self.directory, f"deleting {file_name(offset)}"), contextlib.suppress(FileNotFoundError):
-            self._files.unlink(self.path(offset))
+            self.remove(self.path(offset))

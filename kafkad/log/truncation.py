@@ -101,7 +101,8 @@ def _producers_as_of(log: Log, end: int, ahead: Ahead | None) -> ProducerStates:
 
 def _reading_producers(log: Log, end: int) -> Pieces[ProducerStates]:
     """From its snapshots, of which broken ones are deleted on the way, and the batches after them."""
-    snapshots = Snapshots(log.directory, log.files, _snapshots_within(log, end))
+    remove = log.producers.snapshots.remove
+    snapshots = Snapshots(log.directory, log.files, _snapshots_within(log, end), remove)
     producers = ProducerStates(snapshots, expiration_ms=log.producers.expiration_ms)
     segments = log.segments[: log.segments.number_of(end) + 1]
     yield from recovery.reloading_producers(producers, segments, log.start_offset, end, log.clock.now_ms())

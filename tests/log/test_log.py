@@ -373,6 +373,28 @@ def test_retention_by_time_empties_a_log_that_is_all_old(home: Home) -> None:
     assert append(log, batch()) == 80
 
 
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_producer_snapshot_that_goes_waits_for_its_removal_as_files_of_segments_do(home: Home, cut: bool) -> None:
+    """Unlinking waits for the disk, and others would wait with it."""
+    log = home.open(retention_ms=10_000, file_delete_delay_ms=500)
+    of_producers(log, 250)
+    taken = [*log.producers.snapshots.offsets]
+    assert len(taken) > 2
+    (home.directory / f"{taken[-2]:020d}.snapshot").write_bytes(b"broken")
+    home.files.fail("unlink")
+    if cut:
+        truncate_to(log, taken[-2])
+        gone = taken[-2:]
+    else:
+        delete_old_segments(log, home.clock.now_ms())
+        gone = taken
+    assert not set(gone).intersection(log.producers.snapshots.offsets)
+    waiting = {name for name in home.names() if ".snapshot" in name and name.endswith(".deleted")}
+    assert waiting == {f"{offset:020d}.snapshot.deleted" for offset in gone}
+    assert waiting <= {os.path.basename(due.path) for due in log.doomed.due(home.clock.now_ms() + 500)}
+    assert not log.doomed.due(home.clock.now_ms() + 499)
+
+
 def test_retention_by_size_keeps_at_least_that_much(home: Home) -> None:
     log = home.open(retention_bytes=6000, retention_ms=-1)
     fill(log, 100)

@@ -296,11 +296,12 @@ def test_what_gets_the_name_of_a_file_that_is_being_removed_is_removed_later(hom
     """The disk takes a while to remove a large one, whose name is free for the next meanwhile."""
     log = home.open()
     path = f"{log.directory}/{9:020d}.index"
-    doomed = DoomedFiles(home.files, log.producers.snapshots)
+    doomed = DoomedFiles(log.directory, home.files, home.clock, 0)
 
     def doom(due_ms: int) -> None:
         Path(path).write_bytes(b"")
-        doomed._rename([path], due_ms)
+        doomed.delay_ms = due_ms - home.clock.now_ms()
+        doomed.add(path)
 
     doom(1000)
     [being_removed] = doomed.due(1000)
