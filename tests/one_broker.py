@@ -29,6 +29,7 @@ from kafkad.meta.embedded import EmbeddedStore
 from kafkad.model import Endpoint
 from kafkad.net.connection import Connection
 from kafkad.net.server import Server
+from kafkad.replica.disk_threads import DiskThreads
 from kafkad.security.authorizer import ALLOW_ALL
 from kafkad.timers import Timers
 from kafkad.turns import at_once
@@ -126,7 +127,7 @@ class OneBroker:
         platform = Platform(
             clock=clock,
             timers=self.timers,
-            threads=self.threads,
+            threads=DiskThreads({}, self.threads),
             blocking_calls=self.threads,
             random=Random(1),
             store=self.store,

@@ -191,7 +191,7 @@ def build(platform: Platform, identity: Identity) -> Parts:
             timers=platform.timers,
             blocking_calls=platform.blocking_calls,
         ),
-        upkeep=Upkeep(platform.logs, replicas, durable, config, threads, platform.timers),
+        upkeep=Upkeep(platform.logs, replicas, durable, config, platform.timers),
         cleaner=Cleaner(replicas, config, threads, platform.timers),
     )
     identity.configs.listen(ConfigNode.TOPICS, lambda topic, overrides: replicas.topic_config_changed(topic))

@@ -7,7 +7,6 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import count
 from math import ceil
@@ -20,7 +19,7 @@ from kafkad.api.audit import note_change
 from kafkad.api.dispatch import Dispatcher
 from kafkad.broker import metering
 from kafkad.broker.building import build
-from kafkad.broker.disk_threads import start_all
+from kafkad.broker.disk_threads import disk_threads, end_all, start_all
 from kafkad.broker.draining import drain
 from kafkad.broker.identity import StartError, refuse_lost_store
 from kafkad.broker.lifecycle import BrokerState, Lifecycle
@@ -61,7 +60,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_THREADS = 4
 _IDLE_CHECK_MS = 10_000
 _IMPORT_AGAIN_MS = 1_000
 _TIME_TO_STOP_S = 120
@@ -118,7 +116,6 @@ class Daemon:
         self._clock = SystemClock()
         self._settings = Settings(config)
         self._notifier = Notifier.from_environment(os.environ)
-        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="disk")
         self._blocking_calls = ThreadPerCall()
         self._timers = LoopTimers(self._loop, self._clock).timers
         self._server = Server(self._loop, self._settings.limits(), self._clock, self._timers)
@@ -129,6 +126,7 @@ class Daemon:
             on_failure=tell_of_offline,
             on_damage=tell_of_damage,
         )
+        self._threads = disk_threads(directory.path for directory in self._logs.directories)
         self._tls: BrokerTls | None = None
         self._stopping = asyncio.Event()
         self._reload_asked = asyncio.Event()
@@ -152,7 +150,7 @@ class Daemon:
 
     async def _serve(self) -> int:
         """Addresses are bound before any data is touched: one that is taken ends the start."""
-        start_all(self._threads, _THREADS)
+        start_all(self._threads)
         config = self._settings.config
         self._tls = self._make_tls(config)
         _refuse_without_keytabs(config)
@@ -290,7 +288,9 @@ class Daemon:
         refuse_lost_store(directory, self._logs.directories)
         try:
             with no_collections():
-                store = await self._loop.run_in_executor(self._threads, EmbeddedStore.open, directory, self._clock)
+                store = await self._loop.run_in_executor(
+                    self._threads.others, EmbeddedStore.open, directory, self._clock
+                )
         except OSError as error:
             problem = f"{error.filename or directory}: {error.strerror}"
             raise StartError(f"cannot open the metadata store: {problem}; see kafkad.metadata.dir, log.dirs") from error
@@ -510,7 +510,7 @@ class Daemon:
         self._notifier.extend_timeout(_TIME_TO_STOP_S)
         await parts.stop()
         await store.close()
-        self._threads.shutdown()
+        end_all(self._threads)
         log.info("stopped cleanly in %.2f s", monotonic() - begun)
 
     async def _ask_for_time(self) -> None:
@@ -540,4 +540,4 @@ class Daemon:
         if self._store is not None:
             await self._store.close()
         self._server.close()
-        self._threads.shutdown()
+        end_all(self._threads)

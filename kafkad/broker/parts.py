@@ -151,7 +151,7 @@ class Parts:
         self.replicas.cuts.stop()
         await self.dispatcher.stop()
         await self.produce.stop()
-        loop, threads = asyncio.get_running_loop(), self.platform.threads
+        loop, threads = asyncio.get_running_loop(), self.platform.threads.others
         self.platform.logs.finish_work_in_pieces()
         await loop.run_in_executor(threads, self.platform.logs.close, self.replicas.high_watermarks())
         await loop.run_in_executor(threads, self.batch_workers.close)

@@ -35,6 +35,7 @@ from kafkad.log.manager import LogManager
 from kafkad.meta.store import MetaStore
 from kafkad.model import BrokerInfo
 from kafkad.net.server import Server
+from kafkad.replica.disk_threads import DiskThreads
 from kafkad.timers import Timers
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Platform:
 
     clock: Clock
     timers: Timers
-    threads: Executor
+    threads: DiskThreads
     blocking_calls: Executor
     random: Random
     store: MetaStore
@@ -144,7 +145,7 @@ async def load(platform: Platform, identity: Identity, on_progress: Callable[[Lo
     assert id_of is not None
     try:
         read = partial(logs.load, identity.settings.of_topic, on_progress, id_of)
-        await asyncio.get_running_loop().run_in_executor(platform.threads, read)
+        await asyncio.get_running_loop().run_in_executor(platform.threads.others, read)
         identity.id_of = None
         tell_of_mended(logs)
         if platform.links is None:
@@ -153,7 +154,9 @@ async def load(platform: Platform, identity: Identity, on_progress: Callable[[Lo
                     platform.store, identity.broker_id, logs, identity.settings.config
                 )
             except StartError:
-                await asyncio.get_running_loop().run_in_executor(platform.threads, logs.close)  # as they were found
+                await asyncio.get_running_loop().run_in_executor(
+                    platform.threads.others, logs.close
+                )  # as they were found
                 raise
         await pass_over_known_producers(platform.store, identity.broker_id, logs)
     except BaseException:

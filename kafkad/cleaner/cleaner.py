@@ -13,7 +13,6 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -45,6 +44,7 @@ from kafkad.log.segment import Segment
 from kafkad.log.txnindex import SUFFIX as TXN_INDEX
 from kafkad.log.worker import NoWorkerError
 from kafkad.names import TopicPartition
+from kafkad.replica.disk_threads import DiskThreads
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
 from kafkad.timers import Timers, sleep
@@ -92,7 +92,7 @@ class Cleaner:
         self,
         replicas: ReplicaManager,
         config: Callable[[], Config],
-        threads: Executor,
+        threads: DiskThreads,
         timers: Timers,
         make_compactor: Callable[[], Compactor] = Compactor,
     ) -> None:
@@ -160,7 +160,7 @@ class Cleaner:
             log.exception("internal error: cleaner worker %d has ended, and is not started again", number)
         finally:
             self.probe.jobs.pop(number, None)
-            await self._in_thread(compactor.close)
+            await asyncio.get_running_loop().run_in_executor(self._threads.others, compactor.close)
 
     @property
     def dead_workers(self) -> int:
@@ -264,7 +264,9 @@ class Cleaner:
         try:
             wanted = await self._job(chosen, settings)
             # A `.cleaned` file of an earlier job would tell a start after a crash that a later swap is void.
-            await self._in_thread(partial(swap.discard_all, self._logs.files, wanted.directory))
+            await self._in_thread(
+                chosen.log.log_directory, partial(swap.discard_all, self._logs.files, wanted.directory)
+            )
             result = await self._run(chosen, compactor, wanted)
             self._deaths.discard(chosen.tp)
         except AbandonedError:
@@ -307,7 +309,7 @@ class Cleaner:
             running.exception()  # asked for, also when this task is cancelled
         result = running.result()
         await self._take(chosen, finished)
-        await self._in_thread(partial(self._sync_names, chosen.log.directory))
+        await self._in_thread(chosen.log.log_directory, partial(self._sync_names, chosen.log.directory))
         if not self._stands(chosen):
             raise AbandonedError
         return result
@@ -337,7 +339,8 @@ class Cleaner:
             new = finished.popleft()
             doomed = chosen.log.doomed
             for name in doomed.named(new.old):
-                if await self._in_thread(partial(self._logs.removal.remove, doomed.path(name))):
+                remove = partial(self._logs.removal.remove, doomed.path(name))
+                if await self._in_thread(chosen.log.log_directory, remove):
                     doomed.forget(name)
             if not self._stands(chosen) or not put_in_place(chosen.log, new):
                 raise AbandonedError
@@ -349,14 +352,15 @@ class Cleaner:
     async def _write_checkpoints(self) -> None:
         for write in self._logs.collect_cleaned_offsets():
             try:
-                await self._in_thread(write.write)
+                await self._in_thread(write.directory.path, write.write)
             except StorageError as error:
                 self._replicas.directory_failed(error)
 
     async def _discard(self, chosen: LogToCompact) -> None:
         if self._logs.get(chosen.tp) is chosen.log:
             with contextlib.suppress(OSError):
-                await self._in_thread(partial(swap.discard_all, self._logs.files, chosen.log.directory))
+                discard = partial(swap.discard_all, self._logs.files, chosen.log.directory)
+                await self._in_thread(chosen.log.log_directory, discard)
 
     def _name_poison(self, chosen: LogToCompact, found: Sequence[Poison]) -> None:
         named = self._named.setdefault(chosen.tp, set()) if found else set()
@@ -416,8 +420,9 @@ class Cleaner:
     def _now_ms(self) -> int:
         return self._logs.clock.now_ms()
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+    async def _in_thread(self, directory: str, work: Callable[[], T]) -> T:
+        """In one that waits for this log directory."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads.of(directory), work)
 
 
 def _check_sound(chosen: LogToCompact) -> None:

@@ -16,8 +16,9 @@ from kafkad.log.indexed import LOG
 from kafkad.log.log import Log
 
 OnDone = Callable[[StorageError | None], None]
-RunInThread = Callable[[Callable[[], None], OnDone], object]
-"""Runs the first in a thread, and then the second on the loop, with the StorageError that the first raised or None."""
+RunInThread = Callable[[str, Callable[[], None], OnDone], object]
+"""Runs the first call in a thread that waits for this log directory, and then the second on the loop, with the
+StorageError that the first raised or None."""
 
 
 class SharedFsync:
@@ -76,7 +77,7 @@ class SharedFsync:
                 log.records_flushed(upto, truncations)
             self._finish(log, error)
 
-        self._run_in_thread(sync, done)
+        self._run_in_thread(log.log_directory, sync, done)
 
     def _finish(self, log: Log, error: StorageError | None) -> None:
         waiting = self._running.pop(log)

@@ -229,6 +229,11 @@ class Log:
         return cls(loaded, directory, config, files, clock, topic_partition, topic_id)
 
     @property
+    def log_directory(self) -> str:
+        """The one of `log.dirs` that it is in."""
+        return os.path.dirname(self.directory)
+
+    @property
     def size(self) -> int:
         return self.segments.size
 

@@ -398,13 +398,15 @@ class LogManager:
                 self.put_away(directory, future)
                 del directory.futures[topic_partition]
 
-    def forget_predecessors(self, partitions: Iterable[TopicPartition]) -> list[Callable[[], None]]:
-        """Before partitions are created: what is to be done in threads first, one for each log directory that has
+    def forget_predecessors(
+        self, partitions: Iterable[TopicPartition]
+    ) -> list[tuple[LogDirectory, Callable[[], None]]]:
+        """Before partitions are created: what is to be done in threads first, for each log directory that has
         checkpoints of predecessors of their names. `create` would wait for that disk, once for each."""
         broken = self.broken
         new = {tp for tp in partitions if tp not in self.logs and tp not in broken}
         return [
-            partial(directory.rewrite_checkpoints_without, new)
+            (directory, partial(directory.rewrite_checkpoints_without, new))
             for directory in self.live
             if directory.forget_checkpoints(new)
         ]

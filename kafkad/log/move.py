@@ -14,7 +14,7 @@ from typing import NamedTuple
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.copied import some_at_a_time
 from kafkad.log.deletion import delete_below_start
-from kafkad.log.directories import LogDirectory
+from kafkad.log.directories import CheckpointWrite, LogDirectory
 from kafkad.log.files import disk_errors
 from kafkad.log.loading import MOVED, unmark
 from kafkad.log.log import Log
@@ -39,7 +39,7 @@ class Moved(NamedTuple):
     put_away: Callable[[], None]
     """The end of the replica that was replaced, in the same turn: StorageError if a disk refuses, and then it is to be
     tried again later."""
-    checkpoints: tuple[Callable[[], None], ...]
+    checkpoints: tuple[CheckpointWrite, ...]
     """To be written in a thread: StorageError where a disk refuses."""
 
 
@@ -215,7 +215,7 @@ class Moves:
         manager.adopt(topic_partition, future, target)
         writes = (*manager.collect_start_offsets(), *manager.collect_cleaned_offsets())
         put_away = partial(self._put_away, log, source, future, target)
-        return Moved(future, put_away, tuple(write.write for write in writes))
+        return Moved(future, put_away, writes)
 
     def _put_away(self, replaced: Log, source: LogDirectory, future: Log, target: LogDirectory) -> None:
         """It stays where the disk of the one in its place fails, or does not have its name yet: the next start finds

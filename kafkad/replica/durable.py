@@ -7,14 +7,17 @@ import errno
 import logging
 import os
 from collections.abc import Callable
-from concurrent.futures import Executor
+from typing import TypeVar
 
 from kafkad.errors import StorageError
 from kafkad.log.files import Files
 from kafkad.log.fsync import OnDone, SharedFsync
 from kafkad.log.log import Log
+from kafkad.replica.disk_threads import DiskThreads
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 def _nobody_listens(error: StorageError) -> None:
@@ -22,7 +25,7 @@ def _nobody_listens(error: StorageError) -> None:
 
 
 class Durable:
-    def __init__(self, files: Files, threads: Executor) -> None:
+    def __init__(self, files: Files, threads: DiskThreads) -> None:
         self._threads = threads
         self._group = SharedFsync(files, self.in_thread, lambda error: self.on_failure(error))
         self.on_failure: Callable[[StorageError], None] = _nobody_listens
@@ -46,20 +49,21 @@ class Durable:
             if error is None:
                 log.end_flush(flush)
 
-        await asyncio.shield(self.in_thread(flush.sync, end))
+        await asyncio.shield(self.in_thread(log.log_directory, flush.sync, end))
         return flush.upto
 
-    async def run(self, work: Callable[[], None]) -> None:
-        """Do what waits for a disk in a thread; StorageError."""
-        await self._begin(work)
+    async def run(self, directory: str, work: Callable[[], T]) -> T:
+        """Do what waits for the disk of this log directory in a thread; StorageError."""
+        return await self._begin(directory, work)
 
     def sync(self, log: Log, on_done: OnDone) -> None:
         """Call `on_done` once the records now in `log` are on the disk; all that wait share one fsync."""
         self._group.fsync(log, on_done)
 
-    def in_thread(self, work: Callable[[], None], on_done: OnDone) -> asyncio.Future[None]:
-        """Call `on_done` on the loop once a thread is through with `work`, or has a StorageError."""
-        running = self._begin(work)
+    def in_thread(self, directory: str, work: Callable[[], None], on_done: OnDone) -> asyncio.Future[None]:
+        """Call `on_done` on the loop once a thread of this log directory is through with `work`, or has a
+        StorageError."""
+        running = self._begin(directory, work)
 
         def done(finished: asyncio.Future[None]) -> None:
             error = finished.exception()
@@ -71,15 +75,15 @@ class Durable:
         running.add_done_callback(done)
         return running
 
-    def _begin(self, work: Callable[[], None]) -> asyncio.Future[None]:
-        return asyncio.get_running_loop().run_in_executor(self._threads, _with_storage_errors, work)
+    def _begin(self, directory: str, work: Callable[[], T]) -> asyncio.Future[T]:
+        return asyncio.get_running_loop().run_in_executor(self._threads.of(directory), _with_storage_errors, work)
 
 
-def _with_storage_errors(work: Callable[[], None]) -> None:
+def _with_storage_errors(work: Callable[[], T]) -> T:
     """An internal error becomes one that passes, and of no log directory, for none has refused anything: nobody waits
     for ever, and the next one may get through."""
     try:
-        work()
+        return work()
     except StorageError:
         raise
     except Exception as error:

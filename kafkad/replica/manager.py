@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
-from itertools import chain
+from itertools import chain, starmap
 from types import MappingProxyType
 
 from kafkad.cluster.absent import AbsentBrokers
@@ -210,12 +210,12 @@ class ReplicaManager:
             self.cuts.begin()
 
     async def _forget_predecessors(self, new: Iterable[TopicPartition]) -> None:
-        await together(map(self._wait_for_disk, self.logs.forget_predecessors(new)))
+        await together(starmap(self._wait_for_disk, self.logs.forget_predecessors(new)))
 
-    async def _wait_for_disk(self, work: Callable[[], None]) -> bool:
+    async def _wait_for_disk(self, directory: LogDirectory, work: Callable[[], None]) -> bool:
         """False if the disk has refused it."""
         try:
-            await self.durable.run(work)
+            await self.durable.run(directory.path, work)
         except StorageError as error:
             self.directory_failed(error)
             return False
@@ -302,7 +302,7 @@ class ReplicaManager:
         asked = {place for _, places, _ in deleted for place in places}
         if not all(places for _, places, _ in deleted):
             asked.update(self.logs.live)
-        known = await together(self._wait_for_disk(place.sync_names) for place in asked)
+        known = await together(self._wait_for_disk(place, place.sync_names) for place in asked)
         refusing = {place for place, is_known in zip(asked, known, strict=True) if not is_known}
         for tp, places, answer in deleted:
             if not refusing.isdisjoint(places or asked):

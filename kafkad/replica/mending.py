@@ -212,7 +212,7 @@ class Mender:
     ) -> None:
         mending = Mending(partition.log, segment, hole, records)
         await in_turns(mending.write())
-        synced = self._replicas.parts.durable.in_thread(mending.sync, lambda error: None)
+        synced = self._replicas.parts.durable.in_thread(partition.log.log_directory, mending.sync, lambda error: None)
         await asyncio.shield(synced)  # what it fails to write may be anybody's records: it counts if nobody waits, too
         readable = await in_turns(mending.serve())
         if readable is None:

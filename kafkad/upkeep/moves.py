@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from kafkad.errors import KafkaError, StorageError
+from kafkad.log.directories import CheckpointWrite
 from kafkad.log.files import may_pass
 from kafkad.log.log import Log
 from kafkad.log.move import Moves
@@ -150,7 +151,7 @@ class ReplicaMoves:
             await self._durable.flush(future)
             target = self._replicas.logs.target_of(tp)
             if target is not None:
-                await self._durable.run(target.collect_start_offsets().write)
+                await self._durable.run(target.path, target.collect_start_offsets().write)
                 self._flushed.add(future)
 
     async def _until_allowed(self, tp: TopicPartition, future: Log) -> None:
@@ -182,11 +183,11 @@ class ReplicaMoves:
             if may_pass(error):
                 self._timers.at(self._clock.monotonic_ms() + _REST_MS, partial(self._try, step))
 
-    def _write(self, checkpoints: tuple[Callable[[], None], ...]) -> None:
+    def _write(self, checkpoints: tuple[CheckpointWrite, ...]) -> None:
         """In a thread; each until it is done, or its log directory is lost."""
         for write in checkpoints:
-            self._durable.in_thread(write, partial(self._written, write))
+            self._durable.in_thread(write.directory.path, write.write, partial(self._written, write))
 
-    def _written(self, write: Callable[[], None], error: StorageError | None) -> None:
+    def _written(self, write: CheckpointWrite, error: StorageError | None) -> None:
         if error is not None and may_pass(error):
             self._timers.at(self._clock.monotonic_ms() + _REST_MS, partial(self._write, (write,)))

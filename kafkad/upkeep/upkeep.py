@@ -10,9 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from concurrent.futures import Executor
 from functools import partial
-from typing import TypeVar
 
 from kafkad.config import Config
 from kafkad.errors import StorageError
@@ -32,7 +30,6 @@ _ROOM_CHECK_MS = 5_000
 _SHORTEST_MS = 100
 """The rest between two rounds of a job whose interval, perhaps 0, would leave little time for anything else."""
 
-T = TypeVar("T")
 Job = Callable[[], Awaitable[None]]
 
 
@@ -46,14 +43,12 @@ class Upkeep:
         replicas: ReplicaManager,
         durable: Durable,
         config: Callable[[], Config],
-        threads: Executor,
         timers: Timers,
     ) -> None:
         self._logs = logs
         self._replicas = replicas
         self._durable = durable
         self._config = config
-        self._threads = threads
         self._timers = timers
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -127,7 +122,7 @@ class Upkeep:
             path, is_gone = due.path, False
             with self._going_on():
                 remove = partial(self._logs.removal.remove, path)
-                is_gone = directory.failure is not None or await self._in_thread(remove)
+                is_gone = directory.failure is not None or await self._durable.run(directory.path, remove)
             due.was_tried(path, clock.now_ms(), is_gone=is_gone)
 
     async def write_high_watermarks(self) -> None:
@@ -142,14 +137,11 @@ class Upkeep:
     async def _write(self, writes: Iterable[CheckpointWrite]) -> None:
         for write in writes:
             with self._going_on():
-                await self._in_thread(write.write)
+                await self._durable.run(write.directory.path, write.write)
 
     def _high_watermark(self, tp: TopicPartition) -> int:
         partition = self._replicas.find(*tp)
         return partition.high_watermark if partition is not None else 0
-
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
 
 async def _a_few_a_turn(steps: Iterator[object]) -> None:

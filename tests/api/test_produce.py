@@ -373,7 +373,7 @@ def test_a_log_that_goes_before_its_fsync_begins_is_not_flushed(
         while (moved := moves.finish(tp)) is None:
             moves.step(tp)
         partition.take_log(moved.log)
-        for step in (moved.put_away, *moved.checkpoints):
+        for step in (moved.put_away, *(checkpoint.write for checkpoint in moved.checkpoints)):
             step()
 
     assert frames.begin(request(frames, 9, {0: batch()}), 9, then=delete if is_deleted else move) is None

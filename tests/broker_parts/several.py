@@ -30,6 +30,7 @@ from kafkad.net.client import Answer, FrameLink, GoOn, LinkError
 from kafkad.net.connection import Connection, DeferredReply
 from kafkad.net.reply import Pending, Reply
 from kafkad.net.server import Server
+from kafkad.replica.disk_threads import DiskThreads
 from kafkad.replica.partition import Partition
 from kafkad.timers import Timers
 from kafkad.wire.apis import response_class
@@ -315,7 +316,7 @@ class Brokers:
         platform = Platform(
             clock=self.clock,
             timers=self.timers,
-            threads=self._threads,
+            threads=DiskThreads({}, self._threads),
             blocking_calls=self._threads,
             random=Random(broker),
             store=session,

@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from threading import Barrier
 
 import pytest
 
-from kafkad.broker.disk_threads import start_all
+from kafkad.broker.disk_threads import OF_EACH, disk_threads, end_all, start_all
 from kafkad.broker.identity import StartError
+from kafkad.replica.disk_threads import DiskThreads
 from tests.fakes import no_more_threads
 
 
-def test_work_needs_no_new_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    with ThreadPoolExecutor(4) as threads:
-        start_all(threads, 4)
-        no_more_threads(monkeypatch)
-        side_by_side = Barrier(4)
-        calls = [threads.submit(side_by_side.wait, 30) for _ in range(4)]
-        assert sorted(call.result(30) for call in calls) == [0, 1, 2, 3]
+@pytest.fixture
+def threads() -> Iterator[DiskThreads]:
+    threads = disk_threads(["/a", "/b"])
+    yield threads
+    end_all(threads)
 
 
-def test_a_start_without_threads_says_so_and_leaves_none_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    no_more_threads(monkeypatch, left=2)
-    with ThreadPoolExecutor(4) as threads, pytest.raises(StartError, match="TasksMax"):
-        start_all(threads, 4)
+def test_work_needs_no_new_thread_and_none_of_another_directory(
+    threads: DiskThreads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start_all(threads)
+    no_more_threads(monkeypatch)
+    side_by_side = Barrier(2 * OF_EACH)
+    calls = [threads.of(path).submit(side_by_side.wait, 30) for path in ("/a", "/b") for _ in range(OF_EACH)]
+    assert sorted(call.result(30) for call in calls) == list(range(2 * OF_EACH))
+
+
+def test_a_start_without_threads_says_so_and_leaves_none_behind(
+    threads: DiskThreads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_more_threads(monkeypatch, left=OF_EACH + 2)
+    with pytest.raises(StartError, match=r"no 8 threads.*TasksMax"):
+        start_all(threads)

@@ -30,6 +30,7 @@ from kafkad.log.truncation import truncate_to
 from kafkad.log.txnindex import AbortedTransaction
 from kafkad.log.worker import NoWorkerError
 from kafkad.names import TopicPartition
+from kafkad.replica.disk_threads import DiskThreads
 from kafkad.wire.records import Record
 from tests.cleaner.cleaner import clean
 from tests.log.conftest import records
@@ -88,7 +89,9 @@ class Scene:
     async def _start(self) -> Cleaner:
         await self.broker.parts.cleaner.stop()
         broker = self.broker
-        cleaner = Cleaner(broker.replicas, lambda: broker.config, broker.threads, broker.timers, self._make)
+        cleaner = Cleaner(
+            broker.replicas, lambda: broker.config, DiskThreads({}, broker.threads), broker.timers, self._make
+        )
         cleaner.start()
         return cleaner
 

@@ -20,7 +20,7 @@ class Threads:
     def __init__(self) -> None:
         self.waiting: list[tuple[Callable[[], None], OnDone]] = []
 
-    def run(self, work: Callable[[], None], done: OnDone) -> None:
+    def run(self, directory: str, work: Callable[[], None], done: OnDone) -> None:
         self.waiting.append((work, done))
 
     def finish_one(self) -> None:

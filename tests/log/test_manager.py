@@ -454,7 +454,7 @@ def test_predecessors_of_many_partitions_are_forgotten_in_one_write_for_each_fil
         manager.delete(tp)
     with monkeypatch.context() as patched:
         patched.setattr(Files, "write_file", lambda files, path, data: written.append(os.path.basename(path)))
-        [forget] = manager.forget_predecessors([*gone, stays])
+        [(_, forget)] = manager.forget_predecessors([*gone, stays])
         forget()
     assert written == [checkpoint.RECOVERY_POINTS, checkpoint.HIGH_WATERMARKS]
     assert manager.forget_predecessors(gone) == []

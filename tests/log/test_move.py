@@ -92,8 +92,8 @@ def finished(moves: Moves) -> Log | None:
     if moved is None:
         return None
     moved.put_away()
-    for write in moved.checkpoints:
-        write()
+    for checkpoint in moved.checkpoints:
+        checkpoint.write()
     return moved.log
 
 
@@ -163,7 +163,7 @@ def test_a_move_has_ended_whatever_the_disks_refuse_afterwards(
     disk = FullDisk(str(tmp_path / name), monkeypatch)
     moved = moves.finish(T0)
     assert moved is not None
-    for step in (moved.put_away, *moved.checkpoints):
+    for step in (moved.put_away, *(checkpoint.write for checkpoint in moved.checkpoints)):
         with suppress(StorageError):
             step()
     assert disk.refused

@@ -17,6 +17,7 @@ from kafkad.log.manager import LogManager
 from kafkad.log.truncation import truncate_to
 from kafkad.names import TopicPartition
 from kafkad.replica.cuts import Cuts
+from kafkad.replica.disk_threads import DiskThreads
 from kafkad.replica.durable import Durable
 from tests.fakes import FakeClock
 from tests.full_disk import FullDisk
@@ -31,7 +32,7 @@ class Place:
         self.logs: LogManager = started(*directories, clock=self.clock)
         self.threads = ThreadPoolExecutor(8)
         self.failures: list[StorageError] = []
-        self.durable = Durable(self.logs.files, self.threads)
+        self.durable = Durable(self.logs.files, DiskThreads({}, self.threads))
         self.durable.on_failure = self.failures.append
         self.cuts = Cuts(self.logs, self.durable)
 
@@ -64,9 +65,9 @@ def disks(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "0", tmp_path / "1"
 
 
-def test_few_fsyncs_run_at_a_time(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_fsyncs_run_at_a_time(place: Place, disks: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """Others wait for theirs in the same threads."""
-    logs = [place.cut(number) for number in range(20)]
+    logs = [place.cut(number, disks[0]) for number in range(10)]
     running: set[int] = set()
     most, sync = 0, place.logs.files.sync
 
@@ -82,6 +83,34 @@ def test_few_fsyncs_run_at_a_time(place: Place, monkeypatch: pytest.MonkeyPatch)
     assert not any(log.cut_may_return for log in logs)
     assert not place.logs.cut
     assert most <= 2
+
+
+def test_a_slow_disk_keeps_no_other_waiting(
+    place: Place, disks: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor do many threads."""
+    slow = [place.cut(number, disks[0]) for number in range(5)]
+    other = place.cut(5, disks[1])
+    is_through, sync = threading.Event(), place.logs.files.sync
+
+    def wait(fd: int) -> None:
+        if os.readlink(f"/proc/self/fd/{fd}").startswith(f"{disks[0]}/"):
+            assert is_through.wait(20)
+        sync(fd)
+
+    async def scenario() -> None:
+        place.cuts.begin()
+        end = place.cuts.end_of(other)
+        assert end is not None
+        await asyncio.wait_for(end, 20)
+        assert not other.cut_may_return
+        assert [log for log in slow if log.cut_may_return] == slow
+        is_through.set()
+        await place.settled()
+
+    monkeypatch.setattr(place.logs.files, "sync", wait)
+    asyncio.run(scenario())
+    assert not place.logs.cut
 
 
 def test_a_log_that_is_deleted_while_others_are_waited_for_is_no_fault_of_the_disk(place: Place) -> None:

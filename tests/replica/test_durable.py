@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from kafkad.errors import StorageError
 from kafkad.log.durability import SEGMENTS_AT_ONCE
 from kafkad.log.files import may_pass
 from kafkad.log.log import Log
+from kafkad.replica.disk_threads import DiskThreads
 from kafkad.replica.durable import Durable
 from tests.log.conftest import Home, append, batch, fill
 
@@ -25,7 +28,7 @@ class Waiting:
 
     def __init__(self, home: Home, threads: ThreadPoolExecutor) -> None:
         self.log: Log = home.open()
-        self.durable = Durable(home.files, threads)
+        self.durable = Durable(home.files, DiskThreads({}, threads))
         self.failures: list[StorageError] = []
         self.durable.on_failure = self.failures.append
 
@@ -109,12 +112,27 @@ def test_an_internal_error_in_a_thread_is_told_to_all_who_wait_and_ends_nothing(
     assert waiting.outcomes(3) == [None] * 3
 
 
+def test_who_waits_for_a_slow_disk_keeps_nobody_from_another(home: Home) -> None:
+    is_through = threading.Event()
+
+    async def scenario() -> None:
+        slow = [asyncio.ensure_future(durable.run("/slow", partial(is_through.wait, 20))) for _ in range(5)]
+        assert await asyncio.wait_for(durable.run("/fast", lambda: "done"), 20) == "done"
+        assert not any(each.done() for each in slow)
+        is_through.set()
+        assert all(await asyncio.gather(*slow))
+
+    with ThreadPoolExecutor(1) as first, ThreadPoolExecutor(1) as second:
+        durable = Durable(home.files, DiskThreads({"/slow": first, "/fast": second}, first))
+        asyncio.run(scenario())
+
+
 def test_an_internal_error_in_a_thread_is_one_that_passes(waiting: Waiting) -> None:
     def fail() -> None:
         raise ZeroDivisionError("ours")
 
     async def scenario() -> None:
-        for work in (waiting.durable.run(fail), waiting.durable.in_thread(fail, lambda error: None)):
+        for work in (waiting.durable.run("", fail), waiting.durable.in_thread("", fail, lambda error: None)):
             with pytest.raises(StorageError, match="ours") as failure:
                 await work
             assert may_pass(failure.value)

@@ -246,7 +246,7 @@ def test_a_deletion_waits_for_the_disks_that_had_it_alone_and_for_these_side_by_
     first, second = replicas.logs.directories
     asked: list[object] = []
 
-    async def slow(work: Callable[[], None]) -> None:
+    async def slow(directory: str, work: Callable[[], None]) -> None:
         asked.append(work)
         for _ in range(5):
             await asyncio.sleep(0)

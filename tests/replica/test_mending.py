@@ -39,7 +39,9 @@ class AtOnce:
     async def _run(self, work: Callable[[], None]) -> None:
         work()
 
-    def in_thread(self, work: Callable[[], None], on_done: Callable[[StorageError | None], None]) -> Awaitable[None]:
+    def in_thread(
+        self, directory: str, work: Callable[[], None], on_done: Callable[[StorageError | None], None]
+    ) -> Awaitable[None]:
         return self._run(work)
 
 
@@ -159,6 +161,7 @@ class DamagedLog:
 
     is_damaged = True
     topic_id = bytes(16)
+    log_directory = "/logs"
 
     def __init__(self, *holes: Hole) -> None:
         segment = SimpleNamespace(path=str)

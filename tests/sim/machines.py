@@ -20,6 +20,7 @@ from kafkad.config import load as load_config
 from kafkad.log.manager import LogManager, NoLogDirectoryError
 from kafkad.meta.store import ConnectionLoss, SessionExpired
 from kafkad.net.server import Listener, Server
+from kafkad.replica.disk_threads import DiskThreads
 from tests.sim.disk import CHECKPOINTS, SimFiles
 from tests.sim.network import Host, Network
 from tests.sim.store import SimSession, StoreServer
@@ -192,7 +193,7 @@ class Machine:
         platform = Platform(
             clock=self.clock,
             timers=timers,
-            threads=NoThreads(),
+            threads=DiskThreads({}, NoThreads()),
             blocking_calls=NoThreads(),
             random=Random(self.world.random.getrandbits(32)),
             store=self.session,

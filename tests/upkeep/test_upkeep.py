@@ -20,6 +20,7 @@ from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
 from kafkad.log.move import Moves
 from kafkad.names import TopicPartition
+from kafkad.replica.disk_threads import DiskThreads
 from kafkad.replica.durable import Durable
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import ReplicaParts
@@ -49,7 +50,7 @@ class Jobs:
             append(self.logs.create(tp, TOPIC_ID, CONFIG, directory=str(directory / tp.topic)), 60)
         self._threads = ThreadPoolExecutor(1)
         self.timers = timers = Timers()
-        durable = Durable(self.logs.files, self._threads)
+        durable = Durable(self.logs.files, DiskThreads({}, self._threads))
         waits = Waits(timers, self.clock, lambda call: None)
 
         async def load_configs(names: object) -> None:
@@ -63,7 +64,7 @@ class Jobs:
             halt=self.halts.append,
         )
         config = load_config(None, settings, {})
-        self.upkeep = Upkeep(self.logs, self.replicas, durable, lambda: config, self._threads, timers)
+        self.upkeep = Upkeep(self.logs, self.replicas, durable, lambda: config, timers)
 
     def log(self, tp: TopicPartition) -> Log:
         log = self.logs.get(tp)
@@ -177,14 +178,14 @@ def test_what_a_copy_has_doomed_is_removed_though_it_gets_its_name_meanwhile(
     jobs.clock.advance(60_000)
     tried: list[str] = []
 
-    async def remove(upkeep: Upkeep, work: Callable[[], bool]) -> bool:
+    async def remove(durable: Durable, directory: str, work: Callable[[], bool]) -> bool:
         if not tried:
             assert moves.finish(BAD) is not None
         tried.append(jobs.log(BAD).directory)
         return work()
 
     with monkeypatch.context() as patch:
-        patch.setattr(Upkeep, "_in_thread", remove)
+        patch.setattr(Durable, "run", remove)
         jobs.do_for_each(jobs.upkeep.remove)
     assert len(tried) > 1
     assert len(names_to_go(copy.directory)) == 1
@@ -195,14 +196,14 @@ def test_what_a_copy_has_doomed_is_removed_though_it_gets_its_name_meanwhile(
 def test_what_is_not_removed_for_an_internal_error_is_removed_later(
     jobs: Jobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def broken(upkeep: Upkeep, work: Callable[[], bool]) -> bool:
+    async def broken(durable: Durable, directory: str, work: Callable[[], bool]) -> bool:
         raise RuntimeError("can't start new thread")
 
     jobs.log(GOOD).increment_start_offset(50)
     assert delete_old_segments(jobs.log(GOOD), jobs.clock.now_ms()) > 0
     jobs.clock.advance(60_000)
     with monkeypatch.context() as patch, pytest.raises(RuntimeError):
-        patch.setattr(Upkeep, "_in_thread", broken)
+        patch.setattr(Durable, "run", broken)
         jobs.do_for_each(jobs.upkeep.remove)
     jobs.do_for_each(jobs.upkeep.remove)
     assert not names_to_go(jobs.good)
@@ -243,7 +244,7 @@ def test_a_disk_that_hangs_holds_up_neither_flushes_nor_removals_of_another(
         flushed.append(log.topic_partition)
         await hang(log.directory)
 
-    async def remove(upkeep: Upkeep, work: partial[bool]) -> bool:
+    async def remove(durable: Durable, directory: str, work: partial[bool]) -> bool:
         [path] = work.args
         removed.append(os.path.dirname(path))
         await hang(path)
@@ -266,7 +267,7 @@ def test_a_disk_that_hangs_holds_up_neither_flushes_nor_removals_of_another(
         await jobs.upkeep.stop()
 
     monkeypatch.setattr(Durable, "flush", flush)
-    monkeypatch.setattr(Upkeep, "_in_thread", remove)
+    monkeypatch.setattr(Durable, "run", remove)
     monkeypatch.setattr(Upkeep, "_write", lambda upkeep, writes: asyncio.sleep(0))
     asyncio.run(scenario())
     assert [flushed.count(tp) for tp in (BAD, GOOD)] == [1, 3]
