@@ -370,11 +370,15 @@ def test_a_log_that_goes_before_its_fsync_begins_is_not_flushed(
 
     def move() -> None:
         moves.start(tp, target)
-        while (moved := moves.finish(tp)) is None:
-            moves.step(tp)
+        while not moves.step(tp).caught_up:
+            pass
+        copy = moves.future(tp)
+        assert copy is not None
+        copy.flush()
+        moved = moves.finish(tp)
+        assert moved is not None
         partition.take_log(moved.log)
-        for step in (moved.put_away, *(checkpoint.write for checkpoint in moved.checkpoints)):
-            step()
+        moves.put_away(moved)
 
     assert frames.begin(request(frames, 9, {0: batch()}), 9, then=delete if is_deleted else move) is None
     frames.broker.run_until(lambda: bool(frames.connection.replies))
