@@ -23,7 +23,7 @@ from tests.sim.world import ProcessClock, World
 CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=200, segment_index_bytes=1 << 12, file_delete_delay_ms=0)
 
 
-def _now(work: Callable[[], None], done: OnDone) -> None:
+def _now(directory: str, work: Callable[[], None], done: OnDone) -> None:
     try:
         work()
     except StorageError as error:
