@@ -40,7 +40,10 @@ _FROM_ANYBODY = (
     "kafkad.api.logins",
     "kafkad.api.answering",
     "kafkad.cluster.tokens",
+    "kafkad.api.produce",
     "kafkad.group.stored",
+    "kafkad.txn.coordinator",
+    "kafkad.txn.machine",
 )
 """Parts whose lines anybody can cause who can connect, or log in."""
 _SYSLOG = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6), (0, 7))

@@ -192,6 +192,8 @@ def test_strangers_and_users_cannot_fill_the_log(part: str) -> None:
 
     for number in range(1_000):
         at(100, number)
+    for _ in range(1_000):
+        logging.getLogger("kafkad.txn.coordinator").warning("wants a time-out")
     log.info("something else")
     for number in range(20):
         logging.getLogger("kafkad.log.manager").info("created %d", number)
@@ -200,6 +202,7 @@ def test_strangers_and_users_cannot_fill_the_log(part: str) -> None:
     lines = [line.partition(": ")[2] for line in stream.getvalue().splitlines()]
     assert lines == [
         *(f"refused {number}" for number in range(10)),
+        *["wants a time-out"] * 10,
         "something else",
         *(f"created {number}" for number in range(20)),
         "refused 1000 (990 lines like this were left out before it)",

@@ -572,16 +572,17 @@ class TransactionMachine:
             self._alarms[name] = self._timers.at(due_ms, partial(self._ring, name))
 
     def _tell_of_abort(self, prepared: Transaction, request: _Request, cause: Cause | None) -> None:
+        """A line of its own for each cause: one of the two may come so often that only some are written."""
+        is_late = cause is Cause.TIMED_OUT
         log.info(
-            "transactional id %s: aborting the transaction that producer %d, epoch %d, began %.1f s ago: %s; "
-            "the last request for it came from %s",
+            "transactional id %s: aborting the transaction that producer %d, epoch %d, began %.1f s ago: "
+            + ("that is longer than its time-out of %s ms; " if is_late else "%s takes over; ")
+            + "the last request for it came from %s",
             prepared.id,
             prepared.producer_id,
             prepared.last_epoch,
             (self._clock.now_ms() - prepared.started_ms) / 1000,
-            f"that is longer than its time-out of {prepared.timeout_ms} ms"
-            if cause is Cause.TIMED_OUT
-            else f"{request.client or 'another producer'} takes over",
+            prepared.timeout_ms if is_late else request.client or "another producer",
             self._clients.get(prepared.id) or "a producer that is not known here",
         )
 
