@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -85,6 +86,7 @@ def _checked(settings: Settings, file: JobFile, offline: bool, unknown: set[str]
 
 
 def _valid_row(settings: Settings, file: JobFile, offline: bool, unknown: set[str]) -> Row:
+    from kafkad_etl.checkpoint import overlaps
     from kafkad_etl.model.effective import effective
     from kafkad_etl.model.guarantee import guarantee
     from kafkad_etl.model.inspection import inspect
@@ -96,6 +98,8 @@ def _valid_row(settings: Settings, file: JobFile, offline: bool, unknown: set[st
     if not offline:
         job = _asked_of_registries(loaded, job)
     warnings = inspect(loaded, job, strict=True)
+    with loaded.locating_errors():
+        overlaps.refuse(job.job, os.environ)
     if not offline:
         with loaded.locating_errors():
             warnings += _asked_of_clusters(settings, file.path, job)

@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 
+from kafkad_etl.checkpoint import overlaps
 from kafkad_etl.checkpoint.checkpoints import Checkpoint, checkpoint_of
 from kafkad_etl.cluster.clusters import Clusters
 from kafkad_etl.job import Job
@@ -27,9 +28,11 @@ def plan(
     environment: Mapping[str, str] = os.environ,
     clock: Callable[[], float] = time.time,
 ) -> PlannedRun:
-    """Plans an effective job. EtlError CLUSTER, DATA_LOSS or CHECKPOINT says why it cannot run."""
+    """Plans an effective job. EtlError USAGE, CLUSTER, DATA_LOSS or CHECKPOINT says why it cannot run."""
     now = clock()
     runs = asked.task == "run"
+    if runs:
+        overlaps.refuse(job, environment)
     keeps_progress = runs and job.run.mode != "batch"
     read = source.find(clusters, job)
     checkpoint = checkpoint_of(job, environment)

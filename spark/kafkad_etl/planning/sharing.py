@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 from kafkad_etl.checkpoint.checkpoints import directory_of
+from kafkad_etl.checkpoint.overlaps import Place, place_of
 from kafkad_etl.cluster.mirror import group_of
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.facts import FILES, is_elsewhere, is_of_session, spark_conf
+from kafkad_etl.facts import FILES, is_of_session, spark_conf
 from kafkad_etl.job import Job, Scalar, Spark
 from kafkad_etl.machine.environment import size_of
 from kafkad_etl.model.loading import Loaded
@@ -16,13 +16,22 @@ from kafkad_etl.model.loading import Loaded
 
 def refuse_conflicts(jobs: Sequence[Loaded], environment: Mapping[str, str]) -> None:
     """Raises EtlError USAGE if two jobs have in common what each needs for itself."""
-    first: dict[tuple[str, object], Loaded] = {}
+    seen: list[tuple[str, object, Loaded]] = []
     for loaded in jobs:
-        for key, shown, value in _own(loaded.job, environment):
-            other = first.setdefault((key, value), loaded)
-            if other is not loaded:
-                what = f"{shown} is also that of {other.where(key)}: each job needs its own"
-                raise EtlError(what, EtlExit.USAGE, where=loaded.where(key))
+        own = list(_own(loaded.job, environment))
+        for key, shown, value in own:
+            for other_key, other_value, other in seen:
+                if _clash(key, value, other_key, other_value):
+                    what = f"{shown} {'is also' if value == other_value else 'overlaps with'} that of "
+                    what += f"{other.where(other_key)}: each job needs its own"
+                    raise EtlError(what, EtlExit.USAGE, where=loaded.where(key))
+        seen += ((key, value, loaded) for key, _, value in own)
+
+
+def _clash(key: str, value: object, other_key: str, other: object) -> bool:
+    if isinstance(value, Place) and isinstance(other, Place):
+        return value.overlaps(other)
+    return (key, value) == (other_key, other)
 
 
 def _own(job: Job, environment: Mapping[str, str]) -> Iterator[tuple[str, str, object]]:
@@ -30,19 +39,13 @@ def _own(job: Job, environment: Mapping[str, str]) -> Iterator[tuple[str, str, o
     and topics take several writers."""
     yield "name", job.name, job.name
     checkpoint = directory_of(job, environment)
-    yield "run.checkpoint", checkpoint, _place(checkpoint)
+    yield "run.checkpoint", checkpoint, place_of(checkpoint)
     if group := group_of(job):
         yield "run.group", group, (group, job.kafka.cluster, frozenset(job.kafka.bootstrap))
     if job.run.listen:
         yield "run.listen", job.run.listen, job.run.listen
     if job.sink.type in FILES:
-        yield "sink.path", job.sink.path, _place(job.sink.path)
-
-
-def _place(path: str) -> str:
-    if is_elsewhere(path):
-        return path.rstrip("/")
-    return str(Path(path.removeprefix("file://").removeprefix("file:")).expanduser().resolve())
+        yield "sink.path", job.sink.path, place_of(job.sink.path)
 
 
 def shared_settings(jobs: Sequence[Loaded], *, master: str = "") -> Spark:

@@ -12,7 +12,7 @@ from typing import NamedTuple, TextIO
 
 from msgspec.structs import replace
 
-from kafkad_etl.checkpoint import checkpoints
+from kafkad_etl.checkpoint import checkpoints, overlaps
 from kafkad_etl.checkpoint.locking import Lock
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.facts import FILES, TABLES, has_one_writer
@@ -52,6 +52,7 @@ def compact(request: Request, stream: TextIO) -> CompactResult:
             where=loaded.where("sink.type"),
         )
     with loaded.locating_errors():
+        overlaps.refuse(job.job, os.environ)
         filesystems.check(job.job)
         for fault in catalogs.faults(job.job):
             raise fault

@@ -58,6 +58,16 @@ def test_validate_for_programs(kctl: Kctl, here: Path) -> None:
     assert [line.partition(": ")[2].split(";")[0] for line in bad["mistakes"]] == ["unknown key", "unknown key"]
 
 
+def test_validate_refuses_a_sink_that_would_remove_its_source(kctl: Kctl, here: Path) -> None:
+    files = "source: {files: {format: json, path: in/sub, schema: a INT}}"
+    job = SMALL.replace("source: {topics: [orders]}", files)
+    job = job.replace("{type: none}", "{type: json, path: in/, mode: overwrite}\nrun: {mode: batch}")
+    (here / "job.yaml").write_text(job)
+    ran = kctl("etl", "validate", "--offline", "job.yaml")
+    assert ran.code == 2
+    assert "job.yaml:4 sink.path: in/ is above source.files.path, in/sub" in ran.err
+
+
 def test_validate_looks_into_sql_in_its_file(kctl: Kctl, here: Path) -> None:
     (here / "job.yaml").write_text(SMALL + SQL)
     (here / "a.sql").write_text("SELECT a,\n  b\nFROM source\n")
@@ -82,7 +92,7 @@ def test_a_validation_costs_few_imports(here: Path) -> None:
     job.write_text(SMALL + "value: {format: json, schema: 'id BIGINT, tags ARRAY<STRING>'}\n")
     modules = imported("etl", "validate", "--offline", str(job))
     assert not modules & {*COSTLY, "sqlglot"}
-    assert len(modules) <= 170, sorted(modules)
+    assert len(modules) <= 173, sorted(modules)
     job.write_text(SMALL + "transform: {sql: SELECT 1 FROM source}\n")
     modules = imported("etl", "validate", "--offline", str(job))
     assert not modules & COSTLY

@@ -87,6 +87,11 @@ OWN = {
         "sink: {type: json, path: out}",
         "out/ is also that of job.yaml:6 sink.path",
     ),
+    "sink: {type: csv, path: link/out/sub}": (
+        "sink: {type: json, path: out}",
+        "link/out/sub overlaps with that of job.yaml:6 sink.path",
+    ),
+    "sink: {type: csv, path: .etl}": ("", ".etl overlaps with that of job.yaml:1 run.checkpoint"),
 }
 """A block of the second job, one of the first, and what is said."""
 

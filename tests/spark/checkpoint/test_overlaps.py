@@ -1,0 +1,115 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kafkad_etl.checkpoint.overlaps import refuse
+from kafkad_etl.errors import EtlError, EtlExit
+from tests.spark.jobs import job
+
+JSON = {"type": "json", "path": "files"}
+STATE = {"KAFKAD_ETL_STATE": "/state"}
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "files" / "sub").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("files")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def told(sink: dict[str, Any], environment: dict[str, str] = STATE, **blocks: Any) -> str:
+    try:
+        refuse(job(sink=sink, **blocks), environment)
+    except EtlError as error:
+        assert error.exit_code == EtlExit.USAGE and error.key == "sink.path"
+        return error.what.removeprefix("sink.path: ")
+    return ""
+
+
+def reading(path: str) -> dict[str, Any]:
+    return {"files": {"format": "json", "path": path, "schema": "a INT"}}
+
+
+def looking_up(path: str) -> dict[str, Any]:
+    return {"lookups": {"names": {"format": "csv", "path": path, "schema": "a INT"}}}
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("files", "files is also source.files.path"),
+        ("./files/sub/../", "files is also source.files.path"),
+        ("link/", "files is also source.files.path"),
+        ("link/sub", "files is above source.files.path, link/sub"),
+        ("file:HERE/files/sub", "files is above source.files.path, file:"),
+        ("file://HERE/files", "files is also source.files.path"),
+        ("file://localhostHERE/files", "files is also source.files.path"),
+        (".", "files is below source.files.path, ."),
+        ("files/*.json", "files is above source.files.path, files/*.json"),
+        ("f*s", "files is also source.files.path"),
+        ("{other,[^a]iles}/sub", "files is above source.files.path, {other,"),
+        ("filesystem", ""),
+        ("*.json", ""),
+        ("{other,more}/sub", ""),
+        ("s3a://bucket/files", ""),
+    ],
+)
+def test_a_source_is_apart_from_the_sinks_files(here: Path, path: str, said: str) -> None:
+    path = path.replace("HERE", str(here))
+    for sink in (JSON, JSON | {"mode": "overwrite"}, {"type": "delta", "path": "files"}):
+        found = told(sink, source=reading(path))
+        assert found.startswith(said) and bool(found) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("sink", "source", "overlap"),
+    [
+        ("s3a://bucket/a/", "s3a://bucket/a//b", True),
+        ("s3a://bucket/a", "S3A://bucket/", True),
+        ("s3a://bucket/a", "s3a://bucket/ab", False),
+        ("s3a://bucket/a", "s3a://other/a", False),
+        ("hdfs:/data/a", "hdfs://name:9000/data", True),
+        ("hdfs:/data/a", "s3a://data/a", False),
+        ("abfs://box@account/a", "abfss://box@account/a/b", True),
+    ],
+)
+def test_stores_have_prefixes(sink: str, source: str, overlap: bool) -> None:
+    assert bool(told({"type": "csv", "path": sink}, source=reading(source))) is overlap
+
+
+def test_a_table_of_iceberg_has_a_part_of_its_warehouse() -> None:
+    sink = {"type": "iceberg", "path": "lake", "iceberg": {"table": "shop.orders"}}
+    assert told(sink, source=reading("lake/shop/orders/data")).startswith("lake/shop/orders is above source.files.path")
+    assert told(sink, source=reading("lake/shop")).startswith("lake/shop/orders is below source.files.path")
+    assert not told(sink, source=reading("lake/shop/others"))
+    rest = {"table": "a.b", "catalog": {"type": "rest", "url": "http://c"}}
+    assert not told({"type": "iceberg", "iceberg": rest}, source=reading("lake"))
+
+
+def test_what_a_lookup_needs_is_not_removed() -> None:
+    for mode in ("append", "overwrite"):
+        found = told(JSON | {"mode": mode}, transform=looking_up("files/names.csv"))
+        assert found == "files is above transform.lookups.names.path, files/names.csv"
+    assert told(JSON | {"mode": "overwrite"}, transform=looking_up("files"))
+    assert not told(JSON, transform=looking_up("files"))  # rows of earlier runs
+
+
+def test_a_checkpoint_is_not_among_the_sinks_files(here: Path) -> None:
+    assert told(JSON, run={"checkpoint": "files/state"}) == f"files is above run.checkpoint, {here}/files/state"
+    assert told(JSON, run={"checkpoint": "files"}) == "files is also run.checkpoint"
+    assert told(JSON, run={"checkpoint": "."}).startswith("files is below run.checkpoint")
+    assert told({"type": "delta", "path": "s3a://b/t"}, run={"checkpoint": "s3a://b/t/state"})
+    assert not told(JSON, run={"checkpoint": "files/_checkpoint"})  # which nobody takes for rows
+
+
+def test_the_working_directory_with_the_default_checkpoint_is_no_sink(here: Path) -> None:
+    found = told({"type": "json", "path": ".", "mode": "overwrite"}, environment={})
+    assert found == f". is above run.checkpoint, {here}/.etl/orders-to-lake"
+
+
+def test_other_sinks_have_no_files() -> None:
+    assert not told({"type": "none"}, source=reading("/"))
