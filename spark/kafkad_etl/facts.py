@@ -31,6 +31,11 @@ META = ("_key", "_topic", "_partition", "_offset", "_timestamp")
 """Columns that a record has beside those of its value's schema."""
 HEADERS = "_headers"
 """One more, where the job asks for it."""
+HEADERS_FROM = "`_headers`, with source.headers: true, or array(struct('name' AS key, CAST(text AS BINARY) AS value))"
+"""SQL that makes a column of that type."""
+POSITION = ("_topic", "_partition", "_offset")
+"""Those that say where a record is, and so which of two rows is the newer one. They are written to tables that have
+them."""
 RAW, BAD = ("_raw_key", "_raw_value"), "_bad"
 """Columns with what bad rows were, and why they are bad."""
 FILE, CORRUPT, END_OF_LINE = "_file", "_corrupt", "_end_of_line"

@@ -296,7 +296,10 @@ class TopicSink(Key, frozen=True):
     ] = None
     source_header: Annotated[
         bool,
-        Meta(description="Add the header `source` = topic/partition/offset, by which readers can detect duplicates."),
+        Meta(
+            description="Add the header `source` = topic/partition/offset, by which readers can detect duplicates. The "
+            "SQL has to select `_topic`, `_partition` and `_offset`."
+        ),
     ] = False
 
 

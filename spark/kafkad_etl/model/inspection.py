@@ -35,7 +35,12 @@ def inspect(loaded: Loaded, effective: Effective, *, strict: bool = False, trust
 def _has_sql(job: Job) -> bool:
     blocks = (job.value, job.key)
     has_schema = job.source.files is not None or any(block.schema or block.registry for block in blocks)
-    return has_schema or job.transform != Transform() or bool(job.checks or job.sink.partition_by)
+    return (
+        has_schema
+        or job.sink.topic is not None
+        or job.transform != Transform()
+        or bool(job.checks or job.sink.partition_by)
+    )
 
 
 def _place(loaded: Loaded, finding: Finding) -> str:

@@ -8,6 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkad_etl.model.effective import effective
+from kafkad_etl.model.inspection import inspect
+from kafkad_etl.model.loading import JobError
 from kafkad_etl.model.sql import Finding, findings
 from tests.spark.model.jobs import SMALL, loaded
 
@@ -16,6 +18,8 @@ WATERMARK = "transform.watermark={column: ts, delay: 10 minutes}"
 USERS = "transform.lookups={users: {format: csv, path: u, schema: 'id BIGINT, name STRING'}}"
 WINDOWS = "SELECT window.start, count(*) AS n FROM source GROUP BY window(ts, '1 minute')"
 TOPIC = "sink={type: topic, topic: {topic: out%s}}"
+NO_HEADERS = ("sink.topic.headers", '"h" is TIMESTAMP, but must be ARRAY')
+AVRO = """value={format: avro, schema: '{"type": "record", "name": "A", "fields": [{"name": "at", "type": %s}]}'}"""
 
 
 def found(sql: str = "", *sets: str) -> list[Finding]:
@@ -136,6 +140,40 @@ def test_what_a_stream_can_have(sql: str, sets: list[str], level: str, text: str
             "sink.topic.source_header",
             "_partition",
         ),
+        (
+            "SELECT id FROM source",
+            [TOPIC % ", source_header: true"],
+            "sink.topic.source_header",
+            "lacks the columns _topic, _partition, _offset",
+        ),
+        (
+            "SELECT id FROM source",
+            [TOPIC % ", partition: id"],
+            "sink.topic.partition",
+            '"id" is BIGINT, but must be INT',
+        ),
+        ("", [TOPIC % ", partition: tags"], "sink.topic.partition", '"tags" is ARRAY, but must be INT'),
+        (
+            "SELECT id, CAST(id AS STRING) AS h FROM source",
+            [TOPIC % ", headers: h"],
+            "sink.topic.headers",
+            '"h" is STRING, but must be ARRAY',
+        ),
+        ("WITH a AS (SELECT s.* FROM source s) SELECT Ts AS h, id FROM a", [TOPIC % ", headers: h"], *NO_HEADERS),
+        ("SELECT s.ts h FROM source s JOIN users ON s.id = users.id", [TOPIC % ", headers: h"], *NO_HEADERS),
+        ("", ["transform.watermark={column: id, delay: 1h}"], "transform.watermark.column", '"id" is BIGINT, but must'),
+        (
+            "",
+            ["transform.watermark={column: _offset, delay: 1h}"],
+            "transform.watermark.column",
+            '"_offset" is BIGINT, but must',
+        ),
+        (
+            "",
+            [AVRO % '["null", "string"]', "transform.watermark={column: at, delay: 1h}"],
+            "transform.watermark.column",
+            '"at" is STRING, but must be TIMESTAMP',
+        ),
         ("SELECT id FROM source", ["sink={type: csv, path: a, partition_by: [day]}"], "sink.partition_by.0", '"day"'),
         ("", ["sink={type: csv, path: a, partition_by: [day]}"], "sink.partition_by.0", '"day"'),
         ("SELECT id FROM source", ["sink={type: csv, path: a, partition_by: [ID]}"], "sink.partition_by", "no column"),
@@ -186,11 +224,27 @@ def test_columns_that_other_keys_name(sql: str, sets: list[str], path: str, text
             ["source={files: {format: csv, path: a, schema: a INT}}", "value={format: raw}"],
         ),
         ("", ["value={format: avro, registry: {url: http://u}}", TOPIC % ", key: anything"]),
+        ("SELECT id, concat(_headers) AS h FROM source", [TOPIC % ", headers: h", "source.headers=true"]),
+        ("SELECT id, tags AS h FROM source", [TOPIC % ", headers: h"]),
+        ("SELECT * EXCEPT (ts), collected(ts) AS ts FROM source", [TOPIC % ", headers: ts"]),
+        ("SELECT ts FROM source UNION ALL SELECT id FROM source", [TOPIC % ", headers: ts"]),
+        ("SELECT ts.h FROM source, nowhere.ts", [TOPIC % ", headers: h"]),
+        ("SELECT id, CAST(id AS INT) AS p, _partition FROM source", [TOPIC % ", partition: p"]),
+        ("", [TOPIC % ", partition: _partition, headers: _headers", "source.headers=true"]),
+        ("", ["transform.watermark={column: _timestamp, delay: 1h}"]),
+        ("", ["value.schema='ts TIMESTAMP_NTZ, window STRUCT<end: TIMESTAMP>'", WATERMARK]),
+        ("", [AVRO % '{"type": "long", "logicalType": "timestamp-millis"}', WATERMARK.replace("ts", "at")]),
         ("", ["checks=[{sql: SELECT count(*) FROM out JOIN users ON out.id = users.id, expect: 0}]", USERS]),
     ],
 )
 def test_columns_that_are_there_or_may_be(sql: str, sets: list[str]) -> None:
     assert found(sql, *sets) == []
+
+
+def test_a_job_without_schema_and_sql_is_looked_at_for_what_its_topic_needs() -> None:
+    job = loaded(sets=["sink={type: topic, topic: {topic: out, format: raw, headers: value}}"])
+    with pytest.raises(JobError, match=r'sink\.topic\.headers: the column "value" is BINARY, but must be ARRAY'):
+        inspect(job, effective(job))
 
 
 def test_columns_left_out_by_except_are_gone() -> None:

@@ -8,6 +8,7 @@ from kafkad_etl.driver.failures import sql_failed
 from kafkad_etl.driver.source.json_rows import named
 from kafkad_etl.driver.source.reader import options_of
 from kafkad_etl.driver.terms import DataFrame
+from kafkad_etl.facts import POSITION
 from kafkad_etl.job import Job, Lookup
 
 SOURCE = "source"
@@ -70,7 +71,7 @@ def plain_columns(columns: list[str], job: Job) -> list[str]:
     if sink.topic:
         wanted |= {sink.topic.key, sink.topic.partition, sink.topic.headers}
         if sink.topic.source_header:
-            wanted |= {"_topic", "_partition", "_offset"}
+            wanted |= set(POSITION)
     return [name for name in columns if not name.startswith("_") or name in wanted]
 
 

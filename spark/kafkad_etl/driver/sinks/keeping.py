@@ -11,11 +11,11 @@ from base64 import b64encode
 from typing import Any
 
 from kafkad_etl.driver.sinks.files import sink as files
-from kafkad_etl.driver.sinks.newest import POSITION, last_of_each_key
+from kafkad_etl.driver.sinks.newest import last_of_each_key
 from kafkad_etl.driver.sinks.text_formats import TIMES, column
 from kafkad_etl.driver.sinks.topic import Records, value_columns
 from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Written
-from kafkad_etl.facts import FILES, TABLES
+from kafkad_etl.facts import FILES, POSITION, TABLES
 from kafkad_etl.messages import Plan
 
 ROW = "_row"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from kafkad_etl.driver.source.json_rows import named
 from kafkad_etl.driver.terms import DataFrame
-
-POSITION = ("_topic", "_partition", "_offset")
-"""Columns that say which row is the newest, and are written only if the table has them."""
+from kafkad_etl.facts import POSITION
 
 
 def last_of_each_key(rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:

@@ -19,18 +19,17 @@ from typing import Any
 from kafkad_etl.driver import protobuf
 from kafkad_etl.driver.counting import counted
 from kafkad_etl.driver.failures import first_sentence, trace_of
-from kafkad_etl.driver.sinks.text_formats import TIMES, column, csv_mistake, csv_options, nested
+from kafkad_etl.driver.sinks.text_formats import TIMES, casting, column, csv_mistake, csv_options, nested
 from kafkad_etl.driver.source import framing
 from kafkad_etl.driver.source.json_rows import named
 from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Written
-from kafkad_etl.facts import PRODUCER
+from kafkad_etl.facts import HEADERS_FROM, POSITION, PRODUCER
 from kafkad_etl.job import TopicSink as Settings
 from kafkad_etl.messages import Client, Failed, Plan, Schema
 from kafkad_etl.registry import protobuf as protobuf_schemas
 from kafkad_etl.registry.json_schema import JsonSchema
 
 HEADERS = "array<struct<key:string,value:binary>>"
-POSITION = {"_topic": "string", "_partition": "int", "_offset": "bigint"}
 NULL_REQUIRED = "a row lacks a property that the JSON Schema of sink.topic requires: its column is null"
 
 
@@ -215,7 +214,7 @@ def mistake(settings: Settings, columns: list[tuple[str, str]]) -> Failed | None
         "key": ((settings.key,), None),
         "partition": ((settings.partition,), ("int", "smallint", "tinyint")),
         "headers": ((settings.headers,), (HEADERS,)),
-        "source_header": (tuple(POSITION) if settings.source_header else (), None),
+        "source_header": (POSITION if settings.source_header else (), None),
     }
     for option, (names, kinds) in wanted.items():
         for name in filter(None, names):
@@ -223,8 +222,12 @@ def mistake(settings: Settings, columns: list[tuple[str, str]]) -> Failed | None
                 return Failed(kind="schema", text=f"sink.topic.{option} needs the column {name}; {has}")
             if kinds and types[name] not in kinds:
                 text = f"sink.topic.{option}: the column {name} is {types[name]} but must be {kinds[0]}"
-                return Failed(kind="schema", text=text, hints=[f"CAST({name} AS {kinds[0].upper()}) in the SQL"])
+                return Failed(kind="schema", text=text, hints=_remedy(option, name, types[name], kinds[0]))
     return _value_mistake(settings, columns, has)
+
+
+def _remedy(option: str, name: str, kind: str, wanted: str) -> list[str]:
+    return [f"select {HEADERS_FROM}"] if option == "headers" else casting(name, kind, wanted)
 
 
 def _value_mistake(settings: Settings, columns: list[tuple[str, str]], has: str) -> Failed | None:

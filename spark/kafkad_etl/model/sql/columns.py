@@ -5,6 +5,8 @@ All guesses err on the safe side: where a name may come from somewhere invisible
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
@@ -48,7 +50,7 @@ class Analysis:
         if isinstance(query, exp.SetOperation):
             left = self._query(query.left, views, outer)
             self._query(query.right, views, outer)
-            return left
+            return left._replace(types={})  # which those of the right may widen
         if isinstance(query, exp.Subquery):
             return self._query(query.this, views, outer)
         return self._select(query, views, outer) if isinstance(query, exp.Select) else Columns()
@@ -134,16 +136,18 @@ def _lateral(lateral: Node) -> _Relation:
 
 
 def _projected(select: exp.Select, relations: tuple[_Relation, ...]) -> Columns:
-    names: list[str] = []
-    complete = True
-    for projection in select.selects:
-        found = _names(projection, relations)
-        names += found.names
-        complete = complete and found.complete
-    return Columns(tuple(dict.fromkeys(names)), complete)
+    return _together([_result(projection, relations) for projection in select.selects])
 
 
-def _names(projection: Node, relations: tuple[_Relation, ...]) -> Columns:
+def _together(parts: list[Columns]) -> Columns:
+    """The columns of all parts; a name that several have has no type."""
+    names = [name for columns in parts for name in columns.names]
+    counts = Counter(name.lower() for name in names)
+    types = {name: kind for columns in parts for name, kind in columns.types.items() if counts[name] == 1}
+    return Columns(tuple(dict.fromkeys(names)), all(columns.complete for columns in parts), types)
+
+
+def _result(projection: Node, relations: tuple[_Relation, ...]) -> Columns:
     star = projection.this if isinstance(projection, exp.Column) else projection
     if isinstance(star, exp.Star):
         table = projection.table.lower() if isinstance(projection, exp.Column) else ""
@@ -151,13 +155,28 @@ def _names(projection: Node, relations: tuple[_Relation, ...]) -> Columns:
     if isinstance(projection, exp.Aliases):
         return Columns(tuple(identifier.name for identifier in projection.aliases), True)
     name = projection.alias or (projection.name if isinstance(projection, exp.Column | exp.Cast | exp.Dot) else "")
-    return Columns((name,), True) if name else Columns()
+    return Columns((name,), True, _typed(name, projection, relations)) if name else Columns()
+
+
+def _typed(name: str, projection: Node, relations: tuple[_Relation, ...]) -> dict[str, str]:
+    """The type of a column that is passed on as it is, or cast."""
+    node = projection.this if isinstance(projection, exp.Alias) else projection
+    kind = ""
+    if isinstance(node, exp.Cast):
+        kind = str(node.to.sql("spark")).upper()
+    elif isinstance(node, exp.Column) and len(node.parts) <= 2:
+        *first, column = (part.name.lower() for part in node.parts)
+        kind = _together([each for alias, each in relations if first in ([], [alias])]).type_of(column)
+    found = re.match(r"\w+", kind)
+    return {name.lower(): found[0]} if found else {}
 
 
 def _starred(star: Node, relations: list[Columns]) -> Columns:
     without = {column.name.lower() for column in argument(star, "except") or ()}
-    names = tuple(name for columns in relations for name in columns.names if name.lower() not in without)
-    return Columns(names, bool(relations) and all(columns.complete for columns in relations))
+    found = _together(relations)
+    names = tuple(name for name in found.names if name.lower() not in without)
+    types = {name: kind for name, kind in found.types.items() if name not in without}
+    return Columns(names, bool(relations) and found.complete, types)
 
 
 # --- what needs a state from batch to batch

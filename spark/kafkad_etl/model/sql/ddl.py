@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from kafkad_etl.model.sql.terms import Columns, Unparsed
+from kafkad_etl.model.sql.terms import NESTED, Columns, Unparsed
 from kctl.errors import did_you_mean
 
 _TOKEN = r"""(?xs)
@@ -20,7 +20,6 @@ _TOKEN = r"""(?xs)
   | (?P<word> [A-Za-z0-9_]+ )
   | (?P<sign> [<>(),:] )
 """
-_NESTED = ("ARRAY", "MAP", "STRUCT")
 _DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
 _SIZED = ("CHAR", "CHARACTER", "VARCHAR")
 _SIMPLE = (
@@ -33,7 +32,8 @@ _UNITS = (("YEAR", "MONTH"), ("DAY", "HOUR", "MINUTE", "SECOND"))
 
 class _Column(NamedTuple):
     name: str
-    is_nested: bool
+    kind: str
+    """The first word of its type."""
 
 
 class _Token(NamedTuple):
@@ -50,9 +50,7 @@ def columns_of_ddl(ddl: str) -> Columns:
     except RecursionError as error:
         raise Unparsed("is nested too deeply") from error
     reader.need("end", "")
-    return Columns(
-        tuple(column.name for column in found), True, tuple(column.name for column in found if column.is_nested)
-    )
+    return Columns(tuple(column.name for column in found), True, {column.name.lower(): column.kind for column in found})
 
 
 class _Reader:
@@ -103,18 +101,18 @@ class _Reader:
         quoted = self._token.kind == "name"
         name = self.need("name" if quoted else "word")
         self.takes(between)
-        is_nested = self._token.text.upper() in _NESTED
+        kind = self._token.text.upper()
         self._type()
         if self.takes("NOT"):
             self.need("word", "NULL")
         if self.takes("COMMENT"):
             self.need("text")
-        return _Column(name[1:-1].replace("``", "`") if quoted else name, is_nested)
+        return _Column(name[1:-1].replace("``", "`") if quoted else name, kind)
 
     def _type(self) -> None:
         token = self._token
         name = self.need("word").upper()
-        if name in _NESTED:
+        if name in NESTED:
             self._nested(name)
         elif name in _SIZED:
             self._sizes(most=1)
@@ -124,7 +122,7 @@ class _Reader:
         elif name == "INTERVAL":
             self._interval()
         elif name not in _SIMPLE:
-            known = [*_SIMPLE, *_DECIMALS, *_SIZED, *_NESTED, "INTERVAL"]
+            known = [*_SIMPLE, *_DECIMALS, *_SIZED, *NESTED, "INTERVAL"]
             raise self._wrong(token.at, token.text, *did_you_mean(name, known))
         elif name == "STRING" and self.takes("COLLATE"):
             self.need("word")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from kafkad_etl.facts import BAD, CORRUPT, END_OF_LINE, FILE, HEADERS, META, RAW
+from kafkad_etl.facts import BAD, CORRUPT, END_OF_LINE, FILE, HEADERS, HEADERS_FROM, META, POSITION, RAW
 from kafkad_etl.job import Job
 from kafkad_etl.messages import Schema
 from kafkad_etl.model.effective import Effective
 from kafkad_etl.model.sql.ddl import columns_of_ddl
-from kafkad_etl.model.sql.terms import Columns, Finding, Unparsed
+from kafkad_etl.model.sql.terms import NESTED, Columns, Finding, Unparsed
 from kafkad_etl.registry import protobuf
 from kctl.errors import did_you_mean
 
@@ -22,6 +22,27 @@ _OF_TEXT = {"json": (CORRUPT,), "csv": (CORRUPT, END_OF_LINE)}
 """By format: columns that parsing needs beside those of the schema."""
 _OF_LINES = (FILE, *RAW, BAD, CORRUPT)
 """Columns that rows of text files get beside those of their schema."""
+_META_TYPES = {
+    "_topic": "STRING",
+    "_partition": "INT",
+    "_offset": "BIGINT",
+    "_timestamp": "TIMESTAMP",
+    HEADERS: "ARRAY",
+}
+_TIMES = ("TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ", "STRUCT")
+"""Types that a watermark may have: a struct can be a window."""
+_PARTITIONS = ("INT", "INTEGER", "SMALLINT", "SHORT", "TINYINT", "BYTE")
+_SPARKS = {"LONG": "BIGINT", "INTEGER": "INT", "SHORT": "SMALLINT", "BYTE": "TINYINT"}
+"""Types in Spark's JSON, where they are not called as in DDL."""
+_AVROS = {
+    "boolean": "BOOLEAN",
+    "int": "INT",
+    "long": "BIGINT",
+    "float": "FLOAT",
+    "double": "DOUBLE",
+    "string": "STRING",
+}
+"""The types of Avro without a logical one."""
 
 
 def findings(effective: Effective) -> list[Finding]:
@@ -71,14 +92,15 @@ def _source(effective: Effective) -> tuple[Columns, list[Finding]]:
         columns, found = _of_ddl(files.schema, "source.files.schema")
         own: tuple[str, ...] = () if files.format == "parquet" else _OF_LINES
         found += _impossible(job, columns, "source.files.schema", files.format, own)
-        return Columns((*columns.names, *own[:1]), columns.complete), found
+        return columns._replace(names=(*columns.names, *own[:1])), found
     meta = (*META, HEADERS) if job.source.headers else META
     if job.value.format in ("text", "raw"):
-        return Columns(("value", *meta), True), []
+        kind = "STRING" if job.value.format == "text" else "BINARY"
+        return Columns(("value", *meta), True, {"value": kind, **_META_TYPES}), []
     values, found = _of_schema(effective.schemas.value, "value.schema")
     own = (*META, HEADERS, *RAW, BAD, *_OF_TEXT.get(job.value.format, ()))
     found += _impossible(job, values, "value.schema", job.value.format, own)
-    return Columns((*values.names, *meta), values.complete), found
+    return Columns((*values.names, *meta), values.complete, {**values.types, **_META_TYPES}), found
 
 
 def _of_schema(schema: Schema | None, path: str) -> tuple[Columns, list[Finding]]:
@@ -91,8 +113,23 @@ def _of_schema(schema: Schema | None, path: str) -> tuple[Columns, list[Finding]
     else:
         fields = json.loads(schema.text).get("fields", ())
     names = tuple(str(field.get("name")) for field in fields)
-    nested = tuple(str(field.get("name")) for field in fields if isinstance(field.get("type"), dict))
-    return Columns(names, True, nested), []
+    type_of = _avro_type if schema.kind == "avro" else _spark_type
+    types = {name.lower(): type_of(field.get("type")) for name, field in zip(names, fields, strict=True)}
+    return Columns(names, True, types), []
+
+
+def _spark_type(kind: Any) -> str:
+    """The first word in DDL of a type in Spark's JSON."""
+    word = str(kind.get("type") if isinstance(kind, dict) else kind).upper()
+    return _SPARKS.get(word, word.partition("(")[0])
+
+
+def _avro_type(kind: Any) -> str:
+    """The same of a simple type of Avro, which may be null; empty for others."""
+    if isinstance(kind, list):
+        others = [each for each in kind if each != "null"]
+        kind = others[0] if len(others) == 1 else None
+    return _AVROS.get(kind, "") if isinstance(kind, str) else ""
 
 
 def _of_ddl(ddl: str, path: str) -> tuple[Columns, list[Finding]]:
@@ -130,8 +167,8 @@ def _plain(source: Columns, job: Job) -> Columns:
     topic = job.sink.topic
     wanted = {*job.sink.partition_by, *((topic.key, topic.partition, topic.headers) if topic else ())}
     if topic is not None and topic.source_header:
-        wanted |= {"_topic", "_partition", "_offset"}
-    return Columns(tuple(name for name in source.names if name[:1] != "_" or name in wanted), source.complete)
+        wanted |= set(POSITION)
+    return source._replace(names=tuple(name for name in source.names if name[:1] != "_" or name in wanted))
 
 
 # --- columns that other keys name
@@ -140,7 +177,10 @@ def _plain(source: Columns, job: Job) -> Columns:
 def _named_columns(job: Job, source: Columns) -> Iterator[Finding]:
     transform = job.transform
     if transform.watermark is not None:
-        yield from _lacking(source, transform.watermark.column, "transform.watermark.column", "source")
+        name, path = transform.watermark.column, "transform.watermark.column"
+        yield from _lacking(source, name, path, "source")
+        hint = "declare it TIMESTAMP" + ("" if job.source.files else ", or name _timestamp, the record's own time")
+        yield from _mistyped(source, name, path, _TIMES, hint)
     if transform.deduplicate is not None:
         for index, name in enumerate(transform.deduplicate.keys):
             yield from _lacking(source, name, f"transform.deduplicate.keys.{index}", "source")
@@ -161,15 +201,29 @@ def _wanted_columns(job: Job, result: Columns) -> Iterator[Finding]:
         return
     for key in ("key", "partition", "headers"):
         yield from _lacking(result, getattr(sink.topic, key), f"sink.topic.{key}")
+    partition = sink.topic.partition
+    cast = f"CAST({partition} AS INT) in the SQL" if result.type_of(partition) not in (*NESTED, "BINARY") else ""
+    yield from _mistyped(result, partition, "sink.topic.partition", _PARTITIONS, cast)
+    yield from _mistyped(result, sink.topic.headers, "sink.topic.headers", ("ARRAY",), f"select {HEADERS_FROM}")
     if sink.topic.format in ("text", "raw") and result.lacks("value"):
         hint = f"SELECT … AS value; its columns are: {', '.join(result.names)}"
         text = f"format {sink.topic.format} writes the column `value`, but the result has none"
         yield Finding("wrong", "sink.topic.format", text, (hint,))
-    for name in ("_topic", "_partition", "_offset") if sink.topic.source_header else ():
-        yield from _lacking(result, name, "sink.topic.source_header")
+    lacking = [name for name in POSITION if sink.topic.source_header and result.lacks(name)]
+    if lacking:
+        columns, hint = "columns" if len(lacking) > 1 else "column", f"add {', '.join(lacking)} to the last SELECT"
+        text = f"it is made of {', '.join(POSITION)}, and the result lacks the {columns} {', '.join(lacking)}"
+        yield Finding("wrong", "sink.topic.source_header", text, (hint,))
 
 
 def _lacking(columns: Columns, name: str, path: str, view: str = "the result") -> Iterator[Finding]:
     if name and columns.lacks(name):
         hints = did_you_mean(name, columns.names) or (f"known: {', '.join(columns.names)}",)
         yield Finding("wrong", path, f'{view} has no column "{name}"', hints)
+
+
+def _mistyped(columns: Columns, name: str, path: str, kinds: tuple[str, ...], hint: str) -> Iterator[Finding]:
+    """A column whose type is known, and is none of these."""
+    kind = columns.type_of(name)
+    if kind and not columns.lacks(name) and kind not in kinds:
+        yield Finding("wrong", path, f'the column "{name}" is {kind}, but must be {kinds[0]}', (hint,) if hint else ())

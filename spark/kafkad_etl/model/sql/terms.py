@@ -3,7 +3,10 @@ time."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
+
+NESTED = ("ARRAY", "MAP", "STRUCT")
 
 
 class Finding(NamedTuple):
@@ -22,11 +25,20 @@ class Columns(NamedTuple):
 
     names: tuple[str, ...] = ()
     complete: bool = False
-    nested: tuple[str, ...] = ()
-    """Names of those that are arrays, maps or structs, where a schema says so."""
+    types: Mapping[str, str] = {}
+    """The first word of types in DDL, by names in lower case; of those that are known from here."""
+
+    @property
+    def nested(self) -> tuple[str, ...]:
+        """Names of those that are known to be arrays, maps or structs."""
+        return tuple(name for name in self.names if self.type_of(name) in NESTED)
 
     def lacks(self, name: str) -> bool:
         return self.complete and name.lower() not in {known.lower() for known in self.names}
+
+    def type_of(self, name: str) -> str:
+        """Empty if it is not known."""
+        return self.types.get(name.lower(), "")
 
 
 class Unparsed(Exception):

@@ -41,6 +41,20 @@ def test_what_records_cannot_have_is_told_at_once(
     assert text in failed.text if failed else text == ""
 
 
+def test_only_casts_that_spark_has_are_recommended() -> None:
+    columns = [("p", "bigint"), ("tags", "array<string>"), ("name", "string")]
+
+    def hints(**settings: Any) -> list[str]:
+        failed = topic.mistake(topic_of(**settings), columns)
+        assert failed is not None
+        return failed.hints
+
+    assert hints(partition="p") == ["CAST(p AS INT) in the SQL"]
+    assert hints(partition="tags") == []
+    for name in ("name", "tags"):
+        assert hints(headers=name)[0].startswith("select `_headers`, with source.headers: true, or array(struct('name'")
+
+
 def test_avro_needs_an_avro_schema() -> None:
     avro = topic_of(format="avro")
     assert topic.schema_mistake(avro, Schema("avro", "{}")) is None

@@ -6,8 +6,8 @@ import re
 import zlib
 from typing import NamedTuple
 
-from kafkad_etl.driver.sinks.newest import POSITION
 from kafkad_etl.driver.terms import BatchId
+from kafkad_etl.facts import POSITION
 from kafkad_etl.job import JdbcSink as Settings
 from kafkad_etl.messages import Failed
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from kafkad_etl.driver.sinks.text_formats import casting
 from kafkad_etl.driver.source.json_rows import named
 from kafkad_etl.driver.terms import JobFailed
 from kafkad_etl.messages import Failed
@@ -56,7 +57,7 @@ def fit(columns: Sequence[tuple[str, str]], table: Sequence[Column], name: str, 
         if source and not widens(kind, column.type):
             raise _refused(
                 f"{source} is {kind}, but {column.name} of table {name} is {column.type}",
-                f"CAST({source} AS {column.type.upper()}) in the SQL",
+                *casting(source, kind, column.type),
             )
         expression = named(source) if source else "NULL"
         selected.append(f"CAST({expression} AS {column.type}) AS {named(column.name)}")

@@ -15,9 +15,10 @@ from kafkad_etl.driver.sinks.disks import explaining_full_disk
 from kafkad_etl.driver.sinks.lake.columns import Column, Fit, fit, need_keys, need_partitions
 from kafkad_etl.driver.sinks.lake.marks import Commit, mark_of
 from kafkad_etl.driver.sinks.lake.merging import need_distinct, statement
-from kafkad_etl.driver.sinks.newest import POSITION, last_of_each_key
+from kafkad_etl.driver.sinks.newest import last_of_each_key
 from kafkad_etl.driver.source.json_rows import named
 from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Written
+from kafkad_etl.facts import POSITION
 from kafkad_etl.messages import Failed, Plan
 
 VIEW = "kafkad_etl_batch"

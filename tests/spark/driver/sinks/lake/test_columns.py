@@ -71,3 +71,16 @@ def test_partitions_are_columns_of_the_result() -> None:
         need_partitions([("Day", "date")], ["hour"])
     with pytest.raises(JobFailed, match=r"sink.keys names nr, which the result does not have: Day"):
         need_keys([("Day", "date")], ["day", "nr"])
+
+
+def test_only_casts_that_spark_has_are_recommended() -> None:
+    table = [Column("id", "bigint"), Column("tags", "array<string>")]
+    for given, hints in (
+        (("id", "string"), ["CAST(id AS BIGINT) in the SQL"]),
+        (("id", "array<int>"), []),
+        (("tags", "string"), []),
+        (("tags", "array<int>"), ["CAST(tags AS ARRAY<STRING>) in the SQL"]),
+    ):
+        with pytest.raises(JobFailed) as raised:
+            fit([given], table, "t", adds=False)
+        assert raised.value.failed.hints == hints
