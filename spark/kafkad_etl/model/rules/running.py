@@ -12,6 +12,13 @@ from kafkad_etl.model.rules.clients import is_address
 from kafkad_etl.model.rules.rows import duration
 
 _MASTER = re.compile(r"local(\[(\*|\d+)(,\s*\d+)?\])?|yarn|(spark|k8s)://.+")
+_OWN_KEYS = {
+    "spark.master": "spark.master",
+    "spark.app.name": "name",
+    "spark.driver.memory": "spark.driver_memory",
+    "spark.executor.memory": "spark.executor_memory",
+}
+"""Settings that spark-submit takes from options of its own, and the keys that give it these."""
 _MEMORY = re.compile(r"\d+[kmgt]b?", re.IGNORECASE)
 
 
@@ -72,9 +79,16 @@ def _spark(spark: Spark) -> Iterator[Mistake]:
             yield Mistake(
                 f"spark.{name}", f'"{getattr(spark, name)}" is not a size', ("use a value such as 512m or 4g",)
             )
+    yield from _conf(spark)
+
+
+def _conf(spark: Spark) -> Iterator[Mistake]:
     for name in spark.conf:
         if not name.startswith("spark."):
             yield Mistake(f"spark.conf.{name}", "Spark's settings start with spark.", (f"write spark.{name}",))
+        if name in _OWN_KEYS:
+            hint = f"set {_OWN_KEYS[name]} of the job itself"
+            yield Mistake(f"spark.conf.{name}", "has a key of its own, and no effect here", (hint,))
     for who in ("driver", "executor"):
         for name in (f"spark.{who}.extraJavaOptions", f"spark.{who}.defaultJavaOptions"):
             if "-Xmx" in str(spark.conf.get(name, "")):
