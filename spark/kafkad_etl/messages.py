@@ -262,7 +262,8 @@ class CaseResult(Struct, frozen=True, tag="case-result", kw_only=True):
 
 
 class Failed(Struct, frozen=True, tag="failed", kw_only=True):
-    """The failure of a run. `kind` determines the exit code; `line` and `column` refer to the SQL of `step`."""
+    """The failure of a run. `kind` determines the exit code; `line` and `column` refer to the SQL of `step`, which may
+    also be the key of a lookup."""
 
     kind: Literal[
         "sql",

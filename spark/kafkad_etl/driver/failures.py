@@ -57,6 +57,7 @@ RULES = (
         says="the object store does not accept the keys, or does not allow them what the job does",
         hint="check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and the policy of their user",
     ),
+    Rule("store", r"PATH_NOT_FOUND"),
     Rule("store", r"UnknownStoreException|NoSuchBucket", says="the object store has no such bucket"),
     Rule(
         "store",

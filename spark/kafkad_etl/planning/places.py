@@ -1,4 +1,4 @@
-"""Checks places that a job writes to without Spark: a writable directory, a responding server, an existing table.
+"""Checks places of a job without Spark: files to read, a writable directory, a responding server, an existing table.
 
 Anything that cannot be checked from here, such as other file systems and databases, is left to the driver.
 """
@@ -6,9 +6,11 @@ Anything that cannot be checked from here, such as other file systems and databa
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import takewhile
 from pathlib import Path
 
 from kafkad_etl.errors import EtlError, EtlExit
@@ -22,9 +24,10 @@ from kafkad_etl.planning.databases import addresses, sqlite_file
 
 def faults(job: Job, connect: Connect = socket.create_connection) -> Iterator[EtlError]:
     """Errors for anything that a run would fail on once Spark had started."""
+    yield from missing(job)
     sink = job.sink
     if sink.path and not is_elsewhere(sink.path):
-        yield from _of_directory(Path(sink.path.removeprefix("file://").removeprefix("file:")))
+        yield from _of_directory(_local(sink.path))
     yield from _of_hdfs(job, connect)
     yield from object_store.faults(job, os.environ)
     if sink.jdbc and sink.jdbc.url.startswith(SQLITE):
@@ -34,6 +37,22 @@ def faults(job: Job, connect: Connect = socket.create_connection) -> Iterator[Et
     yield from catalogs.faults(job, connect)
     if job.run.textfile:
         yield from _of_metrics(Path(job.run.textfile))
+
+
+def missing(job: Job) -> Iterator[EtlError]:
+    """Errors for what the job reads on this machine's disks and is not there; of a pattern, for where it begins."""
+    for key, path in paths_of(job):
+        if not path or is_elsewhere(path) or key in ("run.checkpoint", "sink.path"):
+            continue
+        parts = _local(path).absolute().parts
+        known = Path(*takewhile(lambda part: not re.search(r"[*?\[{]", part), parts))
+        if not known.exists():
+            hint = f"create it, or set {key}; it is relative to the current directory"
+            yield EtlError(f"{known} does not exist", EtlExit.CLUSTER, key=key, hints=(hint,))
+
+
+def _local(path: str) -> Path:
+    return Path(path.removeprefix("file://").removeprefix("file:"))
 
 
 def _of_directory(path: Path) -> Iterator[EtlError]:

@@ -15,7 +15,7 @@ from kafkad_etl.cluster.clusters import Clusters
 from kafkad_etl.job import Job
 from kafkad_etl.messages import Plan
 from kafkad_etl.model.schemas import NO_SCHEMAS, Schemas
-from kafkad_etl.planning import registries, source, writing
+from kafkad_etl.planning import places, registries, source, writing
 from kafkad_etl.planning.planned import PlannedRun, RunOptions
 from kafkad_etl.planning.resume import ResumePoint, resume_point
 
@@ -33,6 +33,8 @@ def plan(
     runs = asked.task == "run"
     if runs:
         overlaps.refuse(job, environment)
+    for fault in places.missing(job):
+        raise fault
     keeps_progress = runs and job.run.mode != "batch"
     read = source.find(clusters, job)
     checkpoint = checkpoint_of(job, environment)

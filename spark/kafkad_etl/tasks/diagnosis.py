@@ -56,10 +56,13 @@ def unexplained(failed: Failed, where: str = "") -> EtlError:
 
 
 def place(failed: Failed, loaded: Loaded) -> str:
-    """The place of a catalog, or of faulty SQL, in the job file or in a file of its own; empty for anything else."""
+    """The place of a catalog, of a lookup, or of faulty SQL, in the job file or in a file of its own; empty for
+    anything else."""
     transform = loaded.job.transform
     if failed.kind == "catalog":
         return loaded.where("sink.iceberg.catalog")
+    if failed.step.startswith("transform.lookups."):
+        return loaded.where(failed.step)
     if failed.kind != "sql" or not failed.step:
         return ""
     if failed.step.startswith("checks["):

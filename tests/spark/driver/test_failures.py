@@ -49,6 +49,7 @@ def test_a_syntax_error_begins_with_an_empty_line() -> None:
         ("org.apache.hadoop.fs.s3a.UnknownStoreException", "`s3a://nix/': NoSuchBucket", "store", False),
         ("org.apache.kafka.common.errors.UnknownTopicOrPartitionException", "This server …", "topic", False),
         ("org.apache.kafka.common.errors.TopicAuthorizationException", "Not authorized", "topic", False),
+        ("org.apache.spark.sql.AnalysisException", "[PATH_NOT_FOUND] Path does not exist: hdfs:/a.", "store", False),
         ("java.io.IOException", "No space left on device", "environment", False),
         ("java.lang.OutOfMemoryError", "Java heap space", "environment", False),
         ("java.lang.AssertionError", "should provide the same topic partitions in pre-fetched", "checkpoint", False),

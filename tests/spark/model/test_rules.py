@@ -253,7 +253,10 @@ DEAD = "value={format: json, schema: a INT, bad_rows: {action: dead_letter%s}}"
         (["spark.master=mesos://a"], 'spark.master: "mesos://a" is not a Spark master'),
         (["spark.driver_memory=lots"], 'spark.driver_memory: "lots" is not a size'),
         (["spark.conf.sql.a=1"], "spark.conf.sql.a: Spark's settings start with spark."),
-        (["spark.conf.spark.master=local[1]"], "spark.conf.spark.master: has a key of its own, and no effect here; set"),
+        (
+            ["spark.conf.spark.master=local[1]"],
+            "spark.conf.spark.master: has a key of its own, and no effect here; set",
+        ),
         (["spark.conf.spark.executor.memory=4g"], "no effect here; set spark.executor_memory of the job itself"),
         (["spark.conf.spark.app.name=a"], "no effect here; set name of the job itself"),
         (["spark.conf.spark.submit.deployMode=cluster"], "deployMode: the driver must run on kctl's machine"),

@@ -11,7 +11,7 @@ import pytest
 
 from kafkad_etl.errors import EtlExit
 from kafkad_etl.planning.databases import addresses
-from kafkad_etl.planning.places import faults
+from kafkad_etl.planning.places import faults, missing
 from tests.kctl.conftest import Kctl
 from tests.spark.jobs import job
 
@@ -50,6 +50,31 @@ def test_a_mount_point_has_no_place_beside_it_for_files_to_come_from() -> None:
         pytest.skip("/dev/shm is no mount point here")
     found = told({"type": "csv", "path": "/dev/shm"})
     assert found == ["sink.path: /dev/shm is a mount point, and files cannot be renamed into it from the outside"]
+
+
+@pytest.mark.parametrize(
+    ("path", "lacks"),
+    [
+        ("in", ""),
+        ("file:HERE/in", ""),
+        ("file://HERE/in/*.json", ""),
+        ("in/{a,b}/c", ""),
+        ("HERE/nix", "HERE/nix"),
+        ("nix/*.json", "HERE/nix"),
+        ("file:HERE/nix/a?c", "HERE/nix"),
+        ("s3a://bucket/nix", ""),
+    ],
+)
+def test_what_is_read_has_to_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, lacks: str) -> None:
+    (tmp_path / "in").mkdir()
+    monkeypatch.chdir(tmp_path)
+    lookup = {"format": "csv", "path": path.replace("HERE", str(tmp_path)), "schema": "a INT"}
+    told = [f"{lacks.replace('HERE', str(tmp_path))} does not exist"] if lacks else []
+    errors = list(missing(job(transform={"lookups": {"names": lookup}})))
+    assert [error.what for error in errors] == [f"transform.lookups.names.path: {text}" for text in told]
+    assert [error.what for error in missing(job(source={"files": lookup}))] == [
+        f"source.files.path: {text}" for text in told
+    ]
 
 
 def test_a_table_of_sqlite(tmp_path: Path) -> None:

@@ -479,7 +479,7 @@ def test_a_preview_reads_the_last_rows_or_the_first(cluster: Cluster) -> None:
 
 
 def test_files_as_a_source_need_no_cluster(tmp_path: Path) -> None:
-    files = {"files": {"format": "parquet", "path": "/in"}}
+    files = {"files": {"format": "parquet", "path": str(tmp_path)}}
     with Clusters(Settings(), tmp_path) as clusters:
         found = plan(clusters, job("127.0.0.1:1", source=files), RUN, environment={"KAFKAD_ETL_STATE": str(tmp_path)})
     assert (found.plan.reading, found.reach) == (None, ())

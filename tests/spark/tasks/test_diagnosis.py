@@ -129,3 +129,10 @@ def test_where_sql_is_wrong_is_named_in_the_file_that_has_it(tmp_path: Path) -> 
     assert at("sums", 3, 7) == "sums.sql:3:7"
     assert at("checks[0]", 1, 15) == "job.yaml:12:30 checks.0.sql"
     assert place(Failed(kind="spark", text="x"), loaded) == ""
+
+
+def test_a_lookup_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    job = JOB.replace("  steps:", "  lookups:\n    users: {format: parquet, path: 'hdfs:/users'}\n  steps:")
+    loaded = parse(job, JobFile(tmp_path / "job.yaml"), {})
+    failed = Failed(kind="store", text="x", step="transform.lookups.users.path")
+    assert place(failed, loaded) == f"{tmp_path}/job.yaml:7 transform.lookups.users.path"

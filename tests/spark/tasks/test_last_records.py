@@ -50,7 +50,7 @@ def test_the_last_records_of_all_partitions_need_no_java(
 def test_files_have_no_records(kctl: Kctl, tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     path.write_text(
-        "{version: 1, name: f, source: {files: {format: parquet, path: x, schema: 'a INT'}}, sink: {type: none}}"
+        "{version: 1, name: f, source: {files: {format: parquet, path: ., schema: 'a INT'}}, sink: {type: none}}"
     )
     ran = kctl("etl", "preview", path, "--no-transform")
     assert ran.code == EtlExit.USAGE

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from kafkad_etl.driver.failures import sql_failed
+from msgspec.structs import replace
+
+from kafkad_etl.driver.failures import failure_of, sql_failed
 from kafkad_etl.driver.source.json_rows import named
 from kafkad_etl.driver.source.reader import options_of
-from kafkad_etl.driver.terms import DataFrame
+from kafkad_etl.driver.terms import DataFrame, JobFailed
 from kafkad_etl.facts import POSITION
 from kafkad_etl.job import Job, Lookup
 
@@ -28,8 +30,13 @@ def queries(job: Job) -> list[Query]:
 
 
 def create_lookups(spark: Any, job: Job) -> None:
+    """Raises JobFailed, with the key of the lookup, for one that cannot be read."""
     for name, lookup in job.transform.lookups.items():
-        _read(spark, lookup).cache().createOrReplaceTempView(name)
+        try:
+            _read(spark, lookup).cache().createOrReplaceTempView(name)
+        except Exception as error:
+            key = f"transform.lookups.{name}" + (".path" if lookup.path else "")
+            raise JobFailed(replace(failure_of(error), step=key)) from error
 
 
 def _read(spark: Any, lookup: Lookup) -> DataFrame:

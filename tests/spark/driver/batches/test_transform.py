@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from kafkad_etl.driver.batches.transform import has_limit, result
+from kafkad_etl.driver.batches.transform import create_lookups, has_limit, result
+from kafkad_etl.driver.terms import JobFailed
 from tests.spark.driver.rows import IN_PROCESS, plan_of
 
 pytestmark = IN_PROCESS
@@ -30,3 +31,12 @@ def test_a_limit_is_found_wherever_it_stands_and_not_in_names(spark: Any, sql: l
     steps = [{"name": f"step{at}", "sql": each} for at, each in enumerate(sql)]
     source = spark.createDataFrame([], "id BIGINT")
     assert has_limit(result(source, plan_of({"transform": {"steps": steps}}).job)) is cut
+
+
+def test_a_lookup_that_cannot_be_read_is_named(spark: Any) -> None:
+    lookup = {"format": "parquet", "path": "/nowhere/at/all"}
+    with pytest.raises(JobFailed) as raised:
+        create_lookups(spark, plan_of({"transform": {"lookups": {"users": lookup}}}).job)
+    failed = raised.value.failed
+    assert (failed.kind, failed.step) == ("store", "transform.lookups.users.path")
+    assert failed.text == "Path does not exist: file:/nowhere/at/all."
