@@ -192,8 +192,13 @@ def recreated(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
         f'topic "{name}" was deleted and recreated (its id was {was}; is now {now[name]}), '
         "so its offsets refer to different records"
         for name, was in before.items()
-        if was and now.get(name) and now[name] != was
+        if name in remade(before, now)
     ]
+
+
+def remade(before: Mapping[str, str], now: Mapping[str, str]) -> set[str]:
+    """Topics that have another id than before, as far as both are known: their offsets are those of other records."""
+    return {name for name, was in before.items() if was and now.get(name) and now[name] != was}
 
 
 def pieces_missing(files: Files) -> list[str]:

@@ -72,7 +72,9 @@ def status(settings: Settings, job: Path, variables: Mapping[str, str], sets: Se
     checkpoint = checkpoints.checkpoint_of(found, os.environ)
     standing = checkpoint.standing()
     with Clusters(settings, job.parent) as clusters, loaded.locating_errors():
-        there = source.find(clusters, found).there
+        read = source.find(clusters, found)
+    record = checkpoint.record()
+    remade = checkpoints.remade(record.topics, read.ids) if record else ()
     holder = locking.is_running(checkpoint.lock_path)
     about = {
         "job": found.name,
@@ -81,7 +83,7 @@ def status(settings: Settings, job: Path, variables: Mapping[str, str], sets: Se
         "running": "yes" if holder else "no",
         "unfinished": outlook.unfinished_text(standing, checkpoint.unfinished(), holder),
     }
-    rows: list[Row] = [{**row, **about} for row in outlook.status_rows(standing, there)]
+    rows: list[Row] = [{**row, **about} for row in outlook.status_rows(standing, read.there, remade)]
     writer = Writer(settings, COLUMNS, Document(settings.command))
     if not settings.is_text or settings.columns:
         writer.write(rows)

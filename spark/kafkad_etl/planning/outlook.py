@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -131,8 +131,11 @@ def command_text(words: Sequence[str]) -> str:
 # --- status and list
 
 
-def status_rows(standing: Standing, there: Mapping[TopicPartition, Extent]) -> list[dict[str, Any]]:
-    """Rows of `kctl etl status`. Partitions that are not in the checkpoint yet are read from their start."""
+def status_rows(
+    standing: Standing, there: Mapping[TopicPartition, Extent], remade: Container[str] = ()
+) -> list[dict[str, Any]]:
+    """Rows of `kctl etl status`. Partitions that are not in the checkpoint yet are read from their start; of topics
+    that are not the same any more nobody knows how far they are read."""
     from kafkad_etl.cluster.starts import as_positions
 
     reached = as_positions(standing.reached)
@@ -149,6 +152,11 @@ def status_rows(standing: Standing, there: Mapping[TopicPartition, Extent]) -> l
             note = "ends before the checkpoint"
         elif offset is None:
             note = "not read yet"
+        if where.topic in remade:
+            lag, note = (
+                None,
+                "deleted and made again: the offset is that of other records, and run refuses the checkpoint",
+            )
         rows.append(
             {
                 "topic": where.topic,

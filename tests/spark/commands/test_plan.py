@@ -132,6 +132,19 @@ def test_the_status_of_a_job_that_runs(kctl: Kctl, place: Place) -> None:
     assert shown["watermark"] == "2026-11-21T10:52:00.000Z"
 
 
+def test_the_status_of_a_job_whose_topic_is_another_one(kctl: Kctl, place: Place) -> None:
+    from kafkad_etl.checkpoint.checkpoints import Checkpoint, record_of
+    from tests.spark.jobs import job
+
+    here = place.state / "orders"
+    spark_checkpoint(here, [{place.topic: {0: 20, 1: 10}}])
+    before = {place.topic: "another-id"}
+    Checkpoint(str(here), place.state).write_record(record_of(job(name="orders"), "c", "2026-11-21T23:00:00Z", before))
+    items = json.loads(kctl("etl", "status", place.job, "-o", "json").out)["items"]
+    assert [(item["offset"], item["lag"]) for item in items] == [(20, None), (10, None)]
+    assert all(item["note"].startswith("deleted and made again") for item in items)
+
+
 def test_what_a_run_or_a_merge_has_left_half_done_is_shown(kctl: Kctl, place: Place) -> None:
     from kafkad_etl.checkpoint.checkpoints import Checkpoint, record_of
     from tests.spark.jobs import job
