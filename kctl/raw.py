@@ -43,12 +43,15 @@ def raw(session: Session, api: str, fields: str, broker: int | None, api_version
     """Send any request, given as JSON, and print the answer.
 
     Fields are named as in Kafka's protocol, in snake_case; omitted fields have their defaults. Bytes are written as
-    {"base64": "…"}. The answer is printed in full; an error code in it does not make the command fail.
+    {"base64": "…"}. The answer is printed in full, as JSON; an error code in it does not make the command fail.
 
     Example: kctl raw Metadata '{"topics": [{"name": "orders"}]}'
     """
     import json
 
+    if session.settings.output in ("csv", "name"):
+        what = f"kctl raw prints an answer as it is, in JSON, and has no -o {session.settings.output}"
+        raise KctlError(what, exit_code=Exit.USAGE, hints=("leave -o out",))
     key = _key(api)
     try:
         given = json.loads(sys.stdin.read() if fields == "-" else fields)

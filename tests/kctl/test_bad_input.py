@@ -66,6 +66,13 @@ def test_a_request_that_cannot_be_sent(on_broker: Kctl, given: str, told: str) -
     assert (ran.code, ran.err) == (Exit.USAGE, f"error: {told}\n")
 
 
+@pytest.mark.parametrize("form", ["csv", "name"])
+def test_an_answer_that_is_no_table(kctl: Kctl, form: str) -> None:
+    ran = kctl("-b", "127.0.0.1:1", "raw", "Metadata", "-o", form)
+    told = f"error: kctl raw prints an answer as it is, in JSON, and has no -o {form}\n"
+    assert (ran.code, ran.out) == (Exit.USAGE, "") and ran.err.startswith(told)
+
+
 def test_a_login_where_none_is_taken(on_broker: Kctl) -> None:
     login = ("security.protocol=SASL_PLAINTEXT", "sasl.mechanism=PLAIN", "sasl.username=a", "sasl.password=b")
     ran = on_broker("topics", "list", *(word for setting in login for word in ("-X", setting)))
