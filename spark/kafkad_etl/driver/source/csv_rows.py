@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from kafkad_etl.driver.source.json_rows import (
     EXCERPT,
     NO_COMMA,
+    NO_UTF8,
     TEXTS,
     Type,
     because,
@@ -57,6 +58,7 @@ class Lines:
 
     def is_broken(self, parsed: str) -> str:
         tests = [f"{self._text} IS NULL", f"trim({self._text}) = ''", f"{parsed}._corrupt IS NOT NULL"]
+        tests.append(f"NOT is_valid_utf8({self._text})")
         tests += [f"{parsed}.{named(f['name'])} IS NULL" for f in self._schema["fields"] if not f["nullable"]]
         if decimals := self._decimals():
             tests.append(self._has_comma(decimals))
@@ -80,6 +82,7 @@ class Lines:
         cases = [
             (f"{self._text} IS NULL", "''", "'it is null'"),
             (f"trim({self._text}) = ''", "''", "'it is empty'"),
+            (f"NOT is_valid_utf8({self._text})", "''", NO_UTF8),
             (f"{strings}._corrupt IS NOT NULL", "''", quoted(f"it does not have {len(fields)} columns")),
             (f"{ended}._corrupt IS NOT NULL", "''", "'its last quote is not closed'"),
         ]

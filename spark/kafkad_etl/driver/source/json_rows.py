@@ -9,6 +9,7 @@ their fields.
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple, TypeAlias
 
 Type: TypeAlias = Any
@@ -17,6 +18,12 @@ Type: TypeAlias = Any
 EXCERPT = 60
 KEYS, TEXTS = "_keys", "_texts"
 """Names within lambdas: of a text's fields, and of its decimals as they are written."""
+MEMBER, ALONE = "_member", "_alone"
+"""More of them: of a member's JSON, and of what it is read as without the others."""
+TOLERANT = ("allowUnquotedControlChars", "true")
+_NUMBERS = ("byte", "short", "integer", "long", "float", "double", "decimal")
+NO_UTF8 = "'it is not UTF-8'"
+CONTROL = "'it has a control character that is not escaped'"
 NO_COMMA = "'a decimal must not contain a comma'"
 
 
@@ -138,12 +145,25 @@ def _commas(value: str, kind: Type, path: str = "") -> list[tuple[str, str]]:
     return [(at, f"exists({values}, {x} -> {comma})") for at, comma in inner]
 
 
+_HALF = (
+    r"(?<!\\)(?:\\\\)*+(?:\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F])"
+)
+"""A surrogate that is escaped without the other one of its pair. Spark makes a question mark of it."""
+
+
+def _has_half(text: str) -> str:
+    """SQL that looks closer only at texts that escape surrogates."""
+    may_have = " OR ".join(f"contains({text}, {quoted(start)})" for start in (r"\ud", r"\uD"))
+    return f"({may_have}) AND exists(array({text}), {MEMBER} -> rlike({MEMBER}, {quoted(_HALF)}))"
+
+
 def is_broken(columns: Columns, schema: Type, strict: bool) -> str:
     """A condition that is never NULL. Texts are not read again where something cheaper says that nothing is wrong."""
     text, parsed, excess = columns.text, columns.parsed, columns.excess
     tests = [f"{text} IS NULL", f"{parsed}._corrupt IS NOT NULL"]
     tests += [missing for _, missing in _missing(parsed, schema)]
-    tests.append(_is_not_one_value(columns))
+    tests += [_is_not_one_value(columns), f"NOT is_valid_utf8({text})", _has_half(text)]
     if is_limited(schema, strict):
         tests.append(f"{excess} AND ({_exceeds(text, schema, strict)})")
     return _any(tests)
@@ -174,15 +194,16 @@ def _missing(value: str, kind: Type, path: str = "") -> list[tuple[str, str]]:
 def reason(columns: Columns, schema: Type, strict: bool) -> str:
     """SQL for struct<column, why> of a broken row."""
     text, parsed = columns.text, columns.parsed
-    cases = [
+    first = [
         (f"{text} IS NULL", "''", "'it is null'"),
         (f"coalesce(json_array_length({_whole(text)}), 0) <> 1", "''", "'it is not one JSON object'"),
         (f"substring(ltrim({text}), 1, 1) <> '{{'", "''", "'it is not a JSON object'"),
+        (f"NOT is_valid_utf8({text})", "''", NO_UTF8),
+        (_has_half(text), "''", "'it escapes a surrogate (\\\\ud800 to \\\\udfff) without the other one of its pair'"),
+        (f"{parsed}._corrupt IS NOT NULL AND {_is_read(text, schema)}", "''", CONTROL),
     ]
-    for field in schema["fields"]:
-        cases += _mistyped(text, parsed, field["name"], field["type"])
-    for path, missing in _missing(parsed, schema):
-        cases.append((missing, quoted(path), "'it is missing but declared NOT NULL'"))
+    mistyped = [each for field in schema["fields"] for each in _mistyped(text, [field["name"]], field["type"])]
+    cases = [(test, quoted(path), "'it is missing but declared NOT NULL'") for path, test in _missing(parsed, schema)]
     for field in schema["fields"]:
         if decimals := _decimals({"type": "struct", "fields": [field]}):
             for path, comma in _commas(TEXTS, decimals):
@@ -195,41 +216,60 @@ def reason(columns: Columns, schema: Type, strict: bool) -> str:
                 member = _member(f"try_parse_json({text})", field["name"])
                 unknown = _unknown(member, field["type"], field["name"])
                 cases.append((f"size({unknown}) > 0", f"{unknown}[0]", "'the schema has no such field'"))
-    whens = " ".join(f"WHEN {test} THEN {because(column, why)}" for test, column, why in cases)
     otherwise = because("''", "'it does not match the schema'")
-    return f"CASE {whens} ELSE {otherwise} END"
+    return f"coalesce({', '.join([*_case(first), *mistyped, *_case(cases), otherwise])})"
+
+
+def _case(cases: list[tuple[str, str, str]]) -> list[str]:
+    """SQL for struct<column, why> of the first case whose test is true, or NULL."""
+    whens = " ".join(f"WHEN {test} THEN {because(column, why)}" for test, column, why in cases)
+    return [f"CASE {whens} END"] if cases else []
+
+
+def _is_read(text: str, schema: Type) -> str:
+    """SQL that reads the text again, for control characters that are not escaped."""
+    columns = ddl([(field["name"], type_name(field["type"])) for field in schema["fields"]])
+    return f"exists(array({_read(text, columns, TOLERANT)}), {ALONE} -> {ALONE}._corrupt IS NULL)"
 
 
 def because(column: str, why: str) -> str:
     return f"named_struct('column', {column}, 'why', {why})"
 
 
-def _mistyped(text: str, parsed: str, name: str, kind: Type) -> list[tuple[str, str, str]]:
-    """Cases for a column of the wrong type. Members of a struct come first, since the innermost is the most
-    specific."""
-    return _mistyped_at(
-        f"get_json_object({text}, {quoted(_json_path([name]))})", f"{parsed}.{named(name)}", [name], kind, text
-    )
+def _mistyped(text: str, path: list[str], kind: Type) -> list[str]:
+    """SQL for struct<column, why> of a member that does not fit its column where it stands alone either, or NULL.
+    Members of a struct come first, since the innermost is the most specific."""
+    if kind == "string":  # which takes anything
+        return []
+    found = []
+    for field in kind["fields"] if is_struct(kind) else ():
+        found += _mistyped(text, [*path, field["name"]], field["type"])
+    alone = _read(f"concat('{{\"x\":', {MEMBER}, '}}')", ddl([("x", type_name(kind))]))
+    fails = f"exists(array({alone}), {ALONE} -> {ALONE}.x IS NULL OR {ALONE}._corrupt IS NOT NULL)"
+    shown = f"if(length({MEMBER}) > {EXCERPT}, concat(substring({MEMBER}, 1, {EXCERPT}), '…'), {MEMBER})"
+    why = because(quoted(".".join(path)), f"concat('\\'', {shown}, '\\' is not ', {quoted(type_name(kind))})")
+    judged = f"if({MEMBER} <> 'null' AND {fails}, {why}, NULL)"
+    return [*found, f"transform(array({_as_written(text, path, kind)}), {MEMBER} -> {judged})[0]"]
 
 
-def _mistyped_at(raw: str, value: str, path: list[str], kind: Type, text: str) -> list[tuple[str, str, str]]:
-    cases = []
-    if is_struct(kind):
-        for field in kind["fields"]:
-            inner = [*path, field["name"]]
-            raw_inner = f"get_json_object({text}, {quoted(_json_path(inner))})"
-            cases += _mistyped_at(raw_inner, f"{value}.{named(field['name'])}", inner, field["type"], text)
-    shown = f"if(length({raw}) > {EXCERPT}, concat(substring({raw}, 1, {EXCERPT}), '…'), {raw})"
-    why = f"concat('\\'', {shown}, '\\' is not ', {quoted(type_name(kind))})"
-    broken = f"{raw} IS NOT NULL AND {value} IS NULL"
-    if isinstance(kind, dict) and not is_struct(kind):  # the array is there, without what did not fit
-        alone = f"concat('{{\"x\":', {raw}, '}}')"
-        broken += (
-            f" OR from_json({alone}, {quoted(f'x {type_name(kind)}, _corrupt STRING')}, "
-            f"map('columnNameOfCorruptRecord', '_corrupt'))._corrupt IS NOT NULL"
-        )
-    cases.append((f"coalesce({broken}, false)", quoted(".".join(path)), why))
-    return cases
+def _as_written(text: str, path: list[str], kind: Type) -> str:
+    """SQL for a member's JSON, with a text's quotation marks and a number's own digits; NULL if there is none."""
+    shape = "VARIANT"
+    for name in reversed(path[1:]):
+        shape = f"STRUCT<{named(name)}: {shape}>"
+    variant = ".".join([_read(text, f"{named(path[0])} {shape}", TOLERANT), *map(named, path)])
+    value = f"get_json_object({text}, {quoted(_json_path(path))})"
+    is_number = isinstance(kind, str) and kind.startswith(_NUMBERS)
+    if is_number and re.fullmatch(r"\w+", path[-1]):  # which has no other meaning in a pattern
+        number = quoted(rf'"{path[-1]}"\s*:\s*(-?[0-9][0-9.eE+-]*)')
+        digits = f"regexp_extract({text}, {number}, 1)"
+        value = f"if(try_cast({digits} AS DOUBLE) = try_cast({value} AS DOUBLE), {digits}, {value})"
+    return f"transform(array(to_json({variant})), {MEMBER} -> if(startswith({MEMBER}, '\"'), {MEMBER}, {value}))[0]"
+
+
+def _read(text: str, columns: str, options: tuple[str, ...] = ()) -> str:
+    options = ("columnNameOfCorruptRecord", "_corrupt", *options)
+    return f"from_json({text}, {quoted(columns)}, map({', '.join(map(quoted, options))}))"
 
 
 def _json_path(names: list[str]) -> str:

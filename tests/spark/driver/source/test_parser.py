@@ -30,16 +30,27 @@ GOOD_JSON = [
     b'{"id": 3, "amount": null, "address": null, "items": null}',
     b' {"id": 4} \n',
     b'{"id": 5, "items": []}',
+    b'{"id": 6, "address": {"city": "\\ud83d\\uDE00 \\\\ud83d \xf0\x9f\x98\x80 \\u00fc"}}',
 ]
+HALF = r"it escapes a surrogate (\ud800 to \udfff) without the other one of its pair"
 BAD_JSON = [
-    (b'{"id": "x"}', "id", "'x' is not BIGINT"),
+    (b'{"id": "x"}', "id", "'\"x\"' is not BIGINT"),
+    (b'{"id": "12"}', "id", "'\"12\"' is not BIGINT"),
     (b'{"id": 1.5}', "id", "'1.5' is not BIGINT"),
     (b'{"id": 99999999999999999999}', "id", "'99999999999999999999' is not BIGINT"),
-    (b'{"id": 1, "amount": "12.5.0"}', "amount", "'12.5.0' is not DECIMAL(12,2)"),
-    (b'{"id": 1, "ts": "yesterday"}', "ts", "'yesterday' is not TIMESTAMP"),
-    (b'{"id": 1, "paid": "perhaps"}', "paid", "'perhaps' is not BOOLEAN"),
+    (b'{"id": 1, "amount": "12.5.0"}', "amount", "'\"12.5.0\"' is not DECIMAL(12,2)"),
+    (b'{"id": 1, "amount": 1e-999999999}', "amount", "'1e-999999999' is not DECIMAL(12,2)"),
+    (b'{"id": 1, "amount": 12345678901234567.5}', "amount", "'12345678901234567.5' is not DECIMAL(12,2)"),
+    (b'{"id": 1, "ts": "yesterday"}', "ts", "'\"yesterday\"' is not TIMESTAMP"),
+    (b'{"id": 1, "paid": "perhaps"}', "paid", "'\"perhaps\"' is not BOOLEAN"),
     (b'{"id": 1, "address": 5}', "address", "'5' is not STRUCT<`city`: STRING, `zip`: INT>"),
-    (b'{"id": 1, "address": {"zip": "x"}}', "address.zip", "'x' is not INT"),
+    (b'{"id": 1, "address": {"zip": "x"}}', "address.zip", "'\"x\"' is not INT"),
+    (b'{"id": 26, "address": {"city": "a\nb"}}', "", "it has a control character that is not escaped"),
+    (b'{"id": "x", "address": {"city": "a\nb"}}', "id", "'\"x\"' is not BIGINT"),
+    (b'{"id": 1, "address": {"city": "Z\xfcrich"}}', "", "it is not UTF-8"),
+    (b'{"id": 1, "address": {"city": "\\ud83d"}}', "", HALF),
+    (b'{"id": 1, "address": {"city": "\\\\\\uDC00"}}', "", HALF),
+    (b'{"id": 1, "address": {"city": "\\uDE00\\uD83D"}}', "", HALF),
     (b'{"id": 1, "items": 7}', "items", None),
     (b'{"id": 1, "items": [{"n": 1}, {"n": "x"}]}', "items", None),
     (b'{"amount": 1}', "id", "it is missing but declared NOT NULL"),
@@ -84,7 +95,8 @@ def test_json_that_fits_is_good_and_the_rest_is_named_by_column_and_reason(spark
     rows = _parsed(spark, plan, *GOOD_JSON, *[value for value, _, _ in BAD_JSON])
     good, bad = rows[: len(GOOD_JSON)], rows[len(GOOD_JSON) :]
     assert [_bad(row) for row in good] == [None] * len(GOOD_JSON)
-    assert [row.id for row in good] == [1, 2, 3, 4, 5]
+    assert [row.id for row in good] == [1, 2, 3, 4, 5, 6]
+    assert good[5].address.city == "\U0001f600 \\ud83d \U0001f600 ü"
     assert good[0].amount == Decimal("12.50") and good[0].paid is True
     assert good[1]["items"][1].tags["a"].t == 1
     assert [row._raw_value for row in good] == [None] * len(GOOD_JSON)
@@ -332,7 +344,7 @@ def test_names_of_columns_may_be_anything(spark: Any) -> None:
     plan = plan_of({"value": {"format": "json", "schema": "`a b` INT, `it's` STRING, `x.y` INT, `q\"` INT"}})
     good, bad, unknown = _parsed(spark, plan, b'{"a b": 1, "it\'s": "o\\"k", "x.y": 2}', b'{"x.y": "no"}', b'{"a": 1}')
     assert _bad(good) is None and (good["a b"], good["it's"], good["x.y"]) == (1, 'o"k', 2)
-    assert _bad(bad) == ("x.y", "'no' is not INT")
+    assert _bad(bad) == ("x.y", "'\"no\"' is not INT")
     assert _bad(unknown) == ("a", "the schema has no such field")
 
 
@@ -342,7 +354,7 @@ def test_keys_are_parsed_as_values_are(spark: Any) -> None:
     )
     good, bad, missing = _parsed(spark, plan, (b'{"k": 1}', b"one"), (b'{"k": "x"}', b"two"), b"three")
     assert (good._key.asDict(), good.value, _bad(good)) == ({"k": 1}, "one", None)
-    assert (_bad(bad), bad._raw_key, bad._raw_value) == (("_key.k", "'x' is not INT"), b'{"k": "x"}', b"two")
+    assert (_bad(bad), bad._raw_key, bad._raw_value) == (("_key.k", "'\"x\"' is not INT"), b'{"k": "x"}', b"two")
     assert _bad(missing) == ("_key", "it is null")
 
 
@@ -365,6 +377,7 @@ def test_csv_is_named_by_column_too(spark: Any) -> None:
         (b"-;a;2026-11-01", ("id", "it is missing but declared NOT NULL")),
         (b"4;a", ("", "it does not have 3 columns")),
         (b"4;a;2026-11-01;more", ("", "it does not have 3 columns")),
+        (b"5;Z\xfcrich;2026-11-01", ("", "it is not UTF-8")),
         (b"", ("", "it is empty")),
         (None, ("", "it is null")),
     ]
@@ -520,7 +533,7 @@ def test_json_of_a_registry_begins_with_a_known_id(spark: Any) -> None:
     assert [(row.id, row.n, _bad(row)) for row in (one, more)] == [(1, 2, None), (2, None, None)]
     assert _bad(unknown) == ("", "the registry has no schema 12")
     assert _bad(bare) == ("", "it does not begin with the five-byte prefix of a schema registry")
-    assert _bad(broken) == ("id", "'x' is not INT")
+    assert _bad(broken) == ("id", "'\"x\"' is not INT")
     assert _bad(none) == ("", "it is null")
 
 

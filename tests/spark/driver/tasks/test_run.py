@@ -68,7 +68,7 @@ def test_bad_rows_become_dead_letters_and_the_rest_is_written(
     letters = _letters(broker.bootstrap)
     assert [letter[:2] for letter in letters] == [(str(at).encode(), value) for at, value in BAD.items()]
     assert letters[0][2] == {
-        "error": "'x' is not BIGINT", "column": "id", "job": "a", "topic": "run", "partition": "1", "offset": "3",
+        "error": '\'"x"\' is not BIGINT', "column": "id", "job": "a", "topic": "run", "partition": "1", "offset": "3",
         "timestamp": letters[0][2]["timestamp"],
     }  # fmt: skip
     again = Front()
@@ -120,7 +120,7 @@ def test_bad_rows_stop_a_job_before_anything_of_their_batch_is_written(
     plan = live_plan(broker.bootstrap, topic, 2, {"value": JSON}, tmp_path / "checkpoint")
     failed = _failed(spark, plan, sink)
     assert failed.kind == "bad-rows" and sink.rows == []
-    assert failed.text == "1 of 500 rows could not be parsed\n  run-1 at offset 3: id: 'x' is not BIGINT"
+    assert failed.text == "1 of 500 rows could not be parsed\n  run-1 at offset 3: id: '\"x\"' is not BIGINT"
     some = JSON | {"bad_rows": {"action": "drop", "max": 1}}
     failed = _failed(spark, live_plan(broker.bootstrap, topic, 2, {"value": some}, tmp_path / "checkpoint"), sink)
     assert "2 of 1,000 rows could not be parsed, more than bad_rows.max allows (1)" in failed.text
