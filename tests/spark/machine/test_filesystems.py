@@ -64,7 +64,7 @@ def test_a_jar_of_the_job_is_looked_into(home: Path, tmp_path: Path) -> None:
 def test_validate_tells_the_line(kctl: Kctl, tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     path.write_text(
-        "version: 1\nname: j\nsource: {files: {format: parquet, path: x, schema: 'id INT'}}\n"
+        f"version: 1\nname: j\nsource: {{files: {{format: parquet, path: {tmp_path}, schema: 'id INT'}}}}\n"
         f"sink:\n  type: parquet\n  path: {AZURE}\n"
     )
     ran = kctl("etl", "validate", path)
