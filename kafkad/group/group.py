@@ -83,6 +83,7 @@ class Group:
         "_effects",
         "_members",
         "_pending",
+        "_refused",
         "_settings",
         "_unsynced",
         "name",
@@ -103,6 +104,8 @@ class Group:
         self._unsynced: set[str] = set()
         """Members that have not asked for their assignment of this generation yet."""
         self._assigning = False
+        self._refused = False
+        """Its last write was. It begins over until one is not, and says nothing more of that."""
         self._deadlines = Deadlines()
         self._effects: list[Effect] = []
 
@@ -272,11 +275,9 @@ class Group:
         """The end of a write: the record is in the log and applied, or never will be."""
         if write.replaced is not None:
             self._end_replacement(write.replaced, error, now)
-        elif not write.record.members:
-            if error is not None:
-                self._note(f"could not write that it is empty: {error.name}")
         elif self.state is State.COMPLETING and write.record.generation == self.generation:
             self._end_assignment(error, now)
+        self._refused = error is not None
         return self._decided()
 
     def die(self) -> None:
@@ -376,7 +377,7 @@ class Group:
         self._rename(member, join.new_id)
         self._heard(member, now.ms)
         self._rejoin(member, join)
-        self._note(f"{replaced.was} is replaced by {member.id} as {join.instance_id}, {_said(join.reason)}")
+        self._note_round(f"{replaced.was} is replaced by {member.id} as {join.instance_id}, {_said(join.reason)}")
         if self.state is State.STABLE and self._members.select_protocol() == self.protocol:
             assignments = {one.id: one.assignment for one in self._members}
             self._write(assignments, replaced)
@@ -467,7 +468,7 @@ class Group:
         else:
             self._deadlines.begin_rebalance(patience_ms, now.ms)
         self._enter(State.PREPARING, now.wall_ms)
-        self._note(f"rebalances after generation {self.generation}: {why}")
+        self._note_round(f"rebalances after generation {self.generation}: {why}")
         self._complete_if_all_joined(now)
 
     def _complete_if_all_joined(self, now: Moment) -> None:
@@ -501,7 +502,7 @@ class Group:
         self._current.note_subscriptions()
         self._assigning = False
         self._enter(State.COMPLETING, now.wall_ms)
-        self._note(f"generation {self.generation} has {self.size} members, led by {self._members.leader}")
+        self._note_round(f"generation {self.generation} has {self.size} members, led by {self._members.leader}")
         for member in self._members:
             self._answer_join(member, self._current.joined(member))
             member.new = False
@@ -608,6 +609,11 @@ class Group:
 
     def _note(self, text: str) -> None:
         self._effects.append(Note(text))
+
+    def _note_round(self, text: str) -> None:
+        """The same of what happens in each round, unless the rounds are those of refused writes."""
+        if not self._refused:
+            self._note(text)
 
     def _decided(self) -> list[Effect]:
         decided, self._effects = self._effects, []

@@ -1,14 +1,17 @@
 """The groups and offsets of one partition of `__consumer_offsets`: applies its records and runs the groups' decisions.
 
 A group decides; this carries it out: answers whoever waits, writes records, and calls the group when its time is up.
-Each group has one timer at most. It is moved only when a deadline comes nearer, so that a heartbeat costs no timer: a
-timer that rings too early finds nothing to do and is set anew.
+Each group has one timer at most for its deadlines. It is moved only when one comes nearer, so that a heartbeat costs no
+timer: a timer that rings too early finds nothing to do and is set anew.
+
+A group hears of a refused write after a pause: members that are told so ask again at once, and would keep the broker
+busy while in-sync replicas are missing. It hears of it sooner when somebody joins, or when its next write ends.
 """
 
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import inf
@@ -43,6 +46,7 @@ _MOST_BEGUN = 10_000
 _MOST_PENDING = 100_000
 """The same with those that have given out an id: whose it is has to join once more without one."""
 _TOMBSTONES_AT_ONCE = 500
+_REFUSED_PAUSE_MS = 300
 
 _AS_GROUPS_SEE_IT = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -83,6 +87,10 @@ class GroupMachine:
         self._settings = settings
         self._alarms: dict[Group, Timer] = {}
         """Of a group, not of its name: after a deletion another one may have that."""
+        self._refused: dict[Group, tuple[Timer, Callable[[], None]]] = {}
+        """Groups that have not heard yet of the end of a write, and what tells them."""
+        self._refusals: Counter[ErrorCode] = Counter()
+        """Generations that were refused since one was written."""
         self._answers: deque[Answer] = deque()
         self._answering = False
         self._live = False
@@ -126,9 +134,10 @@ class GroupMachine:
 
     def unloaded(self) -> None:
         self._live = False
-        for alarm in self._alarms.values():
-            alarm.cancel()
+        for timer in (*self._alarms.values(), *(timer for timer, _ in self._refused.values())):
+            timer.cancel()
         self._alarms.clear()
+        self._refused.clear()
         groups = deque(self.groups.values())
         self.groups.clear()
         self._begun.clear()
@@ -219,6 +228,7 @@ class GroupMachine:
             self._answer(Answer(join.respond, Joined(ErrorCode.UNKNOWN_MEMBER_ID, join.member_id)))
         else:
             group = self.begin(name)
+            self._end_refused(group)
             self._perform(group, group.join(join, self._now()))
 
     def sync(self, name: str, sync: Sync) -> None:
@@ -303,15 +313,45 @@ class GroupMachine:
         self._set_alarm(group)
 
     def _written(self, group: Group, write: Write, error: KafkaError | None) -> None:
-        code = None
-        if error is not None:
-            log.warning("group %s: could not write generation %d: %s", group.name, write.record.generation, error)
+        self._end_refused(group)
+        if error is None:
+            if self._refusals:
+                self._tell_of_refusals()
+            self._end(group, write, None)
+        else:
+            self._note_refusal(write, error)
             code = _AS_GROUPS_SEE_IT.get(error.code, error.code)
+            due_ms = self._clock.monotonic_ms() + _REFUSED_PAUSE_MS
+            end = partial(self._end, group, write, code)
+            self._refused[group] = self._timers.at(due_ms, end), end
+
+    def _end_refused(self, group: Group) -> None:
+        refused = self._refused.get(group)
+        if refused is not None:
+            timer, end = refused
+            timer.cancel()
+            end()
+
+    def _end(self, group: Group, write: Write, error: ErrorCode | None) -> None:
+        self._refused.pop(group, None)
         was = group.state
-        effects = group.written(write, code, self._now())
+        effects = group.written(write, error, self._now())
         if group.state is State.STABLE and was is not State.STABLE:
             self.generations += 1
         self._perform(group, effects)
+
+    def _note_refusal(self, write: Write, error: KafkaError) -> None:
+        """While in-sync replicas are missing, each group is refused again and again."""
+        self._refusals[error.code] += 1
+        if self._refusals[error.code] == 1:
+            log.warning(
+                "group %s: could not write generation %d: %s; others are counted until records are taken again",
+                *(write.record.group, write.record.generation, error),
+            )
+
+    def _tell_of_refusals(self) -> None:
+        log.info("records of groups are taken again; %d were refused meanwhile", self._refusals.total())
+        self._refusals.clear()
 
     def _answer(self, answer: Answer) -> None:
         self._answers.append(answer)

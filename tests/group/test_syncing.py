@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from kafkad.errors import ErrorCode
+from kafkad.group import machine
 from kafkad.group.events import State
 from kafkad.group.records import GroupWritten
 from tests.group.life import Life
@@ -46,10 +47,65 @@ def test_an_assignment_that_cannot_be_written_starts_over(life: Life) -> None:
     life.advance(6000)
     leader, follower = (one.answer.member_id for one in asked)
     follows = life.sync(follower, 1)
-    life.failure = ErrorCode.NOT_COORDINATOR
-    assert life.sync(leader, 1, {leader: b"L"}).error == ErrorCode.NOT_COORDINATOR
-    assert follows.error == ErrorCode.NOT_COORDINATOR
+    life.failure = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    leads = life.sync(leader, 1, {leader: b"L"})
+    assert not leads.answered
+    life.advance(300)
+    assert (leads.error, follows.error) == (life.failure, life.failure)
     assert life.state() is State.PREPARING
+
+
+def test_who_never_rests_begins_over_a_few_times_a_second_and_is_told_of_twice(
+    life: Life, caplog: pytest.LogCaptureFixture
+) -> None:
+    """While in-sync replicas are missing."""
+    caplog.set_level("INFO", machine.__name__)
+    [member] = life.stable()
+    life.failure = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    caplog.clear()
+    for rounds in range(1, 31):
+        generation = life.join(member).answer.generation
+        sync = life.sync(member, generation, {member: b"all"})
+        while not sync.answered:
+            life.advance(10)
+        assert sync.error == life.failure
+        assert life.clock.monotonic_ms() >= 3000 + rounds * 300
+    assert len(caplog.messages) == 4, "a round as always, then the refusal, and that it begins over"
+    life.failure = None
+    caplog.clear()
+    generation = life.join(member).answer.generation
+    assert life.sync(member, generation, {member: b"all"}).error == OK
+    assert caplog.messages == [
+        "records of groups are taken again; 30 were refused meanwhile",
+        "group g: generation 32 is stable",
+    ]
+    life.join(member, protocols=(("range", b"changed"),))
+    assert len(caplog.messages) == 4, "rounds are told of again"
+
+
+def test_who_waits_after_a_refusal_is_told_at_once_of_another_coordinator(life: Life) -> None:
+    asked = life.join()
+    life.advance(3000)
+    life.failure = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    sync = life.sync(asked.answer.member_id, 1)
+    life.machine.unloaded()
+    assert sync.error == ErrorCode.NOT_COORDINATOR
+    assert len(life.timers) == 0
+
+
+def test_who_waits_after_a_refusal_is_told_at_once_that_somebody_joins(life: Life) -> None:
+    asked = life.join()
+    life.advance(3000)
+    life.failure = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    sync = life.sync(asked.answer.member_id, 1)
+    life.failure = None
+    new = life.join()
+    assert sync.error == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    life.join(asked.answer.member_id)
+    assert (life.generation(), life.state()) == (2, State.COMPLETING)
+    life.advance(300)
+    assert life.sync(asked.answer.member_id, 2).answered
+    assert life.sync(new.answer.member_id, 2).error == OK
 
 
 def test_a_rebalance_withdraws_an_assignment_that_is_being_written(life: Life) -> None:
