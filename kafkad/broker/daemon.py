@@ -46,6 +46,7 @@ from kafkad.log.open_files import LimitedFiles
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.meta.journal import JournalError
 from kafkad.meta.left_brokers import partitions_left_behind
+from kafkad.meta.retrying import in_any_session
 from kafkad.meta.store import ConnectionLoss, MetaError, MetaStore
 from kafkad.metrics import Registry
 from kafkad.net import http
@@ -276,7 +277,9 @@ class Daemon:
         if known is None:
             return
         try:
-            await refuse_other_cluster(store, known)
+            await in_any_session(
+                *(store, lambda: refuse_other_cluster(store, known), "find the cluster", self._clock, self._timers)
+            )
         except OtherCluster as error:
             await store.close()
             where = address.servers + address.root

@@ -20,13 +20,14 @@ from kafkad.broker.membership import Membership
 from kafkad.broker.quotas import QuotasInForce
 from kafkad.broker.settings import Settings
 from kafkad.broker.starting import Identity, Platform, apply_settings, stop_following
-from kafkad.broker.takeover import tell_of_strays
+from kafkad.broker.takeover import pass_over_known_producers, tell_of_strays
 from kafkad.cleaner.cleaner import Cleaner
 from kafkad.cluster.features import FinalizedFeatures
 from kafkad.controller.adoption import has_topics
 from kafkad.controller.controller import Controller
 from kafkad.controller.link import CurrentController
 from kafkad.log.batch_workers import BatchWorkers
+from kafkad.meta.retrying import until_answered
 from kafkad.metrics import Registry, RequestProbe
 from kafkad.replica.durable import Durable
 from kafkad.replica.manager import ReplicaManager
@@ -80,9 +81,8 @@ class Parts:
         """Joins the cluster, and serves what its controller gives to this broker."""
         await self.identity.limits.hosts_found()
         self.replicas.cuts.begin()
-        if self.platform.links is not None:
-            self.replicas.metadata.expects_topics = await has_topics(self.platform.store)
         await self.membership.join()
+        await self._compare_with_store()
         await self.controller.start()
         await self.features.start()
         if self.tokens is not None:
@@ -95,6 +95,18 @@ class Parts:
         self.coordinators.start()
         before_serving()
         self.platform.server.start(self.dispatcher)
+
+    async def _compare_with_store(self) -> None:
+        """Before there is a request: the membership, from its beginning on, gets a new session where one expires."""
+        platform = self.platform
+        store = platform.store
+
+        async def compare() -> None:
+            if platform.links is not None:
+                self.replicas.metadata.expects_topics = await has_topics(store)
+            await pass_over_known_producers(store, self.identity.broker_id, platform.logs)
+
+        await until_answered(compare, "compare the logs with what the store knows", platform.clock, platform.timers)
 
     async def wait_until_ready(self) -> None:
         """Returns when the controller has told this broker of the cluster, so that it can tell clients, and when the

@@ -19,7 +19,6 @@ from kafkad.broker.connection_limits import ConnectionLimits
 from kafkad.broker.identity import StartError, choose_broker_id, claim_directories, login_secret
 from kafkad.broker.settings import Settings
 from kafkad.broker.takeover import (
-    pass_over_known_producers,
     refuse_partial_adoption,
     stored_ids,
     take_over,
@@ -32,6 +31,7 @@ from kafkad.controller.configs import encrypt_anew
 from kafkad.controller.registration import cluster_id, prepare
 from kafkad.log.loading import IdOf, LoadingProgress
 from kafkad.log.manager import LogManager
+from kafkad.meta.retrying import in_any_session
 from kafkad.meta.store import MetaStore
 from kafkad.model import BrokerInfo
 from kafkad.net.server import Server
@@ -97,7 +97,13 @@ class Identity:
 
 
 async def identify(platform: Platform, settings: Settings) -> Identity:
-    """Identity, then settings. Waits for a store that is away; no log is open before it ends."""
+    """Identity, then settings. Waits for a store that is away, and begins over where its session expires; no log is
+    open before it ends."""
+    read = partial(_identify, platform, settings)
+    return await in_any_session(platform.store, read, "find out who this broker is", platform.clock, platform.timers)
+
+
+async def _identify(platform: Platform, settings: Settings) -> Identity:
     store, logs = platform.store, platform.logs
     known_cluster, known_broker = logs.identity()
     await prepare(store)
@@ -109,10 +115,10 @@ async def identify(platform: Platform, settings: Settings) -> Identity:
     if settings.static.value("password.encoder.old.secret"):
         await encrypt_anew(store, broker, settings.static)
     configs = DynamicConfigs(store, broker, platform.clock, platform.timers)
-    await configs.start()
     rights = None
     limits = ConnectionLimits(settings, platform.server, platform.blocking_calls, platform.clock, platform.timers)
     try:
+        await configs.start()
         secret = await login_secret(store) if settings.config.login_listeners else b""
         if settings.config.str("authorizer.class.name"):
             from kafkad.broker.rights import load_rights
@@ -140,7 +146,8 @@ async def identify(platform: Platform, settings: Settings) -> Identity:
 
 
 async def load(platform: Platform, identity: Identity, on_progress: Callable[[LoadingProgress], None]) -> None:
-    """Reads the logs in a thread; `on_progress` is called there, and may end it."""
+    """Reads the logs in a thread; `on_progress` is called there, and may end it. Where there can be other brokers the
+    metadata store is not asked: the session may expire meanwhile, and is renewed when the broker registers."""
     logs, id_of = platform.logs, identity.id_of
     assert id_of is not None
     try:
@@ -158,7 +165,6 @@ async def load(platform: Platform, identity: Identity, on_progress: Callable[[Lo
                     platform.threads.others, logs.close
                 )  # as they were found
                 raise
-        await pass_over_known_producers(platform.store, identity.broker_id, logs)
     except BaseException:
         await stop_following(identity.configs, identity.rights)
         raise

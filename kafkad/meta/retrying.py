@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from kafkad.clock import Clock
-from kafkad.meta.store import OutOfReach
+from kafkad.meta.store import MetaStore, OutOfReach, SessionExpired
 from kafkad.timers import Timers, sleep
 
 log = logging.getLogger(__name__)
@@ -33,3 +33,17 @@ async def until_answered(operation: Callable[[], Awaitable[T]], purpose: str, cl
                 )
                 told = True
             await sleep(RETRY_MS, clock, timers)
+
+
+async def in_any_session(
+    store: MetaStore, operation: Callable[[], Awaitable[T]], purpose: str, clock: Clock, timers: Timers
+) -> T:
+    """The result of `operation`, which begins over in a new session as often as one expires. Only for what comes before
+    anything that needs the session: watches and ephemeral nodes of the last one are gone."""
+    while True:
+        try:
+            return await operation()
+        except SessionExpired:
+            log.warning("the session with the metadata store expired; trying to %s again in a new one", purpose)
+            await sleep(RETRY_MS, clock, timers)
+            await until_answered(store.renew, "begin a session", clock, timers)

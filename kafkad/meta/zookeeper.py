@@ -20,6 +20,7 @@ from typing import Any
 from kafkad.clock import Clock
 from kafkad.meta.kazoo_session import KazooSession, Reply, ZooKeeperSettings, is_at_fault, translated
 from kafkad.meta.lost_replies import results_if_carried_out
+from kafkad.meta.retrying import in_any_session
 from kafkad.meta.store import (
     ANY_VERSION,
     BadVersion,
@@ -98,7 +99,7 @@ class ZooKeeperStore(MetaStore):
         try:
             await store._connected(timeout_ms)
             if settings.root:
-                await ensure_path(store, settings.root)
+                await in_any_session(store, lambda: ensure_path(store, settings.root), "make the root", clock, timers)
                 store._root = settings.root
         except BaseException:
             await store.close()
