@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from itertools import islice
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError
@@ -40,10 +43,29 @@ _OVERTAKEN = frozenset(
 """The controller has another state of it, which a LeaderAndIsr will bring: nothing is asked for again. All other
 refusals are asked again, for nothing has to come after them: the controller may not have read the topic yet, may be
 behind, or this broker may not have heard of the topic's id."""
+_WHY = {
+    ErrorCode.INELIGIBLE_REPLICA: "a follower that would join shuts down, has just started, or has its disk offline",
+    ErrorCode.OPERATION_NOT_ATTEMPTED: "the metadata store does not take it",
+    ErrorCode.FENCED_LEADER_EPOCH: "it has a later leader epoch",
+    ErrorCode.INVALID_UPDATE_VERSION: "it has another ISR by now",
+    ErrorCode.INVALID_REQUEST: "it has another leader",
+    ErrorCode.NEW_LEADER_ELECTED: "it has elected another leader",
+    ErrorCode.NOT_CONTROLLER: "it has not read as late a state as this broker has",
+    ErrorCode.UNKNOWN_TOPIC_ID: "it does not know the topic",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "it does not know the partition",
+}
+_MOST_NAMED = 3
+"""Partitions in one line of the log."""
 
 AlterIsr = Callable[
     [Mapping[TopicPartition, WantedIsr]], Awaitable[Mapping[TopicPartition, PartitionState | KafkaError]]
 ]
+
+
+class _Refusal(NamedTuple):
+    before: tuple[int, ...]
+    isr: tuple[int, ...]
+    code: ErrorCode
 
 
 class IsrChanges:
@@ -56,8 +78,8 @@ class IsrChanges:
         self._sending: asyncio.Task[None] | None = None
         self._looking = asyncio.get_running_loop().create_task(self._look_for_laggards())
         self._told = ""
-        self._refusals: dict[TopicPartition, str] = {}
-        """Why changes that are asked for again were refused last, so that it is not logged each time."""
+        self._refusals: WeakKeyDictionary[Partition, set[_Refusal]] = WeakKeyDictionary()
+        """What was refused since the ISR changed, so that it is not logged each time it is asked for again."""
         self._closed = False
 
     def want(self, partition: Partition, change: IsrChange) -> bool:
@@ -84,7 +106,6 @@ class IsrChanges:
                     await sleep(_RETRY_MS, self._clock, self._timers)
         finally:
             self._sending = None
-            self._refusals.clear()
 
     async def _ask(self) -> bool:
         """False if some of it has to be asked for again."""
@@ -93,13 +114,15 @@ class IsrChanges:
         if not asked:
             return True
         again = []
+        refused: list[tuple[Partition, _Refusal]] = []
         turns = Turns()
         try:
             results = await self._alter({tp: self._request(change) for tp, (_, change) in asked.items()})
             for tp, wanted in asked.items():
                 await turns.give_way()
-                if not self._settled(*wanted, results[tp]):
+                if not self._settled(*wanted, results[tp], refused):
                     again.append(wanted)
+            self._tell(refused)
         except Exception as error:
             if str(error) != self._told:
                 self._told = str(error)
@@ -124,25 +147,38 @@ class IsrChanges:
             partition_epoch=change.partition_epoch,
         )
 
-    def _settled(self, partition: Partition, change: IsrChange, result: PartitionState | KafkaError) -> bool:
-        """False if it has to be asked for again."""
+    def _settled(
+        self,
+        partition: Partition,
+        change: IsrChange,
+        result: PartitionState | KafkaError,
+        refused: list[tuple[Partition, _Refusal]],
+    ) -> bool:
+        """False if it has to be asked for again. A refusal to tell of is added to `refused`."""
         if isinstance(result, PartitionState):
             before = len(change.before)
             self._replicas.isr_shrinks += len(change.isr) < before
             self._replicas.isr_expands += len(change.isr) > before
             log.info("ISR of %s is %s now, was %s", partition.tp, list(result.isr), list(change.before))
             partition.isr_altered(result.isr, result.leader_epoch, result.partition_epoch)
-            self._refusals.pop(partition.tp, None)
+            self._refusals.pop(partition, None)
             return True
         self._replicas.isr_failures += 1
-        if result.code in _REFUSED:
-            is_news = partition.isr_kept(change)
-        else:
-            is_news = self._refusals.get(partition.tp) != str(result)
-            self._refusals[partition.tp] = str(result)
-        if is_news:
-            log.info("the controller does not make %s the ISR of %s: %s", list(change.isr), partition.tp, result)
+        if result.code not in _REFUSED or partition.isr_kept(change):
+            refused.append((partition, _Refusal(change.before, change.isr, result.code)))
         return result.code in _REFUSED | _OVERTAKEN
+
+    def _tell(self, refused: Iterable[tuple[Partition, _Refusal]]) -> None:
+        """One line for all partitions of which the same is refused, and none for what is known."""
+        news: dict[tuple[tuple[int, ...], ErrorCode], list[TopicPartition]] = defaultdict(list)
+        for partition, refusal in refused:
+            known = {each for each in self._refusals.get(partition, ()) if each.before == refusal.before}
+            self._refusals[partition] = known | {refusal}
+            if refusal not in known:
+                news[refusal.isr, refusal.code].append(partition.tp)
+        for (isr, code), partitions in news.items():
+            why = f"{_WHY[code]} ({code.name})" if code in _WHY else code.name
+            log.info("the controller does not make %s the ISR of %s: %s", list(isr), _some(partitions), why)
 
     async def _look_for_laggards(self) -> None:
         """Every half of `replica.lag.time.max.ms`."""
@@ -156,6 +192,12 @@ class IsrChanges:
                 except Exception:
                     log.exception("internal error: cannot look for followers of %s that lag behind", partition.tp)
                 await turns.give_way()
+
+
+def _some(partitions: list[TopicPartition]) -> str:
+    names = ", ".join(map(str, partitions[:_MOST_NAMED]))
+    left = len(partitions) - _MOST_NAMED
+    return names if left <= 0 else f"{names} and {left} other{'s' if left > 1 else ''}"
 
 
 def _is_pending(partition: Partition, change: IsrChange) -> bool:

@@ -43,6 +43,10 @@ class FakePartition:
     def isr_altered(self, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int) -> None:
         self.leading.proposed = None
 
+    def isr_kept(self, change: IsrChange) -> bool:
+        self.leading.proposed = None
+        return True
+
     def expel_laggards(self) -> None:
         self.looked_at += 1
         if self._broken:
@@ -128,7 +132,43 @@ def test_a_partition_that_the_controller_does_not_know_yet_is_told_of_once(
 
     run(FakeReplicas(*partitions), alter, scenario)
     told = [message for message in caplog.messages if "does not make [1] the ISR" in message]
-    assert len(told) == len(set(told)) == 4, "two partitions, two reasons"
+    line = "the controller does not make [1] the ISR of t-0, t-1"
+    assert told == [
+        f"{line}: it does not know the topic (UNKNOWN_TOPIC_ID)",
+        f"{line}: it has not read as late a state as this broker has (NOT_CONTROLLER)",
+    ]
+
+
+def test_a_follower_that_shuts_down_is_told_of_once_for_all_partitions(caplog: pytest.LogCaptureFixture) -> None:
+    """It fetches, and so its leader believes again and again that it could join."""
+    caplog.set_level("INFO", isr_changes.__name__)
+    partitions = [FakePartition(number) for number in range(5)]
+    change = IsrChange((1, 2), before=(1,), leader_epoch=3, partition_epoch=4)
+    outcome: list[PartitionState | KafkaError] = [KafkaError(ErrorCode.INELIGIBLE_REPLICA)]
+
+    async def alter(wanted: Mapping[TopicPartition, WantedIsr]) -> Results:
+        return dict.fromkeys(wanted, outcome[0])
+
+    async def scenario(changes: IsrChanges) -> None:
+        async def ask(change: IsrChange) -> None:
+            for partition in partitions:
+                partition.leading.proposed = change.isr
+                assert changes.want(cast(Partition, partition), change)
+            while any(partition.leading.proposed for partition in partitions):
+                await asyncio.sleep(0)
+
+        for _ in range(3):
+            await ask(change)
+        outcome[0] = SHRUNK
+        await ask(SHRINK)
+        outcome[0] = KafkaError(ErrorCode.INELIGIBLE_REPLICA)
+        await ask(change)
+
+    run(FakeReplicas(*partitions), alter, scenario)
+    told = [message for message in caplog.messages if "does not make" in message]
+    why = "a follower that would join shuts down, has just started, or has its disk offline (INELIGIBLE_REPLICA)"
+    line = f"the controller does not make [1, 2] the ISR of t-0, t-1, t-2 and 2 others: {why}"
+    assert told == [line, line], "again when the ISR has changed"
 
 
 def test_who_joins_is_named_with_its_registration() -> None:
