@@ -215,6 +215,23 @@ def test_missing_snapshots_are_told_once_and_never_below_the_start_of_the_log(kc
     assert not [item for item in findings(kctl, partition) if "is missing" in item["problem"]]
 
 
+@pytest.mark.parametrize(
+    ("newest", "missing"),
+    [(82, ["00000000000000000089.snapshot"]), (89, []), (100, [])],
+)
+def test_snapshots_before_the_newest_that_is_whole_are_not_missed(
+    kctl: Kctl, tmp_path: Path, newest: int, missing: list[str]
+) -> None:
+    """A roll on a full disk does without one, and no clean start makes it: nobody needs it any more."""
+    partition = tmp_path / "dmg-nosnapshot-0"
+    shutil.copytree(BEFORE / partition.name, partition)
+    whole = next(MAIN.glob("tx-0/*.snapshot"))
+    (partition / "00000000000000000049.snapshot").touch()
+    shutil.copy(whole, partition / f"{newest:020}.snapshot")
+    found = [item for item in findings(kctl, partition) if item["problem"].startswith("is missing")]
+    assert [Path(item["file"]).name for item in found] == missing
+
+
 def test_empty_file_of_leader_epochs_has_no_entries(kctl: Kctl, log_directory: Path) -> None:
     """Kafka makes it so, and writes the first epoch with the first batch."""
     shutil.copytree(MAIN / "empty-0", log_directory / "empty-0")
