@@ -275,7 +275,7 @@ def test_a_deletion_waits_for_the_disk_that_the_replica_had_moved_from(
     assert moves.step(tp).caught_up
     moved = moves.finish(tp)
     assert moved is not None
-    moves.put_away(moved)
+    moved.put_away()
     asked: list[str] = []
     monkeypatch.setattr(LogDirectory, "sync_names", lambda directory: asked.append(directory.path))
     assert delete(broker, 0) == {ErrorCode.NONE}
