@@ -67,9 +67,6 @@ class LogDirectory:
         """Logs as a clean stop leaves them, while logs are loaded and closed."""
         self.logs: dict[TopicPartition, Log] = {}
         self.futures: dict[TopicPartition, Log] = {}
-        self.replaced: dict[TopicPartition, Log] = {}
-        """Replicas whose places their copies elsewhere have taken. They go once the disk there has the names of these:
-        until then a start may take one for the replica, and needs its checkpoints."""
         self.broken: dict[TopicPartition, BrokenPartition] = {}
         self.put_away: set[TopicPartition] = set()
         """What was deleted here or has moved away, until a deletion has waited for `sync_names`."""
@@ -214,8 +211,7 @@ class LogDirectory:
 
     def collect_start_offsets(self) -> CheckpointWrite:
         """Only those that the names of the segments do not tell."""
-        logs = chain(self.all_logs(), self.replaced.items())
-        told = {tp: log.start_offset for tp, log in logs if log.start_offset > log.segments.all[0].base}
+        told = {tp: log.start_offset for tp, log in self.all_logs() if log.start_offset > log.segments.all[0].base}
         return self.checkpoint(START_OFFSETS, told)
 
     def collect_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> CheckpointWrite:
@@ -226,8 +222,7 @@ class LogDirectory:
         )
 
     def collect_cleaned_offsets(self) -> CheckpointWrite:
-        logs = chain(self.logs.items(), self.replaced.items())
-        known = {tp: log.cleaned_until for tp, log in logs if log.cleaned_until is not None}
+        known = {tp: log.cleaned_until for tp, log in self.logs.items() if log.cleaned_until is not None}
         return self.checkpoint(CLEANED_OFFSETS, known)
 
     def checkpoint(self, name: str, offsets: dict[TopicPartition, int]) -> CheckpointWrite:

@@ -26,8 +26,7 @@ from kafkad.log.names import Kind, deleted_name
 from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition
 
 MOVED = "kafkad-moved"
-"""A file put into a replica before its finished copy in another log directory takes its place. It says that the replica
-was replaced, which holds once the copy has its name: a start without such a copy removes it."""
+"""A file put into a replica just before its finished copy in another log directory takes its place."""
 
 ConfigFor = Callable[[str], LogConfig]
 IdOf = Callable[[str], TopicId]
@@ -296,13 +295,6 @@ def put_away(directory: LogDirectory, path: str, topic_partition: TopicPartition
         raise directory.storage_error(f"renaming {path}", error) from error
     directory.put_away.add(topic_partition)
     return away
-
-
-def mark(path: str, files: Files) -> None:
-    """Have the replica in `path` say that it was replaced, on its disk; nothing when it has gone. OSError."""
-    with contextlib.suppress(FileNotFoundError):
-        files.write_file(os.path.join(path, MOVED), b"", durable=False)
-        files.sync_directory(path)  # it is all name
 
 
 def unmark(path: str, files: Files) -> None:

@@ -7,15 +7,16 @@ takes the replica's place. A move that a restart interrupts goes on from where i
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
-from kafkad.errors import ErrorCode, KafkaError
+from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.copied import some_at_a_time
 from kafkad.log.deletion import delete_below_start
 from kafkad.log.directories import CheckpointWrite, LogDirectory
-from kafkad.log.files import Files
-from kafkad.log.loading import MOVED, mark, unmark
+from kafkad.log.files import disk_errors
+from kafkad.log.loading import MOVED, unmark
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
 from kafkad.log.names import LONGEST_NAME, current_name, future_name
@@ -31,35 +32,15 @@ class Step(NamedTuple):
     caught_up: bool
 
 
-class Mark(NamedTuple):
-    """By which a replica says that it was replaced (see MOVED). It may go on working: that holds only once the copy has
-    its name. To set and to remove it waits for the disk, and is for a thread: StorageError."""
-
-    source: LogDirectory
-    path: str
-    files: Files
-
-    def set(self) -> None:
-        try:
-            mark(self.path, self.files)
-        except OSError as error:
-            raise self.source.storage_error(f"writing {MOVED} into {self.path}", error) from error
-
-    def remove(self) -> None:
-        try:
-            unmark(self.path, self.files)
-        except OSError as error:
-            raise self.source.storage_error(f"removing {MOVED} from {self.path}", error) from error
-
-
 class Moved(NamedTuple):
     """A copy that has taken its replica's place."""
 
     log: Log
-    replaced: Log
-    source: LogDirectory
-    target: LogDirectory
-    """Its `sync_names` is to be waited for in a thread; then `Moves.put_away` follows."""
+    put_away: Callable[[], None]
+    """The end of the replica that was replaced, in the same turn: StorageError if a disk refuses, and then it is to be
+    tried again later."""
+    checkpoints: tuple[CheckpointWrite, ...]
+    """To be written in a thread: StorageError where a disk refuses."""
 
 
 class Moves:
@@ -126,9 +107,19 @@ class Moves:
         place = self._manager.target_of(topic_partition)
         if place is None:
             return False
+        log = self._manager.get(topic_partition)
+        if log is not None:
+            self._unmark(log)  # after an exchange that has failed
         self._manager.put_away(place, place.futures[topic_partition])
         del place.futures[topic_partition]
         return True
+
+    def _unmark(self, log: Log) -> None:
+        """It goes on being the replica, and takes records."""
+        source = self._manager.directory_of(log.topic_partition)
+        assert source is not None
+        with self._manager.raising(source, f"removing {MOVED} from {log.directory}"):
+            unmark(log.directory, self._manager.files)
 
     def read_ahead(self, topic_partition: TopicPartition) -> Pieces[Ahead | None]:
         """What a step has to know where it cuts the copy back, which may take long to read. Removes from it what the
@@ -192,61 +183,64 @@ class Moves:
             future.truncate_fully_at(log.start_offset)
         future.increment_start_offset(log.start_offset)
 
-    def mark(self, topic_partition: TopicPartition) -> Mark:
-        """The one that the replica is to have before `finish`, and to lose if that comes to nothing."""
-        log, _ = self._both(topic_partition)
-        source = self._manager.directory_of(topic_partition)
-        assert source is not None
-        return Mark(source, log.directory, self._manager.files)
+    def finish(self, topic_partition: TopicPartition) -> Moved | None:
+        """Put the copy in the replica's place if it has caught up; else None: more steps are needed.
 
-    def finish(self, topic_partition: TopicPartition, durable_until: int = 0) -> Moved | None:
-        """Put the copy in the place of the replica, which is marked, if it has caught up and the disk has of it what
-        somebody may rely on: what it has of the replica, and all before `durable_until`. Else None: more steps, or a
-        flush, are needed.
-
-        Waits for no disk. A crash leaves the old or the new replica, or both, of which the old one is marked: it has
-        taken no records since.
+        Waits for the disk: for a few fsyncs, if the future was flushed in a thread before. A crash leaves the old or
+        the new replica, or both, of which the old one says that it was replaced: it takes no more records then.
         """
         log, future = self._both(topic_partition)
         self._align(log, future)
         if future.end_offset != log.end_offset:
-            return None
-        if future.flushed_until < min(max(log.flushed_until, durable_until), log.end_offset):
             return None
         self._take_last_epoch(log, future)
         manager = self._manager
         target, source = manager.target_of(topic_partition), manager.directory_of(topic_partition)
         assert target is not None
         assert source is not None
-        future.rename(os.path.join(target.path, current_name(topic_partition)))
+        _flush_records(future)
+        try:
+            with manager.raising(source, f"writing into {log.directory}"):
+                manager.files.write_file(os.path.join(log.directory, MOVED), b"", durable=False)
+                manager.files.sync_directory(log.directory)  # it is all name
+            future.rename(os.path.join(target.path, current_name(topic_partition)))
+        except StorageError:
+            self._unmark(log)
+            raise
         del target.futures[topic_partition], source.logs[topic_partition]
         log.retired = True
         log.close(clean=False)
         future.cleaned_until = log.cleaned_until
         future.producers.know_no_more_than(log.producers)
-        source.replaced[topic_partition] = log
         manager.adopt(topic_partition, future, target)
-        return Moved(future, log, source, target)
+        writes = (*manager.collect_start_offsets(), *manager.collect_cleaned_offsets())
+        put_away = partial(self._put_away, log, source, future, target)
+        return Moved(future, put_away, writes)
 
-    def put_away(self, moved: Moved) -> list[CheckpointWrite]:
-        """The end of the replica that was replaced, once the disk has the name of the one in its place. It stays where
-        that disk has failed: the next start finds one of them whole. StorageError; to be tried again then.
-
-        Returns what both directories say of the partition from now on, to be written in threads.
-        """
-        source, tp = moved.source, moved.log.topic_partition
-        if moved.target.failure is not None:
-            return []
-        moved.log.durability.placed = True
-        if source.replaced.get(tp) is moved.replaced:  # else the topic was deleted, or its directory has failed
-            self._manager.put_away_replaced(source, tp)
-        return [*self._manager.collect_start_offsets(), *self._manager.collect_cleaned_offsets()]
+    def _put_away(self, replaced: Log, source: LogDirectory, future: Log, target: LogDirectory) -> None:
+        """It stays where the disk of the one in its place fails, or does not have its name yet: the next start finds
+        one of them whole."""
+        if target.failure is None:
+            target.sync_names()
+            future.durability.placed = True
+            self._manager.put_away(source, replaced)
 
     def _both(self, topic_partition: TopicPartition) -> tuple[Log, Log]:
         log, future = self._manager.get(topic_partition), self.future(topic_partition)
         if log is None or future is None:
             raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"{topic_partition} is not being moved")
         return log, future
+
+
+def _flush_records(future: Log) -> None:
+    """Those that have come since its last flush, with their indexes only if they are in another segment: the recovery
+    point may stay where it is."""
+    if future.durability.new_names or future.flushed_until < future.segments.active.base:
+        future.flush()
+    elif future.flushed_until < future.end_offset:
+        with disk_errors(future.directory, "flushing"):
+            future.files.sync_for_good(future.segments.active.file.fd)
+        future.records_flushed(future.end_offset, future.truncations)
 
 
 def _common_end(log: Log, future: Log) -> int:

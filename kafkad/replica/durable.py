@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import logging
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import TypeVar
 
 from kafkad.errors import StorageError
@@ -26,24 +24,12 @@ def _nobody_listens(error: StorageError) -> None:
     pass
 
 
-@dataclass(slots=True, eq=False)
-class Held:
-    """A log of which no flush and no fsync begins."""
-
-    wanted_until: int
-    """Nobody waits for the disk to have anything behind it."""
-    is_over: asyncio.Event = field(default_factory=asyncio.Event)
-    waiting: list[OnDone] = field(default_factory=list)
-    """For an fsync."""
-
-
 class Durable:
     def __init__(self, files: Files, threads: DiskThreads) -> None:
         self._threads = threads
         self._group = SharedFsync(files, self.in_thread, lambda error: self.on_failure(error))
         self.on_failure: Callable[[StorageError], None] = _nobody_listens
         """Told of each flush and fsync that fails, for who waited for it may have given up meanwhile."""
-        self._held: dict[Log, Held] = {}
 
     async def flush(self, log: Log) -> None:
         """Put the log, as it is now, and its indexes on the disk, and its recovery point behind them; StorageError.
@@ -53,12 +39,7 @@ class Durable:
         upto, truncations = log.end_offset, log.truncations
         flushed = -1
         while flushed < upto and log.truncations == truncations and not log.retired:
-            held = self._held.get(log)
-            if held is None:
-                flushed = await self._flush_some(log)
-            else:
-                held.wanted_until = max(held.wanted_until, upto)
-                await held.is_over.wait()
+            flushed = await self._flush_some(log)
 
     async def _flush_some(self, log: Log) -> int:
         """The offset up to which nothing is left to do, if the log is still the same."""
@@ -77,39 +58,7 @@ class Durable:
 
     def sync(self, log: Log, on_done: OnDone) -> None:
         """Call `on_done` once the records now in `log` are on the disk; all that wait share one fsync."""
-        held = self._held.get(log)
-        if held is None:
-            self._group.fsync(log, on_done)
-        else:
-            held.wanted_until = log.end_offset
-            held.waiting.append(on_done)
-
-    async def fsync(self, log: Log) -> None:
-        """Wait as `sync` does; StorageError."""
-        done = asyncio.get_running_loop().create_future()
-
-        def told(error: StorageError | None) -> None:
-            if done.done():
-                return  # the caller has given up
-            if error is None:
-                done.set_result(None)
-            else:
-                done.set_exception(error)
-
-        self.sync(log, told)
-        await done
-
-    @contextlib.contextmanager
-    def holding(self, log: Log) -> Iterator[Held]:
-        """Begin no flush and no fsync of this log meanwhile: who wants one waits. What is under way ends."""
-        held = self._held[log] = Held(log.end_offset)
-        try:
-            yield held
-        finally:
-            del self._held[log]
-            held.is_over.set()
-            for on_done in held.waiting:
-                self._group.fsync(log, on_done)
+        self._group.fsync(log, on_done)
 
     def in_thread(self, directory: str, work: Callable[[], None], on_done: OnDone) -> asyncio.Future[None]:
         """Call `on_done` on the loop once a thread of this log directory is through with `work`, or has a

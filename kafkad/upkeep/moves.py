@@ -8,10 +8,10 @@ from collections.abc import Callable
 from functools import partial
 
 from kafkad.errors import KafkaError, StorageError
-from kafkad.log.directories import LogDirectory
+from kafkad.log.directories import CheckpointWrite
 from kafkad.log.files import may_pass
 from kafkad.log.log import Log
-from kafkad.log.move import Mark, Moved, Moves
+from kafkad.log.move import Moves
 from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
 from kafkad.replica.manager import ReplicaManager
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 _REST_MS = 1_000
 """Of a move that a disk is in the way of."""
 _LITTLE = 16 << 20
-"""Bytes of a copy that are flushed while those wait who want a flush of its replica."""
+"""Bytes of a copy that are flushed while everything else waits."""
 
 
 class ReplicaMoves:
@@ -131,30 +131,28 @@ class ReplicaMoves:
         self._changed.set()
 
     async def _advance(self, tp: TopicPartition, future: Log) -> None:
+        """The copy takes the replica's place in a turn in which it has caught up, when little of it is left to flush:
+        nothing comes in between."""
         await self._until_allowed(tp, future)
-        if not await self._step(tp, future):
+        if not self._stands(tp, future):
+            return
+        ahead = await in_turns(self._moves.read_ahead(tp))
+        if not self._stands(tp, future):
+            return
+        partition = self._replicas.find(*tp)
+        high_watermark = 0 if partition is None else partition.high_watermark
+        step = self._moves.step(tp, high_watermark=high_watermark, ahead=ahead)
+        self._quota.take(step.copied, self._clock.monotonic_ms())
+        if not step.caught_up:
             return
         if future in self._flushed and future.durability.unflushed_bytes <= _LITTLE:
-            await self._finish(tp, future)
+            self._finish(tp)
         else:
             await self._durable.flush(future)
             target = self._replicas.logs.target_of(tp)
             if target is not None:
                 await self._durable.run(target.path, target.collect_start_offsets().write)
                 self._flushed.add(future)
-
-    async def _step(self, tp: TopicPartition, future: Log) -> bool:
-        """Copy some more; True if the copy has caught up, in this turn."""
-        if not self._stands(tp, future):
-            return False
-        ahead = await in_turns(self._moves.read_ahead(tp))
-        if not self._stands(tp, future):
-            return False
-        partition = self._replicas.find(*tp)
-        high_watermark = 0 if partition is None else partition.high_watermark
-        step = self._moves.step(tp, high_watermark=high_watermark, ahead=ahead)
-        self._quota.take(step.copied, self._clock.monotonic_ms())
-        return step.caught_up
 
     async def _until_allowed(self, tp: TopicPartition, future: Log) -> None:
         """Keep to the rate, which may be another after each wait, where there is more to copy."""
@@ -165,64 +163,31 @@ class ReplicaMoves:
                 break
             await sleep(wait_ms, self._clock, self._timers)
 
-    async def _finish(self, tp: TopicPartition, future: Log) -> None:
-        """The copy takes the replica's place in a turn in which it has caught up: nothing comes in between. Of what has
-        come since it was flushed, the disk need only have what somebody waits for; so nobody is told meanwhile that it
-        has more of the replica."""
-        mark = self._moves.mark(tp)
-        moved = None
-        with self._durable.holding(self._replicas.logs.logs[tp]) as held:
-            try:
-                await self._durable.run(mark.source.path, mark.set)
-                while moved is None and self._stands(tp, future) and future not in self._replicas.logs.cut:
-                    if not await self._step(tp, future):
-                        await asyncio.sleep(0)
-                    elif (moved := self._moves.finish(tp, held.wanted_until)) is None:
-                        await self._durable.fsync(future)
-                if moved is not None:
-                    self._go_on_with(moved)
-            finally:
-                if moved is None:
-                    await self._unmark(mark)
-
-    async def _unmark(self, mark: Mark) -> None:
-        """Raises nothing: it may be the last thing that the task does."""
-        try:
-            await self._durable.run(mark.source.path, mark.remove)
-        except StorageError as error:
-            self._replicas.directory_failed(error)
-
-    def _go_on_with(self, moved: Moved) -> None:
-        tp = moved.log.topic_partition
+    def _finish(self, tp: TopicPartition) -> None:
+        moved = self._moves.finish(tp)
+        if moved is None:
+            return
         partition = self._replicas.find(*tp)
         if partition is not None:
             partition.take_log(moved.log)
-        self._until_done(moved.target, moved.target.sync_names, partial(self._put_away, moved))
+        self._try(moved.put_away)
+        self._write(moved.checkpoints)
         log.info("moved %s to %s", tp, moved.log.directory)
 
-    def _put_away(self, moved: Moved) -> None:
+    def _try(self, step: Callable[[], None]) -> None:
         """Until it is done, or its log directory is lost."""
         try:
-            checkpoints = self._moves.put_away(moved)
+            step()
         except StorageError as error:
             self._replicas.directory_failed(error)
             if may_pass(error):
-                self._timers.at(self._clock.monotonic_ms() + _REST_MS, partial(self._put_away, moved))
-        else:
-            for write in checkpoints:
-                self._until_done(write.directory, write.write)
+                self._timers.at(self._clock.monotonic_ms() + _REST_MS, partial(self._try, step))
 
-    def _until_done(
-        self, directory: LogDirectory, work: Callable[[], None], then: Callable[[], None] | None = None
-    ) -> None:
-        """Do it in a thread, until it is done or its log directory is lost."""
+    def _write(self, checkpoints: tuple[CheckpointWrite, ...]) -> None:
+        """In a thread; each until it is done, or its log directory is lost."""
+        for write in checkpoints:
+            self._durable.in_thread(write.directory.path, write.write, partial(self._written, write))
 
-        def tried(error: StorageError | None) -> None:
-            if error is None:
-                if then is not None:
-                    then()
-            elif may_pass(error):
-                again = partial(self._until_done, directory, work, then)
-                self._timers.at(self._clock.monotonic_ms() + _REST_MS, again)
-
-        self._durable.in_thread(directory.path, work, tried)
+    def _written(self, write: CheckpointWrite, error: StorageError | None) -> None:
+        if error is not None and may_pass(error):
+            self._timers.at(self._clock.monotonic_ms() + _REST_MS, partial(self._write, (write,)))

@@ -370,15 +370,11 @@ def test_a_log_that_goes_before_its_fsync_begins_is_not_flushed(
 
     def move() -> None:
         moves.start(tp, target)
-        while not moves.step(tp).caught_up:
-            pass
-        copy = moves.future(tp)
-        assert copy is not None
-        copy.flush()
-        moved = moves.finish(tp)
-        assert moved is not None
+        while (moved := moves.finish(tp)) is None:
+            moves.step(tp)
         partition.take_log(moved.log)
-        moves.put_away(moved)
+        for step in (moved.put_away, *(checkpoint.write for checkpoint in moved.checkpoints)):
+            step()
 
     assert frames.begin(request(frames, 9, {0: batch()}), 9, then=delete if is_deleted else move) is None
     frames.broker.run_until(lambda: bool(frames.connection.replies))

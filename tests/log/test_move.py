@@ -17,19 +17,20 @@ from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.check import check
 from kafkad.log.describe import describe
+from kafkad.log.durability import SEGMENTS_AT_ONCE
 from kafkad.log.files import Files
 from kafkad.log.loading import MOVED, DuplicatePartitionError
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
 from kafkad.log.mending import verify_batch
-from kafkad.log.move import Moved, Moves
+from kafkad.log.move import Moves, _flush_records
 from kafkad.log.truncation import truncate_to
 from kafkad.names import TopicPartition
 from kafkad.turns import at_once
 from kafkad.wire.control import ControlRecord, build_marker
 from tests.fakes import FakeClock
 from tests.full_disk import FullDisk
-from tests.log.conftest import append, batch, pieces_of, records
+from tests.log.conftest import Home, append, batch, pieces_of, records
 
 TOPIC_ID = bytes(range(16))
 CONFIG = LogConfig(segment_bytes=4096, index_interval_bytes=300)
@@ -87,19 +88,13 @@ def flush_copy(moves: Moves) -> None:
 
 
 def finished(moves: Moves) -> Log | None:
-    moves.mark(T0).set()
-    flush_copy(moves)
     moved = moves.finish(T0)
     if moved is None:
         return None
-    put_away(moves, moved)
-    return moved.log
-
-
-def put_away(moves: Moves, moved: Moved) -> None:
-    moved.target.sync_names()
-    for checkpoint in moves.put_away(moved):
+    moved.put_away()
+    for checkpoint in moved.checkpoints:
         checkpoint.write()
+    return moved.log
 
 
 def partition_names(path: Path) -> list[str]:
@@ -168,8 +163,9 @@ def test_a_move_has_ended_whatever_the_disks_refuse_afterwards(
     disk = FullDisk(str(tmp_path / name), monkeypatch)
     moved = moves.finish(T0)
     assert moved is not None
-    with suppress(StorageError):
-        put_away(moves, moved)
+    for step in (moved.put_away, *(checkpoint.write for checkpoint in moved.checkpoints)):
+        with suppress(StorageError):
+            step()
     assert disk.refused
     assert manager.get(T0) is moved.log
     assert log.retired
@@ -183,7 +179,7 @@ def test_the_old_replica_stays_where_the_disk_of_the_new_one_fails_at_once(tmp_p
     moved = moves.finish(T0)
     assert moved is not None
     manager.fail(StorageError(str(tmp_path / "b"), "it is gone"))
-    moves.put_away(moved)
+    moved.put_away()
     manager.close()
     (tmp_path / "b").rename(tmp_path / "broken")
     (tmp_path / "b").mkdir()
@@ -192,14 +188,18 @@ def test_the_old_replica_stays_where_the_disk_of_the_new_one_fails_at_once(tmp_p
     assert records(found) == before
 
 
-def test_a_replica_whose_place_the_copy_cannot_take_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replica_whose_place_the_copy_cannot_take_is_not_marked_as_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     manager = started(tmp_path)
     log = filled(manager, tmp_path)
     moves = copied(manager, tmp_path)
+    flush_copy(moves)
     disk = BadDisk(tmp_path / "b", "rename", errno.ENOSPC, monkeypatch)
     with pytest.raises(StorageError):
         moves.finish(T0)
     assert manager.get(T0) is log
+    assert not (Path(log.directory) / MOVED).exists()
     append(log, batch(b"late"), epoch=2)
     before = records(log)
     disk.is_bad = False
@@ -227,20 +227,19 @@ def test_a_copy_is_used_from_its_renaming_on_and_the_other_stays_until_the_disk_
 
     with monkeypatch.context() as disk, pytest.raises(StorageError):
         disk.setattr(Files, "sync", staticmethod(refuse))
-        put_away(moves, moved)
+        moved.put_away()
     assert not moved.log.durability.placed
     assert partition_names(tmp_path / "a") == ["t-0"]
     append(moved.log, batch(b"late"), epoch=2)
-    put_away(moves, moved)
+    moved.put_away()
     assert moved.log.durability.placed
     assert [name.endswith("-delete") for name in partition_names(tmp_path / "a")] == [True]
     manager.close()
     assert started(tmp_path).logs[T0].end_offset == 31
 
 
-def test_an_exchange_waits_for_no_disk_nor_for_records_that_nobody_has_seen_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_exchange_waits_for_three_fsyncs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the records that have come since the copy was flushed, of the mark in the old replica, and of the new name."""
     manager = started(tmp_path)
     log = filled(manager, tmp_path, 20)
     moves = copied(manager, tmp_path)
@@ -248,66 +247,12 @@ def test_an_exchange_waits_for_no_disk_nor_for_records_that_nobody_has_seen_ther
     append(log, batch(b"late"), epoch=9)
     copy_all(moves)
     synced: list[int] = []
-    with monkeypatch.context() as disk:
-        disk.setattr(Files, "sync", staticmethod(synced.append))
-        moved = moves.finish(T0)
-    assert moved is not None
-    assert not synced
-    assert (moved.log.flushed_until, moved.log.end_offset) == (20, 21)
-    moved.log.flush()
-    manager.close()
-
-
-def test_a_copy_takes_no_place_before_the_disk_has_of_it_what_somebody_may_rely_on(tmp_path: Path) -> None:
-    manager = started(tmp_path)
-    log = filled(manager, tmp_path, 20)
-    moves = copied(manager, tmp_path)
-    flush_copy(moves)
-    append(log, batch(b"late"), epoch=9)
-    copy_all(moves)
-    assert moves.finish(T0, 21) is None
-    log.flush()
-    assert moves.finish(T0) is None
-    flush_copy(moves)
-    assert moves.finish(T0, 99) is not None, "a cut has taken more away than there is"
-    manager.close()
-
-
-def test_checkpoints_tell_of_a_replaced_replica_as_long_as_a_start_may_find_it_alone(tmp_path: Path) -> None:
-    """A power cut before the disk has the name of the copy."""
-    manager = started(tmp_path)
-    log = filled(manager, tmp_path)
-    log.increment_start_offset(2)
-    log.cleaned_until = 7
-    moves = copied(manager, tmp_path)
-    moves.mark(T0).set()
+    monkeypatch.setattr(Files, "sync", staticmethod(synced.append))
     moved = moves.finish(T0)
     assert moved is not None
-    for write in (*manager.collect_start_offsets(), *manager.collect_cleaned_offsets()):
-        write.write()
-    copy = moved.log.directory
-    os.rename(copy, tmp_path / "b" / f"t-0.{0:032x}-future")
-    for directory in manager.live:
-        directory.release()
-    again = started(tmp_path)
-    found = again.logs[T0]
-    assert (found.directory, found.start_offset, found.cleaned_until) == (log.directory, 2, 7)
-    again.close()
-
-
-def test_a_topic_that_is_deleted_while_the_disk_is_told_of_a_moved_replica_leaves_nothing(tmp_path: Path) -> None:
-    """It may be made anew at once, where the replaced replica was."""
-    manager = started(tmp_path)
-    filled(manager, tmp_path)
-    moves = copied(manager, tmp_path)
-    moves.mark(T0).set()
-    moved = moves.finish(T0)
-    assert moved is not None
-    manager.delete(T0)
-    log = filled(manager, tmp_path, 3)
-    put_away(moves, moved)
-    assert (manager.get(T0), os.path.isdir(log.directory)) == (log, True)
-    assert sorted(name.endswith("-delete") for name in partition_names(tmp_path / "a")) == [False, True]
+    moved.put_away()
+    assert len(synced) == 3
+    assert moved.log.flushed_until == moved.log.end_offset == 21
     manager.close()
 
 
@@ -316,7 +261,6 @@ def test_a_replaced_replica_that_is_used_again_is_not_marked_any_more(tmp_path: 
     manager = started(tmp_path)
     log = filled(manager, tmp_path)
     moves = copied(manager, tmp_path)
-    moves.mark(T0).set()
     assert moves.finish(T0) is not None
     manager.close()
     (tmp_path / "b").rename(tmp_path / "away")
@@ -605,7 +549,7 @@ def test_an_epoch_that_the_replica_forgot_before_the_move_could_end_is_forgotten
     moves = copied(manager, tmp_path)
     before = log.epochs.entries
     log.assign_epoch(7, log.end_offset)
-    disk = BadDisk(tmp_path / "b", "rename", errno.ENOSPC, monkeypatch)
+    disk = BadDisk(tmp_path / "a" / "t-0", "sync_directory", errno.ENOSPC, monkeypatch)
     with pytest.raises(StorageError):
         finished(moves)
     disk.is_bad = False
@@ -765,3 +709,16 @@ def test_what_kafka_answers_when_there_is_nothing_to_move(tmp_path: Path) -> Non
         moves.start(T0, str(tmp_path / "b"))
     assert absent.value.code == ErrorCode.REPLICA_NOT_AVAILABLE
     manager.close()
+
+
+def test_the_end_of_a_move_waits_for_all_segments_of_which_a_flush_has_left_some(home: Home) -> None:
+    """A flush that has many takes some at a time, and may be refused the others."""
+    copy = home.open(segment_bytes=300)
+    while len(copy.segments) <= SEGMENTS_AT_ONCE + 10:
+        append(copy, batch())
+    flush = copy.start_flush()
+    flush.sync()
+    copy.end_flush(flush)
+    home.files.synced.clear()
+    _flush_records(copy)
+    assert {segment.path(".log") for segment in copy.segments[SEGMENTS_AT_ONCE:]} <= set(home.files.synced)

@@ -112,33 +112,6 @@ def test_an_internal_error_in_a_thread_is_told_to_all_who_wait_and_ends_nothing(
     assert waiting.outcomes(3) == [None] * 3
 
 
-def test_who_wants_a_log_on_the_disk_that_is_held_waits(waiting: Waiting, home: Home) -> None:
-    log, durable = waiting.log, waiting.durable
-    told: list[Outcome] = []
-
-    async def scenario() -> None:
-        append(log, batch())
-        with durable.holding(log) as held:
-            assert held.wanted_until == 1
-            append(log, batch())
-            flushed = asyncio.create_task(durable.flush(log))
-            await asyncio.sleep(0)
-            assert held.wanted_until == 2
-            append(log, batch())
-            durable.sync(log, told.append)
-            append(log, batch())
-            assert held.wanted_until == 3
-            await asyncio.sleep(0)
-            assert (log.flushed_until, told, flushed.done()) == (0, [], False)
-        await asyncio.wait_for(flushed, 20)
-        while not told:
-            await asyncio.sleep(0)
-
-    asyncio.run(scenario())
-    assert told == [None]
-    assert log.flushed_until >= 3
-
-
 def test_who_waits_for_a_slow_disk_keeps_nobody_from_another(home: Home) -> None:
     is_through = threading.Event()
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from threading import current_thread
 from typing import Any
@@ -17,9 +16,8 @@ from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.checkpoint import CLEANED_OFFSETS
 from kafkad.log.directories import CheckpointWrite
 from kafkad.log.files import Files
-from kafkad.log.loading import MOVED
 from kafkad.log.log import Log
-from kafkad.log.move import Mark, Moves, Step
+from kafkad.log.move import Moves, Step
 from kafkad.log.truncation import truncate_to
 from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
@@ -35,7 +33,7 @@ from kafkad.wire.messages.incremental_alter_configs import (
 from kafkad.wire.records import BATCH_HEADER, Record, build_batch
 from tests.fakes import FakeClock
 from tests.full_disk import FullDisk
-from tests.one_broker import NoSync, OneBroker
+from tests.one_broker import OneBroker
 
 FIRST, SECOND = (TopicPartition("t", partition) for partition in range(2))
 """Each in the log directory of its name."""
@@ -56,7 +54,6 @@ class Broker:
                 self._broker.append(*tp, Record(0, 100, None, b"value"))
         assert (self.home(FIRST), self.home(SECOND)) == (self.first, self.second)
         self.bytes_per_second = LONG_MAX
-        self.durable = self._broker.durable
         self._moves = ReplicaMoves(self.replicas, self._broker.durable, self._timers, lambda: self.bytes_per_second)
 
     def home(self, tp: TopicPartition) -> str:
@@ -104,11 +101,8 @@ class Broker:
     def work(self, after_ms: int = 0) -> None:
         self._broker.work(self.clock, self._timers, after_ms)
 
-    def stop_moving(self) -> None:
-        self._broker.run(self._moves.stop())
-
     def stop(self) -> None:
-        self.stop_moving()
+        self._broker.run(self._moves.stop())
         self._broker.stop()
 
 
@@ -326,87 +320,6 @@ def test_much_that_comes_while_a_copy_is_flushed_is_flushed_before_it_takes_its_
     broker.move(FIRST, broker.second)
     broker.work()
     assert (broker.home(FIRST), unflushed) == (broker.second, [5 * size, 2 * size])
-
-
-def test_the_end_of_a_move_waits_for_disks_in_threads(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    broker.move(FIRST, broker.second)
-    threads = set()
-    monkeypatch.setattr(NoSync, "sync", lambda files, fd: threads.add(current_thread()))
-    broker.work()
-    assert broker.home(FIRST) == broker.second
-    assert not os.path.exists(os.path.join(broker.first, "t-0"))
-    assert threads
-    assert current_thread() not in threads
-
-
-def when_marked(monkeypatch: pytest.MonkeyPatch, then: Callable[[], None]) -> None:
-    """Do this whenever a replica has been marked as replaced."""
-    run = Durable.run
-
-    async def marked(durable: Durable, directory: str, work: Any) -> Any:
-        result = await run(durable, directory, work)
-        if getattr(work, "__func__", None) is Mark.set:
-            then()
-        return result
-
-    monkeypatch.setattr(Durable, "run", marked)
-
-
-def test_who_waits_for_the_disk_at_the_end_of_a_move_waits_for_that_of_the_copy(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: list[tuple[StorageError | None, str, int]] = []
-
-    def produce() -> None:
-        broker.append(FIRST)
-        broker.durable.sync(
-            broker.log(FIRST),
-            lambda error: told.append((error, broker.home(FIRST), broker.log(FIRST).flushed_until)),
-        )
-
-    when_marked(monkeypatch, produce)
-    broker.move(FIRST, broker.second)
-    broker.work()
-    assert told == [(None, broker.second, 6)]
-
-
-def test_a_replica_whose_place_the_copy_cannot_take_is_not_marked_as_replaced(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rename, refused, is_full = Files.rename, [], True
-
-    def renamed(source: str, target: str) -> None:
-        if is_full and target == os.path.join(broker.second, "t-0"):
-            refused.append(os.path.exists(os.path.join(broker.first, "t-0", MOVED)))
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        rename(source, target)
-
-    monkeypatch.setattr(Files, "rename", staticmethod(renamed))
-    broker.move(FIRST, broker.second)
-    broker.work()
-    assert (broker.home(FIRST), refused) == (broker.first, [True])
-    assert not os.path.exists(os.path.join(broker.first, "t-0", MOVED))
-    is_full = False
-    broker.work(after_ms=1_000)
-    assert broker.home(FIRST) == broker.second
-
-
-def test_a_stop_during_the_end_of_a_move_leaves_no_mark(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next start may take the log as it was left, and not look for one."""
-    marked = []
-
-    def go() -> None:
-        marked.append(os.path.exists(os.path.join(broker.first, "t-0", MOVED)))
-        broker.append(FIRST)
-        broker.durable.sync(broker.log(FIRST), lambda error: None)
-        monkeypatch.setattr(Durable, "fsync", lambda durable, log: asyncio.Event().wait())
-
-    when_marked(monkeypatch, go)
-    broker.move(FIRST, broker.second)
-    broker.work()
-    broker.stop_moving()
-    assert (broker.home(FIRST), marked) == (broker.first, [True])
-    assert not os.path.exists(os.path.join(broker.first, "t-0", MOVED))
 
 
 def test_settings_that_change_during_a_move_hold_for_the_copy_and_after_it(broker: Broker) -> None:
