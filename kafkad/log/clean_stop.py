@@ -53,6 +53,8 @@ def describe(log: Log, files: Files) -> StoppedLog | None:
     has_state = len(log.producers) > 0 or log.end_offset > log.start_offset
     if log.topic_id == NO_TOPIC_ID or log.is_damaged or (has_state and snapshots.newest != log.end_offset):
         return None
+    if log.doomed:
+        return None  # files that wait for their removal go when its directory is listed
     segments = [(segment.base, files.stamp(segment.path(LOG)), segment.has_transactions) for segment in log.segments]
     if any(stamp[-1] != segment.size for segment, (_, stamp, _) in zip(log.segments, segments, strict=True)):
         return None

@@ -13,6 +13,7 @@ from kafkad.config import LogConfig
 from kafkad.errors import KafkaError
 from kafkad.log.checkpoint import CLEAN_SHUTDOWN, PARTITION_METADATA, RECOVERY_POINTS, START_OFFSETS
 from kafkad.log.clean_stop import FILE_NAME
+from kafkad.log.deletion import delete_old_segments
 from kafkad.log.epochs import FILE_NAME as EPOCHS
 from kafkad.log.files import Files
 from kafkad.log.loading import LoadingProgress, LoadingStopped
@@ -108,6 +109,18 @@ def test_a_log_that_ends_with_an_empty_segment_is_opened_from_its_files(disks: t
     files = WatchedFiles()
     assert load(disks[0], files).logs[T0].end_offset == 30
     assert log.directory in files.of_partitions()
+
+
+def test_files_that_wait_for_their_removal_at_a_stop_go_at_the_start(disks: tuple[Path, Path]) -> None:
+    manager = started(disks[0])
+    log = manager.create(T0, TOPIC_ID, CONFIG)
+    append(log, 60)
+    log.increment_start_offset(50)
+    assert delete_old_segments(log, 0)
+    manager.close({})
+    assert list((disks[0] / "t-0").glob("*.deleted"))
+    assert load(disks[0]).logs[T0].start_offset == 50
+    assert not list((disks[0] / "t-0").glob("*.deleted"))
 
 
 def test_after_a_clean_stop_no_file_of_an_unchanged_log_is_read(disks: tuple[Path, Path]) -> None:
