@@ -535,7 +535,7 @@ class Group:
         self._assigning = True
         left_out = [member for member in self._members if member.id not in assignments]
         if left_out:
-            self._note(f"the leader of generation {self.generation} assigned nothing to {_some(left_out)}")
+            self._note_round(f"the leader of generation {self.generation} assigned nothing to {_some(left_out)}")
         self._write(assignments)
 
     def _end_assignment(self, error: ErrorCode | None, now: Moment) -> None:

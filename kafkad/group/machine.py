@@ -11,7 +11,7 @@ busy while in-sync replicas are missing. It hears of it sooner when somebody joi
 from __future__ import annotations
 
 import logging
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from math import inf
@@ -47,6 +47,7 @@ _MOST_PENDING = 100_000
 """The same with those that have given out an id: whose it is has to join once more without one."""
 _TOMBSTONES_AT_ONCE = 500
 _REFUSED_PAUSE_MS = 300
+_REFUSALS_TOLD_EACH_MS = 10_000
 
 _AS_GROUPS_SEE_IT = {
     ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
@@ -89,8 +90,9 @@ class GroupMachine:
         """Of a group, not of its name: after a deletion another one may have that."""
         self._refused: dict[Group, tuple[Timer, Callable[[], None]]] = {}
         """Groups that have not heard yet of the end of a write, and what tells them."""
-        self._refusals: Counter[ErrorCode] = Counter()
-        """Generations that were refused since one was written."""
+        self._refusals = 0
+        """Generations that were refused since the log said so last."""
+        self._refusal_told_ms = -inf
         self._answers: deque[Answer] = deque()
         self._answering = False
         self._live = False
@@ -315,14 +317,14 @@ class GroupMachine:
     def _written(self, group: Group, write: Write, error: KafkaError | None) -> None:
         self._end_refused(group)
         if error is None:
-            if self._refusals:
-                self._tell_of_refusals()
             self._end(group, write, None)
+            return
+        self._note_refusal(write, error)
+        end = partial(self._end, group, write, _AS_GROUPS_SEE_IT.get(error.code, error.code))
+        if write.replaced is not None:
+            end()  # the member of before has its place again, and must not be told meanwhile that it is fenced
         else:
-            self._note_refusal(write, error)
-            code = _AS_GROUPS_SEE_IT.get(error.code, error.code)
             due_ms = self._clock.monotonic_ms() + _REFUSED_PAUSE_MS
-            end = partial(self._end, group, write, code)
             self._refused[group] = self._timers.at(due_ms, end), end
 
     def _end_refused(self, group: Group) -> None:
@@ -342,16 +344,16 @@ class GroupMachine:
 
     def _note_refusal(self, write: Write, error: KafkaError) -> None:
         """While in-sync replicas are missing, each group is refused again and again."""
-        self._refusals[error.code] += 1
-        if self._refusals[error.code] == 1:
-            log.warning(
-                "group %s: could not write generation %d: %s; others are counted until records are taken again",
-                *(write.record.group, write.record.generation, error),
-            )
-
-    def _tell_of_refusals(self) -> None:
-        log.info("records of groups are taken again; %d were refused meanwhile", self._refusals.total())
-        self._refusals.clear()
+        now_ms = self._clock.monotonic_ms()
+        if now_ms - self._refusal_told_ms < _REFUSALS_TOLD_EACH_MS:
+            self._refusals += 1
+            return
+        more = f" ({self._refusals} more of this partition's groups were refused since the last line)"
+        log.warning(
+            "group %s: could not write generation %d: %s%s",
+            *(write.record.group, write.record.generation, error, more if self._refusals else ""),
+        )
+        self._refusals, self._refusal_told_ms = 0, now_ms
 
     def _answer(self, answer: Answer) -> None:
         self._answers.append(answer)
