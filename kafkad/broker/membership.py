@@ -66,17 +66,19 @@ class Membership:
         self._session = 0
         """That of the last registration; 0 before the first."""
         self._expired = False
+        self._has_joined = False
         self._rejoining: asyncio.Task[None] | None = None
         self._stopped = False
 
     async def join(self) -> None:
         """Register. DuplicateBroker when another process holds the id."""
+        self._store.listen(self._session_changed)
         try:
             await self._register()
         except OutOfReach:  # the session may have expired while logs were loaded
             self._expired = True
-            await self._register_again()
-        self._store.listen(self._session_changed)
+        await self._register_again()
+        self._has_joined = True
 
     async def stop(self) -> None:
         self._stopped = True
@@ -122,7 +124,7 @@ class Membership:
     def _session_changed(self, state: SessionState) -> None:
         if state is SessionState.EXPIRED:
             self._expired = True
-            if not self._stopped and (self._rejoining is None or self._rejoining.done()):
+            if self._has_joined and not self._stopped and (self._rejoining is None or self._rejoining.done()):
                 self._rejoining = asyncio.get_running_loop().create_task(self._rejoin())
 
     async def _rejoin(self) -> None:

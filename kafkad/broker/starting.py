@@ -99,11 +99,12 @@ class Identity:
 async def identify(platform: Platform, settings: Settings) -> Identity:
     """Identity, then settings. Waits for a store that is away, and begins over where its session expires; no log is
     open before it ends."""
-    read = partial(_identify, platform, settings)
+    limits = ConnectionLimits(settings, platform.server, platform.blocking_calls, platform.clock, platform.timers)
+    read = partial(_identify, platform, settings, limits)
     return await in_any_session(platform.store, read, "find out who this broker is", platform.clock, platform.timers)
 
 
-async def _identify(platform: Platform, settings: Settings) -> Identity:
+async def _identify(platform: Platform, settings: Settings, limits: ConnectionLimits) -> Identity:
     store, logs = platform.store, platform.logs
     known_cluster, known_broker = logs.identity()
     await prepare(store)
@@ -116,7 +117,6 @@ async def _identify(platform: Platform, settings: Settings) -> Identity:
         await encrypt_anew(store, broker, settings.static)
     configs = DynamicConfigs(store, broker, platform.clock, platform.timers)
     rights = None
-    limits = ConnectionLimits(settings, platform.server, platform.blocking_calls, platform.clock, platform.timers)
     try:
         await configs.start()
         secret = await login_secret(store) if settings.config.login_listeners else b""
