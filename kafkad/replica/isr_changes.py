@@ -63,7 +63,8 @@ AlterIsr = Callable[
 
 
 class _Refusal(NamedTuple):
-    before: tuple[int, ...]
+    epochs: tuple[int, int]
+    """Of the leader and of the partition, which changes with the ISR."""
     isr: tuple[int, ...]
     code: ErrorCode
 
@@ -165,14 +166,16 @@ class IsrChanges:
             return True
         self._replicas.isr_failures += 1
         if result.code not in _REFUSED or partition.isr_kept(change):
-            refused.append((partition, _Refusal(change.before, change.isr, result.code)))
+            refused.append(
+                (partition, _Refusal((change.leader_epoch, change.partition_epoch), change.isr, result.code))
+            )
         return result.code in _REFUSED | _OVERTAKEN
 
     def _tell(self, refused: Iterable[tuple[Partition, _Refusal]]) -> None:
         """One line for all partitions of which the same is refused, and none for what is known."""
         news: dict[tuple[tuple[int, ...], ErrorCode], list[TopicPartition]] = defaultdict(list)
         for partition, refusal in refused:
-            known = {each for each in self._refusals.get(partition, ()) if each.before == refusal.before}
+            known = {each for each in self._refusals.get(partition, ()) if each.epochs == refusal.epochs}
             self._refusals[partition] = known | {refusal}
             if refusal not in known:
                 news[refusal.isr, refusal.code].append(partition.tp)
