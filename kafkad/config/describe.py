@@ -47,7 +47,7 @@ _FALLBACKS: dict[str, tuple[str, ...]] = {
 }
 _DYNAMIC = (Source.DYNAMIC_BROKER_CONFIG, Source.DYNAMIC_DEFAULT_BROKER_CONFIG)
 _SOURCES = (*_DYNAMIC, Source.STATIC_BROKER_CONFIG, Source.DEFAULT_CONFIG)
-_UNUSED = "What is set so does not count, for kafkad cannot use it."
+_UNUSED = "What is stored for it does not count, for kafkad cannot use it: see the last synonym."
 _SHOWN = tuple(sorted(name for name, setting in BROKER_SETTINGS.items() if not setting.hidden))
 
 
@@ -88,10 +88,9 @@ def describe_cluster_default(config: Config) -> Iterator[ConfigRow]:
         setting = find_setting(name)
         if setting is None:
             yield _unknown(name, [source])
-        else:
-            value = _stored(config, setting, source)
-            unused = name in config.ignored.get(source, ())
-            yield _row(setting, value, (Synonym(name, value, source),), read_only=_read_only(setting), unused=unused)
+        elif name not in config.ignored.get(source, ()):
+            value = _shown(setting, config.at(source, name))
+            yield _row(setting, value, (Synonym(name, value, source),), read_only=_read_only(setting))
 
 
 def describe_state(state: Mapping[str, str], asked: Collection[str]) -> list[ConfigRow]:
@@ -121,20 +120,14 @@ def describe_topic(config: Config, overrides: Mapping[str, str]) -> Iterator[Con
 
 
 def _broker_row(config: Config, setting: Setting) -> ConfigRow:
-    unused = [source for source in _DYNAMIC if setting.name in config.ignored.get(source, ())]
-    stored = (Synonym(setting.name, _stored(config, setting, source), source) for source in unused)
-    synonyms = tuple(sorted((*stored, *_synonyms(config, setting.name)), key=lambda synonym: synonym.source))
+    synonyms = _synonyms(config, setting.name)
     value = synonyms[0].value if synonyms else _shown(setting, config.value(setting.name))
-    is_unused = bool(synonyms) and synonyms[0].source in unused
-    return _row(setting, value, synonyms, read_only=_read_only(setting), unused=is_unused)
-
-
-def _stored(config: Config, setting: Setting, source: Source) -> str | None:
-    """What a source has of a setting, as it is described, also where it does not count."""
-    text = config.ignored.get(source, {}).get(setting.name)
-    if text is None:
-        return _shown(setting, config.at(source, setting.name))
-    return None if setting.sensitive else text
+    unused = [
+        Synonym(setting.name, None if setting.sensitive else texts[setting.name], source)
+        for source in _DYNAMIC
+        if setting.name in (texts := config.ignored.get(source, {}))
+    ]
+    return _row(setting, value, synonyms, read_only=_read_only(setting), unused=unused)
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -152,12 +145,13 @@ def _topic_row(config: Config, setting: Setting, overrides: Mapping[str, str]) -
     text = overrides.get(name)
     if text is None:
         return _row(setting, text_of(setting.type, broker_value(name, config)), synonyms, read_only=False)
-    synonyms = (Synonym(name, text, Source.DYNAMIC_TOPIC_CONFIG), *synonyms)
+    own = Synonym(name, text, Source.DYNAMIC_TOPIC_CONFIG)
     try:
         value = text_of(setting.type, parse(setting, text))
     except ValueError:
-        return _row(setting, text, synonyms, read_only=False, unused=True)
-    return _row(setting, value, synonyms, read_only=False)
+        value = text_of(setting.type, broker_value(name, config))
+        return _row(setting, value, synonyms, read_only=False, unused=[own])
+    return _row(setting, value, (own, *synonyms), read_only=False)
 
 
 def _synonyms(config: Config, name: str) -> tuple[Synonym, ...]:
@@ -187,9 +181,14 @@ def _read_only(setting: Setting) -> bool:
 
 
 def _row(
-    setting: Setting, value: str | None, synonyms: tuple[Synonym, ...], *, read_only: bool, unused: bool = False
+    setting: Setting,
+    value: str | None,
+    synonyms: tuple[Synonym, ...],
+    *,
+    read_only: bool,
+    unused: Sequence[Synonym] = (),
 ) -> ConfigRow:
-    """`unused` says that the value does not count."""
+    """`unused` are stored and do not count: they are only named, behind the value that does."""
     doc = setting.documentation
     return ConfigRow(
         name=setting.name,
@@ -199,5 +198,5 @@ def _row(
         sensitive=setting.sensitive,
         read_only=read_only,
         doc=f"{doc} {_UNUSED}" if unused else doc,
-        synonyms=synonyms,
+        synonyms=(*synonyms, *unused),
     )

@@ -222,14 +222,19 @@ def _swallowed(entry: Entry, setting: Setting) -> str | None:
 def _may_be_empty(setting: Setting) -> bool:
     """As in Kafka: a list without members is one, and nothing is no number, and none of the words of which a setting
     takes one."""
-    one_of_several = setting.valid is not None and setting.default is not None
+    one_of_several = setting.valid is not None and setting.default is not None and not _is_switch(setting)
     return setting.type not in _TEXTS or one_of_several or setting.name.endswith(_MAY_BE_EMPTY)
 
 
 def _is_text(name: str) -> bool:
     """False where YAML may write a number or a switch in a way of its own."""
     setting = find_setting(name)
-    return setting is None or setting.type not in (ConfigType.BOOLEAN, *_NUMBERS)
+    return setting is None or not (setting.type in (ConfigType.BOOLEAN, *_NUMBERS) or _is_switch(setting))
+
+
+def _is_switch(setting: Setting) -> bool:
+    """Of a setting that is none of Kafka's broker's own, but a text which its authorizer reads."""
+    return setting.default in ("true", "false")
 
 
 def _is_provider(entry: Entry) -> bool:
