@@ -72,14 +72,17 @@ def _others(job: Job, environment: Mapping[str, str]) -> Iterator[tuple[str, str
 
 
 def _is_harmless(job: Job, key: str, target: str, path: str) -> bool:
-    """True for rows of earlier runs as a lookup, where none are replaced; and for a checkpoint below the sink that
-    neither readers nor the sink itself see. The default one is told all the same: the sink would have the working
+    """True for what is below the other under a name that nobody sees who has the other, and for rows of earlier runs as
+    a lookup, where none are replaced. The default checkpoint is told all the same: the sink would have the working
     directory."""
     sink, other = place_of(target).parts, place_of(path).parts
-    if key != "run.checkpoint":
-        return key != "source.files.path" and job.sink.mode == "append" and sink == other
-    inside = other[len(sink) :]
-    return bool(job.run.checkpoint) and any(re.match(r"\.|_[^=]*$", part) for part in inside)
+    if key == "run.checkpoint":
+        if not job.run.checkpoint or len(other) <= len(sink):
+            return False
+    elif key != "source.files.path" and job.sink.mode == "append" and sink == other:
+        return True
+    inside = other[len(sink) :] or sink[len(other) :]
+    return any(re.match(r"\.|_[^=]*$", part) for part in inside)
 
 
 def _refused(target: str, key: str, path: str) -> EtlError:

@@ -96,6 +96,8 @@ def test_what_a_lookup_needs_is_not_removed() -> None:
         assert found == "files is above transform.lookups.names.path, files/names.csv"
     assert told(JSON | {"mode": "overwrite"}, transform=looking_up("files"))
     assert not told(JSON, transform=looking_up("files"))  # rows of earlier runs
+    hidden = JSON | {"path": "data/_out", "mode": "overwrite"}
+    assert not told(hidden, transform=looking_up("data"), source=reading("data")), "who reads data does not see it"
 
 
 def test_a_checkpoint_is_not_among_the_sinks_files(here: Path) -> None:
