@@ -65,7 +65,8 @@ async def refuse_partial_adoption(
             raise StartError(
                 f"{directory} has partitions that the metadata store does not know: {_some(unknown)}. They may be of "
                 "topics that were deleted while it was not one of log.dirs: then move them away, and start again. If "
-                "the store was made without this directory, put back the one before, or move it away and start with all"
+                "the store was made without this directory, put back a copy of the store from before; or move it "
+                "away, with all settings, users, ACLs and quotas in it, and start with all of log.dirs"
             )
 
 
