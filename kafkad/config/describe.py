@@ -47,7 +47,7 @@ _FALLBACKS: dict[str, tuple[str, ...]] = {
 }
 _DYNAMIC = (Source.DYNAMIC_BROKER_CONFIG, Source.DYNAMIC_DEFAULT_BROKER_CONFIG)
 _SOURCES = (*_DYNAMIC, Source.STATIC_BROKER_CONFIG, Source.DEFAULT_CONFIG)
-_UNUSED = "What is stored for it does not count, for kafkad cannot use it: see the last synonym."
+_UNUSED = "What is stored for it, the first synonym, does not count, for kafkad cannot use it."
 _SHOWN = tuple(sorted(name for name, setting in BROKER_SETTINGS.items() if not setting.hidden))
 
 
@@ -88,7 +88,10 @@ def describe_cluster_default(config: Config) -> Iterator[ConfigRow]:
         setting = find_setting(name)
         if setting is None:
             yield _unknown(name, [source])
-        elif name not in config.ignored.get(source, ()):
+        elif name in config.ignored.get(source, ()):
+            value, unused = _shown(setting, config.value(name)), _unused(config, setting, source)
+            yield _row(setting, value, (unused,), read_only=_read_only(setting), has_unused=True)
+        else:
             value = _shown(setting, config.at(source, name))
             yield _row(setting, value, (Synonym(name, value, source),), read_only=_read_only(setting))
 
@@ -122,12 +125,13 @@ def describe_topic(config: Config, overrides: Mapping[str, str]) -> Iterator[Con
 def _broker_row(config: Config, setting: Setting) -> ConfigRow:
     synonyms = _synonyms(config, setting.name)
     value = synonyms[0].value if synonyms else _shown(setting, config.value(setting.name))
-    unused = [
-        Synonym(setting.name, None if setting.sensitive else texts[setting.name], source)
-        for source in _DYNAMIC
-        if setting.name in (texts := config.ignored.get(source, {}))
-    ]
-    return _row(setting, value, synonyms, read_only=_read_only(setting), unused=unused)
+    unused = [_unused(config, setting, source) for source in _DYNAMIC if setting.name in config.ignored.get(source, ())]
+    every = tuple(sorted((*unused, *synonyms), key=lambda synonym: synonym.source))
+    return _row(setting, value, every, read_only=_read_only(setting), has_unused=bool(unused))
+
+
+def _unused(config: Config, setting: Setting, source: Source) -> Synonym:
+    return Synonym(setting.name, None if setting.sensitive else config.ignored[source][setting.name], source)
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -145,13 +149,13 @@ def _topic_row(config: Config, setting: Setting, overrides: Mapping[str, str]) -
     text = overrides.get(name)
     if text is None:
         return _row(setting, text_of(setting.type, broker_value(name, config)), synonyms, read_only=False)
-    own = Synonym(name, text, Source.DYNAMIC_TOPIC_CONFIG)
+    synonyms = (Synonym(name, text, Source.DYNAMIC_TOPIC_CONFIG), *synonyms)
     try:
         value = text_of(setting.type, parse(setting, text))
     except ValueError:
         value = text_of(setting.type, broker_value(name, config))
-        return _row(setting, value, synonyms, read_only=False, unused=[own])
-    return _row(setting, value, (own, *synonyms), read_only=False)
+        return _row(setting, value, synonyms, read_only=False, has_unused=True)
+    return _row(setting, value, synonyms, read_only=False)
 
 
 def _synonyms(config: Config, name: str) -> tuple[Synonym, ...]:
@@ -186,9 +190,10 @@ def _row(
     synonyms: tuple[Synonym, ...],
     *,
     read_only: bool,
-    unused: Sequence[Synonym] = (),
+    has_unused: bool = False,
 ) -> ConfigRow:
-    """`unused` are stored and do not count: they are only named, behind the value that does."""
+    """What is stored and does not count is only a synonym: `value` is what does. Its source is that of the first
+    synonym all the same, for clients take back only what is set there."""
     doc = setting.documentation
     return ConfigRow(
         name=setting.name,
@@ -197,6 +202,6 @@ def _row(
         type=setting.type,
         sensitive=setting.sensitive,
         read_only=read_only,
-        doc=f"{doc} {_UNUSED}" if unused else doc,
-        synonyms=(*synonyms, *unused),
+        doc=f"{doc} {_UNUSED}" if has_unused else doc,
+        synonyms=synonyms,
     )

@@ -103,11 +103,11 @@ def test_every_row_explains_itself(config: Config) -> None:
     assert all(row.doc for row in [*describe_broker(config), *describe_topic(config, {})])
 
 
-def test_what_is_stored_and_cannot_be_used_is_named_behind_what_counts_instead(config: Config) -> None:
+def test_what_is_stored_and_cannot_be_used_is_named_beside_the_value_that_counts(config: Config) -> None:
     rows = {row.name: row for row in describe_topic(config, {"flush.ms": "often", "no.such": "1"})}
     often = rows["flush.ms"]
-    assert (often.value, often.source) == ("1000", Source.DYNAMIC_DEFAULT_BROKER_CONFIG)
-    assert [synonym.value for synonym in often.synonyms] == ["1000", str(LONG_MAX), "often"]
+    assert (often.value, often.source) == ("1000", Source.DYNAMIC_TOPIC_CONFIG), "which is to be taken back there"
+    assert [synonym.value for synonym in often.synonyms] == ["often", "1000", str(LONG_MAX)]
     assert "does not count, for kafkad cannot use it" in often.doc
     assert as_golden(rows["no.such"]) == {
         "name": "no.such",
@@ -128,15 +128,19 @@ def test_dynamic_settings_that_cannot_be_used_are_shown() -> None:
     assert rows["my.url"]["synonyms"] == "my.url=None@DYNAMIC_BROKER_CONFIG ; my.url=None@DYNAMIC_DEFAULT_BROKER_CONFIG"
     assert (rows["my.url"]["value"], rows["my.url"]["type"]) == ("<null>", "UNKNOWN")
     ratio = rows["log.cleaner.min.cleanable.ratio"]
-    assert (ratio["value"], ratio["source"]) == ("0.5", "DEFAULT_CONFIG")
-    assert ratio["synonyms"].endswith("=NaN@DYNAMIC_DEFAULT_BROKER_CONFIG")
+    assert (ratio["value"], ratio["source"]) == ("0.5", "DYNAMIC_DEFAULT_BROKER_CONFIG")
+    assert ratio["synonyms"].startswith("log.cleaner.min.cleanable.ratio=NaN@DYNAMIC_DEFAULT_BROKER_CONFIG")
     assert rows["advertised.listeners"]["value"] != "PLAINTEXT://x:1"
     assert "PLAINTEXT://x:1@DYNAMIC_BROKER_CONFIG" in rows["advertised.listeners"]["synonyms"]
     (default,) = (row for row in describe_topic(config, {}) if row.name == "min.cleanable.dirty.ratio")
     assert (default.value, default.source) == ("0.5", Source.DEFAULT_CONFIG)
     shared = {row.name: row for row in describe_cluster_default(config)}
-    assert shared.keys() == {"my.url", "num.io.threads"}
+    assert shared.keys() == stored.keys()
     assert shared["my.url"].value is None
+    ratio_of_all = shared["log.cleaner.min.cleanable.ratio"]
+    assert (ratio_of_all.value, [each.value for each in ratio_of_all.synonyms]) == ("0.5", ["NaN"])
+    assert "does not count" in ratio_of_all.doc
+    assert "does not count" not in shared["num.io.threads"].doc
 
 
 def test_the_value_is_that_of_the_first_synonym() -> None:
