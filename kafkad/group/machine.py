@@ -90,9 +90,8 @@ class GroupMachine:
         """Of a group, not of its name: after a deletion another one may have that."""
         self._refused: dict[Group, tuple[Timer, Callable[[], None]]] = {}
         """Groups that have not heard yet of the end of a write, and what tells them."""
-        self._refusals = 0
-        """Generations that were refused since the log said so last."""
-        self._refusal_told_ms = -inf
+        self._refusals: dict[ErrorCode, tuple[float, int]] = {}
+        """When the log said last that a generation was refused so, and how many were since."""
         self._answers: deque[Answer] = deque()
         self._answering = False
         self._live = False
@@ -345,15 +344,17 @@ class GroupMachine:
     def _note_refusal(self, write: Write, error: KafkaError) -> None:
         """While in-sync replicas are missing, each group is refused again and again."""
         now_ms = self._clock.monotonic_ms()
-        if now_ms - self._refusal_told_ms < _REFUSALS_TOLD_EACH_MS:
-            self._refusals += 1
+        told_ms, since = self._refusals.get(error.code, (-inf, 0))
+        if now_ms - told_ms < _REFUSALS_TOLD_EACH_MS:
+            self._refusals[error.code] = told_ms, since + 1
             return
-        more = f" ({self._refusals} more of this partition's groups were refused since the last line)"
-        log.warning(
-            "group %s: could not write generation %d: %s%s",
-            *(write.record.group, write.record.generation, error, more if self._refusals else ""),
+        more = (
+            f" ({since} more generations of groups of this partition were refused since the last line)" if since else ""
         )
-        self._refusals, self._refusal_told_ms = 0, now_ms
+        log.warning(
+            "group %s: could not write generation %d: %s%s", write.record.group, write.record.generation, error, more
+        )
+        self._refusals[error.code] = now_ms, 0
 
     def _answer(self, answer: Answer) -> None:
         self._answers.append(answer)

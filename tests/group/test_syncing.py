@@ -75,7 +75,7 @@ def test_who_never_rests_begins_over_a_few_times_a_second_and_is_told_of_at_time
     life.sync(member, life.join(member).answer.generation, {member: b"all"})
     life.advance(300)
     [again] = caplog.messages[4:]
-    assert "(29 more of this partition's groups were refused since the last line)" in again
+    assert "(29 more generations of groups of this partition were refused since the last line)" in again
     life.failure = None
     caplog.clear()
     generation = life.join(member).answer.generation
