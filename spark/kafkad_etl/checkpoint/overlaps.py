@@ -1,7 +1,7 @@
 """Whether the files of a sink are apart from what else the job has: what it reads, and its checkpoint.
 
-Mode overwrite removes whatever is below `sink.path`, merging replaces files there, and a source there would be read
-without end.
+Mode overwrite removes whatever it sees below `sink.path`, merging replaces files there, and a source there would be
+read without end. Names that begin with `_` or a dot neither of them sees, nor who reads a directory above them.
 """
 
 from __future__ import annotations
