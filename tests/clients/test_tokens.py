@@ -163,12 +163,14 @@ CAROL = {"sasl_mechanism": "PLAIN", "sasl_username": "carol", "sasl_password": "
 
 
 def test_a_new_key_of_the_issuer_is_looked_for_when_a_token_names_it(port: int, issuer: Issuer) -> None:
-    """Each client that fails meanwhile counts as an attempt to guess, so it is one only."""
+    """Each client that fails meanwhile counts as an attempt to guess, so it is one only; on a slow machine the keys may
+    have come by then."""
     issuer.keys.append(jwk(rsa_key(2), "k2"))
     asked = issuer.asked
-    assert kctl(port, "topics", "list", bearer=token(2, "k2"), sasl_mechanism="OAUTHBEARER").returncode != 0
+    kctl(port, "topics", "list", bearer=token(2, "k2"), sasl_mechanism="OAUTHBEARER")
     end = time.monotonic() + 30
-    while issuer.asked == asked and time.monotonic() < end:
+    while issuer.asked == asked:
+        assert time.monotonic() < end, "nobody looks for the key"
         time.sleep(0.05)
     time.sleep(0.5)
     assert isinstance(topics_of_librdkafka(port, token(2, "k2")), dict)
