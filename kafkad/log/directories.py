@@ -67,6 +67,9 @@ class LogDirectory:
         """Logs as a clean stop leaves them, while logs are loaded and closed."""
         self.logs: dict[TopicPartition, Log] = {}
         self.futures: dict[TopicPartition, Log] = {}
+        self.replaced: dict[TopicPartition, Log] = {}
+        """Replicas whose copies elsewhere have taken their places, until they are put away: where the other disk fails,
+        the next start takes one of these, and needs what the checkpoints say of it."""
         self.broken: dict[TopicPartition, BrokenPartition] = {}
         self.put_away: set[TopicPartition] = set()
         """What was deleted here or has moved away, until a deletion has waited for `sync_names`."""
@@ -193,10 +196,13 @@ class LogDirectory:
 
     # --- what is written about it: there may be tens of thousands of logs, and no function is called for each
 
+    def _all_kept(self) -> Iterator[tuple[TopicPartition, Log]]:
+        return chain(self.replaced.items(), self.all_logs())
+
     def collect_recovery_points(self) -> list[CheckpointWrite]:
         """And first which logs are checked from further back: of these no other file tells."""
-        damaged = {tp: at for tp, log in self.all_logs() if (at := log.segments.damaged_from) != NOWHERE}
-        recovery_points = {tp: log.durability.recovery_point for tp, log in self.all_logs()}
+        damaged = {tp: at for tp, log in self._all_kept() if (at := log.segments.damaged_from) != NOWHERE}
+        recovery_points = {tp: log.durability.recovery_point for tp, log in self._all_kept()}
         return [self.checkpoint(DAMAGED_OFFSETS, damaged), self.checkpoint(RECOVERY_POINTS, recovery_points)]
 
     def holds(self, log: Log) -> bool:
@@ -211,18 +217,19 @@ class LogDirectory:
 
     def collect_start_offsets(self) -> CheckpointWrite:
         """Only those that the names of the segments do not tell."""
-        told = {tp: log.start_offset for tp, log in self.all_logs() if log.start_offset > log.segments.all[0].base}
+        told = {tp: log.start_offset for tp, log in self._all_kept() if log.start_offset > log.segments.all[0].base}
         return self.checkpoint(START_OFFSETS, told)
 
     def collect_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> CheckpointWrite:
         """`offsets` are those of the replicas that have a role; the others keep what the checkpoint says."""
         known = self._checkpoints[HIGH_WATERMARKS].offsets
-        return self.checkpoint(
-            HIGH_WATERMARKS, {tp: at for tp in self.logs if (at := offsets.get(tp, known.get(tp))) is not None}
-        )
+        here = {tp: at for tp in self.logs if (at := offsets.get(tp, known.get(tp))) is not None}
+        kept = {tp: known[tp] for tp in self.replaced if tp in known}
+        return self.checkpoint(HIGH_WATERMARKS, {**kept, **here})
 
     def collect_cleaned_offsets(self) -> CheckpointWrite:
-        known = {tp: log.cleaned_until for tp, log in self.logs.items() if log.cleaned_until is not None}
+        logs = chain(self.replaced.items(), self.logs.items())
+        known = {tp: log.cleaned_until for tp, log in logs if log.cleaned_until is not None}
         return self.checkpoint(CLEANED_OFFSETS, known)
 
     def checkpoint(self, name: str, offsets: dict[TopicPartition, int]) -> CheckpointWrite:

@@ -314,6 +314,7 @@ class LogManager:
             log.close(clean=False)
         directory.logs.clear()
         directory.futures.clear()
+        directory.replaced.clear()
         directory.release()
         self.on_failure(directory, lost)
 
@@ -474,6 +475,7 @@ class LogManager:
         log = self.logs.get(topic_partition)
         found = log is not None
         for directory in self.directories:
+            self.put_away_replaced(directory, topic_partition)
             future = directory.futures.get(topic_partition)
             if future is not None:
                 self.put_away(directory, future)
@@ -512,6 +514,13 @@ class LogManager:
         log.retired = True
         log.close(clean=False)
         self.removal.add(path, self.clock.now_ms() + log.config.file_delete_delay_ms)
+
+    def put_away_replaced(self, directory: LogDirectory, topic_partition: TopicPartition) -> None:
+        """Put away the replica there that a move has replaced, if it is still there. StorageError."""
+        log = directory.replaced.get(topic_partition)
+        if log is not None:
+            self.put_away(directory, log)
+            del directory.replaced[topic_partition]
 
     # --- passes: each step does one log, so that the caller can do other things in between
 

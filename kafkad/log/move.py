@@ -36,11 +36,9 @@ class Moved(NamedTuple):
     """A copy that has taken its replica's place."""
 
     log: Log
-    put_away: Callable[[], None]
+    put_away: Callable[[], list[CheckpointWrite]]
     """The end of the replica that was replaced, in the same turn: StorageError if a disk refuses, and then it is to be
-    tried again later."""
-    checkpoints: tuple[CheckpointWrite, ...]
-    """To be written in a thread: StorageError where a disk refuses."""
+    tried again later. Returns what is to be written then in a thread."""
 
 
 class Moves:
@@ -212,18 +210,20 @@ class Moves:
         log.close(clean=False)
         future.cleaned_until = log.cleaned_until
         future.producers.know_no_more_than(log.producers)
+        source.replaced[topic_partition] = log
         manager.adopt(topic_partition, future, target)
-        writes = (*manager.collect_start_offsets(), *manager.collect_cleaned_offsets())
-        put_away = partial(self._put_away, log, source, future, target)
-        return Moved(future, put_away, writes)
+        return Moved(future, partial(self._put_away, source, future, target))
 
-    def _put_away(self, replaced: Log, source: LogDirectory, future: Log, target: LogDirectory) -> None:
-        """It stays where the disk of the one in its place fails, or does not have its name yet: the next start finds
-        one of them whole."""
-        if target.failure is None:
-            target.sync_names()
-            future.durability.placed = True
-            self._manager.put_away(source, replaced)
+    def _put_away(self, source: LogDirectory, future: Log, target: LogDirectory) -> list[CheckpointWrite]:
+        """The replica that was replaced. It stays where the disk of the one in its place fails, or does not have its
+        name yet: the next start finds one of them whole."""
+        manager = self._manager
+        if target.failure is not None:
+            return []
+        target.sync_names()
+        future.durability.placed = True
+        manager.put_away_replaced(source, future.topic_partition)
+        return [*manager.collect_start_offsets(), *manager.collect_cleaned_offsets()]
 
     def _both(self, topic_partition: TopicPartition) -> tuple[Log, Log]:
         log, future = self._manager.get(topic_partition), self.future(topic_partition)

@@ -11,7 +11,7 @@ from kafkad.errors import KafkaError, StorageError
 from kafkad.log.directories import CheckpointWrite
 from kafkad.log.files import may_pass
 from kafkad.log.log import Log
-from kafkad.log.move import Moves
+from kafkad.log.move import Moved, Moves
 from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
 from kafkad.replica.manager import ReplicaManager
@@ -170,24 +170,26 @@ class ReplicaMoves:
         partition = self._replicas.find(*tp)
         if partition is not None:
             partition.take_log(moved.log)
-        self._try(moved.put_away)
-        self._write(moved.checkpoints)
+        self._put_away(moved)
         log.info("moved %s to %s", tp, moved.log.directory)
 
-    def _try(self, step: Callable[[], None]) -> None:
+    def _put_away(self, moved: Moved) -> None:
         """Until it is done, or its log directory is lost."""
         try:
-            step()
+            checkpoints = moved.put_away()
         except StorageError as error:
             self._replicas.directory_failed(error)
             if may_pass(error):
-                self._timers.at(self._clock.monotonic_ms() + _REST_MS, partial(self._try, step))
+                self._timers.at(self._clock.monotonic_ms() + _REST_MS, partial(self._put_away, moved))
+        else:
+            for write in checkpoints:
+                self._write(write)
 
-    def _write(self, checkpoints: tuple[CheckpointWrite, ...]) -> None:
-        """In a thread; each until it is done, or its log directory is lost."""
-        for write in checkpoints:
-            self._durable.in_thread(write.directory.path, write.write, partial(self._written, write))
+    def _write(self, write: CheckpointWrite) -> None:
+        """In a thread, until it is done, or its log directory is lost."""
 
-    def _written(self, write: CheckpointWrite, error: StorageError | None) -> None:
-        if error is not None and may_pass(error):
-            self._timers.at(self._clock.monotonic_ms() + _REST_MS, partial(self._write, (write,)))
+        def written(error: StorageError | None) -> None:
+            if error is not None and may_pass(error):
+                self._timers.at(self._clock.monotonic_ms() + _REST_MS, partial(self._write, write))
+
+        self._durable.in_thread(write.directory.path, write.write, written)

@@ -373,8 +373,8 @@ def test_a_log_that_goes_before_its_fsync_begins_is_not_flushed(
         while (moved := moves.finish(tp)) is None:
             moves.step(tp)
         partition.take_log(moved.log)
-        for step in (moved.put_away, *(checkpoint.write for checkpoint in moved.checkpoints)):
-            step()
+        for write in moved.put_away():
+            write.write()
 
     assert frames.begin(request(frames, 9, {0: batch()}), 9, then=delete if is_deleted else move) is None
     frames.broker.run_until(lambda: bool(frames.connection.replies))

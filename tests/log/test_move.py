@@ -16,6 +16,7 @@ import pytest
 from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.check import check
+from kafkad.log.checkpoint import RECOVERY_POINTS
 from kafkad.log.describe import describe
 from kafkad.log.durability import SEGMENTS_AT_ONCE
 from kafkad.log.files import Files
@@ -91,9 +92,8 @@ def finished(moves: Moves) -> Log | None:
     moved = moves.finish(T0)
     if moved is None:
         return None
-    moved.put_away()
-    for checkpoint in moved.checkpoints:
-        checkpoint.write()
+    for write in moved.put_away():
+        write.write()
     return moved.log
 
 
@@ -163,9 +163,9 @@ def test_a_move_has_ended_whatever_the_disks_refuse_afterwards(
     disk = FullDisk(str(tmp_path / name), monkeypatch)
     moved = moves.finish(T0)
     assert moved is not None
-    for step in (moved.put_away, *(checkpoint.write for checkpoint in moved.checkpoints)):
-        with suppress(StorageError):
-            step()
+    with suppress(StorageError):
+        for write in moved.put_away():
+            write.write()
     assert disk.refused
     assert manager.get(T0) is moved.log
     assert log.retired
@@ -173,19 +173,52 @@ def test_a_move_has_ended_whatever_the_disks_refuse_afterwards(
 
 
 def test_the_old_replica_stays_where_the_disk_of_the_new_one_fails_at_once(tmp_path: Path) -> None:
+    """With what the checkpoints say of it: records that were deleted do not come back."""
     manager = started(tmp_path)
-    before = records(filled(manager, tmp_path))
+    log = filled(manager, tmp_path)
+    log.increment_start_offset(2)
+    log.cleaned_until = 7
+    before = records(log)
+    log.flush()
+    for write in manager.collect_high_watermarks({T0: 25}):
+        write.write()
     moves = copied(manager, tmp_path)
     moved = moves.finish(T0)
     assert moved is not None
     manager.fail(StorageError(str(tmp_path / "b"), "it is gone"))
-    moved.put_away()
+    assert moved.put_away() == []
+    writes = (manager.collect_start_offsets, manager.collect_recovery_points, manager.collect_cleaned_offsets)
+    for write in [*(write for collect in writes for write in collect()), *manager.collect_high_watermarks({})]:
+        write.write()
     manager.close()
     (tmp_path / "b").rename(tmp_path / "broken")
     (tmp_path / "b").mkdir()
-    found = started(tmp_path).get(T0)
+    manager = started(tmp_path)
+    found = manager.get(T0)
     assert found is not None
     assert records(found) == before
+    assert (found.start_offset, found.cleaned_until, manager.checkpointed_high_watermark(T0)) == (2, 7, 25)
+    [directory, _] = manager.directories
+    assert directory.checkpointed(RECOVERY_POINTS, T0) == 30
+
+
+def test_a_topic_that_is_deleted_before_the_old_replica_is_put_away_does_not_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = started(tmp_path)
+    filled(manager, tmp_path)
+    moved = copied(manager, tmp_path).finish(T0)
+    assert moved is not None
+    disk = BadDisk(tmp_path / "a", "rename", errno.ENOSPC, monkeypatch)
+    for step in (moved.put_away, lambda: manager.delete(T0)):
+        with pytest.raises(StorageError):
+            step()
+    disk.is_bad = False
+    manager.delete(T0)
+    assert not [name for name in partition_names(tmp_path / "a") if not name.endswith("-delete")]
+    moved.put_away()
+    manager.close()
+    assert started(tmp_path).get(T0) is None
 
 
 def test_a_replica_whose_place_the_copy_cannot_take_is_not_marked_as_replaced(
