@@ -89,8 +89,17 @@ async def take_over(store: MetaStore, broker: int, logs: LogManager, config: Con
     adopting = [tp for tp in unknown if tp.topic in adopted]
     _refuse_offline(logs.directories, adopting)
     _refuse_unopened(logs, adopting)
-    if not stored:
-        await _refuse_open(store, config, adopting)
+    if await _would_be_open(store, config, adopting):
+        what = (
+            f"{_to_be_adopted(adopting)}, without the ACLs of their cluster: with allow.everyone.if.no.acl.found=true"
+        )
+        if not stored:
+            raise StartError(
+                f"{what} everybody could do everything with them. Start once with --set "
+                "allow.everyone.if.no.acl.found=false, when only super.users may do anything, and add the ACLs (kctl "
+                "acls add) if there were any"
+            )
+        log.warning("%s everybody can do everything with them now", what)
     if topics:
         await adopt(store, broker, topics, logs.clock.now_ms())
         _tell_of_adopted(topics)
@@ -251,19 +260,14 @@ def _refuse_unopened(logs: LogManager, unknown: Sequence[TopicPartition]) -> Non
             )
 
 
-async def _refuse_open(store: MetaStore, config: Config, unknown: Sequence[TopicPartition]) -> None:
-    """StartError if everybody could do everything with what is adopted, since the ACLs about it are left behind."""
+async def _would_be_open(store: MetaStore, config: Config, unknown: Sequence[TopicPartition]) -> bool:
+    """True if everybody could do everything with what is adopted, since the ACLs about it are left behind."""
     if not unknown or not config.str("authorizer.class.name"):
-        return
+        return False
     if config.str("allow.everyone.if.no.acl.found").lower() != "true":
-        return
+        return False
     parents = [f"{parent}/{kind}" for parent in Acls.PARENTS for kind in Acls.RESOURCE_TYPES]
-    if not any([await store.children(parent) for parent in parents]):
-        raise StartError(
-            f"{_to_be_adopted(unknown)}, without the ACLs of their cluster: with allow.everyone.if.no.acl.found=true "
-            "everybody could do everything with them. Start once with --set allow.everyone.if.no.acl.found=false, when "
-            "only super.users may do anything, and add the ACLs (kctl acls add) if there were any"
-        )
+    return not any([await store.children(parent) for parent in parents])
 
 
 def _to_be_adopted(unknown: Sequence[TopicPartition]) -> str:

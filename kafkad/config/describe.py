@@ -89,7 +89,7 @@ def describe_cluster_default(config: Config) -> Iterator[ConfigRow]:
         if setting is None:
             yield _unknown(name, [source])
         elif name in config.ignored.get(source, ()):
-            value, unused = _shown(setting, config.value(name)), _unused(config, setting, source)
+            value, unused = _shown(setting, _default(config, setting)), _unused(config, setting, source)
             yield _row(setting, value, (unused,), read_only=_read_only(setting), has_unused=True)
         else:
             value = _shown(setting, config.at(source, name))
@@ -124,10 +124,18 @@ def describe_topic(config: Config, overrides: Mapping[str, str]) -> Iterator[Con
 
 def _broker_row(config: Config, setting: Setting) -> ConfigRow:
     synonyms = _synonyms(config, setting.name)
-    value = synonyms[0].value if synonyms else _shown(setting, config.value(setting.name))
+    value = synonyms[0].value if synonyms else _shown(setting, _default(config, setting))
     unused = [_unused(config, setting, source) for source in _DYNAMIC if setting.name in config.ignored.get(source, ())]
     every = tuple(sorted((*unused, *synonyms), key=lambda synonym: synonym.source))
     return _row(setting, value, every, read_only=_read_only(setting), has_unused=bool(unused))
+
+
+def _default(config: Config, setting: Setting) -> Value:
+    """What counts where nothing has set it, also a setting of a listener, or of a mechanism there."""
+    listener, base = _split(setting.name)
+    if not listener:
+        return config.value(setting.name)
+    return config.for_listener(listener, base) if find_setting(base) is not None else setting.default
 
 
 def _unused(config: Config, setting: Setting, source: Source) -> Synonym:

@@ -134,6 +134,9 @@ def read_yaml(path: str, content: str, is_text: Callable[[str], bool]) -> list[E
     return list(entries.values())
 
 
+_SWITCHES = {"true": "true", "yes": "true", "on": "true", "false": "false", "no": "false", "off": "false"}
+
+
 class _YamlFlattener:
     def __init__(self, path: str, is_text: Callable[[str], bool]) -> None:
         import yaml
@@ -141,8 +144,10 @@ class _YamlFlattener:
         self._path = path
         self._is_text = is_text
         self._yaml = yaml
+        self._seen: set[yaml.Node] = set()
 
     def mapping(self, node: yaml.MappingNode, prefix: str) -> list[Entry]:
+        self._refuse_again(node)
         entries: list[Entry] = []
         for key, value in node.value:
             name = f"{prefix}{key.value}"
@@ -154,6 +159,7 @@ class _YamlFlattener:
 
     def _text(self, name: str, node: yaml.Node) -> str | None:
         if isinstance(node, self._yaml.SequenceNode):
+            self._refuse_again(node)
             return ",".join(self._text(name, member) or "" for member in node.value)
         if not isinstance(node, self._yaml.ScalarNode):
             raise ConfigError(f"{self._where(node)}: {name} takes a value or a list of values")
@@ -163,10 +169,16 @@ class _YamlFlattener:
         if self._is_text(name):
             return str(node.value)
         if kind == "bool":  # YAML also says yes, no, on and off
-            return "true" if node.value.lower() in ("true", "yes", "on") else "false"
+            return _SWITCHES.get(node.value.lower(), str(node.value))
         if kind == "int":
             return str(node.value).replace("_", "")
         return str(node.value)
+
+    def _refuse_again(self, node: yaml.CollectionNode) -> None:
+        """Lists of lists that are named over and over take for ever, and one that has itself never ends."""
+        if node in self._seen:
+            raise ConfigError(f"{self._where(node)}: only single values can be named with & and used again, no lists")
+        self._seen.add(node)
 
     def _folded(self, node: yaml.Node) -> bool:
         if isinstance(node, self._yaml.SequenceNode):

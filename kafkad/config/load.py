@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from codecs import BOM_UTF8
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 
 from kafkad.config.checks import contradictions
 from kafkad.config.config import Config, Source, find_setting
@@ -46,6 +48,7 @@ def load(config_file: str | None, overrides: Sequence[str], environ: Mapping[str
     loader = _Loader(Secrets(environ))
     defaults: dict[str, Value] = {}
     in_file: list[Entry] = []
+    misread: list[str] = []
     if environ.get("STATE_DIRECTORY"):
         defaults["log.dir"] = environ["STATE_DIRECTORY"].split(":")[0]
     if config_file is not None:
@@ -53,8 +56,10 @@ def load(config_file: str | None, overrides: Sequence[str], environ: Mapping[str
         loader.from_kafka = is_properties(config_file, content)
         if loader.from_kafka:
             defaults = dict(KAFKAS_DEFAULTS)
-        from_kafka = loader.from_kafka
-        in_file = read_properties(config_file, content) if from_kafka else read_yaml(config_file, content, _is_text)
+            in_file = read_properties(config_file, content)
+            misread = list(_misread(in_file))
+        else:
+            in_file = read_yaml(config_file, content, _is_text)
     given = list({entry.name: entry for entry in map(_override, overrides)}.values())
     loader.configure(in_file, given)
     loader.take(in_file, file=config_file)
@@ -63,7 +68,8 @@ def load(config_file: str | None, overrides: Sequence[str], environ: Mapping[str
     loader.check_permissions()
     layers = {Source.DEFAULT_CONFIG: defaults, Source.STATIC_BROKER_CONFIG: loader.values}
     ignored = {Source.STATIC_BROKER_CONFIG: dict.fromkeys(loader.unknown, "")}
-    config = Config(layers, file=config_file, warnings=loader.all_warnings(), ignored=ignored, secrets=loader.secrets)
+    warnings = [*loader.all_warnings(), *misread]
+    config = Config(layers, file=config_file, warnings=warnings, ignored=ignored, secrets=loader.secrets)
     problems = loader.all_problems() or contradictions(config)
     if problems:
         raise ConfigError(*problems)
@@ -82,13 +88,24 @@ def _read(path: str) -> str:
             content = file.read()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    as_java = content.removeprefix(BOM_UTF8).decode("latin-1")
+    if is_properties(path, as_java):
+        return as_java
     try:
         return content.decode()
     except UnicodeDecodeError:
-        as_java = content.decode("latin-1")
-        if is_properties(path, as_java):
-            return as_java
         raise ConfigError(f"{path}: is not a text file in UTF-8") from None
+
+
+def _misread(entries: Sequence[Entry]) -> Iterator[str]:
+    """Java reads these files as ISO 8859-1, whatever they were written in: other brokers have the same letters so."""
+    for entry in entries:
+        with suppress(UnicodeError):
+            if not (entry.text or "").isascii() and (entry.text or "").encode("latin-1").decode():
+                yield (
+                    f"{entry.where}: {entry.name} is written in UTF-8, and read as ISO 8859-1, as by Kafka; "
+                    "write \\uXXXX for letters beyond ASCII"
+                )
 
 
 def _override(text: str) -> Entry:

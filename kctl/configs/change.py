@@ -208,7 +208,7 @@ def plan(resource: Resource, entries: Sequence[Entry], changes: Sequence[Assignm
         if wrong := misspelt(change.name, list(known)):
             raise wrong
         entry = known.get(change.name)
-        old = entry.value if entry else None
+        old = _stored(entry) if entry else None
         is_own = entry is not None and entry.source == _own(resource)
         new = _value_after(change, entry, is_own=is_own)
         differs = is_own if change.operation == DELETE else not is_own or old != new
@@ -220,15 +220,22 @@ def plan(resource: Resource, entries: Sequence[Entry], changes: Sequence[Assignm
                 "resource": str(resource),
                 "name": change.name,
                 "current": "(hidden)" if secret and entry else old,
-                "new": "(hidden, new)" if secret else new,
+                "new": "(hidden, new)" if secret and change.operation != DELETE else new,
                 "current_shown": "(hidden)" if secret and entry else with_meaning(change.name, old),
-                "new_shown": "(hidden, new)" if secret else said,
+                "new_shown": "(hidden, new)" if secret and change.operation != DELETE else said,
                 "source": entry.source if entry else None,
                 "changes": secret or differs,
                 "effect": warning(change.name, _in_force(change.name, known), new) if warning and differs else None,
             }
         )
     return rows
+
+
+def _stored(entry: Entry) -> str | None:
+    """What its source has, which does not count where the broker cannot use it: then it describes another value."""
+    return next(
+        (value for source, name, value in entry.synonyms if (source, name) == (entry.source, entry.name)), entry.value
+    )
 
 
 def _in_force(name: str, known: Mapping[str, Entry]) -> str | None:
@@ -295,7 +302,8 @@ def undo_command(settings: Settings, before: Mapping[Resource, Sequence[Entry]],
     commands = []
     for resource, entries in before.items():
         own = {entry.name: entry for entry in entries if entry.source == _own(resource)}
-        back = [quote(f"{c.name}={own[c.name].value}") for c in changes if c.name in own and not own[c.name].sensitive]
+        counted = {name: each.value for name, each in own.items() if not each.sensitive and _stored(each) == each.value}
+        back = [quote(f"{c.name}={counted[c.name]}") for c in changes if c.name in counted]
         gone = [quote(c.name) for c in changes if c.name not in own]
         if back:
             commands.append(f"configs set {quote(str(resource))} {' '.join(back)}")

@@ -461,7 +461,7 @@ def test_partitions_that_are_on_no_disk_are_named(tmp_path: Path, caplog: pytest
     ],
 )
 def test_what_acls_may_have_protected_is_not_opened_to_everybody(
-    tmp_path: Path, is_open: bool, others: Sequence[str]
+    tmp_path: Path, is_open: bool, others: Sequence[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     store = new_store()
     authorizer = "authorizer.class.name=kafka.security.authorizer.AclAuthorizer"
@@ -475,8 +475,10 @@ def test_what_acls_may_have_protected_is_not_opened_to_everybody(
             with pytest.raises(StartError, match="a-0, without the ACLs of their cluster"):
                 asyncio.run(take_over(store, BROKER, logs, config))
             assert not names(store)
-            asyncio.run(store.create(f"{Acls.PARENTS[0]}/Topic/a", b"{}"))
+            closed = load_config(None, [authorizer], {})
+            assert not asyncio.run(take_over(store, BROKER, logs, closed))
         assert not asyncio.run(take_over(store, BROKER, logs, config))
         assert names(store) == ["a"]
         append(logs, B0, B)
         assert not asyncio.run(take_over(store, BROKER, logs, config))
+        assert ("b-0, without the ACLs of their cluster" in caplog.text) is is_open

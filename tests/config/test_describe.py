@@ -8,7 +8,7 @@ import pytest
 
 from kafkad.config import LONG_MAX, Config, Source, load
 from kafkad.config.describe import ConfigRow, describe_broker, describe_cluster_default, describe_topic
-from kafkad.config.setting import INT_MAX
+from kafkad.config.setting import INT_MAX, READ_ONLY
 from kafkad.config.tables import BROKER_SETTINGS, TOPIC_SETTINGS
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "describe-configs-3.9.tsv"
@@ -141,6 +141,17 @@ def test_dynamic_settings_that_cannot_be_used_are_shown() -> None:
     assert (ratio_of_all.value, [each.value for each in ratio_of_all.synonyms]) == ("0.5", ["NaN"])
     assert "does not count" in ratio_of_all.doc
     assert "does not count" not in shared["num.io.threads"].doc
+
+
+@pytest.mark.parametrize("name", sorted(name for name, each in BROKER_SETTINGS.items() if each.dynamic != READ_ONLY))
+@pytest.mark.parametrize("prefix", ["", "listener.name.x.", "listener.name.x.scram-sha-256."])
+def test_whatever_is_stored_is_described(name: str, prefix: str) -> None:
+    for text in ("", "abc", "-7"):
+        stored = {prefix + name: text}
+        for levels in ((stored, {}), ({}, stored)):
+            config = load(None, [], {}).with_overrides(cluster_wide=levels[0], per_broker=levels[1])
+            assert prefix + name in {row.name for row in describe_broker(config)}
+            assert {row.name for row in describe_cluster_default(config)} <= stored.keys()
 
 
 def test_the_value_is_that_of_the_first_synonym() -> None:

@@ -265,7 +265,33 @@ def test_unreadable_files(tmp_path: Path) -> None:
 def test_properties_may_be_in_javas_own_encoding(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_bytes("# caf\u00e9\nbroker.rack=\u00e9tage\n".encode("latin-1"))
-    assert load(str(file), [], {}).value("broker.rack") == "\u00e9tage"
+    config = load(str(file), [], {})
+    assert (config.value("broker.rack"), config.warnings) == ("\u00e9tage", ())
+
+
+def test_letters_in_utf_8_are_read_in_properties_as_java_does_and_named(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_bytes("num.partitions=3\nbroker.rack=\u00e9tage\nssl.key.password=p\\u00e9\n".encode())
+    config = load(str(file), [], {})
+    assert config.value("broker.rack") == "\u00c3\u00a9tage"
+    named = [warning for warning in config.warnings if "UTF-8" in warning]
+    assert [warning.partition(" is written")[0] for warning in named] == [f"{file}:2: broker.rack"]
+
+
+@pytest.mark.parametrize("text", ["a: &a {b: *a}", "log.dirs: &a [*a]", "a: &a [x]\nlog.dirs: [*a, *a]"])
+def test_a_list_that_is_named_again_in_yaml_is_refused(tmp_path: Path, text: str) -> None:
+    path = write(tmp_path, "kafkad.yaml", text)
+    (problem,) = problems(path)
+    assert problem.startswith(f"{path}:1: only single values can be named with & and used again")
+
+
+def test_a_switch_in_yaml_says_yes_or_no(tmp_path: Path) -> None:
+    (problem,) = problems(write(tmp_path, "kafkad.yaml", "auto.create.topics.enable: !!bool maybe"))
+    assert "maybe" in problem
+    assert (
+        load(write(tmp_path, "a.yaml", "auto.create.topics.enable: Off"), [], {}).bool("auto.create.topics.enable")
+        is False
+    )
 
 
 def test_a_file_without_a_telling_name_is_judged_by_its_content(tmp_path: Path) -> None:

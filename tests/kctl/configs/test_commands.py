@@ -97,6 +97,22 @@ def test_to_fall_back_to_the_hours_of_brokers_deletes(on_broker: Kctl, command: 
     assert "verified: read back" in on_broker(*words, "retention.ms", "-y").err
 
 
+def test_what_counts_for_nothing_is_shown_as_it_is_stored_and_not_brought_back() -> None:
+    """The broker describes the value that counts, and what is stored as the first synonym."""
+    synonyms = (("topic", "retention.ms", "abc"), ("default", "log.retention.ms", "7000"))
+    resource, entry = Resource("topic", "t"), Entry("retention.ms", "7000", "topic", False, False, False, synonyms)
+    changes = [Assignment(entry.name, DELETE, None)]
+    (row,) = plan(resource, [entry], changes)
+    assert (row["current"], row["new"], row["changes"]) == ("abc", "7000", True)
+    assert undo_command(Settings(), {resource: [entry]}, changes) == ""
+
+
+def test_a_hidden_setting_that_is_unset_gets_no_new_value() -> None:
+    entry = Entry("foo.bar", None, "topic", False, False, True, (("topic", "foo.bar", None),))
+    (row,) = plan(Resource("topic", "t"), [entry], [Assignment(entry.name, DELETE, None)])
+    assert (row["current"], row["new"], row["new_shown"]) == ("(hidden)", None, "default")
+
+
 def test_to_fall_back_to_what_is_not_known_may_delete() -> None:
     entry = Entry("retention.ms", "-1", "topic", False, False, False, (("topic", "retention.ms", "-1"),))
     (row,) = plan(Resource("topic", "t"), [entry], [Assignment(entry.name, DELETE, None)])
