@@ -165,7 +165,8 @@ class Parts:
         await self.produce.stop()
         loop, threads = asyncio.get_running_loop(), self.platform.threads.others
         self.platform.logs.finish_work_in_pieces()
-        await loop.run_in_executor(threads, self.platform.logs.close, self.replicas.high_watermarks())
+        high_watermarks = self.replicas.high_watermarks(self.platform.logs.logs)
+        await loop.run_in_executor(threads, self.platform.logs.close, high_watermarks)
         await loop.run_in_executor(threads, self.batch_workers.close)
 
     def overrides_changed(self) -> None:

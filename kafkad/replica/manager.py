@@ -149,9 +149,14 @@ class ReplicaManager:
             return CurrentLeader(partition.role.leader, partition.leader_epoch)
         return self.metadata.current_leader(topic, index)
 
-    def high_watermarks(self) -> dict[TopicPartition, int]:
-        """For the checkpoint. Of a log that has lost its tail the one from before, until the tail is there again."""
-        offsets = {p.tp: p.high_watermark for p in self if p.failure is None}
+    def high_watermarks(self, of: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """For checkpoints. Of a log that has lost its tail the one from before, until the tail is there again."""
+        topics = self._partitions
+        offsets = {
+            tp: p.high_watermark
+            for tp in of
+            if (p := topics.get(tp.topic, _NOTHING).get(tp.partition)) is not None and p.failure is None
+        }
         self.lost_tails.raise_to_promised(offsets)
         return offsets
 

@@ -136,6 +136,9 @@ class ReplicaMoves:
         await self._until_allowed(tp, future)
         if not self._stands(tp, future):
             return
+        await in_turns(self._moves.drop_beginning(tp))
+        if not self._stands(tp, future):
+            return
         ahead = await in_turns(self._moves.read_ahead(tp))
         if not self._stands(tp, future):
             return

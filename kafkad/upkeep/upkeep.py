@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
 
 from kafkad.config import Config
@@ -56,12 +56,15 @@ class Upkeep:
         jobs: tuple[tuple[Job, str | int], ...] = (
             (self.make_what_had_no_room, _ROOM_CHECK_MS),
             (self.retain, "log.retention.check.interval.ms"),
+            (self.forget_producers, "producer.id.expiration.check.interval.ms"),
+        )
+        jobs_of_each: tuple[tuple[Callable[[LogDirectory], Awaitable[None]], str | int], ...] = (
+            (self.flush, _FLUSH_CHECK_MS),
+            (self.remove, _REMOVAL_CHECK_MS),
             (self.write_high_watermarks, "replica.high.watermark.checkpoint.interval.ms"),
             (self.write_recovery_points, "log.flush.offset.checkpoint.interval.ms"),
             (self.write_start_offsets, "log.flush.start.offset.checkpoint.interval.ms"),
-            (self.forget_producers, "producer.id.expiration.check.interval.ms"),
         )
-        jobs_of_each = (self.flush, _FLUSH_CHECK_MS), (self.remove, _REMOVAL_CHECK_MS)
         self._tasks = [asyncio.create_task(self._every(job, interval)) for job, interval in jobs]
         for directory in self._logs.directories:
             self._tasks += [
@@ -125,19 +128,22 @@ class Upkeep:
                 is_gone = directory.failure is not None or await self._durable.run(directory.path, remove)
             due.was_tried(path, clock.now_ms(), is_gone=is_gone)
 
-    async def write_high_watermarks(self) -> None:
-        await self._write(self._logs.collect_high_watermarks(self._replicas.high_watermarks()))
+    async def write_high_watermarks(self, directory: LogDirectory) -> None:
+        if directory.failure is None:
+            await self._write(directory.collect_high_watermarks(self._replicas.high_watermarks(directory.logs)))
 
-    async def write_recovery_points(self) -> None:
-        await self._write(self._logs.collect_recovery_points())
+    async def write_recovery_points(self, directory: LogDirectory) -> None:
+        if directory.failure is None:
+            for write in directory.collect_recovery_points():
+                await self._write(write)
 
-    async def write_start_offsets(self) -> None:
-        await self._write(self._logs.collect_start_offsets())
+    async def write_start_offsets(self, directory: LogDirectory) -> None:
+        if directory.failure is None:
+            await self._write(directory.collect_start_offsets())
 
-    async def _write(self, writes: Iterable[CheckpointWrite]) -> None:
-        for write in writes:
-            with self._going_on():
-                await self._durable.run(write.directory.path, write.write)
+    async def _write(self, write: CheckpointWrite) -> None:
+        with self._going_on():
+            await self._durable.run(write.directory.path, write.write)
 
     def _high_watermark(self, tp: TopicPartition) -> int:
         partition = self._replicas.find(*tp)

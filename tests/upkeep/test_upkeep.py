@@ -103,7 +103,7 @@ def test_nothing_is_called_for_each_log_while_checkpoints_are_collected(jobs: Jo
         jobs.replicas._open(tp, TOPIC_ID, is_new=False)
 
     def collect() -> None:
-        jobs.logs.collect_high_watermarks(jobs.replicas.high_watermarks())
+        jobs.logs.collect_high_watermarks(jobs.replicas.high_watermarks(jobs.logs.logs))
         for directory in jobs.logs.directories:
             directory.collect_recovery_points()
             directory.collect_start_offsets()
@@ -268,7 +268,7 @@ def test_a_disk_that_hangs_holds_up_neither_flushes_nor_removals_of_another(
 
     monkeypatch.setattr(Durable, "flush", flush)
     monkeypatch.setattr(Durable, "run", remove)
-    monkeypatch.setattr(Upkeep, "_write", lambda upkeep, writes: asyncio.sleep(0))
+    monkeypatch.setattr(Upkeep, "_write", lambda upkeep, write: asyncio.sleep(0))
     asyncio.run(scenario())
     assert [flushed.count(tp) for tp in (BAD, GOOD)] == [1, 3]
     assert [removed.count(directory) for directory in (jobs.bad, jobs.good)] == [1, 3]
@@ -277,7 +277,7 @@ def test_a_disk_that_hangs_holds_up_neither_flushes_nor_removals_of_another(
 def test_a_checkpoint_that_cannot_be_written_keeps_no_other(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs.log(GOOD).flush()
     disk = FullDisk(jobs.bad, monkeypatch)
-    jobs.do(jobs.upkeep.write_recovery_points)
+    jobs.do_for_each(jobs.upkeep.write_recovery_points)
     assert disk.refused
     assert Path(jobs.good, "recovery-point-offset-checkpoint").read_text() == "0\n1\ngood 0 60\n"
 
