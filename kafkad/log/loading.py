@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from kafkad.clock import Clock
@@ -21,12 +21,15 @@ from kafkad.log.checkpoint import (
 )
 from kafkad.log.directories import BrokenPartition, FoundPartition, LogDirectory
 from kafkad.log.files import Files, may_pass
+from kafkad.log.indexed import LOG
 from kafkad.log.log import Log
 from kafkad.log.names import Kind, deleted_name
 from kafkad.names import NO_TOPIC_ID, TopicId, TopicPartition
 
 MOVED = "kafkad-moved"
 """A file put into a replica just before its finished copy in another log directory takes its place."""
+
+_MOST_NAMED = 5
 
 ConfigFor = Callable[[str], LogConfig]
 IdOf = Callable[[str], TopicId]
@@ -125,6 +128,7 @@ class Loader:
     def _settle_duplicates(self, found: dict[LogDirectory, list[FoundPartition]]) -> None:
         """A move that was cut short between its last two steps leaves two; the one it replaced says so, and goes."""
         seen: dict[TopicPartition, FoundPartition] = {}
+        unsettled: list[tuple[FoundPartition, FoundPartition]] = []
         for partitions in found.values():
             for partition in list(partitions):
                 topic_partition, kind = partition.name
@@ -135,9 +139,12 @@ class Loader:
                     continue
                 old, new = (partition, other) if _was_moved(partition) else (other, partition)
                 if not _was_moved(old) or _was_moved(new):
-                    raise DuplicatePartitionError(_two_message(topic_partition, other, partition))
+                    unsettled.append((other, partition))
+                    continue
                 seen[topic_partition] = new
                 self._replace(found, old)
+        if unsettled:
+            raise DuplicatePartitionError(_two_message(unsettled))
 
     def _replace(self, found: dict[LogDirectory, list[FoundPartition]], old: FoundPartition) -> None:
         for directory, partitions in found.items():
@@ -308,8 +315,18 @@ def _was_moved(partition: FoundPartition) -> bool:
     return os.path.exists(os.path.join(partition.path, MOVED))
 
 
-def _two_message(topic_partition: TopicPartition, one: FoundPartition, other: FoundPartition) -> str:
+def _two_message(unsettled: Sequence[tuple[FoundPartition, FoundPartition]]) -> str:
+    named = [f"{one.name.topic_partition} in {_size(one)} and in {_size(other)}" for one, other in unsettled]
+    more = f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
     return (
-        f"partition {topic_partition} is in {one.path} and in {other.path}: perhaps a log directory failed while the "
-        "replica was being moved. Move away the one in the directory that failed, then start again."
+        f"partitions are in two log directories: {'; '.join(named[:_MOST_NAMED])}{more}. Either a log directory failed "
+        "while they were being moved, or it was left out of log.dirs at a start, which then made them anew, empty. "
+        "Move away the ones whose records you do not need, then start again."
     )
+
+
+def _size(partition: FoundPartition) -> str:
+    """Where it is, with the bytes of its records."""
+    with os.scandir(partition.path) as entries:
+        size = sum(entry.stat().st_size for entry in entries if entry.name.endswith(LOG))
+    return f"{partition.path} ({size} bytes)"

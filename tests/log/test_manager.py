@@ -223,7 +223,9 @@ def test_one_partition_in_two_directories_is_refused_before_anything_is_touched(
     manager.create(T0, TOPIC_ID, CONFIG, directory=str(disks[0]))
     manager.close()
     shutil.copytree(disks[0] / "t-0", disks[1] / "t-0")
-    with pytest.raises(DuplicatePartitionError, match="t-0 is in"):
+    (disks[1] / "t-0" / f"{0:020}.log").write_bytes(bytes(70))
+    named = rf"t-0 in {disks[0]}/t-0 \(0 bytes\) and in {disks[1]}/t-0 \(70 bytes\)\."
+    with pytest.raises(DuplicatePartitionError, match=named):
         started(*disks)
     assert (disks[0] / ".kafka_cleanshutdown").exists()
 
