@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from math import ceil
 from random import Random
@@ -276,10 +277,9 @@ class Daemon:
         known, _ = self._logs.identity()
         if known is None:
             return
+        look = partial(refuse_other_cluster, store, known)
         try:
-            await in_any_session(
-                *(store, lambda: refuse_other_cluster(store, known), "find the cluster", self._clock, self._timers)
-            )
+            await in_any_session(store, look, "find the cluster", self._clock, self._timers)
         except OtherCluster as error:
             await store.close()
             where = address.servers + address.root

@@ -51,7 +51,6 @@ def contradictions(config: Config) -> list[str]:
     problems = [
         *_listeners(config),
         *_numbers(config),
-        *_directories(config),
         *_waits(config),
         *_http(config),
         *_zookeeper(config),
@@ -311,7 +310,8 @@ def _broker_id(config: Config) -> list[str]:
     return [f"broker.id={number} must not be greater than reserved.broker.max.id={highest}: {remedy}"]
 
 
-def _directories(config: Config) -> list[str]:
+def directories_with_two_names(config: Config) -> list[str]:
+    """Looks at the disks, so it is only for a start: they cannot change while the broker runs."""
     first: dict[str, str] = {}
     problems = []
     for path in dict.fromkeys(map(os.path.abspath, config.log_dirs)):

@@ -7,7 +7,7 @@ from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from kafkad.config.checks import contradictions
+from kafkad.config.checks import contradictions, directories_with_two_names
 from kafkad.config.config import Config, Source, find_setting
 from kafkad.config.files import ConfigError, Entry, is_properties, read_properties, read_yaml
 from kafkad.config.idle import idle
@@ -70,7 +70,7 @@ def load(config_file: str | None, overrides: Sequence[str], environ: Mapping[str
     ignored = {Source.STATIC_BROKER_CONFIG: dict.fromkeys(loader.unknown, "")}
     warnings = [*loader.all_warnings(), *misread]
     config = Config(layers, file=config_file, warnings=warnings, ignored=ignored, secrets=loader.secrets)
-    problems = loader.all_problems() or contradictions(config)
+    problems = loader.all_problems() or [*contradictions(config), *directories_with_two_names(config)]
     if problems:
         raise ConfigError(*problems)
     config.warnings += tuple(idle(config))

@@ -368,7 +368,10 @@ class GroupMachine:
         if answers:
             self._soon(self._give_answers)
         for respond, answer in turn:
-            respond(answer)
+            try:
+                respond(answer)
+            except Exception:  # the others are answered
+                log.exception("internal error: a member of a group could not be answered")
 
     def _set_alarm(self, group: Group) -> None:
         """Set the group's timer to its next deadline, unless it goes off earlier anyway."""

@@ -147,8 +147,8 @@ class Log:
         self._torn = False
         """Bytes of a failed write may still be in the file, behind the end of the active segment."""
         self.truncations = 0
-        """The number of times the log was cut back. Findings about its records, and flushes, from before the last time
-        may not hold any more."""
+        """The number of times the log was cut back, or was about to lose all that it has (`interrupt`). Findings about
+        its records, and flushes, from before the last time may not hold any more."""
         self.cut_may_return = any(damage.was_cut for damage in loaded.damage)
         """The disk may still have what was cut off: after a power failure it could stand between newer records."""
         self.durability = Durability(

@@ -120,12 +120,15 @@ class Moves:
             unmark(log.directory, self._manager.files)
 
     def read_ahead(self, topic_partition: TopicPartition) -> Pieces[Ahead | None]:
-        """What a step has to know where it cuts the copy back, which may take long to read. Removes from it what the
-        replica has lost of its beginning, which may be much, too."""
+        """What a step has to know where it cuts the copy back, which may take long to read."""
+        log, future = self._both(topic_partition)
+        return read_ahead(future, _common_end(log, future))
+
+    def drop_beginning(self, topic_partition: TopicPartition) -> Pieces[None]:
+        """Remove from the copy what the replica has lost of its beginning, which may be much."""
         log, future = self._both(topic_partition)
         future.increment_start_offset(min(log.start_offset, future.end_offset))
-        yield from delete_below_start(future)
-        return (yield from read_ahead(future, _common_end(log, future)))
+        return delete_below_start(future)
 
     def step(
         self,

@@ -261,6 +261,8 @@ class Coordination(Generic[M]):
                     self._replicas.directory_failed(error)
                     self._read_later(index, shard, error)
                 except MemoryError as error:
+                    if self._loading.get(index) is shard:  # what has been read of it is dropped before the pause
+                        shard = self._loading[index] = Shard(shard.partition, self._parts, self._make_machine)
                     self._read_later(index, shard, error)
                 except Exception:
                     self._give_up(index, shard)

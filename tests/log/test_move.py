@@ -109,7 +109,7 @@ def test_what_a_replica_loses_of_its_beginning_goes_from_the_copy_in_pieces(tmp_
     assert future is not None
     assert len(future.segments) > 16
     log.increment_start_offset(log.end_offset)
-    count, _ = pieces_of(moves.read_ahead(T0))
+    count, _ = pieces_of(moves.drop_beginning(T0))
     assert count > 1
     assert (future.start_offset, len(future.segments)) == (400, 1)
     manager.close()
