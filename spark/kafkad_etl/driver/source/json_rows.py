@@ -145,17 +145,18 @@ def _commas(value: str, kind: Type, path: str = "") -> list[tuple[str, str]]:
     return [(at, f"exists({values}, {x} -> {comma})") for at, comma in inner]
 
 
-_HALF = (
-    r"(?<!\\)(?:\\\\)*+(?:\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
-    r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F])"
-)
-"""A surrogate that is escaped without the other one of its pair. Spark makes a question mark of it."""
+_BACKSLASH = r"\\"
+"""As JSON escapes it."""
+_HALF = r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F]"
+"""A surrogate that is escaped without the other one of its pair, in a text without escaped backslashes. Spark makes a
+question mark of it."""
 
 
 def _has_half(text: str) -> str:
     """SQL that looks closer only at texts that escape surrogates."""
     may_have = " OR ".join(f"contains({text}, {quoted(start)})" for start in (r"\ud", r"\uD"))
-    return f"({may_have}) AND exists(array({text}), {MEMBER} -> rlike({MEMBER}, {quoted(_HALF)}))"
+    unescaped = f"replace({text}, {quoted(_BACKSLASH)}, ' ')"
+    return f"({may_have}) AND exists(array({unescaped}), {MEMBER} -> rlike({MEMBER}, {quoted(_HALF)}))"
 
 
 def is_broken(columns: Columns, schema: Type, strict: bool) -> str:

@@ -50,6 +50,8 @@ BAD_JSON = [
     (b'{"id": 1, "address": {"city": "Z\xfcrich"}}', "", "it is not UTF-8"),
     (b'{"id": 1, "address": {"city": "\\ud83d"}}', "", HALF),
     (b'{"id": 1, "address": {"city": "\\\\\\uDC00"}}', "", HALF),
+    (b'{"id": 1, "address": {"city": "\\\\ud83d\\udc00"}}', "", HALF),
+    (b'{"id": 1, "address": {"city": "\\ud83d\\\\\\udc00"}}', "", HALF),
     (b'{"id": 1, "address": {"city": "\\uDE00\\uD83D"}}', "", HALF),
     (b'{"id": 1, "items": 7}', "items", None),
     (b'{"id": 1, "items": [{"n": 1}, {"n": "x"}]}', "items", None),
