@@ -105,7 +105,12 @@ def _has_unknown(text: str, schema: Type) -> str:
         for f in schema["fields"]
         if _has_struct(f["type"])
     ]
-    return f"exists(array(json_object_keys({text})), {KEYS} -> {_any(tests)})"
+    return _let(f"json_object_keys({text})", KEYS, _any(tests))
+
+
+def _let(value: str, name: str, body: str) -> str:
+    """SQL that works out a value once, under a name within `body`."""
+    return f"transform(array({value}), {name} -> {body})[0]"
 
 
 def _any(tests: list[str]) -> str:
@@ -115,7 +120,7 @@ def _any(tests: list[str]) -> str:
 
 def _has_comma(text: str, decimals: Type, conditions: list[str]) -> str:
     """SQL for a comma in decimals as they are written. As numbers from_json drops it: 12,5 would be 125."""
-    return f"exists(array(from_json({text}, {quoted(type_name(decimals))})), {TEXTS} -> {_any(conditions)})"
+    return _let(f"from_json({text}, {quoted(type_name(decimals))})", TEXTS, _any(conditions))
 
 
 def _decimals(kind: Type) -> Type:
@@ -156,7 +161,7 @@ def _has_half(text: str) -> str:
     """SQL that looks closer only at texts that escape surrogates."""
     may_have = " OR ".join(f"contains({text}, {quoted(start)})" for start in (r"\ud", r"\uD"))
     unescaped = f"replace({text}, {quoted(_BACKSLASH)}, ' ')"
-    return f"({may_have}) AND exists(array({unescaped}), {MEMBER} -> rlike({MEMBER}, {quoted(_HALF)}))"
+    return f"({may_have}) AND {_let(unescaped, MEMBER, f'rlike({MEMBER}, {quoted(_HALF)})')}"
 
 
 def is_broken(columns: Columns, schema: Type, strict: bool) -> str:
@@ -230,7 +235,7 @@ def _case(cases: list[tuple[str, str, str]]) -> list[str]:
 def _is_read(text: str, schema: Type) -> str:
     """SQL that reads the text again, for control characters that are not escaped."""
     columns = ddl([(field["name"], type_name(field["type"])) for field in schema["fields"]])
-    return f"exists(array({_read(text, columns, TOLERANT)}), {ALONE} -> {ALONE}._corrupt IS NULL)"
+    return _let(_read(text, columns, TOLERANT), ALONE, f"{ALONE}._corrupt IS NULL")
 
 
 def because(column: str, why: str) -> str:
@@ -246,11 +251,11 @@ def _mistyped(text: str, path: list[str], kind: Type) -> list[str]:
     for field in kind["fields"] if is_struct(kind) else ():
         found += _mistyped(text, [*path, field["name"]], field["type"])
     alone = _read(f"concat('{{\"x\":', {MEMBER}, '}}')", ddl([("x", type_name(kind))]))
-    fails = f"exists(array({alone}), {ALONE} -> {ALONE}.x IS NULL OR {ALONE}._corrupt IS NOT NULL)"
+    fails = _let(alone, ALONE, f"{ALONE}.x IS NULL OR {ALONE}._corrupt IS NOT NULL")
     shown = f"if(length({MEMBER}) > {EXCERPT}, concat(substring({MEMBER}, 1, {EXCERPT}), '…'), {MEMBER})"
     why = because(quoted(".".join(path)), f"concat('\\'', {shown}, '\\' is not ', {quoted(type_name(kind))})")
     judged = f"if({MEMBER} <> 'null' AND {fails}, {why}, NULL)"
-    return [*found, f"transform(array({_as_written(text, path, kind)}), {MEMBER} -> {judged})[0]"]
+    return [*found, _let(_as_written(text, path, kind), MEMBER, judged)]
 
 
 def _as_written(text: str, path: list[str], kind: Type) -> str:
@@ -265,7 +270,7 @@ def _as_written(text: str, path: list[str], kind: Type) -> str:
         number = quoted(rf'"{path[-1]}"\s*:\s*(-?[0-9][0-9.eE+-]*)')
         digits = f"regexp_extract({text}, {number}, 1)"
         value = f"if(try_cast({digits} AS DOUBLE) = try_cast({value} AS DOUBLE), {digits}, {value})"
-    return f"transform(array(to_json({variant})), {MEMBER} -> if(startswith({MEMBER}, '\"'), {MEMBER}, {value}))[0]"
+    return _let(f"to_json({variant})", MEMBER, f"if(startswith({MEMBER}, '\"'), {MEMBER}, {value})")
 
 
 def _read(text: str, columns: str, options: tuple[str, ...] = ()) -> str:
