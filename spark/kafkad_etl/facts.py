@@ -42,6 +42,27 @@ FILE, CORRUPT, END_OF_LINE = "_file", "_corrupt", "_end_of_line"
 """The file that a row is from; a text that does not match its schema; in CSV, what follows a delimiter that is put
 behind each line."""
 
+_NUMBERS = (
+    *("byte", "tinyint", "short", "smallint", "int", "integer", "long", "bigint"),
+    *("float", "real", "double", "decimal", "dec", "numeric"),
+)
+_TIMES = ("date", "timestamp", "timestamp_ltz", "timestamp_ntz")
+_WITH_PARTS = ("array", "map", "struct")
+
+
+def casting(name: str, kind: str, into: str) -> list[str]:
+    """The cast of a column to another type, as a hint; none where Spark has no such cast, or only a strange one."""
+    one, other = (re.split(r"\W", text.lower(), maxsplit=1)[0] for text in (kind, into))
+    is_there = (
+        other in (one, "string")
+        or (one == "string" and other not in _WITH_PARTS)
+        or (one in _NUMBERS and other in _NUMBERS)
+        or (one in _TIMES and other in _TIMES)
+        or (one in ("timestamp", "timestamp_ltz") and other in _NUMBERS)
+    )
+    return [f"CAST({name} AS {into.upper()}) in the SQL"] if is_there else []
+
+
 _UNITS = {
     **dict.fromkeys(("ms", "millisecond", "milliseconds"), 1),
     **dict.fromkeys(("s", "second", "seconds"), 1_000),

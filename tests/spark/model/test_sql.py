@@ -241,6 +241,20 @@ def test_columns_that_are_there_or_may_be(sql: str, sets: list[str]) -> None:
     assert found(sql, *sets) == []
 
 
+@pytest.mark.parametrize(
+    ("sql", "hints"),
+    [
+        ("SELECT id, id AS p FROM source", ("CAST(p AS INT) in the SQL",)),
+        ("SELECT id, CAST(ts AS DATE) AS p FROM source", ()),
+        ("SELECT id, CAST(ts AS TIMESTAMP_NTZ) AS p FROM source", ()),
+        ("SELECT id, tags AS p FROM source", ()),
+    ],
+)
+def test_only_casts_that_spark_has_are_recommended(sql: str, hints: tuple[str, ...]) -> None:
+    [finding] = found(sql, TOPIC % ", partition: p")
+    assert finding.hints == hints
+
+
 def test_a_job_without_schema_and_sql_is_looked_at_for_what_its_topic_needs() -> None:
     job = loaded(sets=["sink={type: topic, topic: {topic: out, format: raw, headers: value}}"])
     with pytest.raises(JobError, match=r'sink\.topic\.headers: the column "value" is BINARY, but must be ARRAY'):

@@ -26,15 +26,6 @@ def nested(kind: str) -> bool:
     return kind.startswith(("array", "map", "struct", "binary", "variant"))
 
 
-def casting(name: str, kind: str, into: str) -> list[str]:
-    """The cast to another type, as a hint; none where Spark has no such cast."""
-    one, other = kind.partition("<")[0], into.partition("<")[0]
-    has_parts = {"array", "map", "struct"}
-    if one != other and other != "string" and (other in has_parts or one in has_parts | {"binary", "variant"}):
-        return []
-    return [f"CAST({name} AS {into.upper()}) in the SQL"]
-
-
 def csv_mistake(columns: list[tuple[str, str]]) -> Failed | None:
     bad = [f"{name} {kind}" for name, kind in columns if nested(kind)]
     if not bad:

@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kafkad_etl.facts import BAD, CORRUPT, END_OF_LINE, FILE, HEADERS, HEADERS_FROM, META, POSITION, RAW
+from kafkad_etl.facts import BAD, CORRUPT, END_OF_LINE, FILE, HEADERS, HEADERS_FROM, META, POSITION, RAW, casting
 from kafkad_etl.job import Job
 from kafkad_etl.messages import Schema
 from kafkad_etl.model.effective import Effective
 from kafkad_etl.model.sql.ddl import columns_of_ddl
-from kafkad_etl.model.sql.terms import NESTED, Columns, Finding, Unparsed
+from kafkad_etl.model.sql.terms import Columns, Finding, Unparsed
 from kafkad_etl.registry import protobuf
 from kctl.errors import did_you_mean
 
@@ -202,8 +202,8 @@ def _wanted_columns(job: Job, result: Columns) -> Iterator[Finding]:
     for key in ("key", "partition", "headers"):
         yield from _lacking(result, getattr(sink.topic, key), f"sink.topic.{key}")
     partition = sink.topic.partition
-    cast = f"CAST({partition} AS INT) in the SQL" if result.type_of(partition) not in (*NESTED, "BINARY") else ""
-    yield from _mistyped(result, partition, "sink.topic.partition", _PARTITIONS, cast)
+    casts = casting(partition, result.type_of(partition), _PARTITIONS[0])
+    yield from _mistyped(result, partition, "sink.topic.partition", _PARTITIONS, *casts)
     yield from _mistyped(result, sink.topic.headers, "sink.topic.headers", ("ARRAY",), f"select {HEADERS_FROM}")
     if sink.topic.format in ("text", "raw") and result.lacks("value"):
         hint = f"SELECT … AS value; its columns are: {', '.join(result.names)}"
@@ -222,8 +222,8 @@ def _lacking(columns: Columns, name: str, path: str, view: str = "the result") -
         yield Finding("wrong", path, f'{view} has no column "{name}"', hints)
 
 
-def _mistyped(columns: Columns, name: str, path: str, kinds: tuple[str, ...], hint: str) -> Iterator[Finding]:
+def _mistyped(columns: Columns, name: str, path: str, kinds: tuple[str, ...], *hints: str) -> Iterator[Finding]:
     """A column whose type is known, and is none of these."""
     kind = columns.type_of(name)
     if kind and not columns.lacks(name) and kind not in kinds:
-        yield Finding("wrong", path, f'the column "{name}" is {kind}, but must be {kinds[0]}', (hint,) if hint else ())
+        yield Finding("wrong", path, f'the column "{name}" is {kind}, but must be {kinds[0]}', hints)

@@ -12,6 +12,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from kafkad_etl.driver.sinks.jdbc.sink import JdbcSink
 from kafkad_etl.driver.sinks.topic import Records
 from kafkad_etl.driver.tasks.compact import compact
 from kafkad_etl.driver.terms import BatchId, JobFailed, Sink, Written
+from kafkad_etl.facts import casting
 from kafkad_etl.job import Job, TopicSink
 from kafkad_etl.messages import Compacted, Event, Plan, Rows, Schema, Warned
 from tests.broker import KafkadProcess
@@ -471,3 +473,15 @@ def test_the_console_gets_the_first_rows_and_none_counts_them(bench: Bench, rows
     assert bench.write(bench.plan(type="console", console={"limit": 2}), rows.select("id", "e")) == Written(10)
     assert bench.told == [Rows(["id", "e"], [["0", ""], ["1", ""]])]
     assert bench.write(bench.plan(type="none"), rows) == Written(10)
+
+
+_KINDS = (
+    *("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal(12,2)", "string", "binary"),
+    *("date", "timestamp", "timestamp_ntz", "array<int>", "map<string,int>", "struct<a:int>", "variant"),
+)
+
+
+def test_spark_has_the_casts_that_are_recommended(spark: Any) -> None:
+    for kind, into in product(_KINDS, _KINDS):
+        if casting("c", kind, into):
+            assert spark.sql(f"SELECT CAST(CAST(NULL AS {kind}) AS {into}) AS c").dtypes[0][1] == into

@@ -10,9 +10,9 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kafkad_etl.driver.sinks.text_formats import casting
 from kafkad_etl.driver.source.json_rows import named
 from kafkad_etl.driver.terms import JobFailed
+from kafkad_etl.facts import casting
 from kafkad_etl.messages import Failed
 
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
