@@ -20,6 +20,8 @@ from kafkad_etl.job import Job
 
 _SECURE = {"abfss": "abfs"}
 """Schemes that are another name of the same store."""
+_NAME_NODE = ":8020"
+"""The port of HDFS where a path names none."""
 
 
 class Place(NamedTuple):
@@ -41,6 +43,8 @@ def place_of(path: str) -> Place:
         scheme, _, rest = path.partition(":")
         store, _, below = rest[2:].partition("/") if rest.startswith("//") else ("", "", rest)
         scheme = scheme.lower()
+        if scheme == "hdfs":
+            store = store.lower().removesuffix(_NAME_NODE)
         return Place(_SECURE.get(scheme, scheme), store, _parts(posixpath.normpath(f"/{below}")))
     local = path.removeprefix("file:")
     if local.startswith("//"):

@@ -73,6 +73,8 @@ def test_a_source_is_apart_from_the_sinks_files(here: Path, path: str, said: str
         ("s3a://bucket/a", "s3a://bucket/ab", False),
         ("s3a://bucket/a", "s3a://other/a", False),
         ("hdfs:/data/a", "hdfs://name:9000/data", True),
+        ("hdfs://name/data/a", "hdfs://NAME:8020/data", True),
+        ("hdfs://name/data/a", "hdfs://name:9000/data", False),
         ("hdfs:/data/a", "s3a://data/a", False),
         ("abfs://box@account/a", "abfss://box@account/a/b", True),
     ],
