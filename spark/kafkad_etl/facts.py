@@ -129,12 +129,23 @@ def is_elsewhere(path: str) -> bool:
     return has_scheme(path) and not path.startswith("file:")
 
 
-def paths_of(job: Job) -> Iterator[tuple[str, str]]:
-    """Data paths, each with its key in the job file."""
+def local_path(path: str) -> str:
+    """A path on the local file system without its scheme: `file:/a`, `file:///a` and `file://localhost/a` are `/a`."""
+    return re.sub(r"^file:(//[^/]*)?/*", "/", path)
+
+
+def paths_read(job: Job) -> Iterator[tuple[str, str]]:
+    """Paths of what the job reads, each with its key in the job file."""
     for name, lookup in job.transform.lookups.items():
-        yield f"transform.lookups.{name}.path", lookup.path
+        if lookup.path:
+            yield f"transform.lookups.{name}.path", lookup.path
     if job.source.files:
         yield "source.files.path", job.source.files.path
+
+
+def paths_of(job: Job) -> Iterator[tuple[str, str]]:
+    """All data paths, each with its key in the job file."""
+    yield from paths_read(job)
     yield "run.checkpoint", job.run.checkpoint
     yield "sink.path", job.sink.path
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from kafkad_etl.checkpoint.checkpoints import checkpoint_of
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.facts import is_elsewhere, paths_of
+from kafkad_etl.facts import is_elsewhere, local_path, paths_read
 from kafkad_etl.job import Job
 
 _SECURE = {"abfss": "abfs"}
@@ -46,10 +46,7 @@ def place_of(path: str) -> Place:
         if scheme == "hdfs":
             store = store.lower().removesuffix(_NAME_NODE)
         return Place(_SECURE.get(scheme, scheme), store, _parts(posixpath.normpath(f"/{below}")))
-    local = path.removeprefix("file:")
-    if local.startswith("//"):
-        local = "/" + local[2:].partition("/")[2]  # behind the host
-    return Place("file", "", _parts(os.path.realpath(local)))
+    return Place("file", "", _parts(os.path.realpath(local_path(path))))
 
 
 def refuse(job: Job, environment: Mapping[str, str]) -> None:
@@ -70,7 +67,7 @@ def _target(job: Job) -> str:
 
 
 def _others(job: Job, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    yield from ((key, path) for key, path in paths_of(job) if path and key not in ("run.checkpoint", "sink.path"))
+    yield from paths_read(job)
     checkpoint = checkpoint_of(job, environment)
     yield from (("run.checkpoint", path) for path in dict.fromkeys((checkpoint.path, str(checkpoint.directory))))
 

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from kafkad_etl.facts import local_path
 from kafkad_etl.syncing import sync
 
 MOST_REMOVALS = 10
@@ -112,7 +113,7 @@ class LocalFiles:
 
     def under(self, directory: str) -> list[Entry]:
         """What vanishes meanwhile is left out; for what cannot be listed there is an OSError: it may not be empty."""
-        top = _local(directory)
+        top = local_path(directory)
         if os.path.isfile(top):
             return [Entry(os.path.basename(top), os.stat(top).st_size)]
         found = []
@@ -124,22 +125,22 @@ class LocalFiles:
         return sorted(found)
 
     def exists(self, path: str) -> bool:
-        return os.path.exists(_local(path))
+        return os.path.exists(local_path(path))
 
     def read(self, path: str) -> bytes:
-        return Path(_local(path)).read_bytes()
+        return Path(local_path(path)).read_bytes()
 
     def write(self, path: str, content: bytes) -> None:
         parent, name = parent_and_name(path)
         self.make(parent)
         unfinished = join(parent, f".{name}.tmp")
-        Path(_local(unfinished)).write_bytes(content)
+        Path(local_path(unfinished)).write_bytes(content)
         self.sync(parent, [f".{name}.tmp"])
         self.rename(unfinished, path)
         self.sync(parent, [name])
 
     def sync(self, directory: str, names: Iterable[str] = ()) -> None:
-        top = Path(_local(directory))
+        top = Path(local_path(directory))
         files = [top / name for name in names]
         for file in files:
             sync(file)
@@ -149,11 +150,11 @@ class LocalFiles:
 
     def rename(self, source: str, target: str) -> None:
         self.make(parent_and_name(target)[0])
-        os.rename(_local(source), _local(target))
+        os.rename(local_path(source), local_path(target))
 
     def remove(self, path: str) -> None:
         """Tasks of a run that has been killed may still write there, and remove what they began."""
-        local, left = _local(path), MOST_REMOVALS
+        local, left = local_path(path), MOST_REMOVALS
         while os.path.lexists(local):
             left -= 1
             try:
@@ -167,38 +168,33 @@ class LocalFiles:
 
     def remove_if_empty(self, directory: str) -> None:
         with suppress(OSError):
-            os.rmdir(_local(directory))
+            os.rmdir(local_path(directory))
 
     def only_files(self, directory: str) -> list[str] | None:
-        with os.scandir(_local(directory)) as entries:
+        with os.scandir(local_path(directory)) as entries:
             found = list(entries)
         return None if any(each.is_dir() for each in found) else sorted(each.name for each in found)
 
     def link(self, source: str, target: str) -> None:
-        os.link(_local(source), _local(target), follow_symlinks=False)
+        os.link(local_path(source), local_path(target), follow_symlinks=False)
 
     def exchange(self, one: str, other: str) -> None:
-        exchange(os.path.realpath(_local(one)), os.path.realpath(_local(other)))
+        exchange(os.path.realpath(local_path(one)), os.path.realpath(local_path(other)))
 
     def exclusive(self, directory: str) -> AbstractContextManager[None]:
-        return locked(parent_and_name(_local(directory))[0])
+        return locked(parent_and_name(local_path(directory))[0])
 
     def free_bytes(self, path: str) -> int:
-        local = os.path.abspath(_local(path))
+        local = os.path.abspath(local_path(path))
         while not os.path.exists(local):
             local = os.path.dirname(local)
         return shutil.disk_usage(local).free
 
     def on_one_device(self, one: str, other: str) -> bool:
-        return os.stat(_local(one)).st_dev == os.stat(_local(other)).st_dev
+        return os.stat(local_path(one)).st_dev == os.stat(local_path(other)).st_dev
 
     def make(self, directory: str) -> None:
-        os.makedirs(_local(directory), exist_ok=True)
-
-
-def _local(path: str) -> str:
-    """`/a`, `file:/a` and `file:///a` are the same."""
-    return "/" + path.removeprefix("file:").lstrip("/") if path.startswith("file:") else path
+        os.makedirs(local_path(directory), exist_ok=True)
 
 
 def _unless_gone(error: OSError) -> None:

@@ -14,7 +14,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.facts import POSTGRESQL, SQLITE, is_elsewhere, paths_of
+from kafkad_etl.facts import POSTGRESQL, SQLITE, is_elsewhere, local_path, paths_of, paths_read
 from kafkad_etl.job import JdbcSink, Job
 from kafkad_etl.machine import hadoop, object_store
 from kafkad_etl.machine.reachability import Connect, unreachable
@@ -27,7 +27,7 @@ def faults(job: Job, connect: Connect = socket.create_connection) -> Iterator[Et
     yield from missing(job)
     sink = job.sink
     if sink.path and not is_elsewhere(sink.path):
-        yield from _of_directory(_local(sink.path))
+        yield from _of_directory(Path(local_path(sink.path)))
     yield from _of_hdfs(job, connect)
     yield from object_store.faults(job, os.environ)
     if sink.jdbc and sink.jdbc.url.startswith(SQLITE):
@@ -41,18 +41,16 @@ def faults(job: Job, connect: Connect = socket.create_connection) -> Iterator[Et
 
 def missing(job: Job) -> Iterator[EtlError]:
     """Errors for what the job reads on this machine's disks and is not there; of a pattern, for where it begins."""
-    for key, path in paths_of(job):
-        if not path or is_elsewhere(path) or key in ("run.checkpoint", "sink.path"):
+    for key, path in paths_read(job):
+        if is_elsewhere(path):
             continue
-        parts = _local(path).absolute().parts
-        known = Path(*takewhile(lambda part: not re.search(r"[*?\[{]", part), parts))
+        local = Path(local_path(path))
+        known = Path(*takewhile(lambda part: not re.search(r"[*?\[{]", part), local.absolute().parts))
         if not known.exists():
-            hint = f"create it, or set {key}; it is relative to the current directory"
-            yield EtlError(f"{known} does not exist", EtlExit.CLUSTER, key=key, hints=(hint,))
-
-
-def _local(path: str) -> Path:
-    return Path(path.removeprefix("file://").removeprefix("file:"))
+            why = "" if local.is_absolute() else "; it is relative to the current directory"
+            yield EtlError(
+                f"{known} does not exist", EtlExit.CLUSTER, key=key, hints=(f"create it, or set {key}{why}",)
+            )
 
 
 def _of_directory(path: Path) -> Iterator[EtlError]:

@@ -16,7 +16,7 @@ def files() -> LocalFiles:
     return LocalFiles(os.path.abspath)
 
 
-@pytest.mark.parametrize("prefix", ["", "file:", "file://"])
+@pytest.mark.parametrize("prefix", ["", "file:", "file://", "file://localhost"])
 def test_local_files_are_found_by_any_name_of_them(files: LocalFiles, tmp_path: Path, prefix: str) -> None:
     top = f"{prefix}{tmp_path}"
     assert files.under(f"{top}/missing") == []

@@ -58,6 +58,7 @@ def test_a_mount_point_has_no_place_beside_it_for_files_to_come_from() -> None:
         ("in", ""),
         ("file:HERE/in", ""),
         ("file://HERE/in/*.json", ""),
+        ("file://localhostHERE/in", ""),
         ("in/{a,b}/c", ""),
         ("HERE/nix", "HERE/nix"),
         ("nix/*.json", "HERE/nix"),
@@ -75,6 +76,8 @@ def test_what_is_read_has_to_be_there(tmp_path: Path, monkeypatch: pytest.Monkey
     assert [error.what for error in missing(job(source={"files": lookup}))] == [
         f"source.files.path: {text}" for text in told
     ]
+    relative = "" if "HERE" in path else "; it is relative to the current directory"
+    assert all(error.hints == (f"create it, or set transform.lookups.names.path{relative}",) for error in errors)
 
 
 def test_a_table_of_sqlite(tmp_path: Path) -> None:

@@ -273,5 +273,6 @@ def test_paths_without_a_scheme_are_on_this_machine_whatever_hadoop_says(tmp_pat
         sink=Sink(type="parquet", path="hdfs://nn/a b"),
     )
     plan = located(replace(PLAN, job=job, checkpoint="/state/try"))
-    assert paths(plan) == [f"file://{Path.cwd()}/users", "", "file:///in", "hdfs://nn/a b", "file:///state/try"]
+    assert paths(plan) == [f"file://{Path.cwd()}/users", "file:///in", "hdfs://nn/a b", "file:///state/try"]
+    assert plan.job.transform.lookups["far"].path == ""
     assert located(PLAN) == PLAN
