@@ -81,7 +81,8 @@ def _check_partition(directory: str, start: Start, now_s: float, deep: bool) -> 
         if deep:
             findings += _records(segment)
     in_use_at = now_s if start.in_use else None
-    findings += _missing_snapshots(directory, bases, end, start, in_use_at)
+    bad = {os.path.basename(problem.path) for problem in found.problems}
+    findings += _missing_snapshots(directory, bases, bad, start, in_use_at)
     findings += _leftovers(directory, set(following), in_use_at)
     findings += _topic_id(directory)
     size = sum(_size_on_disk(entry.stat()) for entry in os.scandir(directory) if entry.is_file())
@@ -89,15 +90,14 @@ def _check_partition(directory: str, start: Start, now_s: float, deep: bool) -> 
 
 
 def _missing_snapshots(
-    directory: str, bases: list[int], end: int, start: Start, in_use_at: float | None
+    directory: str, bases: list[int], bad: set[str], start: Start, in_use_at: float | None
 ) -> Iterator[Finding]:
     """Brokers write one wherever a segment begins, but for the first, and delete those below the log's start. A roll on
-    a full disk does without, and nobody needs those before the newest: a log that is cut reads more of itself."""
+    a full disk does without, and nobody needs those before the newest that is not among the `bad` files: a log that is
+    cut reads more of itself."""
     names = os.listdir(directory)
     taken = {offset for name in names if name.endswith(snapshots.SUFFIX) and (offset := base_of(name)) is not None}
-    newest = next(
-        (offset for offset in sorted(taken, reverse=True) if offset <= end and _is_whole(directory, offset)), 0
-    )
+    newest = max((offset for offset in taken if snapshots.file_name(offset) not in bad), default=0)
     needed_after = max(newest, start.start_offset)
     missing = [base for base in bases[1:] if base > needed_after and base not in taken]
     if missing and missing[-1] == bases[-1] and _is_fresh(segment_path(directory, bases[-1], LOG), in_use_at):
@@ -106,14 +106,6 @@ def _missing_snapshots(
         path = os.path.join(directory, snapshots.file_name(missing[0]))
         more = f", and {counted(len(missing) - 1, 'other')} of this partition" if len(missing) > 1 else ""
         yield Finding.of("warn", path, f"{MISSING}{more}", verdicts.of_missing_snapshot(start, none_left=not taken))
-
-
-def _is_whole(directory: str, snapshot: int) -> bool:
-    try:
-        snapshots.decode(FILES.read(os.path.join(directory, snapshots.file_name(snapshot))))
-    except snapshots.BrokenSnapshotError:
-        return False
-    return True
 
 
 def _size_on_disk(status: os.stat_result) -> int:
