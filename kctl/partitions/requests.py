@@ -75,7 +75,7 @@ def active_moves(
 def moves_as_far_as_known(
     session: Session, partitions: Mapping[str, Iterable[int]] | None = None
 ) -> dict[TopicPartition, Active]:
-    """The same for a picture, which has all the rest where they cannot be asked for: a note says so."""
+    """Like `active_moves`; where they cannot be asked for, prints a note and returns none."""
     try:
         return active_moves(session, partitions)
     except KctlError as error:

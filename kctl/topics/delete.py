@@ -52,7 +52,7 @@ def delete(session: Session, chosen: Choice, if_exists: bool, internal: bool) ->
         note(session.settings, "nothing to do: there is no such topic")
     if not topics:
         return Change(session, COLUMNS, (), errors).done()
-    found = topic_details(session, topics, ("min.insync.replicas",))
+    found = topic_details(session, topics, ("min.insync.replicas",), with_moves=False)
     for text in found.notes:
         note(session.settings, text)
     readers, unknown = readers_of(session, topics)

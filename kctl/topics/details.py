@@ -95,11 +95,16 @@ class Found(NamedTuple):
 
 
 def topic_details(
-    session: Session, topics: Mapping[str, Topic], keys: Sequence[str] | None = None, *, with_offsets: bool = True
+    session: Session,
+    topics: Mapping[str, Topic],
+    keys: Sequence[str] | None = None,
+    *,
+    with_offsets: bool = True,
+    with_moves: bool = True,
 ) -> Found:
     """The details of topics in a Metadata response; of their settings only `keys`. What a topic that is deleted would
     have said is not known."""
-    from kctl.partitions.requests import moves_as_far_as_known
+    from kctl.partitions.requests import active_moves
 
     notes: dict[str, None] = {}
     everything = {name: [p.partition_index for p in topic.partitions] for name, topic in topics.items()}
@@ -113,8 +118,11 @@ def topic_details(
         sizes.setdefault(where, {})[broker] = size
     offsets = _offsets(session, topics) if with_offsets else {}
     moving: dict[str, dict[int, Sequence[int]]] = {}
-    for where, move in moves_as_far_as_known(session, everything).items():
-        moving.setdefault(where.topic, {})[where.partition] = move.adding
+    try:
+        for where, move in active_moves(session, everything).items() if with_moves else ():
+            moving.setdefault(where.topic, {})[where.partition] = move.adding
+    except KctlError as error:
+        notes[f"moves under way are not known: {error.what}"] = None
     capped = caps_min_isr(session.connection().versions)
     brokers = session.cluster.brokers.values()
     racks = {broker.id: broker.rack for broker in brokers}

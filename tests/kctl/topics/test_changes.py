@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
-from kctl.errors import Exit
+from kctl.errors import Exit, KctlError
+from kctl.partitions import requests
 from kctl.reach import connection
+from kctl.reach.session import Session
 from tests.kctl.conftest import Kctl, Ran
 
 
@@ -158,6 +161,18 @@ def test_delete(on_broker: Kctl) -> None:
     ran = on_broker("topics", "delete", "--match", "delete-*", "-y")
     assert (ran.code, "verified: no broker knows them any more" in ran.err) == (Exit.DONE, True)
     assert names(on_broker, "delete-*") == []
+
+
+def test_delete_does_not_ask_for_moves_under_way(on_broker: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not everybody may, and nothing that it shows depends on them."""
+
+    def refuse(session: Session, partitions: object = None) -> NoReturn:
+        raise KctlError("not authorized")
+
+    on_broker("topics", "create", "deleted-unmoved", "-p", 1, "-r", 1, "-y")
+    monkeypatch.setattr(requests, "active_moves", refuse)
+    ran = on_broker("topics", "delete", "deleted-unmoved", "--dry-run")
+    assert (ran.code, "moves" in ran.err) == (Exit.DONE, False)
 
 
 def test_delete_with_brokers_before_2_8(on_broker: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
