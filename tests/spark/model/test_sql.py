@@ -19,7 +19,7 @@ USERS = "transform.lookups={users: {format: csv, path: u, schema: 'id BIGINT, na
 WINDOWS = "SELECT window.start, count(*) AS n FROM source GROUP BY window(ts, '1 minute')"
 TOPIC = "sink={type: topic, topic: {topic: out%s}}"
 NO_HEADERS = ("sink.topic.headers", '"h" is TIMESTAMP, but must be ARRAY')
-AVRO = """value={format: avro, schema: '{"type": "record", "name": "A", "fields": [{"name": "at", "type": %s}]}'}"""
+AVRO_AT = """value={format: avro, schema: '{"type": "record", "name": "A", "fields": [{"name": "at", "type": %s}]}'}"""
 
 
 def found(sql: str = "", *sets: str) -> list[Finding]:
@@ -170,7 +170,7 @@ def test_what_a_stream_can_have(sql: str, sets: list[str], level: str, text: str
         ),
         (
             "",
-            [AVRO % '["null", "string"]', "transform.watermark={column: at, delay: 1h}"],
+            [AVRO_AT % '["null", "string"]', "transform.watermark={column: at, delay: 1h}"],
             "transform.watermark.column",
             '"at" is STRING, but must be TIMESTAMP',
         ),
@@ -233,7 +233,7 @@ def test_columns_that_other_keys_name(sql: str, sets: list[str], path: str, text
         ("", [TOPIC % ", partition: _partition, headers: _headers", "source.headers=true"]),
         ("", ["transform.watermark={column: _timestamp, delay: 1h}"]),
         ("", ["value.schema='ts TIMESTAMP_NTZ, window STRUCT<end: TIMESTAMP>'", WATERMARK]),
-        ("", [AVRO % '{"type": "long", "logicalType": "timestamp-millis"}', WATERMARK.replace("ts", "at")]),
+        ("", [AVRO_AT % '{"type": "long", "logicalType": "timestamp-millis"}', WATERMARK.replace("ts", "at")]),
         ("", ["checks=[{sql: SELECT count(*) FROM out JOIN users ON out.id = users.id, expect: 0}]", USERS]),
     ],
 )
