@@ -11,7 +11,7 @@ import pytest
 from kafkad.meta.embedded import EmbeddedSession
 from tests.broker_parts.several import MEMORY, Brokers
 
-_ASKS = ("get", "get_many", "exists", "children", "multi")
+_ASKS = ("get", "get_many", "exists", "children", "create", "set", "delete", "multi")
 
 
 class Expiring:
