@@ -292,7 +292,7 @@ class Model:
 
     def check(self) -> None:
         group = self.life.machine.groups.get(G)
-        assert len(self.life.timers) <= 2, "the group's own, and that of a refused write"
+        assert len(self.life.timers) <= 1 + len(self.life.machine._refused), "the group's own, and of refused writes"
         assert all(len(asked.answers) <= 1 for asked in self.asked[-10:])
         if group is None:
             return

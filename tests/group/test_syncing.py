@@ -42,16 +42,18 @@ def test_who_is_left_out_of_an_assignment_gets_nothing(life: Life) -> None:
     assert life.sync(follower, 1).answer.assignment == b""
 
 
-def test_an_assignment_that_cannot_be_written_starts_over(life: Life) -> None:
+@pytest.mark.parametrize("failure", [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR])
+def test_an_assignment_that_cannot_be_written_starts_over_after_a_pause(life: Life, failure: ErrorCode) -> None:
     asked = [life.join(), life.join()]
     life.advance(6000)
     leader, follower = (one.answer.member_id for one in asked)
     follows = life.sync(follower, 1)
-    life.failure = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    life.failure = failure
     leads = life.sync(leader, 1, {leader: b"L"})
-    assert not leads.answered
-    life.advance(300)
-    assert (leads.error, follows.error) == (life.failure, life.failure)
+    life.advance(299)
+    assert not leads.answered and not follows.answered
+    life.advance(1)
+    assert (leads.error, follows.error) == (failure, failure)
     assert life.state() is State.PREPARING
 
 
