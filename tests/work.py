@@ -15,40 +15,27 @@ Trace = Callable[[FrameType, str, Any], Any]
 
 def lines(action: Callable[..., object], *args: Any) -> int:
     """Lines of Python."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, arg: object) -> Any:
-        nonlocal count
-        count += event == "line"
-        return trace
-
-    with _traced(trace):
-        action(*args)
-    return count
+    return _counted("line", action, args)
 
 
 def instructions(action: Callable[..., object], *args: Any) -> int:
     """Bytecode instructions."""
-    count = 0
-
-    def trace(frame: FrameType, event: str, arg: object) -> Any:
-        nonlocal count
-        frame.f_trace_opcodes = True
-        count += event == "opcode"
-        return trace
-
-    with _traced(trace):
-        action(*args)
-    return count
+    return _counted("opcode", action, args)
 
 
 def calls(action: Callable[..., object], *args: Any) -> int:
     """Calls of Python functions, and steps of generators."""
+    return _counted("call", action, args)
+
+
+def _counted(counts: str, action: Callable[..., object], args: tuple[Any, ...]) -> int:
     count = 0
 
-    def trace(frame: FrameType, event: str, arg: object) -> None:
+    def trace(frame: FrameType, event: str, arg: object) -> Any:
         nonlocal count
-        count += event == "call"
+        frame.f_trace_opcodes = counts == "opcode"
+        count += event == counts
+        return None if counts == "call" else trace
 
     with _traced(trace):
         action(*args)
@@ -74,14 +61,15 @@ async def counting_turns(work: Callable[[Callable[[], int]], Coroutine[Any, Any,
 @contextmanager
 def _traced(trace: Trace) -> Iterator[None]:
     """Finalizers of others' garbage would count as well."""
-    before = sys.gettrace()
+    before, collects = sys.gettrace(), gc.isenabled()
     gc.disable()
     sys.settrace(trace)
     try:
         yield
     finally:
         sys.settrace(before)
-        gc.enable()
+        if collects:
+            gc.enable()
 
 
 def is_linear(call_for: Callable[[int], Callable[[], object]], size: int = 100) -> bool:
