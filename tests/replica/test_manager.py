@@ -213,29 +213,27 @@ def test_the_log_of_another_topic_is_not_deleted(
 ) -> None:
     """It may be the only copy of what a Kafka has written in a topic that it has made again."""
     tp = TopicPartition("a", 0)
-    logs, replicas = broker.replicas.logs, broker.replicas
+    logs = broker.replicas.logs
     log = logs.create(tp, b"x" * 16, LogConfig())
     if not is_open:
         [place] = [directory for directory in logs.directories if directory.logs.pop(tp, None)]
         del logs.logs[tp]
         place.broken[tp] = BrokenPartition(log.directory, "damaged")
-    assert not deleted(replicas, broker, b"y" * 16)
+    assert not deleted(broker, b"y" * 16)
     [told] = [record.message for record in caplog.records if "not deleted" in record.message]
     assert told.startswith(log.directory)
     assert os.path.exists(log.directory)
-    assert not deleted(replicas, broker, b"x" * 16)
+    assert not deleted(broker, b"x" * 16)
     assert not os.path.exists(log.directory)
 
 
-def deleted(replicas: ReplicaManager, broker: OneBroker, topic_id: bytes) -> ErrorCode:
+def deleted(broker: OneBroker, topic_id: bytes) -> int:
     """The answer to a controller that deletes the topic with this id."""
     state = UpdateMetadataPartitionState(partition_index=0, leader=LEADER_DURING_DELETE, leader_epoch=1)
     topic = UpdateMetadataTopicState(topic_name="a", topic_id=topic_id, partition_states=[state])
-    broker.run(replicas.update_metadata(UpdateMetadataRequest(controller_epoch=NEW, topic_states=[topic])))
-    gone = StopReplicaPartitionState(partition_index=0, leader_epoch=-2, delete_partition=True)
-    stop = StopReplicaTopicState(topic_name="a", partition_states=[gone])
-    answer = broker.run(replicas.stop_replica(StopReplicaRequest(controller_epoch=NEW, topic_states=[stop])))
-    return ErrorCode(answer.partition_errors[0].error_code)
+    broker.run(broker.replicas.update_metadata(UpdateMetadataRequest(controller_epoch=NEW, topic_states=[topic])))
+    [code] = delete(broker, 0)
+    return code
 
 
 def test_a_deletion_waits_for_the_disks_that_had_it_alone_and_for_these_side_by_side(

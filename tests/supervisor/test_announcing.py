@@ -35,6 +35,16 @@ class Scene:
         self.supervisor._brokers = [first, second]
         return first, second
 
+    def begin_reload(self) -> tuple[BrokerProcess, BrokerProcess]:
+        """Of brokers that are ready, and have still to reload."""
+        brokers = self.begin()
+        for broker in brokers:
+            broker.take({"READY": "1"})
+            broker.reloading = True
+        self.told()
+        self.supervisor._reload()
+        return brokers
+
     def told(self) -> list[str]:
         found = []
         while True:
@@ -131,12 +141,7 @@ def test_a_reload_amid_which_all_brokers_end_is_over(scenario: Run) -> None:
     """Each reads the configuration when it is started again; systemd would wait for ever."""
 
     def steps(scene: Scene) -> None:
-        brokers = scene.begin()
-        for broker in brokers:
-            broker.take({"READY": "1"})
-            broker.reloading = True
-        scene.told()
-        scene.supervisor._reload()
+        brokers = scene.begin_reload()
         assert [text for text in scene.told() if text.startswith("RELOADING")]
         for broker in brokers:
             broker.reloading = False
@@ -148,11 +153,7 @@ def test_a_reload_amid_which_all_brokers_end_is_over(scenario: Run) -> None:
 
 def test_a_reload_that_a_broker_could_not_do_is_told(scenario: Run) -> None:
     def steps(scene: Scene) -> None:
-        brokers = scene.begin()
-        for broker in brokers:
-            broker.take({"READY": "1"})
-            broker.reloading = True
-        scene.supervisor._reload()
+        brokers = scene.begin_reload()
         for broker, status in zip(brokers, (NOT_RELOADED, RELOADED), strict=True):
             broker.take({"READY": "1", "STATUS": status})
             broker.reloading = False
