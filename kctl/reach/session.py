@@ -122,7 +122,7 @@ class Session:
         self._given_up: dict[str, set[Any]] = {}
         """What was waited for in vain, by what it is: nor is anything else waited for again and again."""
         self._holders: set[int] | None = None
-        """Brokers that replica lists name; None: nobody was missed since the brokers that are there are known."""
+        """Brokers that replica lists name; None: not looked up since the list of live brokers last changed."""
         self._news: list[Topic] = []
         """Topics as Metadata had them, whose leaders are not in `_leaders` yet."""
 

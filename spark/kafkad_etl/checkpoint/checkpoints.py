@@ -188,11 +188,12 @@ def _another(fact: str | None, was: str | None) -> str:
 
 
 def recreated(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    others = remade(before, now)
     return [
         f'topic "{name}" was deleted and recreated (its id was {was}; is now {now[name]}), '
         "so its offsets refer to different records"
         for name, was in before.items()
-        if name in remade(before, now)
+        if name in others
     ]
 
 

@@ -153,10 +153,8 @@ def status_rows(
         elif offset is None:
             note = "not read yet"
         if where.topic in remade:
-            lag, note = (
-                None,
-                "deleted and made again: the offset is that of other records, and run refuses the checkpoint",
-            )
+            lag = None
+            note = "deleted and made again: the offset is that of other records, and run refuses the checkpoint"
         rows.append(
             {
                 "topic": where.topic,
