@@ -20,7 +20,6 @@ from kafkad.api.audit import note_change
 from kafkad.api.dispatch import Dispatcher
 from kafkad.broker import metering
 from kafkad.broker.building import build
-from kafkad.broker.disk_threads import disk_threads, end_all, start_all
 from kafkad.broker.draining import drain
 from kafkad.broker.identity import StartError, refuse_lost_store
 from kafkad.broker.lifecycle import BrokerState, Lifecycle
@@ -53,6 +52,7 @@ from kafkad.metrics import Registry
 from kafkad.net import http
 from kafkad.net.http import DAMAGED, EXPOSED, Condition, Endpoints, HttpServer
 from kafkad.net.server import CannotListen, Server
+from kafkad.replica.disk_threads import DiskThreads, NoThreads
 from kafkad.systemd import NOT_RELOADED, RELOADED, STOP_ALL, Notifier
 from kafkad.timers import every, sleep
 from kafkad.turns import in_turns
@@ -76,6 +76,7 @@ _REFUSALS = (
     JournalError,
     MetaError,
     NoLogDirectoryError,
+    NoThreads,
     StartError,
 )
 
@@ -128,7 +129,7 @@ class Daemon:
             on_failure=tell_of_offline,
             on_damage=tell_of_damage,
         )
-        self._threads = disk_threads(directory.path for directory in self._logs.directories)
+        self._threads = DiskThreads.of_each(directory.path for directory in self._logs.directories)
         self._tls: BrokerTls | None = None
         self._stopping = asyncio.Event()
         self._reload_asked = asyncio.Event()
@@ -152,7 +153,7 @@ class Daemon:
 
     async def _serve(self) -> int:
         """Addresses are bound before any data is touched: one that is taken ends the start."""
-        start_all(self._threads)
+        self._threads.start()
         config = self._settings.config
         self._tls = self._make_tls(config)
         _refuse_without_keytabs(config)
@@ -513,7 +514,7 @@ class Daemon:
         self._notifier.extend_timeout(_TIME_TO_STOP_S)
         await parts.stop()
         await store.close()
-        end_all(self._threads)
+        self._threads.end()
         log.info("stopped cleanly in %.2f s", monotonic() - begun)
 
     async def _ask_for_time(self) -> None:
@@ -543,4 +544,4 @@ class Daemon:
         if self._store is not None:
             await self._store.close()
         self._server.close()
-        end_all(self._threads)
+        self._threads.end()

@@ -7,23 +7,21 @@ from threading import Barrier
 
 import pytest
 
-from kafkad.broker.disk_threads import OF_EACH, disk_threads, end_all, start_all
-from kafkad.broker.identity import StartError
-from kafkad.replica.disk_threads import DiskThreads
+from kafkad.replica.disk_threads import OF_EACH, DiskThreads, NoThreads
 from tests.fakes import no_more_threads
 
 
 @pytest.fixture
 def threads() -> Iterator[DiskThreads]:
-    threads = disk_threads(["/a", "/b"])
+    threads = DiskThreads.of_each(["/a", "/b"])
     yield threads
-    end_all(threads)
+    threads.end()
 
 
 def test_work_needs_no_new_thread_and_none_of_another_directory(
     threads: DiskThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    start_all(threads)
+    threads.start()
     no_more_threads(monkeypatch)
     side_by_side = Barrier(2 * OF_EACH)
     calls = [threads.of(path).submit(side_by_side.wait, 30) for path in ("/a", "/b") for _ in range(OF_EACH)]
@@ -34,5 +32,5 @@ def test_a_start_without_threads_says_so_and_leaves_none_behind(
     threads: DiskThreads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     no_more_threads(monkeypatch, left=OF_EACH + 2)
-    with pytest.raises(StartError, match=r"no 8 threads.*TasksMax"):
-        start_all(threads)
+    with pytest.raises(NoThreads, match=r"no 8 threads.*TasksMax"):
+        threads.start()
