@@ -192,7 +192,7 @@ def build(platform: Platform, identity: Identity) -> Parts:
             blocking_calls=platform.blocking_calls,
         ),
         upkeep=Upkeep(platform.logs, replicas, durable, config, platform.timers),
-        cleaner=Cleaner(replicas, config, threads, platform.timers),
+        cleaner=Cleaner(replicas, config, threads.others, platform.timers),
     )
     identity.configs.listen(ConfigNode.TOPICS, lambda topic, overrides: replicas.topic_config_changed(topic))
     identity.configs.listen(ConfigNode.TOPICS, lambda topic, overrides: controller.configs_changed(topic))

@@ -13,9 +13,10 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from kafkad.cleaner.compactor import Compactor
 from kafkad.cleaner.settings import CleanerSettings
@@ -44,15 +45,12 @@ from kafkad.log.segment import Segment
 from kafkad.log.txnindex import SUFFIX as TXN_INDEX
 from kafkad.log.worker import NoWorkerError
 from kafkad.names import TopicPartition
-from kafkad.replica.disk_threads import DiskThreads
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
 from kafkad.timers import Timers, sleep
 from kafkad.turns import Turns, in_turns
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 _LOOK_S = 0.1
 """The longest delay before a worker stops whose log was deleted, moved or cut back."""
@@ -92,13 +90,15 @@ class Cleaner:
         self,
         replicas: ReplicaManager,
         config: Callable[[], Config],
-        threads: DiskThreads,
+        threads: Executor,
         timers: Timers,
         make_compactor: Callable[[], Compactor] = Compactor,
     ) -> None:
+        """`threads` wait for processes that end."""
         self.probe = CleanerProbe(replicas.logs.clock.now_ms())
         self._replicas = replicas
         self._logs = replicas.logs
+        self._in_thread = replicas.durable.run
         self._moves = Moves(replicas.logs)
         self._config = config
         self._settings = CleanerSettings.of(config())
@@ -160,7 +160,7 @@ class Cleaner:
             log.exception("internal error: cleaner worker %d has ended, and is not started again", number)
         finally:
             self.probe.jobs.pop(number, None)
-            await asyncio.get_running_loop().run_in_executor(self._threads.others, compactor.close)
+            await asyncio.get_running_loop().run_in_executor(self._threads, compactor.close)
 
     @property
     def dead_workers(self) -> int:
@@ -264,9 +264,7 @@ class Cleaner:
         try:
             wanted = await self._job(chosen, settings)
             # A `.cleaned` file of an earlier job would tell a start after a crash that a later swap is void.
-            await self._in_thread(
-                chosen.log.log_directory, partial(swap.discard_all, self._logs.files, wanted.directory)
-            )
+            await self._in_thread(chosen.log.log_directory, partial(self._discard_all, wanted.directory))
             result = await self._run(chosen, compactor, wanted)
             self._deaths.discard(chosen.tp)
         except AbandonedError:
@@ -278,10 +276,8 @@ class Cleaner:
             if self._stands(chosen):  # else what it found wrong may be the files of a later log
                 self._mark(chosen, str(error))
         except StorageError as error:
-            self._refused(chosen, error)
-        except OSError as error:
-            if self._stands(chosen):
-                self._worker_refused(chosen, error)
+            if self._stands(chosen):  # else it may be of files that are gone
+                self._refused(chosen, error)
         finally:
             if result is None:
                 await self._discard(chosen)
@@ -307,20 +303,13 @@ class Cleaner:
                 compactor.abandon()
                 await asyncio.wait([running], timeout=_LOOK_S)
             running.exception()  # asked for, also when this task is cancelled
-        result = running.result()
+        with disk_errors(chosen.log.directory, "compacting"):
+            result = running.result()
         await self._take(chosen, finished)
         await self._in_thread(chosen.log.log_directory, partial(self._sync_names, chosen.log.directory))
         if not self._stands(chosen):
             raise AbandonedError
         return result
-
-    def _worker_refused(self, chosen: LogToCompact, error: OSError) -> None:
-        log.error("compacting %s: %s", chosen.tp, error)
-        try:
-            with disk_errors(chosen.log.directory, "compacting"):
-                raise error
-        except StorageError as failure:
-            self._refused(chosen, failure)
 
     def _refused(self, chosen: LogToCompact, error: StorageError) -> None:
         """A full disk may pass, and only compaction suffers: that of others goes on, which may need less room or make
@@ -351,16 +340,16 @@ class Cleaner:
 
     async def _write_checkpoints(self) -> None:
         for write in self._logs.collect_cleaned_offsets():
-            try:
-                await self._in_thread(write.directory.path, write.write)
-            except StorageError as error:
-                self._replicas.directory_failed(error)
+            await self._replicas.wait_for_disk(write.directory, write.write)
 
     async def _discard(self, chosen: LogToCompact) -> None:
         if self._logs.get(chosen.tp) is chosen.log:
-            with contextlib.suppress(OSError):
-                discard = partial(swap.discard_all, self._logs.files, chosen.log.directory)
-                await self._in_thread(chosen.log.log_directory, discard)
+            with contextlib.suppress(StorageError):
+                await self._in_thread(chosen.log.log_directory, partial(self._discard_all, chosen.log.directory))
+
+    def _discard_all(self, directory: str) -> None:
+        with disk_errors(directory, "removing what a compaction left"):
+            swap.discard_all(self._logs.files, directory)
 
     def _name_poison(self, chosen: LogToCompact, found: Sequence[Poison]) -> None:
         named = self._named.setdefault(chosen.tp, set()) if found else set()
@@ -419,10 +408,6 @@ class Cleaner:
 
     def _now_ms(self) -> int:
         return self._logs.clock.now_ms()
-
-    async def _in_thread(self, directory: str, work: Callable[[], T]) -> T:
-        """In one that waits for this log directory."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads.of(directory), work)
 
 
 def _check_sound(chosen: LogToCompact) -> None:

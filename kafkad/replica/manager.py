@@ -215,16 +215,7 @@ class ReplicaManager:
             self.cuts.begin()
 
     async def _forget_predecessors(self, new: Iterable[TopicPartition]) -> None:
-        await together(starmap(self._wait_for_disk, self.logs.forget_predecessors(new)))
-
-    async def _wait_for_disk(self, directory: LogDirectory, work: Callable[[], None]) -> bool:
-        """False if the disk has refused it."""
-        try:
-            await self.durable.run(directory.path, work)
-        except StorageError as error:
-            self.directory_failed(error)
-            return False
-        return True
+        await together(starmap(self.wait_for_disk, self.logs.forget_predecessors(new)))
 
     async def _update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         refused = self._refuse(request.controller_epoch, request.broker_epoch)
@@ -307,7 +298,7 @@ class ReplicaManager:
         asked = {place for _, places, _ in deleted for place in places}
         if not all(places for _, places, _ in deleted):
             asked.update(self.logs.live)
-        known = await together(self._wait_for_disk(place, place.sync_names) for place in asked)
+        known = await together(self.wait_for_disk(place, place.sync_names) for place in asked)
         refusing = {place for place, is_known in zip(asked, known, strict=True) if not is_known}
         for tp, places, answer in deleted:
             if not refusing.isdisjoint(places or asked):
@@ -495,6 +486,15 @@ class ReplicaManager:
             self._work_in_pieces(work)
         except StorageError as error:
             self.directory_failed(error)
+
+    async def wait_for_disk(self, directory: LogDirectory, work: Callable[[], None]) -> bool:
+        """Do it in a thread of this log directory. False if the disk has refused it."""
+        try:
+            await self.durable.run(directory.path, work)
+        except StorageError as error:
+            self.directory_failed(error)
+            return False
+        return True
 
     def directory_failed(self, error: StorageError) -> None:
         """A disk said no: its partitions answer KAFKA_STORAGE_ERROR from now on, the others go on.

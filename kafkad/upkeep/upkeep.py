@@ -142,8 +142,7 @@ class Upkeep:
             await self._write(directory.collect_start_offsets())
 
     async def _write(self, write: CheckpointWrite) -> None:
-        with self._going_on():
-            await self._durable.run(write.directory.path, write.write)
+        await self._replicas.wait_for_disk(write.directory, write.write)
 
     def _high_watermark(self, tp: TopicPartition) -> int:
         partition = self._replicas.find(*tp)

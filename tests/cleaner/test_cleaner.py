@@ -14,6 +14,7 @@ import pytest
 from kafkad.cleaner.cleaner import Cleaner
 from kafkad.cleaner.settings import CleanerSettings
 from kafkad.config import load
+from kafkad.log import swap
 from kafkad.log.compaction import (
     AbandonedError,
     CompactionJob,
@@ -23,6 +24,7 @@ from kafkad.log.compaction import (
     Poison,
     UncleanableError,
 )
+from kafkad.log.files import Files
 from kafkad.log.indexed import Hole
 from kafkad.log.log import Log
 from kafkad.log.move import Moves
@@ -30,7 +32,6 @@ from kafkad.log.truncation import truncate_to
 from kafkad.log.txnindex import AbortedTransaction
 from kafkad.log.worker import NoWorkerError
 from kafkad.names import TopicPartition
-from kafkad.replica.disk_threads import DiskThreads
 from kafkad.wire.records import Record
 from tests.cleaner.cleaner import clean
 from tests.log.conftest import records
@@ -89,9 +90,7 @@ class Scene:
     async def _start(self) -> Cleaner:
         await self.broker.parts.cleaner.stop()
         broker = self.broker
-        cleaner = Cleaner(
-            broker.replicas, lambda: broker.config, DiskThreads({}, broker.threads), broker.timers, self._make
-        )
+        cleaner = Cleaner(broker.replicas, lambda: broker.config, broker.threads, broker.timers, self._make)
         cleaner.start()
         return cleaner
 
@@ -470,6 +469,42 @@ def test_a_disk_that_refuses_the_worker(scene: Scene, code: int, offline: bool) 
     directory = scene.broker.replicas.logs.directories[0]
     scene.until(lambda: scene.worker.job or directory.failure)
     assert (directory.failure is not None) == offline
+
+
+def test_an_internal_error_in_a_thread_for_a_disk_ends_no_worker(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failing = ["at the start of a job", "at the removal of what it left"]
+
+    def discard_all(files: Files, directory: str) -> None:
+        if failing:
+            raise ValueError(failing.pop())
+
+    monkeypatch.setattr(swap, "discard_all", discard_all)
+    scene.dirty("a")
+    scene.until_job()
+    assert scene.cleaner.dead_workers == 0
+    assert [directory.failure for directory in scene.broker.replicas.logs.directories] == [None, None]
+    assert caplog.messages.count("internal error in a thread that waits for a disk") == 2
+
+
+def test_a_topic_that_is_deleted_while_a_job_begins_costs_no_directory(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deleted: list[str] = []
+
+    def listed(files: Files, directory: str) -> None:
+        logs = scene.broker.replicas.logs
+        logs.delete(A0)  # the loop does nothing else meanwhile
+        deleted.append(directory)
+        os.listdir(directory)
+
+    monkeypatch.setattr(swap, "discard_all", listed)
+    scene.dirty("a")
+    scene.until(lambda: deleted)
+    scene.look()
+    assert [directory.failure for directory in scene.broker.replicas.logs.directories] == [None, None]
+    assert scene.cleaner.dead_workers == 0
 
 
 def test_others_are_compacted_at_once_while_a_log_that_found_no_room_rests(tmp_path: Path) -> None:
