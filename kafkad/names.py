@@ -1,9 +1,11 @@
-"""Names and ids of topics and partitions. Apart from `model`, so that wire clients import nothing else."""
+"""Names and ids of topics and partitions, and how a text names many. Apart from `model`, so that wire clients import
+nothing else."""
 
 from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 TopicId = bytes
@@ -66,6 +68,12 @@ def home_partition(key: str, count: int) -> int:
     if value >= 1 << 31:
         value = (1 << 32) - value
     return (0 if value == 1 << 31 else value) % count
+
+
+def some(things: Sequence[object], most: int = 5, of: int = 0) -> str:
+    """The first of many names, and how many more there are. `of`: of how many `things` are the first already."""
+    named, more = ", ".join(map(str, things[:most])), (of or len(things)) - most
+    return named if more <= 0 else f"{named} and {more} more"
 
 
 class TopicPartition(NamedTuple):

@@ -23,6 +23,7 @@ from kafkad.config.config import find_setting
 from kafkad.controller.configs import Alteration
 from kafkad.errors import ErrorCode
 from kafkad.loggers import Later, LinesPerSecond
+from kafkad.names import some
 from kafkad.security.authorizer import Operation, PatternType, PermissionType
 from kafkad.security.authorizer import ResourceType as Secured
 from kafkad.security.scram import NUMBERED
@@ -185,7 +186,7 @@ def _records_deleted(message: Any, response: Any) -> Lines:
         done = [one for one in topic.partitions if one.error_code in _DONE]
         cut = [f"{one.partition_index} before {_cut_at(one, offsets[topic.name, one.partition_index])}" for one in done]
         if cut:
-            yield f"records of topic {topic.name} deleted, of partition {_some(cut)}"
+            yield f"records of topic {topic.name} deleted, of partition {some(cut, _NAMED)}"
 
 
 def _cut_at(done: Any, asked: int) -> object:
@@ -216,7 +217,7 @@ def _of_resources(message: Any, response: Any, verb: str, text: Callable[[Any], 
     refused = {(r.resource_type, r.resource_name) for r in response.responses if r.error_code}
     for resource in message.resources:
         if (resource.resource_type, resource.resource_name) not in refused:
-            changes = _some([text(config) for config in resource.configs]) or "to nothing of its own"
+            changes = some([text(config) for config in resource.configs], _NAMED) or "to nothing of its own"
             yield f"settings of {_resource(resource.resource_type, resource.resource_name)} {verb}: {changes}"
 
 
@@ -229,7 +230,7 @@ def _replicas_moved(message: Any, response: Any) -> Lines:
                 path = paths[topic.topic_name, partition.partition_index]
                 begun.setdefault((path, topic.topic_name), []).append(str(partition.partition_index))
     for (path, name), partitions in begun.items():
-        yield f"move to log directory {_shown(path)} begun for topic {name}: {_some(partitions)}"
+        yield f"move to log directory {_shown(path)} begun for topic {name}: {some(partitions, _NAMED)}"
 
 
 def _groups_deleted(message: Any, response: Any) -> Lines:
@@ -241,7 +242,7 @@ def _leaders_elected(message: Any, response: Any) -> Lines:
     for topic in response.replica_election_results:
         elected = [str(p.partition_id) for p in topic.partition_result if not p.error_code]
         if elected:
-            yield f"{kind} leaders elected for topic {topic.topic}: {_some(elected)}"
+            yield f"{kind} leaders elected for topic {topic.topic}: {some(elected, _NAMED)}"
 
 
 def _reassignments_asked(message: Any, response: Any) -> Lines:
@@ -254,14 +255,15 @@ def _reassignments_asked(message: Any, response: Any) -> Lines:
         if (name, index) not in refused:
             asked.setdefault(name, []).append(f"{index} " + ("cancelled" if replicas is None else f"to {replicas}"))
     for name, changes in asked.items():
-        yield f"reassignment of topic {name}: {_some(changes)}"
+        yield f"reassignment of topic {name}: {some(changes, _NAMED)}"
 
 
 def _offsets_deleted(message: Any, response: Any) -> Lines:
     for topic in response.topics:
         deleted = [str(p.partition_index) for p in topic.partitions if not p.error_code]
         if deleted:
-            yield f"offsets of group {_shown(message.group_id)} deleted, for topic {topic.name}: {_some(deleted)}"
+            partitions = some(deleted, _NAMED)
+            yield f"offsets of group {_shown(message.group_id)} deleted, for topic {topic.name}: {partitions}"
 
 
 def _offsets_set(message: Any, response: Any) -> Lines:
@@ -277,14 +279,14 @@ def _offsets(message: Any, response: Any) -> Iterator[str]:
         done = [p for p in topic.partitions if (topic.name, topic.topic_id, p.partition_index) not in refused]
         if done:
             name = topic.name or topic.topic_id.hex()
-            offsets = _some([f"{p.partition_index} to {p.committed_offset}" for p in done[:_NAMED]], len(done))
+            offsets = some([f"{p.partition_index} to {p.committed_offset}" for p in done[:_NAMED]], _NAMED, len(done))
             yield f"offsets of group {_shown(message.group_id)} set by no member, for topic {name}: {offsets}"
 
 
 def _members_removed(message: Any, response: Any) -> Lines:
     removed = [r.group_instance_id or r.member_id for r in response.members if not r.error_code]
-    some = _some(list(map(_shown, removed[:_NAMED])), len(removed))
-    return (f"members of group {_shown(message.group_id)} removed: {some}",) if removed else ()
+    members = some(list(map(_shown, removed[:_NAMED])), _NAMED, len(removed))
+    return (f"members of group {_shown(message.group_id)} removed: {members}",) if removed else ()
 
 
 def _leaves_by_itself(request: Request, message: Any) -> bool:
@@ -312,7 +314,7 @@ def _quotas_altered(message: Any, response: Any) -> Lines:
         if parts not in refused:
             whose = " and ".join(f"{type_} {_shown(name)}" if name else f"every {type_}" for type_, name in parts)
             changes = [f"{op.key} removed" if op.remove else f"{op.key}={op.value:.15g}" for op in entry.ops]
-            yield f"quotas of {whose} changed: {_some(changes)}"
+            yield f"quotas of {whose} changed: {some(changes, _NAMED)}"
 
 
 def _passwords_altered(message: Any, response: Any) -> Lines:
@@ -350,7 +352,7 @@ def _token_created(message: Any, response: Any) -> Lines:
         return
     owner = _shown(f"{response.principal_type}:{response.principal_name}")
     renewers = [_shown(f"{each.principal_type}:{each.principal_name}") for each in message.renewers]
-    renewed = f", to be renewed by {_some(renewers)}" if renewers else ""
+    renewed = f", to be renewed by {some(renewers, _NAMED)}" if renewers else ""
     yield f"delegation token {response.token_id} of {owner} created{renewed}"
 
 
@@ -409,12 +411,6 @@ def _setting(name: str, value: str | None, sign: str = "=") -> str:
     return (
         f"{name}{sign}(hidden)" if setting is not None and setting.sensitive else f"{name}{sign}{_shown(value or '')}"
     )
-
-
-def _some(things: list[str], of: int = 0) -> str:
-    """The first of them; `of` says how many there are where `things` are the first already."""
-    named, more = ", ".join(things[:_NAMED]), (of or len(things)) - _NAMED
-    return named if more <= 0 else f"{named} and {more} more"
 
 
 def _shown(text: str) -> str:

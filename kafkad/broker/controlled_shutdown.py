@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -17,7 +17,7 @@ from kafkad.config import Config
 from kafkad.controller.controller import Controller
 from kafkad.controller.link import ControllerLink
 from kafkad.errors import KafkaError
-from kafkad.names import TopicPartition
+from kafkad.names import some
 from kafkad.replica.manager import ReplicaManager
 from kafkad.timers import Timers, sleep
 
@@ -81,7 +81,7 @@ class ControlledShutdown:
         finally:
             late.cancel()
             asking.cancel()
-        return f"no other broker is in sync for {_some(left)}" if left else None
+        return f"no other broker is in sync for {some(sorted(left))}" if left else None
 
     def _is_worth_another_try(self, asked: int | None) -> bool:
         """Without a wait: another broker has become the controller, as when all are told to stop, or none is left."""
@@ -111,8 +111,3 @@ class ControlledShutdown:
 
 def _cancel(task: asyncio.Future[Any]) -> None:
     task.cancel()
-
-
-def _some(partitions: Collection[TopicPartition], most: int = 5) -> str:
-    named = ", ".join(str(tp) for tp in sorted(partitions)[:most])
-    return named if len(partitions) <= most else f"{named} and {len(partitions) - most} more"

@@ -26,11 +26,10 @@ from kafkad.meta.readable import readable
 from kafkad.meta.security_znodes import Acls
 from kafkad.meta.store import MetaStore, Unreadable
 from kafkad.meta.znodes import TOPICS, LogDirs, Partition, Topic, TopicDeletion
-from kafkad.names import INTERNAL_TOPICS, NO_TOPIC_ID, TopicId, TopicPartition, id_text, is_another_topic
+from kafkad.names import INTERNAL_TOPICS, NO_TOPIC_ID, TopicId, TopicPartition, id_text, is_another_topic, some
 
 log = logging.getLogger(__name__)
 
-_NAMED = 5
 _KEEP_ALL = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
@@ -63,7 +62,7 @@ async def refuse_partial_adoption(
         unknown = await _unknown(store, directory.current_partitions())
         if unknown:
             raise StartError(
-                f"{directory} has partitions that the metadata store does not know: {_some(unknown)}. They may be of "
+                f"{directory} has partitions that the metadata store does not know: {some(unknown)}. They may be of "
                 "topics that were deleted while it was not one of log.dirs: then move them away, and start again. If "
                 "the store was made without this directory, put back a copy of the store from before; or move it "
                 "away, with all settings, users, ACLs and quotas in it, and start with all of log.dirs"
@@ -112,7 +111,7 @@ async def take_over(store: MetaStore, broker: int, logs: LogManager, config: Con
         log.warning(
             "the metadata store is older than the logs of %d partitions, which go on in the leader epochs of these: %s",
             len(behind),
-            _some(behind),
+            some(behind),
         )
     return {tp.topic: logs.path_of(tp) for tp in unknown if tp.topic not in adopted}
 
@@ -153,7 +152,7 @@ def _to_adopt(
                 "%s is not adopted: its partitions are of several topics of that name, with ids %s", topic.name, ids
             )
         elif others:
-            log.error("%s is not adopted: its id, %s, is that of %s as well", topic.name, ids, _some(others))
+            log.error("%s is not adopted: its id, %s, is that of %s as well", topic.name, ids, some(others))
         elif known is None or not known.partitions.keys() >= set(topic.partitions):
             adopted.append(_adopted(logs, topic, known, config, replaces=topic.name in made_again))
     return adopted
@@ -182,7 +181,7 @@ def _tell_of_adopted(topics: Sequence[AdoptedTopic]) -> None:
         log.warning(
             "these were deleted and made again while kafkad did not run: the topics in the log directories take the "
             "place of those that the metadata store knew, with their settings and what groups have committed: %s",
-            _some(made_again),
+            some(made_again),
         )
     if any(not topic.stored and not topic.replaces for topic in topics):
         log.warning(
@@ -198,7 +197,7 @@ def _tell_of_adopted(topics: Sequence[AdoptedTopic]) -> None:
         )
     for topic in topics:
         if topic.missing:
-            log.warning("%s: partitions %s were not on disk; they are created empty", topic.name, _some(topic.missing))
+            log.warning("%s: partitions %s were not on disk; they are created empty", topic.name, some(topic.missing))
 
 
 def _assigned(stored: Mapping[str, Topic | None], gone: Collection[str], broker: int) -> set[TopicPartition]:
@@ -219,7 +218,7 @@ def _tell_of_lost(lost: Sequence[TopicPartition]) -> None:
             "%d partitions that the metadata store knows are in none of the log directories, and are created empty; "
             "topics that were deleted while kafkad did not run have to be deleted here, too: %s",
             len(lost),
-            _some(lost),
+            some(lost),
         )
 
 
@@ -271,7 +270,7 @@ async def _would_be_open(store: MetaStore, config: Config, unknown: Sequence[Top
 
 
 def _to_be_adopted(unknown: Sequence[TopicPartition]) -> str:
-    return f"the metadata store does not know these partitions, which are to be adopted: {_some(unknown)}"
+    return f"the metadata store does not know these partitions, which are to be adopted: {some(unknown)}"
 
 
 async def pass_over_known_producers(store: MetaStore, broker: int, logs: LogManager) -> None:
@@ -310,7 +309,7 @@ def tell_of_mended(logs: LogManager) -> None:
         log.warning(
             "a crash had left %d partitions without a topic id; it was taken from the metadata store and written to %s",
             len(logs.mended),
-            _some(logs.mended),
+            some(logs.mended),
         )
 
 
@@ -330,7 +329,7 @@ def tell_of_strays(logs: LogManager, metadata: MetadataCache, broker: int) -> No
         log.directory for tp, log in logs.logs.items() if not metadata.has_replica(tp, broker, log.topic_id)
     )
     if strays:
-        log.warning("the cluster has no replica here for %s; these directories are left alone", _some(strays))
+        log.warning("the cluster has no replica here for %s; these directories are left alone", some(strays))
 
 
 def _adopted(
@@ -360,8 +359,3 @@ def _configs(name: str, held: list[Log], config: Config, now_ms: int, *, replace
     if compacted or any(outlives_retention(log, now_ms) for log in held):
         return _KEEP_ALL
     return {}
-
-
-def _some(things: Sequence[object]) -> str:
-    named = ", ".join(map(str, things[:_NAMED]))
-    return named if len(things) <= _NAMED else f"{named} and {len(things) - _NAMED} more"

@@ -13,7 +13,7 @@ Nothing here does I/O or knows a clock. The rules are Kafka 3.9's:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
 from math import inf
@@ -41,6 +41,7 @@ from kafkad.group.members import Member
 from kafkad.group.pending import PendingIds
 from kafkad.group.records import GroupWritten
 from kafkad.group.subscriptions import Subscriptions
+from kafkad.names import some
 
 PREVIOUS: Mapping[State, frozenset[State]] = {
     State.EMPTY: frozenset({State.PREPARING}),
@@ -485,7 +486,7 @@ class Group:
         for member in absent:
             self._drop(member.id)
         if absent:
-            self._note(f"put out {_some(absent)}: they did not rejoin in time")
+            self._note(f"put out {some([member.id for member in absent])}: they did not rejoin in time")
         self._deadlines.end_rebalance()
         if self.size and not self._members.elect():
             self._note("still waits: no member has rejoined")
@@ -533,9 +534,9 @@ class Group:
     def _assign(self, assignments: Mapping[str, bytes]) -> None:
         """Members that are left out get an empty assignment; assignments to others are dropped."""
         self._assigning = True
-        left_out = [member for member in self._members if member.id not in assignments]
+        left_out = [member.id for member in self._members if member.id not in assignments]
         if left_out:
-            self._note_round(f"the leader of generation {self.generation} assigned nothing to {_some(left_out)}")
+            self._note_round(f"the leader of generation {self.generation} assigned nothing to {some(left_out)}")
         self._write(assignments)
 
     def _end_assignment(self, error: ErrorCode | None, now: Moment) -> None:
@@ -575,7 +576,7 @@ class Group:
         late = [member for member in self._members if member.id in self._unsynced]
         for member in late:
             self._drop(member.id)
-        self._rebalance(f"{_some(late)} did not ask for an assignment in time", now)
+        self._rebalance(f"{some([member.id for member in late])} did not ask for an assignment in time", now)
 
     # Small parts
 
@@ -632,8 +633,3 @@ class Group:
 
 def _said(reason: str | None) -> str:
     return f"saying {reason!r}" if reason else "saying nothing"
-
-
-def _some(members: Sequence[Member], most: int = 5) -> str:
-    names = ", ".join(member.id for member in members[:most])
-    return names if len(members) <= most else f"{names} and {len(members) - most} others"

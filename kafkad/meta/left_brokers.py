@@ -10,9 +10,7 @@ from kafkad.config.several import DIRECTORY
 from kafkad.meta.readable import readable
 from kafkad.meta.store import MetaStore, NoNode
 from kafkad.meta.znodes import TOPICS, Topic
-from kafkad.names import TopicPartition
-
-_NAMED = 5
+from kafkad.names import TopicPartition, some
 
 
 async def partitions_left_behind(store: MetaStore, log_dirs: Sequence[str], brokers: Collection[int]) -> str | None:
@@ -24,7 +22,7 @@ async def partitions_left_behind(store: MetaStore, log_dirs: Sequence[str], brok
     held = await _held(store, away)
     if not held:
         return None
-    told = "; ".join(f"broker {broker} has {_some(partitions)}" for broker, partitions in sorted(held.items()))
+    told = "; ".join(f"broker {broker} has {some(partitions)}" for broker, partitions in sorted(held.items()))
     drain = f"kctl partitions drain {' '.join(map(str, sorted(held)))} --rf {max(1, len(brokers))}"
     return (
         f"partitions are on brokers of this host that would not be started: {told}. Start as many brokers as before, "
@@ -55,8 +53,3 @@ async def _held(store: MetaStore, brokers: Collection[int]) -> dict[int, list[st
             for broker in set(assignment.replicas) & set(brokers):
                 held.setdefault(broker, []).append(str(TopicPartition(name, partition)))
     return held
-
-
-def _some(partitions: Sequence[str]) -> str:
-    more = len(partitions) - _NAMED
-    return ", ".join(partitions[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 from kafkad.clock import Clock
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.model import NO_EPOCH, PartitionState, WantedIsr
-from kafkad.names import TopicPartition
+from kafkad.names import TopicPartition, some
 from kafkad.replica.leading import IsrChange
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
@@ -181,7 +181,7 @@ class IsrChanges:
                 news[refusal.isr, refusal.code].append(partition.tp)
         for (isr, code), partitions in news.items():
             why = f"{_WHY[code]} ({code.name})" if code in _WHY else code.name
-            log.info("the controller does not make %s the ISR of %s: %s", list(isr), _some(partitions), why)
+            log.info("the controller does not make %s the ISR of %s: %s", list(isr), some(partitions, _MOST_NAMED), why)
 
     async def _look_for_laggards(self) -> None:
         """Every half of `replica.lag.time.max.ms`."""
@@ -195,12 +195,6 @@ class IsrChanges:
                 except Exception:
                     log.exception("internal error: cannot look for followers of %s that lag behind", partition.tp)
                 await turns.give_way()
-
-
-def _some(partitions: list[TopicPartition]) -> str:
-    names = ", ".join(map(str, partitions[:_MOST_NAMED]))
-    left = len(partitions) - _MOST_NAMED
-    return names if left <= 0 else f"{names} and {left} other{'s' if left > 1 else ''}"
 
 
 def _is_pending(partition: Partition, change: IsrChange) -> bool:

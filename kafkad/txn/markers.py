@@ -18,7 +18,7 @@ from kafkad.clock import Clock
 from kafkad.cluster.metadata import MetadataCache
 from kafkad.errors import ErrorCode
 from kafkad.model import BrokerInfo
-from kafkad.names import TopicPartition
+from kafkad.names import TopicPartition, some
 from kafkad.net.client import Link, LinkError
 from kafkad.replica.markers import Codes, Marker
 from kafkad.timers import Timer, Timers
@@ -257,13 +257,11 @@ class MarkerQueues:
 
     def _tell(self, ending: Ending) -> None:
         where = [f"{tp} ({self._described(tp)})" for tp in islice(sorted(ending.waiting), _MOST_NAMED)]
-        more = len(ending.waiting) - len(where)
         log.warning(
-            "transactional id %s is to be %s, but cannot be yet: it waits for %s%s",
+            "transactional id %s is to be %s, but cannot be yet: it waits for %s",
             ending.transaction.id,
             "committed" if ending.transaction.commits else "aborted",
-            ", ".join(where),
-            f" and {more} more" if more else "",
+            some(where, _MOST_NAMED, len(ending.waiting)),
         )
 
     def _described(self, tp: TopicPartition) -> str:

@@ -167,7 +167,7 @@ def test_a_follower_that_shuts_down_is_told_of_once_for_all_partitions(caplog: p
     run(FakeReplicas(*partitions), alter, scenario)
     told = [message for message in caplog.messages if "does not make" in message]
     why = "a follower that would join shuts down, has just started, or has its disk offline (INELIGIBLE_REPLICA)"
-    line = f"the controller does not make [1, 2] the ISR of t-0, t-1, t-2 and 2 others: {why}"
+    line = f"the controller does not make [1, 2] the ISR of t-0, t-1, t-2 and 2 more: {why}"
     assert told == [line, line], "again when the ISR has changed"
 
 
