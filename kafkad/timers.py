@@ -1,4 +1,4 @@
-"""Deadlines in one heap. Nothing sleeps here: the owner asks `next_deadline_ms` and calls `expire(now)`."""
+"""Deadlines in one heap, and pauses. Nothing sleeps here: the owner asks `next_deadline_ms` and calls `expire(now)`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from itertools import count
 from kafkad.clock import Clock
 
 log = logging.getLogger(__name__)
+
+_LONGEST_PAUSE_MS = 10_000
 
 
 class Timer:
@@ -74,6 +76,23 @@ class Timers:
         if size >= 1024 and size & (size - 1) == 0:
             heap[:] = [entry for entry in heap if entry[2].action is not None]
             heapify(heap)
+
+
+class Pauses:
+    """Between tries of one thing that an error of ours may be in the way of for ever: each is twice as long as the one
+    before, up to 10 s. Until then each kind of error is told of once, and then each error."""
+
+    def __init__(self, first_ms: float) -> None:
+        self._first_ms = self._next_ms = first_ms
+        self._told: type[Exception] | None = None
+
+    def after(self, error: Exception, *, is_ours: bool = True) -> tuple[float, bool]:
+        """How long to wait now, and whether to tell of the error. One that is not ours makes the next pause short."""
+        pause_ms = self._next_ms
+        is_news = type(error) is not self._told or pause_ms == _LONGEST_PAUSE_MS
+        self._told = type(error)
+        self._next_ms = min(2 * pause_ms, _LONGEST_PAUSE_MS) if is_ours else self._first_ms
+        return pause_ms, is_news
 
 
 async def sleep(ms: float, clock: Clock, timers: Timers) -> None:

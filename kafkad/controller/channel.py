@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from kafkad.errors import KafkaError
 from kafkad.model import BrokerInfo
+from kafkad.timers import Pauses
 from kafkad.wire.messages.api_versions import ApiVersionsRequest
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kafkad.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
@@ -27,7 +28,6 @@ Response = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
 OnResponse = Callable[[Response], None]
 
 RETRY_MS = 100
-LONGEST_RETRY_MS = 10_000
 """After errors that are bugs, or a want of threads or memory, the pause before the next attempt grows up to here."""
 
 
@@ -179,8 +179,7 @@ class BrokerQueue:
 
     async def _until_answered(self, request: Request) -> Response:
         """Raises EncodeError only."""
-        told: type[Exception] | None = None
-        pause_ms = RETRY_MS
+        pauses = Pauses(RETRY_MS)
         while True:
             try:
                 return await self._channel.send(request)
@@ -188,12 +187,9 @@ class BrokerQueue:
                 raise
             except Exception as e:
                 is_bug = not isinstance(e, (OSError, KafkaError))
-                if type(e) is not told:
-                    told = type(e)
+                pause_ms, is_news = pauses.after(e, is_ours=is_bug)
+                if is_news:
                     name, bug = type(request).__name__, e if is_bug else None
                     text = "broker %d did not answer %s; resending until it does: %s"
                     log.warning(text, self._broker, name, str(e) or repr(e), exc_info=bug)
                 await self._sleep(pause_ms)
-                pause_ms = min(2 * pause_ms, LONGEST_RETRY_MS) if is_bug else RETRY_MS
-                if pause_ms >= LONGEST_RETRY_MS:
-                    told = None

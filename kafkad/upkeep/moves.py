@@ -16,7 +16,7 @@ from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.quota import ReplicationQuota
-from kafkad.timers import Timers, sleep
+from kafkad.timers import Pauses, Timers, sleep
 from kafkad.turns import in_turns
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,9 @@ class ReplicaMoves:
         self._quota = ReplicationQuota()
         self._moves = Moves(replicas.logs)
         self._resting: set[TopicPartition] = set()
-        """Those of which a disk has just refused something."""
+        """Those of which a disk has just refused something, or that met an error of ours."""
+        self._failing: dict[TopicPartition, Pauses] = {}
+        """Those that have met an error of ours."""
         self._flushed: set[Log] = set()
         """Copies of which only what came while they were flushed, and since, may not be on the disk."""
         self._changed = asyncio.Event()
@@ -52,6 +54,7 @@ class ReplicaMoves:
     def start(self, tp: TopicPartition, path: str) -> None:
         """Begin to move a replica to `path`. KafkaError when this broker has not the one or not the other."""
         self._moves.start(tp, path)
+        self._failing.pop(tp, None)
         self.resume()
 
     def resume(self) -> None:
@@ -66,20 +69,38 @@ class ReplicaMoves:
             await asyncio.wait([self._task])
 
     async def _run(self) -> None:
-        try:
-            while under_way := list(self._moves.under_way()):
-                going = [tp for tp in under_way if tp not in self._resting]
-                for tp in going:
-                    try:
-                        await self._go_on(tp)
-                    except Exception:
-                        log.exception("internal error in moving %s to another log directory; trying again", tp)
-                        self._rest(tp)
-                if not going:
-                    self._changed.clear()
-                    await self._changed.wait()
-        finally:
-            self._flushed.clear()  # also of moves that were given up
+        pauses = Pauses(_REST_MS)
+        while True:
+            try:
+                await self._move_all()
+                break
+            except Exception as error:
+                pause_ms = self._pause_ms(pauses, error, "looking for replicas to move")
+                await sleep(pause_ms, self._clock, self._timers)
+        self._flushed.clear()  # also of moves that were given up
+        self._failing.clear()
+
+    async def _move_all(self) -> None:
+        while under_way := list(self._moves.under_way()):
+            going = [tp for tp in under_way if tp not in self._resting]
+            for tp in going:
+                try:
+                    await self._go_on(tp)
+                except Exception as error:
+                    pauses = self._failing.setdefault(tp, Pauses(_REST_MS))
+                    self._rest(tp, self._pause_ms(pauses, error, f"moving {tp} to another log directory"))
+            if not going:
+                self._changed.clear()
+                await self._changed.wait()
+
+    def _pause_ms(self, pauses: Pauses, error: Exception, what: str) -> float:
+        """How long to wait after an error of ours, which is told of."""
+        pause_ms, is_news = pauses.after(error)
+        if is_news:
+            bug = None if isinstance(error, MemoryError) else error
+            why = "not enough memory for" if bug is None else "internal error in"
+            log.error("%s %s; trying again", why, what, exc_info=bug)
+        return pause_ms
 
     async def _go_on(self, tp: TopicPartition) -> None:
         if self._replicas.logs.cut:
@@ -122,9 +143,9 @@ class ReplicaMoves:
             self._replicas.directory_failed(error)
             self._rest(tp)
 
-    def _rest(self, tp: TopicPartition) -> None:
+    def _rest(self, tp: TopicPartition, pause_ms: float = _REST_MS) -> None:
         self._resting.add(tp)
-        self._timers.at(self._clock.monotonic_ms() + _REST_MS, partial(self._has_rested, tp))
+        self._timers.at(self._clock.monotonic_ms() + pause_ms, partial(self._has_rested, tp))
 
     def _has_rested(self, tp: TopicPartition) -> None:
         self._resting.discard(tp)

@@ -400,3 +400,45 @@ def test_an_internal_error_in_one_move_ends_neither_it_nor_others(
     assert (broker.home(FIRST), broker.home(SECOND)) == (broker.first, broker.first)
     broker.work(after_ms=1_000)
     assert broker.home(FIRST) == broker.second
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, MemoryError])
+def test_a_move_that_an_error_of_ours_is_in_the_way_of_is_tried_less_and_less_often_and_told_of_now_and_then(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: type[Exception]
+) -> None:
+    tried: list[float] = []
+    begun_ms = broker.clock.monotonic_ms()
+
+    async def fail(durable: Durable, log: Log) -> None:
+        tried.append(broker.clock.monotonic_ms() - begun_ms)
+        raise error
+
+    monkeypatch.setattr(Durable, "flush", fail)
+    broker.move(FIRST, broker.second)
+    for _ in range(30):
+        broker.work(after_ms=1_000)
+    assert tried == [0, 1_000, 3_000, 7_000, 15_000, 25_000]
+    is_bug = error is not MemoryError
+    why = "internal error in" if is_bug else "not enough memory for"
+    said = (f"{why} moving t-0 to another log directory; trying again", is_bug)
+    assert [(record.message, bool(record.exc_info)) for record in caplog.records] == [said] * 3
+
+
+def test_an_error_of_ours_before_all_moves_ends_none(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    under_way = Moves.under_way
+    failing = [True]
+
+    def fail_once(moves: Moves) -> Iterator[TopicPartition]:
+        if failing:
+            failing.clear()
+            raise ZeroDivisionError("ours")
+        return under_way(moves)
+
+    monkeypatch.setattr(Moves, "under_way", fail_once)
+    broker.move(FIRST, broker.second)
+    broker.work()
+    assert caplog.messages == ["internal error in looking for replicas to move; trying again"]
+    broker.work(after_ms=1_000)
+    assert broker.home(FIRST) == broker.second
