@@ -17,7 +17,7 @@ from kafkad.clock import Clock
 from kafkad.controller.registration import Occupied, refuse_other_cluster, register
 from kafkad.meta.store import MetaError, MetaStore, NoNode, OutOfReach, SessionState
 from kafkad.meta.znodes import Broker as Registration
-from kafkad.timers import Timers, sleep
+from kafkad.timers import Pauses, Timers, sleep
 
 log = logging.getLogger(__name__)
 
@@ -138,7 +138,9 @@ class Membership:
 
     async def _register_again(self) -> None:
         """In a new session if the old one has expired. Returns when all who follow the store have read it again."""
+        pauses = Pauses(_RETRY_MS)
         while self._expired:
+            pause_ms: float = _RETRY_MS
             what = "register again" if self._session else "register"
             try:
                 await self._store.renew()
@@ -151,9 +153,11 @@ class Membership:
                 log.warning("this broker could not %s; retrying: %s", what, error)
             except DuplicateBroker:
                 raise
-            except Exception:
-                log.exception("internal error: this broker could not %s; retrying", what)
+            except Exception as error:
+                pause_ms, is_news = pauses.after(error)
+                if is_news:
+                    log.exception("internal error: this broker could not %s; retrying", what)
             else:
                 continue  # unless the new session has expired meanwhile
             self._expired = True
-            await sleep(_RETRY_MS, self._clock, self._timers)
+            await sleep(pause_ms, self._clock, self._timers)

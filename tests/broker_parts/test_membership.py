@@ -220,13 +220,17 @@ async def test_the_log_says_whether_a_broker_registers_again_or_for_the_first_ti
 async def test_an_error_that_nobody_expects_is_told_and_does_not_end_the_membership(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """Once, and it is tried again less and less often."""
     await scene.membership.join()
-    scene.follower.failures = [ValueError("not a znode of Kafka's")]
+    scene.follower.failures = [ValueError("not a znode of Kafka's") for _ in range(3)]
     await scene.session.expire()
     await turns()
-    assert "not a znode of Kafka's" in caplog.text
-    await scene.pass_ms(1_000)
+    for pause_ms in (1_000, 2_000, 4_000):
+        await scene.pass_ms(pause_ms - 1)
+        assert scene.follower.renewed == 0
+        await scene.pass_ms(1)
     assert scene.follower.renewed == 1
+    assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["not a znode of Kafka's"]
 
 
 @scene
