@@ -428,10 +428,9 @@ class Fetcher:
                 await self._take_one(followed, data, turns, lost, later)
             except KafkaError as error:
                 self._failed(followed, error, later)
-            except Exception:
-                log.exception(
-                    "internal error while taking what was fetched for %s; trying again", followed.partition.tp
-                )
+            except Exception as error:
+                problem = f"has not taken what was fetched for it, for an internal error: {error!r}; trying again"
+                self._tell(followed, problem, error)
                 later.append(followed)
             await turns.give_way()
         self._postpone(later)
@@ -636,10 +635,10 @@ class Fetcher:
     def _is_still_here(self, followed: Followed) -> bool:
         return self._followed.get(followed.key) is followed and followed.is_current
 
-    def _tell(self, followed: Followed, what: str) -> None:
+    def _tell(self, followed: Followed, what: str, bug: Exception | None = None) -> None:
         if what != followed.told:
             followed.told = what
-            log.error("%s %s", followed.partition.tp, what)
+            log.error("%s %s", followed.partition.tp, what, exc_info=bug)
 
     def _tell_once(self, what: str) -> None:
         if what != self._told:

@@ -430,6 +430,28 @@ def test_many_small_batches_are_appended_in_several_turns(follower: Follower, en
     assert usual.asked == [[(0, 5)], [(0, 2_505)]]
 
 
+def test_an_internal_error_with_what_was_fetched_is_told_once(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def append_copied(log: Log, view: memoryview, epoch: int | None = None) -> None:
+        raise ZeroDivisionError("ours")
+
+    monkeypatch.setattr(Log, "append_copied", append_copied)
+    usual, _ = two_leaders(follower)
+    usual.opened.set()
+    first = follower.partitions[0]
+    follower.follow(first)
+    for _ in range(3):
+        usual.answer(fetched(first, many(5, 1)))
+        follower.work()
+        follower.work(after_ms=BACKOFF_MS)
+    assert usual.asked == [[(0, 5)]] * 4
+    [record] = [record for record in caplog.records if record.exc_info]
+    assert record.getMessage() == (
+        "t-0 has not taken what was fetched for it, for an internal error: ZeroDivisionError('ours'); trying again"
+    )
+
+
 class AtOnce(SlowLeader):
     """What it answers is to be taken in the turn in which it arrives."""
 
