@@ -243,7 +243,10 @@ class Coordination(Generic[M]):
     def _read_soon(self, index: int, partition: Partition) -> None:
         """From its start."""
         self._loading[index] = self._unread[index] = Shard(partition, self._parts, self._make_machine)
-        if self._loader is None:
+        self._go_on_reading()
+
+    def _go_on_reading(self) -> None:
+        if self._loader is None and self._unread:
             self._loader = asyncio.ensure_future(self._read_all())
 
     async def _read_all(self) -> None:
@@ -261,17 +264,17 @@ class Coordination(Generic[M]):
                     self._replicas.directory_failed(error)
                     self._read_later(index, shard, error)
                 except MemoryError as error:
-                    if self._loading.get(index) is shard:  # what has been read of it is dropped before the pause
-                        shard = self._loading[index] = Shard(shard.partition, self._parts, self._make_machine)
                     self._read_later(index, shard, error)
                 except Exception:
                     self._give_up(index, shard)
-        finally:
+        finally:  # an error in telling of errors keeps no others from being read
             self._loader = None
+            self._go_on_reading()
 
     async def _read(self, index: int, shard: Shard[M]) -> None:
         begun_ms = self._parts.clock.monotonic_ms()
         source = shard.partition.log
+        shard.start_over()
         loader = Loader(source, shard.machine, lambda: self._loading.get(index) is shard and not source.retired)
         await loader.run()
         if self._loading.get(index) is not shard:
@@ -307,16 +310,18 @@ class Coordination(Generic[M]):
         if self._loading.get(index) is not shard:
             return
         self._uncommitted.pop(index, None)
+        shard.forget()
         pause_ms = min(_SHORTEST_PAUSE_MS << min(self._refusals[index], 10), _LONGEST_PAUSE_MS)
         self._refusals[index] += 1
-        why = "not enough memory" if isinstance(error, MemoryError) else error
-        log.warning("cannot load %s; trying again in %d ms: %s", shard.partition.tp, pause_ms, why)
 
         def read_again() -> None:
             if self._loading.get(index) is shard:
-                self._read_soon(index, shard.partition)
+                self._unread[index] = shard
+                self._go_on_reading()
 
         self._parts.timers.at(self._parts.clock.monotonic_ms() + pause_ms, read_again)
+        why = "not enough memory" if isinstance(error, MemoryError) else error
+        log.warning("cannot load %s; trying again in %d ms: %s", shard.partition.tp, pause_ms, why)
 
     def _committed(self, index: int, shard: Shard[M], error: KafkaError | None) -> None:
         """All of what was loaded is committed. With an error it is not known to be; where the partition is not led here

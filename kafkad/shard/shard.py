@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -72,7 +73,7 @@ class CoordinatorParts:
 
 
 class Shard(Generic[M]):
-    __slots__ = ("_leader_epoch", "_parts", "_serving", "_waiting", "index", "machine", "partition")
+    __slots__ = ("_leader_epoch", "_make_machine", "_parts", "_serving", "_waiting", "index", "machine", "partition")
 
     def __init__(self, partition: Partition, parts: CoordinatorParts, make_machine: Callable[[Shard[M]], M]) -> None:
         self.index = partition.tp.partition
@@ -81,12 +82,23 @@ class Shard(Generic[M]):
         self._leader_epoch = partition.leader_epoch
         self._serving = False
         self._waiting: deque[_Write] = deque()
-        self.machine = make_machine(self)
+        self._make_machine = make_machine
+        self.machine: M
+        """From `start_over` to `forget`."""
+
+    def start_over(self) -> None:
+        """It is to be loaded, from the beginning."""
+        self.machine = self._make_machine(self)
 
     def begin(self) -> None:
         """Loaded: writes are taken from now on."""
         self._serving = True
         self.machine.loaded()
+
+    def forget(self) -> None:
+        """What was loaded of it: it cannot be loaded now, and memory may be short."""
+        with suppress(AttributeError):  # there may not even have been memory for an empty one
+            del self.machine
 
     def goes_on_in(self, leader_epoch: int) -> bool:
         """This broker leads in that epoch. False if another one may have led since it was told of its last one."""

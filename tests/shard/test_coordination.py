@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import gc
+import logging
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -34,6 +35,7 @@ class Coordinator:
     def __init__(self, broker: OneBroker, *, serves_committed_only: bool = False) -> None:
         self.broker = broker
         self.machines: list[Pairs] = []
+        self.make: Callable[[Shard[Pairs]], Pairs] = Pairs
         self.creations = 0
         self.replicas_asked_for = 1
         self.clock = FakeClock()
@@ -50,7 +52,7 @@ class Coordinator:
         )
 
     def _make_machine(self, shard: Shard[Pairs]) -> Pairs:
-        machine = Pairs(shard)
+        machine = self.make(shard)
         self.machines.append(machine)
         return machine
 
@@ -366,11 +368,11 @@ def careful(broker: OneBroker) -> Iterator[Coordinator]:
 
 def test_nothing_is_decided_by_what_another_leader_may_not_have(broker: OneBroker, careful: Coordinator) -> None:
     assert [shard.index for shard in careful.coordination.shards()] == [1], "which does not wait for the other"
-    assert [machine.state for machine in careful.machines] == ["new", "loaded"]
+    assert [machine.state for machine in careful.machines] == ["loaded", "new"]
     assert careful.coordination.loading
     broker.lead(TOPIC, 0, leader=1, isr=[1, 2])
     broker.replicas.get(TOPIC, 0).fetched_by(2, 1, 0)
-    assert [machine.pairs for machine in careful.machines] == [{"a": "1"}, {}]
+    assert [machine.pairs for machine in careful.machines] == [{}, {"a": "1"}]
     assert [machine.state for machine in careful.machines] == ["loaded", "loaded"]
     assert not careful.coordination.loading
 
@@ -428,10 +430,10 @@ def test_who_leads_anew_does_not_go_on_with_what_was_not_committed(broker: OneBr
     broker.lead(TOPIC, 0, leader=1, isr=[1, 2])
     broker.settle()
     broker.replicas.get(TOPIC, 0).fetched_by(2, 1, 0)
-    assert [machine.state for machine in careful.machines] == ["new", "loaded", "loaded"]
+    assert [machine.state for machine in careful.machines] == ["loaded", "new", "loaded"]
     broker.lead(TOPIC, 0, leader=1, isr=[1, 2], epochs=2)
     broker.settle()
-    assert [machine.state for machine in careful.machines] == ["new", "loaded", "unloaded", "loaded"]
+    assert [machine.state for machine in careful.machines] == ["loaded", "new", "unloaded", "loaded"]
 
 
 def test_a_disk_that_is_lost_meanwhile_is_not_said_to_be_lost_by_who_waits(
@@ -479,6 +481,44 @@ def test_a_load_that_is_refused_for_a_while_is_tried_again(
     assert [shard.index for shard in coordinator.coordination.shards()] == [1, 0]
     assert not coordinator.coordination.loading
     assert broker.replicas.logs.live == broker.replicas.logs.directories
+
+
+def test_a_load_that_memory_is_too_short_for_is_tried_again_however_little_is_left(
+    broker: OneBroker, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = ["for its records", "for an empty one", "for the words"]
+    held: list[int] = []
+
+    def pairs(shard: Shard[Pairs]) -> Pairs:
+        coordinator.machines.clear()
+        gc.collect()
+        held.append(len([each for each in gc.get_objects() if type(each) is Pairs and each.shard is shard]))
+        if len(held) == 2 and short:
+            raise MemoryError(short.pop(0))
+        return Pairs(shard)
+
+    def scanned(log: Log, report: Callable[[SkippedStretch], None]) -> Iterator[object]:
+        for number, batch in enumerate(scan(log, report)):
+            if number and len(short) == 3:
+                raise MemoryError(short.pop(0))
+            yield batch
+
+    def warn(*words: object) -> None:
+        if len(short) == 1:
+            raise MemoryError(short.pop(0))
+
+    coordinator.fill(3_000)
+    broker.settle()
+    monkeypatch.setattr(coordinator, "make", pairs)
+    monkeypatch.setattr(loading, "scan", scanned)
+    monkeypatch.setattr(logging.getLogger("kafkad.shard.coordination"), "warning", warn)
+    broker.run(coordinator.start())
+    broker.settle()
+    for pause_ms in (100, 200):
+        assert coordinator.coordination.loading
+        broker.work(coordinator.clock, coordinator.timers, pause_ms)
+    assert len(coordinator.coordination.shard("a").machine.pairs) == 3_000
+    assert (short, held) == ([], [0, 0, 0])
 
 
 def test_a_refused_load_is_not_tried_again_by_who_does_not_lead(

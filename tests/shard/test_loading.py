@@ -51,6 +51,7 @@ class Live:
         self.partition.become(Role(leader=1, leader_epoch=1, isr=(1,), replicas=(1,)))
         parts = CoordinatorParts(FakeClock(), Timers(), lambda error: None, codec)
         self.shard: Shard[Pairs] = Shard(self.partition, parts, Pairs)
+        self.shard.start_over()
         self.shard.begin()
 
     def write(self, *pairs: Pair) -> None:

@@ -51,6 +51,7 @@ class Made:
         self.partition = Partition(TP, self.log, held, TopicProbe(), 0)
         parts = CoordinatorParts(self.clock, Timers(), self.failures.append, codec)
         self.shard: Shard[Pairs] = Shard(self.partition, parts, Pairs)
+        self.shard.start_over()
         self.machine = self.shard.machine
 
     def lead(self, role: Role = ALONE) -> None:
