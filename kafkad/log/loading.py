@@ -327,6 +327,9 @@ def _two_message(unsettled: Sequence[tuple[FoundPartition, FoundPartition]]) -> 
 
 def _size(partition: FoundPartition) -> str:
     """Where it is, with the bytes of its records."""
-    with os.scandir(partition.path) as entries:
-        size = sum(entry.stat().st_size for entry in entries if entry.name.endswith(LOG))
+    try:
+        with os.scandir(partition.path) as entries:
+            size = sum(entry.stat().st_size for entry in entries if entry.name.endswith(LOG))
+    except OSError as error:
+        return f"{partition.path} (not readable: {error.strerror})"
     return f"{partition.path} ({size} bytes)"

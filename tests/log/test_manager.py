@@ -230,6 +230,26 @@ def test_one_partition_in_two_directories_is_refused_before_anything_is_touched(
     assert (disks[0] / ".kafka_cleanshutdown").exists()
 
 
+def test_a_partition_in_two_directories_is_named_although_one_of_them_cannot_be_listed(
+    disks: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = started(*disks)
+    manager.create(T0, TOPIC_ID, CONFIG, directory=str(disks[0]))
+    manager.close()
+    shutil.copytree(disks[0] / "t-0", disks[1] / "t-0")
+    scandir = os.scandir
+
+    def refuse(path: str) -> object:
+        if str(path) == str(disks[1] / "t-0"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    named = rf"t-0 in {disks[0]}/t-0 \(0 bytes\) and in {disks[1]}/t-0 \(not readable: Input/output error\)\."
+    with pytest.raises(DuplicatePartitionError, match=named):
+        started(*disks)
+
+
 def test_new_partitions_go_where_the_fewest_are(disks: tuple[Path, Path]) -> None:
     manager = started(*disks)
     for partition in range(4):
