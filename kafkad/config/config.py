@@ -171,7 +171,7 @@ class Config:
     def log_dirs(self) -> tuple[_Str, ...]:
         several = self.value("log.dirs")
         paths = str(several if several else self.value("log.dir")).split(",")
-        return tuple(dict.fromkeys(path.strip() for path in paths if path.strip()))
+        return tuple(dict.fromkeys(bare for path in paths if (bare := trimmed(path))))
 
     @property
     def metadata_dir(self) -> _Str:

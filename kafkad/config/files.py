@@ -3,11 +3,13 @@ reading of files that settings name."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
+
+from kafkad.properties import parse_properties
 
 if TYPE_CHECKING:
     import yaml
@@ -51,62 +53,10 @@ def _open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK)
 
 
-_LINE_END = re.compile(r"\r\n|\r|\n")
-"""Java's. Everything else at which Python also ends a line may stand in a value."""
-
-
-def is_properties(path: str, content: str) -> bool:
-    """True for Kafka's format: by the ending, or else by the first line with content: Kafka's has `=`, YAML `:`."""
-    ending = os.path.splitext(path)[1].lower()
-    if ending in (".properties", ".yaml", ".yml"):
-        return ending == ".properties"
-    first = next((line for line in _LINE_END.split(content) if line.strip() and line.lstrip()[0] not in "#!"), "")
-    return "=" in first.partition(":")[0]
-
-
 def read_properties(path: str, content: str) -> list[Entry]:
-    """Java's format: comments, `=`, `:` or a blank between name and value, lines continued by a backslash."""
-    entries: dict[str, Entry] = {}
-    for number, line in _logical_lines(content):
-        name, value = _split_property(line)
-        entries[name] = Entry(name, value, f"{path}:{number}")
-    return list(entries.values())
-
-
-def _logical_lines(content: str) -> list[tuple[int, str]]:
-    lines: list[tuple[int, str]] = []
-    pending = ""
-    started = 0
-    for number, raw in enumerate(_LINE_END.split(content), 1):
-        line = raw.lstrip(" \t\f")
-        if not pending and (not line or line[0] in "#!"):
-            continue
-        started = started if pending else number
-        backslashes = len(line) - len(line.rstrip("\\"))
-        if backslashes % 2:
-            pending += line[:-1]
-            continue
-        lines.append((started, pending + line))
-        pending = ""
-    if pending:
-        lines.append((started, pending))
-    return lines
-
-
-_SEPARATOR = re.compile(r"((?:\\.|[^\\=: \t\f])*)(?:[ \t\f]*[=:][ \t\f]*|[ \t\f]+|$)(.*)", re.DOTALL)
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
-_CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-
-
-def _split_property(line: str) -> tuple[str, str]:
-    match = _SEPARATOR.match(line)
-    name, value = match.groups() if match else (line, "")
-    return _ESCAPE.sub(_unescape, name), _ESCAPE.sub(_unescape, value)
-
-
-def _unescape(match: re.Match[str]) -> str:
-    code = match[1]
-    return chr(int(code[1:], 16)) if len(code) == 5 else _CONTROL.get(code, code)
+    """Java's format; see `kafkad.properties`."""
+    found = {each.name: Entry(each.name, each.value, f"{path}:{each.line}") for each in parse_properties(content)}
+    return list(found.values())
 
 
 def read_yaml(path: str, content: str, is_text: Callable[[str], bool]) -> list[Entry]:
@@ -127,13 +77,14 @@ def read_yaml(path: str, content: str, is_text: Callable[[str], bool]) -> list[E
     if not isinstance(root, yaml.MappingNode):
         raise ConfigError(f"{path}:1: expected settings as `name: value`")
     entries: dict[str, Entry] = {}
-    for entry in _YamlFlattener(path, is_text).mapping(root, ""):
+    for entry in _YamlFlattener(path, is_text).entries(root):
         if entry.name in entries:
             raise ConfigError(f"{entry.where}: {entry.name} is already set at {entries[entry.name].where}")
         entries[entry.name] = entry
     return list(entries.values())
 
 
+_MOST_VALUES = 100_000
 _SWITCHES = {"true": "true", "yes": "true", "on": "true", "false": "false", "no": "false", "off": "false"}
 
 
@@ -144,23 +95,26 @@ class _YamlFlattener:
         self._path = path
         self._is_text = is_text
         self._yaml = yaml
-        self._seen: set[yaml.Node] = set()
+        self._around: set[yaml.Node] = set()
+        """The mappings and lists that the one at hand is in."""
+        self._values = 0
 
-    def mapping(self, node: yaml.MappingNode, prefix: str) -> list[Entry]:
-        self._refuse_again(node)
-        entries: list[Entry] = []
-        for key, value in node.value:
-            name = f"{prefix}{key.value}"
-            if isinstance(value, self._yaml.MappingNode):
-                entries += self.mapping(value, f"{name}.")
-            else:
-                entries.append(Entry(name, self._text(name, value), self._where(key), self._folded(value)))
-        return entries
+    def entries(self, root: yaml.MappingNode) -> Iterator[Entry]:
+        return self._mapping(root, "", self._where(root))
 
-    def _text(self, name: str, node: yaml.Node) -> str | None:
+    def _mapping(self, node: yaml.MappingNode, prefix: str, where: str) -> Iterator[Entry]:
+        with self._inside(node, where):
+            for key, value in node.value:
+                name, where = f"{prefix}{key.value}", self._where(key)
+                if isinstance(value, self._yaml.MappingNode):
+                    yield from self._mapping(value, f"{name}.", where)
+                else:
+                    yield Entry(name, self._text(name, value, where), where, self._folded(value))
+
+    def _text(self, name: str, node: yaml.Node, where: str) -> str | None:
         if isinstance(node, self._yaml.SequenceNode):
-            self._refuse_again(node)
-            return ",".join(self._text(name, member) or "" for member in node.value)
+            with self._inside(node, where):
+                return ",".join(self._text(name, member, where) or "" for member in node.value)
         if not isinstance(node, self._yaml.ScalarNode):
             raise ConfigError(f"{self._where(node)}: {name} takes a value or a list of values")
         kind = node.tag.rpartition(":")[2]
@@ -174,11 +128,20 @@ class _YamlFlattener:
             return str(node.value).replace("_", "")
         return str(node.value)
 
-    def _refuse_again(self, node: yaml.CollectionNode) -> None:
-        """Lists of lists that are named over and over take for ever, and one that has itself never ends."""
-        if node in self._seen:
-            raise ConfigError(f"{self._where(node)}: only single values can be named with & and used again, no lists")
-        self._seen.add(node)
+    @contextlib.contextmanager
+    def _inside(self, node: yaml.CollectionNode, where: str) -> Iterator[None]:
+        """What is named with & may stand in several places. It could have itself, which never ends, or others that have
+        others, over and over, which takes for ever."""
+        self._values += len(node.value)
+        if node in self._around:
+            raise ConfigError(f"{where}: what is named with & and used again here has itself as a part")
+        if self._values > _MOST_VALUES:
+            raise ConfigError(
+                f"{where}: with what is named with & and used again, there are over {_MOST_VALUES} values"
+            )
+        self._around.add(node)
+        yield
+        self._around.remove(node)
 
     def _folded(self, node: yaml.Node) -> bool:
         if isinstance(node, self._yaml.SequenceNode):

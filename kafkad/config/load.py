@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 
 from kafkad.config.checks import contradictions, directories_with_two_names
 from kafkad.config.config import Config, Source, find_setting
-from kafkad.config.files import ConfigError, Entry, is_properties, read_properties, read_yaml
+from kafkad.config.files import ConfigError, Entry, read_properties, read_yaml
 from kafkad.config.idle import idle
 from kafkad.config.secrets import PROVIDERS, Secrets
 from kafkad.config.setting import ConfigType, Setting, Value
 from kafkad.config.tables import BROKER_SETTINGS
 from kafkad.config.values import parse
+from kafkad.properties import is_properties, java_text, was_utf_8
 
 KAFKAS_DEFAULTS: dict[str, Value] = {
     "listeners": "PLAINTEXT://:9092",
@@ -88,7 +87,7 @@ def _read(path: str) -> str:
             content = file.read()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    as_java = content.removeprefix(BOM_UTF8).decode("latin-1")
+    as_java = java_text(content)
     if is_properties(path, as_java):
         return as_java
     try:
@@ -100,12 +99,11 @@ def _read(path: str) -> str:
 def _misread(entries: Sequence[Entry]) -> Iterator[str]:
     """Java reads these files as ISO 8859-1, whatever they were written in: other brokers have the same letters so."""
     for entry in entries:
-        with suppress(UnicodeError):
-            if not (entry.text or "").isascii() and (entry.text or "").encode("latin-1").decode():
-                yield (
-                    f"{entry.where}: {entry.name} is written in UTF-8, and read as ISO 8859-1, as by Kafka; "
-                    "write \\uXXXX for letters beyond ASCII"
-                )
+        if was_utf_8(entry.text or ""):
+            yield (
+                f"{entry.where}: {entry.name} is written in UTF-8, and read as ISO 8859-1, as by Kafka; "
+                "write \\uXXXX for letters beyond ASCII"
+            )
 
 
 def _override(text: str) -> Entry:

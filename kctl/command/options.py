@@ -98,7 +98,12 @@ def _reach() -> list[click.Parameter]:
     return [
         _text(["-c", "--context"], "NAME", "The context to use; see kctl contexts.", shell_complete=_context_names),
         _text(["-b", "--bootstrap"], "HOST:PORT,…", "Bootstrap brokers.  [default: localhost:9092]"),
-        _text(["--command-config"], "FILE", "A Kafka client's .properties file.", shell_complete=files),
+        _text(
+            ["--command-config"],
+            "FILE",
+            "A Kafka client's .properties file, in ISO 8859-1 as for Java.",
+            shell_complete=files,
+        ),
         _text(
             ["-X", "extra"],
             "KEY=VALUE",

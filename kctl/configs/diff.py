@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import click
 
+from kafkad.properties import is_properties, java_text, parse_properties
 from kctl.command.paths import files
 from kctl.command.verb import KctlCommand, answer, pass_session
 from kctl.configs import naming
@@ -14,7 +15,7 @@ from kctl.configs.values import in_units_of_brokers, with_meaning
 from kctl.errors import Exit, KctlError
 from kctl.reach.session import Session
 from kctl.texts.output import Column, Row, note
-from kctl.texts.text_files import text_of
+from kctl.texts.text_files import decoded
 
 COLUMNS = (
     Column("name", "The setting's name."),
@@ -104,15 +105,15 @@ def differences(left: Mapping[str, str | None], right: Mapping[str, str | None])
 
 def read_settings(path: str) -> dict[str, str | None]:
     """The settings of a file with lines NAME=VALUE, as in server.properties, or with a YAML mapping."""
-    text = text_of(path)
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.strip().startswith(("#", "!"))]
-    if all("=" in line for line in lines):
-        pairs = (line.partition("=") for line in lines)
-        return {name.strip(): in_units_of_brokers(name.strip(), value.strip()) for name, _, value in pairs}
+    with open(path, "rb") as file:
+        content = file.read()
+    text = java_text(content)
+    if is_properties(path, text):
+        return {each.name: in_units_of_brokers(each.name, each.value) for each in parse_properties(text)}
     import yaml
 
     try:
-        document = yaml.safe_load(text)
+        document = yaml.safe_load(decoded(content, path))
     except yaml.YAMLError as error:
         what = f"{path} is neither NAME=VALUE lines nor YAML: {' '.join(str(error).split())}"
         raise KctlError(what, exit_code=Exit.USAGE) from None

@@ -5,13 +5,12 @@ librdkafka's names are known too, as in kcat's configuration.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from kafkad.jaas import parse_jaas
+from kafkad.properties import java_text, parse_properties
 from kctl.errors import Exit, KctlError, did_you_mean
-from kctl.texts.text_files import text_of
 
 _FIELDS = {
     "bootstrap.servers": "bootstrap",
@@ -131,47 +130,6 @@ def _log_in(line: str, done: Translated) -> None:
 
 
 def read(file: str) -> dict[str, str]:
-    return parse(text_of(file))
-
-
-def parse(text: str) -> dict[str, str]:
-    """Java's format of properties: comments, three separators, lines that go on, escapes."""
-    settings = {}
-    for line in _logical_lines(text):
-        name, value = _split(line)
-        settings[_unescaped(name)] = _unescaped(value)
-    return settings
-
-
-def _logical_lines(text: str) -> list[str]:
-    lines: list[str] = []
-    goes_on = False
-    for line in re.split(r"\r\n|\r|\n", text):
-        bare = line.lstrip(" \t\f")
-        if goes_on:
-            lines[-1] += bare
-        elif not bare or bare[0] in "#!":
-            continue
-        else:
-            lines.append(bare)
-        goes_on = (len(bare) - len(bare.rstrip("\\"))) % 2 == 1
-        if goes_on:
-            lines[-1] = lines[-1][:-1]
-    return lines
-
-
-def _split(line: str) -> tuple[str, str]:
-    """Splits a line at the first `=`, `:` or blank that is not escaped by a backslash."""
-    match = re.fullmatch(r"((?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(.*)", line, re.DOTALL)
-    assert match is not None  # each part may be empty
-    return match[1], match[2]
-
-
-def _unescaped(text: str) -> str:
-    signs = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
-
-    def meant(escape: re.Match[str]) -> str:
-        code = escape[1]
-        return chr(int(code[1:], 16)) if len(code) == 5 else signs.get(code, code)
-
-    return re.sub(r"\\(u[0-9a-fA-F]{4}|.)", meant, text, flags=re.DOTALL)
+    """As Kafka's own clients read it."""
+    with open(file, "rb") as stream:
+        return {each.name: each.value for each in parse_properties(java_text(stream.read()))}

@@ -269,6 +269,12 @@ def test_properties_may_be_in_javas_own_encoding(tmp_path: Path) -> None:
     assert (config.value("broker.rack"), config.warnings) == ("\u00e9tage", ())
 
 
+def test_a_log_directory_may_end_with_a_blank_that_javas_trim_leaves(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_bytes("log.dirs=/donn\u00e0, /b\n".encode())
+    assert load(str(file), [], {}).log_dirs == ("/donn\u00c3\u00a0", "/b")
+
+
 def test_letters_in_utf_8_are_read_in_properties_as_java_does_and_named(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_bytes("num.partitions=3\nbroker.rack=\u00e9tage\nssl.key.password=p\\u00e9\n".encode())
@@ -278,11 +284,25 @@ def test_letters_in_utf_8_are_read_in_properties_as_java_does_and_named(tmp_path
     assert [warning.partition(" is written")[0] for warning in named] == [f"{file}:2: broker.rack"]
 
 
-@pytest.mark.parametrize("text", ["a: &a {b: *a}", "log.dirs: &a [*a]", "a: &a [x]\nlog.dirs: [*a, *a]"])
-def test_a_list_that_is_named_again_in_yaml_is_refused(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize("text", ["a: &a\n  b: *a", "a: b\nlog.dirs: &a [x, [*a]]"])
+def test_what_is_a_part_of_itself_in_yaml_is_refused(tmp_path: Path, text: str) -> None:
     path = write(tmp_path, "kafkad.yaml", text)
+    assert problems(path) == [f"{path}:2: what is named with & and used again here has itself as a part"]
+
+
+def test_what_is_named_over_and_over_in_yaml_is_refused(tmp_path: Path) -> None:
+    more = "\n".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 30))
+    path = write(tmp_path, "kafkad.yaml", f"a0: &a0 [x, y]\n{more}")
     (problem,) = problems(path)
-    assert problem.startswith(f"{path}:1: only single values can be named with & and used again")
+    assert problem == f"{path}:6: with what is named with & and used again, there are over 100000 values"
+
+
+def test_what_is_named_in_yaml_may_be_used_again(tmp_path: Path) -> None:
+    listeners = "listener.name.a.ssl: &tls {client.auth: required}\nlistener.name.b.ssl: *tls"
+    text = f"{listeners}\nlog.dirs: [&d /d/1, /d/2]\nlog.dir: *d"
+    config = load(write(tmp_path, "kafkad.yaml", text), [], {})
+    assert [config.value(f"listener.name.{name}.ssl.client.auth") for name in "ab"] == ["required"] * 2
+    assert (config.log_dirs, config.value("log.dir")) == (("/d/1", "/d/2"), "/d/1")
 
 
 def test_a_switch_in_yaml_says_yes_or_no(tmp_path: Path) -> None:

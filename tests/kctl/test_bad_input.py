@@ -23,8 +23,6 @@ FILES = [
     ["topics", "create", "-f", "{file}", "-y"],
     ["topics", "truncate", "--offset-json-file", "{file}", "-y"],
     ["configs", "diff", "broker/1", "-f", "{file}"],
-    ["topics", "list", "--command-config", "{file}"],
-    ["contexts", "import", "{file}", "--name", "a"],
     ["dump-segment", "--avro", "{file}", "{segment}"],
 ]
 

@@ -1,11 +1,13 @@
-"""Kafka's settings in kctl's words, and Java's format of properties."""
+"""Kafka's settings in kctl's words."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
 from kctl.errors import Exit, KctlError
-from kctl.reach.properties import parse, translate, translate_flags
+from kctl.reach.properties import read, translate, translate_flags
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -13,22 +15,14 @@ KERBEROS = "com.sun.security.auth.module.Krb5LoginModule"
 BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("a=b\nc : d\ne f\n", {"a": "b", "c": "d", "e": "f"}),
-        ("# a=b\n  ! c=d\n\n   \n\te=\\ f ", {"e": " f "}),
-        ("a=one, \\\n   two\\\n", {"a": "one, two"}),
-        ("a=ends in \\\\\nb=c", {"a": "ends in \\", "b": "c"}),
-        ("a\\=b\\:c\\ d = e=f:g", {"a=b:c d": "e=f:g"}),
-        ("a=\\u00e9\\t\\n\\q", {"a": "é\t\nq"}),
-        ("a\r\nb=\rc=d", {"a": "", "b": "", "c": "d"}),
-        ("a=1\na=2", {"a": "2"}),
-        ("a=\\u12", {"a": "u12"}),
-    ],
-)
-def test_format_of_properties(text: str, expected: dict[str, str]) -> None:
-    assert parse(text) == expected
+def test_a_file_is_read_in_javas_encoding(tmp_path: Path) -> None:
+    """So that a password is the same one as in Kafka's tools."""
+    file = tmp_path / "client.properties"
+    for content, password in (("p=\u00e9", "\u00c3\u00a9"), ("\ufeffp=\\u00e9", "\u00e9")):
+        file.write_bytes(content.encode())
+        assert read(str(file)) == {"p": password}
+    file.write_bytes("p=\u00e9".encode("latin-1"))
+    assert read(str(file)) == {"p": "\u00e9"}
 
 
 @pytest.mark.parametrize(
