@@ -10,7 +10,9 @@ import os
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from fnmatch import fnmatchcase
+from itertools import islice, product
 from typing import NamedTuple
 
 from kafkad_etl.checkpoint.checkpoints import checkpoint_of
@@ -22,6 +24,8 @@ _SECURE = {"abfss": "abfs"}
 """Schemes that are another name of the same store."""
 _NAME_NODE = ":8020"
 """The port of HDFS where a path names none."""
+_MOST = 10_000
+"""Places of one path that are looked at: a pattern may match more than a start can wait for."""
 
 
 class Place(NamedTuple):
@@ -38,24 +42,48 @@ class Place(NamedTuple):
         return is_one_store and all(map(_match, self.parts, other.parts))
 
 
-def place_of(path: str) -> Place:
+def places_of(path: str) -> list[Place]:
+    """Everywhere that a path leads, its own place first: on this machine's disks also as it stands, and by way of each
+    link that is on it or that a pattern in it matches now."""
     if is_elsewhere(path):
         scheme, _, rest = path.partition(":")
         store, _, below = rest[2:].partition("/") if rest.startswith("//") else ("", "", rest)
         scheme = scheme.lower()
         if scheme == "hdfs":
             store = store.lower().removesuffix(_NAME_NODE)
-        return Place(_SECURE.get(scheme, scheme), store, _parts(posixpath.normpath(f"/{below}")))
-    return Place("file", "", _parts(os.path.realpath(local_path(path))))
+        return [Place(_SECURE.get(scheme, scheme), store, _parts(posixpath.normpath(f"/{below}")))]
+    local = local_path(path)
+    reached = islice(_reached("/", _parts(os.path.abspath(local))), _MOST)
+    return [Place("file", "", parts) for parts in dict.fromkeys((_parts(os.path.realpath(local)), *reached))]
+
+
+def _reached(directory: str, rest: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Where the rest of a path leads from a directory without links."""
+    yield (*_parts(directory), *rest)
+    for path in _matches(directory, rest[0]) if rest else ():
+        if len(rest) > 1 or os.path.islink(path):
+            yield from _reached(os.path.realpath(path), rest[1:])
+
+
+def _matches(directory: str, name: str) -> Iterator[str]:
+    """Links and directories of this name, or of one that matches it."""
+    if not re.search(r"[*?\[]", name):
+        yield os.path.join(directory, name)
+        return
+    with suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            if _match(entry.name, name) and (entry.is_symlink() or entry.is_dir()):
+                yield entry.path
 
 
 def refuse(job: Job, environment: Mapping[str, str]) -> None:
     """Raises EtlError USAGE if the sink's files would be where others of the job are."""
     target = _target(job)
+    sinks = places_of(target) if target else []
     for key, path in _others(job, environment) if target else ():
-        for each in _alternatives(path):
-            if place_of(target).overlaps(place_of(each)) and not _is_harmless(job, key, target, each):
-                raise _refused(target, key, path)
+        for sink, other in product(sinks, (place for each in _alternatives(path) for place in places_of(each))):
+            if sink.overlaps(other) and not _is_harmless(job, key, sink.parts, other.parts):
+                raise _refused(target, key, path, len(other.parts) - len(sink.parts))
 
 
 def _target(job: Job) -> str:
@@ -72,11 +100,10 @@ def _others(job: Job, environment: Mapping[str, str]) -> Iterator[tuple[str, str
     yield from (("run.checkpoint", path) for path in dict.fromkeys((checkpoint.path, str(checkpoint.directory))))
 
 
-def _is_harmless(job: Job, key: str, target: str, path: str) -> bool:
+def _is_harmless(job: Job, key: str, sink: tuple[str, ...], other: tuple[str, ...]) -> bool:
     """True for what is below the other under a name that nobody sees who has the other, and for rows of earlier runs as
     a lookup, where none are replaced. The default checkpoint is told all the same: the sink would have the working
     directory."""
-    sink, other = place_of(target).parts, place_of(path).parts
     if key == "run.checkpoint":
         if not job.run.checkpoint or len(other) <= len(sink):
             return False
@@ -86,9 +113,9 @@ def _is_harmless(job: Job, key: str, target: str, path: str) -> bool:
     return any(re.match(r"\.|_[^=]*$", part) for part in inside)
 
 
-def _refused(target: str, key: str, path: str) -> EtlError:
-    sink, other = len(place_of(target).parts), len(place_of(path).parts)
-    relation = f"is also {key}" if sink == other else f"is {'above' if sink < other else 'below'} {key}, {path}"
+def _refused(target: str, key: str, path: str, depth: int) -> EtlError:
+    """`depth`: of the other below the sink; negative if it is above it."""
+    relation = f"is {'above' if depth > 0 else 'below'} {key}, {path}" if depth else f"is also {key}"
     reads = "read its own rows, or " if key == "source.files.path" else ""
     hint = f"give the sink a directory that has nothing else: it could {reads}remove what the job needs"
     return EtlError(f"{target} {relation}", EtlExit.USAGE, key="sink.path", hints=(hint,))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 
 from kafkad_etl.checkpoint.checkpoints import directory_of
-from kafkad_etl.checkpoint.overlaps import Place, place_of
+from kafkad_etl.checkpoint.overlaps import places_of
 from kafkad_etl.cluster.mirror import group_of
 from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.facts import FILES, is_of_session, spark_conf
@@ -21,17 +22,19 @@ def refuse_conflicts(jobs: Sequence[Loaded], environment: Mapping[str, str]) -> 
         own = list(_own(loaded.job, environment))
         for key, shown, value in own:
             for other_key, other_value, other in seen:
-                if _clash(key, value, other_key, other_value):
-                    what = f"{shown} {'is also' if value == other_value else 'overlaps with'} that of "
-                    what += f"{other.where(other_key)}: each job needs its own"
+                if clash := _clash(key, value, other_key, other_value):
+                    what = f"{shown} {clash} that of {other.where(other_key)}: each job needs its own"
                     raise EtlError(what, EtlExit.USAGE, where=loaded.where(key))
         seen += ((key, value, loaded) for key, _, value in own)
 
 
-def _clash(key: str, value: object, other_key: str, other: object) -> bool:
-    if isinstance(value, Place) and isinstance(other, Place):
-        return value.overlaps(other)
-    return (key, value) == (other_key, other)
+def _clash(key: str, value: object, other_key: str, other: object) -> str:
+    """How a value clashes with one of another job; empty if it does not."""
+    if isinstance(value, list) and isinstance(other, list):
+        if value[0] == other[0]:
+            return "is also"
+        return "overlaps with" if any(one.overlaps(another) for one, another in product(value, other)) else ""
+    return "is also" if (key, value) == (other_key, other) else ""
 
 
 def _own(job: Job, environment: Mapping[str, str]) -> Iterator[tuple[str, str, object]]:
@@ -39,13 +42,13 @@ def _own(job: Job, environment: Mapping[str, str]) -> Iterator[tuple[str, str, o
     and topics take several writers."""
     yield "name", job.name, job.name
     checkpoint = directory_of(job, environment)
-    yield "run.checkpoint", checkpoint, place_of(checkpoint)
+    yield "run.checkpoint", checkpoint, places_of(checkpoint)
     if group := group_of(job):
         yield "run.group", group, (group, job.kafka.cluster, frozenset(job.kafka.bootstrap))
     if job.run.listen:
         yield "run.listen", job.run.listen, job.run.listen
     if job.sink.type in FILES:
-        yield "sink.path", job.sink.path, place_of(job.sink.path)
+        yield "sink.path", job.sink.path, places_of(job.sink.path)
 
 
 def shared_settings(jobs: Sequence[Loaded], *, master: str = "") -> Spark:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kafkad_etl.checkpoint.overlaps import refuse
+from kafkad_etl.checkpoint.overlaps import places_of, refuse
 from kafkad_etl.errors import EtlError, EtlExit
 from tests.spark.jobs import job
 
@@ -63,6 +63,39 @@ def test_a_source_is_apart_from_the_sinks_files(here: Path, path: str, said: str
     for sink in (JSON, JSON | {"mode": "overwrite"}, {"type": "delta", "path": "files"}):
         found = told(sink, source=reading(path))
         assert found.startswith(said) and bool(found) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("sink", "source", "said"),
+    [
+        ("files", "HERE/g/in*", "files is also source.files.path"),
+        ("files", "g/{up,in}*", "files is also source.files.path"),
+        ("files/sub", "g/in?", "files/sub is below source.files.path, g/in?"),
+        ("files", "g/in*/sub", "files is above source.files.path, g/in*/sub"),
+        ("files", "?/*/*.json", "files is above source.files.path, ?/*/*.json"),
+        ("files", "over/in*", "files is also source.files.path"),
+        ("g", "g/in1", "g is above source.files.path, g/in1"),
+        ("g/in1", "g", "g/in1 is below source.files.path, g"),
+        ("files", "g/up*", ""),
+        ("files/sub", "g/in*/other", ""),
+        ("g/other", "g/in1", ""),
+    ],
+)
+def test_links_are_followed_wherever_they_are_on_a_path(here: Path, sink: str, source: str, said: str) -> None:
+    (here / "g").mkdir()
+    (here / "g" / "in1").symlink_to("../files")
+    (here / "g" / "up.json").touch()
+    (here / "over").symlink_to("g")
+    found = told({"type": "json", "path": sink, "mode": "overwrite"}, source=reading(source.replace("HERE", str(here))))
+    assert found.startswith(said.replace("HERE", str(here))) and bool(found) == bool(said)
+
+
+def test_of_a_pattern_that_matches_much_a_part_is_looked_at(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkad_etl.checkpoint.overlaps._MOST", 3)
+    for number in range(20):
+        (here / "many" / str(number)).mkdir(parents=True)
+    assert [place.parts[-2] for place in places_of("many/*/x")].count("*") == 1
+    assert len(places_of("many/*/x")) <= 4
 
 
 @pytest.mark.parametrize(
