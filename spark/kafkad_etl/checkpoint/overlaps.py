@@ -1,4 +1,4 @@
-"""Whether the files of a sink are apart from what else the job has: what it reads, and its checkpoint.
+"""Whether the files of a sink are apart from what else the job has: what it reads, its own files, and its checkpoint.
 
 Mode overwrite removes whatever it sees below `sink.path`, merging replaces files there, and a source there would be
 read without end. Names that begin with `_` or a dot neither of them sees, nor who reads a directory above them.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from itertools import islice, product
@@ -17,13 +17,15 @@ from typing import NamedTuple
 
 from kafkad_etl.checkpoint.checkpoints import checkpoint_of
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.facts import is_elsewhere, local_path, paths_read
+from kafkad_etl.facts import FILES, is_elsewhere, local_path, paths_read
 from kafkad_etl.job import Job
 
 _SECURE = {"abfss": "abfs"}
 """Schemes that are another name of the same store."""
 _NAME_NODE = ":8020"
 """The port of HDFS where a path names none."""
+_METRICS, _HERE = "run.textfile", "the working directory"
+"""Directories that have more than the job, and may have the sink's."""
 _MOST = 10_000
 """Places of one path that are looked at: a pattern may match more than a start can wait for."""
 
@@ -76,11 +78,12 @@ def _matches(directory: str, name: str) -> Iterator[str]:
                 yield entry.path
 
 
-def refuse(job: Job, environment: Mapping[str, str]) -> None:
-    """Raises EtlError USAGE if the sink's files would be where others of the job are."""
+def refuse(job: Job, files: Iterable[tuple[str, str]], environment: Mapping[str, str]) -> None:
+    """Raises EtlError USAGE if the sink's files would be where others of the job are. `files` are those that the job
+    names beside its data, each with its key."""
     target = _target(job)
     sinks = places_of(target) if target else []
-    for key, path in _others(job, environment) if target else ():
+    for key, path in _others(job, files, environment) if target else ():
         for sink, other in product(sinks, (place for each in _alternatives(path) for place in places_of(each))):
             if sink.overlaps(other) and not _is_harmless(job, key, sink.parts, other.parts):
                 raise _refused(target, key, path, len(other.parts) - len(sink.parts))
@@ -94,20 +97,26 @@ def _target(job: Job) -> str:
     return "/".join((sink.path.rstrip("/"), *sink.iceberg.table.split(".")))
 
 
-def _others(job: Job, environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _others(job: Job, files: Iterable[tuple[str, str]], environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     yield from paths_read(job)
     checkpoint = checkpoint_of(job, environment)
     yield from (("run.checkpoint", path) for path in dict.fromkeys((checkpoint.path, str(checkpoint.directory))))
+    yield from files
+    if job.run.textfile:
+        yield _METRICS, job.run.textfile
+    if job.sink.type in FILES and job.sink.mode == "overwrite":
+        yield _HERE, os.getcwd()
 
 
 def _is_harmless(job: Job, key: str, sink: tuple[str, ...], other: tuple[str, ...]) -> bool:
-    """True for what is below the other under a name that nobody sees who has the other, and for rows of earlier runs as
-    a lookup, where none are replaced. The default checkpoint is told all the same: the sink would have the working
-    directory."""
-    if key == "run.checkpoint":
-        if not job.run.checkpoint or len(other) <= len(sink):
-            return False
-    elif key != "source.files.path" and job.sink.mode == "append" and sink == other:
+    """True for what is below the other under a name that nobody sees who has the other, for a sink in a directory that
+    it does not have to itself, and for rows of earlier runs as a lookup, where none are replaced. The default
+    checkpoint is told all the same: the sink would have the working directory."""
+    if key == "run.checkpoint" and (not job.run.checkpoint or len(other) <= len(sink)):
+        return False
+    if key in (_METRICS, _HERE) and len(other) < len(sink):
+        return True
+    if key.startswith("transform.lookups.") and job.sink.mode == "append" and sink == other:
         return True
     inside = other[len(sink) :] or sink[len(other) :]
     return any(re.match(r"\.|_[^=]*$", part) for part in inside)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -71,6 +72,7 @@ def plan(
 
     Example: kctl etl plan orders.yaml --mode batch
     """
+    from kafkad_etl.checkpoint import overlaps
     from kafkad_etl.cluster.clusters import Clusters
     from kafkad_etl.machine import filesystems
     from kafkad_etl.model.effective import effective
@@ -88,6 +90,7 @@ def plan(
     doubts = inspect(loaded, found)
     asked = RunOptions(accept_data_loss=accept_data_loss, reset_checkpoint=reset_checkpoint, secrets=found.secrets)
     with Clusters(settings, job.parent) as clusters, loaded.locating_errors():
+        overlaps.refuse(found.job, found.files, os.environ)
         filesystems.check(found.job)
         planned = planned_of(clusters, found.job, asked, found.schemas)
     planned = planned._replace(warnings=(*doubts, *planned.warnings))

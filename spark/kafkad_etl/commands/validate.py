@@ -99,7 +99,7 @@ def _valid_row(settings: Settings, file: JobFile, offline: bool, unknown: set[st
         job = _asked_of_registries(loaded, job)
     warnings = inspect(loaded, job, strict=True)
     with loaded.locating_errors():
-        overlaps.refuse(job.job, os.environ)
+        overlaps.refuse(job.job, job.files, os.environ)
     if not offline:
         with loaded.locating_errors():
             warnings += _asked_of_clusters(settings, file.path, job)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from kafkad_etl.errors import EtlError, EtlExit
+from kafkad_etl.facts import local_path
 from kafkad_etl.job import Format, Job, Registry, Step, TopicSink, Transform
 from kafkad_etl.messages import Schema
 from kafkad_etl.model import schemas
+from kafkad_etl.model.document import below
 from kafkad_etl.model.loading import Loaded, unknown_variable
 from kafkad_etl.model.schemas import Schemas
 from kafkad_etl.model.variables import Unfilled
@@ -24,6 +30,8 @@ class Effective(NamedTuple):
     schemas: Schemas
     secrets: frozenset[str]
     """Secrets of the job file and its SQL files."""
+    files: tuple[tuple[str, str], ...] = ()
+    """The job file, and every file of this machine that it names, whatever for, each with its key."""
 
 
 def effective(loaded: Loaded) -> Effective:
@@ -42,11 +50,38 @@ def effective(loaded: Loaded) -> Effective:
             reading.schema(topic, _written_form(topic), "sink.topic.schema") if topic is not None else None,
         ),
         frozenset(reading.secrets),
+        (("the job file", str(loaded.path)), *_named(loaded)),
     )
 
 
 def _written_form(topic: TopicSink) -> str:
     return "json-schema" if topic.format == "json" and topic.registry else topic.format
+
+
+_NO_PATHS = ("description", "sql", "vars", "sink.path")
+"""Keys of texts that name no file; what a variable is used for has a key of its own."""
+
+
+def _named(loaded: Loaded) -> Iterator[tuple[str, str]]:
+    """Files that are there under a name that a key has: relative to the job file or to the working directory, as the
+    key has it; alone, in a list as Java has it, or in a URL."""
+    for key, text in _texts(msgspec.to_builtins(loaded.job)):
+        for name in dict.fromkeys((text, local_path(text), *(part.strip() for part in re.split(r"[,:;?]", text)))):
+            for directory in (loaded.path.parent, Path()):
+                path = directory / os.path.expanduser(name)
+                if os.path.isfile(path):
+                    yield key, str(path)
+
+
+def _texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """The texts of a document that may name files, each with its key."""
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict | list | tuple):
+        for name, child in value.items() if isinstance(value, dict) else enumerate(value):
+            key = below(path, str(name))
+            if name not in _NO_PATHS and key not in _NO_PATHS:
+                yield from _texts(child, key)
 
 
 class _Reading:

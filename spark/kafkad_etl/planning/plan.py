@@ -9,7 +9,6 @@ import os
 import time
 from collections.abc import Callable, Mapping
 
-from kafkad_etl.checkpoint import overlaps
 from kafkad_etl.checkpoint.checkpoints import Checkpoint, checkpoint_of
 from kafkad_etl.cluster.clusters import Clusters
 from kafkad_etl.job import Job
@@ -31,8 +30,6 @@ def plan(
     """Plans an effective job. EtlError USAGE, CLUSTER, DATA_LOSS or CHECKPOINT says why it cannot run."""
     now = clock()
     runs = asked.task == "run"
-    if runs:
-        overlaps.refuse(job, environment)
     for fault in places.missing(job):
         raise fault
     keeps_progress = runs and job.run.mode != "batch"

@@ -52,7 +52,7 @@ def compact(request: Request, stream: TextIO) -> CompactResult:
             where=loaded.where("sink.type"),
         )
     with loaded.locating_errors():
-        overlaps.refuse(job.job, os.environ)
+        overlaps.refuse(job.job, job.files, os.environ)
         filesystems.check(job.job)
         for fault in catalogs.faults(job.job):
             raise fault

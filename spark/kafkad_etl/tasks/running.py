@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple, TextIO
 from msgspec.structs import replace
 
 from kafkad.systemd import Notifier
+from kafkad_etl.checkpoint import overlaps
 from kafkad_etl.checkpoint.checkpoints import checkpoint_of
 from kafkad_etl.checkpoint.locking import Lock
 from kafkad_etl.cluster.clusters import Clusters
@@ -205,6 +206,7 @@ class _JobRun:
         self._job = registries.asked(self._job)
         job, request = self._job.job, self.request
         self._doubts = inspect(self.loaded, self._job, trusts=request.trusts_sql)
+        overlaps.refuse(job, self._job.files, os.environ)
         filesystems.check(job, request.options.words)
         self.environment = environment.find(job, request.java_home)
         masters.check(job, request.options.master or request.master, request.options.conf)

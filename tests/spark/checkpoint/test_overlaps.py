@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def told(sink: dict[str, Any], environment: dict[str, str] = STATE, **blocks: Any) -> str:
+def told(
+    sink: dict[str, Any],
+    environment: dict[str, str] = STATE,
+    files: Sequence[tuple[str, str]] = (),
+    **blocks: Any,
+) -> str:
     try:
-        refuse(job(sink=sink, **blocks), environment)
+        refuse(job(sink=sink, **blocks), files, environment)
     except EtlError as error:
         assert error.exit_code == EtlExit.USAGE and error.key == "sink.path"
         return error.what.removeprefix("sink.path: ")
@@ -146,6 +152,34 @@ def test_a_checkpoint_is_not_among_the_sinks_files(here: Path) -> None:
 def test_the_working_directory_with_the_default_checkpoint_is_no_sink(here: Path) -> None:
     found = told({"type": "json", "path": ".", "mode": "overwrite"}, environment={})
     assert found == f". is above run.checkpoint, {here}/.etl/orders-to-lake"
+
+
+def test_overwriting_leaves_the_working_directory_alone(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for path, mode, said in (
+        (".", "overwrite", ". is also the working directory"),
+        ("..", "overwrite", f".. is above the working directory, {here}"),
+        ("files", "overwrite", ""),
+        (".", "append", ""),
+    ):
+        assert told({"type": "json", "path": path, "mode": mode}) == said
+    assert not told({"type": "delta", "path": ".", "mode": "overwrite"}), "which removes what its log has"
+    (here / "_jobs").mkdir()
+    monkeypatch.chdir("_jobs")
+    assert not told({"type": "json", "path": "..", "mode": "overwrite"})
+
+
+def test_files_that_the_job_needs_are_not_among_the_sinks(here: Path) -> None:
+    for mode in ("append", "overwrite"):
+        sink = JSON | {"mode": mode}
+        found = told(sink, files=[("the job file", "job.yaml"), ("transform.file", "files/a.sql")])
+        assert found == "files is above transform.file, files/a.sql"
+        assert not told(sink, files=[("the job file", "files/_jobs/job.yaml"), ("transform.file", "a.sql")])
+        assert told(sink, run={"textfile": "files/sub"}) == "files is above run.textfile, files/sub"
+        assert told(sink, run={"textfile": "files"}) == "files is also run.textfile"
+        assert not told(sink, run={"textfile": "."})
+    (here / "job.yaml").touch()
+    (here / "files" / "link.yaml").symlink_to("../job.yaml")
+    assert told(JSON, files=[("the job file", "files/link.yaml")]), "the link would go"
 
 
 def test_other_sinks_have_no_files() -> None:

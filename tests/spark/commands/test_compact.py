@@ -45,6 +45,11 @@ def test_files_are_not_merged_where_the_checkpoint_is(kctl: Kctl, job: Path, tmp
     assert f"orders.yaml:5 sink.path: {tmp_path} is above run.checkpoint, {tmp_path}/state" in ran.err
 
 
+def test_files_are_not_merged_where_the_job_is(kctl: Kctl, job: Path, tmp_path: Path) -> None:
+    job.write_text(job.read_text().replace("/lake", str(tmp_path)).replace(str(tmp_path / "state"), "/elsewhere"))
+    assert f"{tmp_path} is above the job file, {job}" in kctl("etl", "compact", job).err
+
+
 def test_the_driver_is_told_of_the_checkpoint_whose_files_they_are(job: Path, tmp_path: Path) -> None:
     loaded = effective(load(JobFile(job), {}))
     checkpoint = Checkpoint(str(tmp_path / "state"), tmp_path)

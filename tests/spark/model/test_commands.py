@@ -68,6 +68,14 @@ def test_validate_refuses_a_sink_that_would_remove_its_source(kctl: Kctl, here: 
     assert "job.yaml:4 sink.path: in/ is above source.files.path, in/sub" in ran.err
 
 
+def test_a_sink_that_would_remove_the_job_is_refused(kctl: Kctl, here: Path) -> None:
+    sink = "{type: json, path: ., mode: overwrite}\nrun: {mode: batch, checkpoint: /elsewhere}"
+    (here / "job.yaml").write_text(SMALL.replace("{type: none}", sink))
+    for command in (("validate", "--offline"), ("plan",), ("run",)):
+        ran = kctl("etl", *command, "job.yaml")
+        assert ran.code == 2 and "job.yaml:4 sink.path: . is above the job file, job.yaml" in ran.err
+
+
 def test_validate_looks_into_sql_in_its_file(kctl: Kctl, here: Path) -> None:
     (here / "job.yaml").write_text(SMALL + SQL)
     (here / "a.sql").write_text("SELECT a,\n  b\nFROM source\n")

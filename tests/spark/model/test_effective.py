@@ -51,6 +51,36 @@ def test_sql_is_read_from_beside_the_job_and_filled_in(tmp_path: Path) -> None:
     assert found.secrets == {"hunter2"}
 
 
+def test_every_file_that_a_job_names_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    addition = f"""
+kafka:
+  options: {{ssl.truststore.location: keys/trust.jks, ssl.endpoint.identification.algorithm: ""}}
+value: {{format: avro, schema: {{file: orders.avsc}}}}
+transform:
+  steps: [{{name: a, file: a.sql}}, {{name: b, sql: keys}}]
+  lookups:
+    names: {{format: jdbc, options: {{url: 'jdbc:sqlite:{tmp_path}/names.db?mode=ro', dbtable: names}}}}
+spark: {{jars: [keys/own.jar], conf: {{spark.files: 'file:{tmp_path}/keys/one,keys/two, gone'}}}}
+vars: {{file: keys/one}}
+description: orders.yaml of ${{day}}
+"""
+    (tmp_path / "keys").mkdir()
+    for name in ("keys/trust.jks", "keys/own.jar", "keys/one", "keys/two", "names.db"):
+        (tmp_path / name).touch()
+    found = read(tmp_path, addition, orders_avsc=json.dumps(AVRO), a_sql="SELECT 1").files
+    assert {key: Path(path).absolute().relative_to(tmp_path).as_posix() for key, path in found} == {
+        "the job file": "jobs/orders.yaml",
+        "kafka.options.ssl.truststore.location": "keys/trust.jks",
+        "value.schema.file": "jobs/orders.avsc",
+        "transform.steps.0.file": "jobs/a.sql",
+        "transform.lookups.names.options.url": "names.db",
+        "spark.jars.0": "keys/own.jar",
+        "spark.conf.spark.files": "keys/two",
+    }
+    assert ("spark.conf.spark.files", f"{tmp_path}/keys/one") in found
+
+
 def test_steps_may_be_files_each(tmp_path: Path) -> None:
     steps = "transform: {steps: [{name: a, file: a.sql}, {name: b, sql: 'SELECT * FROM a'}]}\ndescription: ${day}\n"
     found = read(tmp_path, steps, a_sql="SELECT 1")
