@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import click
 
@@ -14,10 +15,13 @@ from kctl.command.verb import KctlCommand, pass_settings
 from kctl.errors import Exit, KctlError, exit_code, of_file
 from kctl.segments.checking import (
     Checked,
+    Doomed,
     LogDirectory,
     check_directory,
     check_partition,
     check_together,
+    doomed_in,
+    is_doomed,
     read_directory,
 )
 from kctl.segments.files import partitions_in, segments_in
@@ -46,30 +50,52 @@ def check_log(settings: Settings, /, directories: tuple[str, ...], deep: bool, j
     Checks checksums and the order of offsets; indexes, producer snapshots and leader epochs against the log;
     checkpoints against the partitions that exist; and looks for files that should not be there. Each finding says what
     a broker would do at its next start, which depends on how it was stopped, and what is safe to do. Nothing is
-    written. Exits with 7 if there are findings. A broker may be running, but data that it is writing may look
-    incomplete: stop it to be certain.
+    written. Exits with 7 if there are findings. What waits for its deletion is none, and summed up. A broker may be
+    running, but data that it is writing may look incomplete: stop it to be certain.
 
     Example: kctl check-log /var/lib/kafkad /data2/kafkad --jobs 4
     """
     begun = time.monotonic()
     now_s = time.time()
     asked, errors = _all_partitions(directories)
-    calls = [(path, of.start_of(path), now_s, deep) for of, paths, _ in asked for path in paths]
+    calls = [(path, one.of.start_of(path), now_s, deep) for one in asked for path in one.partitions]
     checked = dict(zip([path for path, *_ in calls], _check_all(settings, calls, jobs), strict=True))
     findings = [finding for one in checked.values() for finding in one.findings]
-    whole = {of.path: {path: checked[path] for path in paths} for of, paths, is_whole in asked if is_whole}
-    for of, _, is_whole in asked:
-        if is_whole:
-            findings += check_directory(of, whole[of.path], now_s)
+    whole = {one.of.path: {path: checked[path] for path in one.partitions} for one in asked if one.is_whole}
+    for one in asked:
+        if one.is_whole:
+            findings += check_directory(one.of, whole[one.of.path])
     findings += check_together(whole)
     if findings or not settings.is_text:
         Writer(settings, COLUMNS, Document("check-log")).write((finding._asdict() for finding in findings), errors)
     render_errors(errors, settings)
+    for one in asked:
+        _note_doomed(settings, one)
     if asked:
         size = size_text(sum(one.size for one in checked.values()))
         took = duration_text(int((time.monotonic() - begun) * 1000))
         note(settings, f"{counted(len(checked), 'partition')}, {size}, {counted(len(findings), 'finding')}, {took}")
     return Exit.FINDINGS if findings else exit_code(errors)
+
+
+class _Asked(NamedTuple):
+    """A log directory, or a partition's."""
+
+    directory: str
+    of: LogDirectory
+    partitions: list[str]
+    """Those to check."""
+    doomed: Doomed
+    is_whole: bool
+
+
+def _note_doomed(settings: Settings, asked: _Asked) -> None:
+    doomed = asked.doomed
+    counts = [(doomed.partitions, "partition"), (doomed.files, "file")]
+    what = " and ".join(counted(number, word) for number, word in counts if number)
+    if what:
+        are = "is" if doomed.partitions + doomed.files == 1 else "are"
+        note(settings, f"{asked.directory}: {what} {are} being deleted, {size_text(doomed.size)}")
 
 
 def _all_partitions(directories: Iterable[str]) -> tuple[list[_Asked], list[KctlError]]:
@@ -85,19 +111,16 @@ def _all_partitions(directories: Iterable[str]) -> tuple[list[_Asked], list[Kctl
     return asked, errors
 
 
-_Asked = tuple[LogDirectory, list[str], bool]
-
-
 def _partitions(directory: str) -> _Asked:
     """Those in a log directory, or the one that it is, of which the directory above it tells."""
-    if segments_in(directory):
-        return read_directory(os.path.dirname(os.path.abspath(directory))), [directory], False
-    found = partitions_in(directory)
-    if not found and parse_name(os.path.basename(os.path.abspath(directory))):
-        return read_directory(os.path.dirname(os.path.abspath(directory))), [directory], False
-    if not found:
+    found = [] if segments_in(directory) else partitions_in(directory)
+    if found:
+        kept = [path for path in found if not is_doomed(path)]
+        return _Asked(directory, read_directory(directory), kept, doomed_in(found), is_whole=True)
+    if not segments_in(directory) and not parse_name(os.path.basename(os.path.abspath(directory))):
         raise KctlError(f"{directory}: no partition found", exit_code=Exit.NOT_FOUND)
-    return read_directory(directory), found, True
+    above = read_directory(os.path.dirname(os.path.abspath(directory)))
+    return _Asked(directory, above, [directory], doomed_in([directory]), is_whole=False)
 
 
 def _check_all(settings: Settings, calls: list[tuple[str, Start, float, bool]], jobs: int) -> list[Checked]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import zip_longest
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from kafkad.log.check import MISSING, Problem, examine
 from kafkad.log.indexed import LOG, segment_path
 from kafkad.log.lock import is_taken
 from kafkad.log.names import Kind, base_of, parse_name
+from kafkad.log.swap import DELETED
 from kafkad.names import TopicPartition
 from kafkad.wire.records import RecordsError, iter_records
 from kctl.segments import verdicts
@@ -20,7 +22,7 @@ from kctl.segments.verdicts import Start, Verdict
 from kctl.texts.output import counted
 
 _DELAY_S = 90
-"""Files wait a minute for their deletion (file.delete.delay.ms), and a moment more for its turn."""
+"""What a running broker has at work changes more often than that."""
 _BLOCK = 512
 _MOST_OF_A_FILE = 5
 """Findings of one file that are reported one by one; the others are counted."""
@@ -28,7 +30,7 @@ _ATTEMPTS = 3
 """A running broker removes files between their names and their contents being read."""
 
 
-_AT_WORK = (".deleted", ".cleaned", ".tmp")
+_AT_WORK = (".cleaned", ".tmp")
 """Files that a running broker makes and removes by itself."""
 
 
@@ -185,7 +187,7 @@ def _leftovers(directory: str, bases: set[int], in_use_at: float | None) -> Iter
 
 
 def _is_fresh(path: str, in_use_at: float | None) -> bool:
-    """True if a running broker may still be using it: a rename, which marks it for deletion, counts as a change."""
+    """True if a running broker may still be at it: a rename counts as a change."""
     try:
         return in_use_at is not None and in_use_at - os.stat(path).st_ctime < _DELAY_S
     except FileNotFoundError:
@@ -216,6 +218,37 @@ def _shortened(findings: list[Finding]) -> Iterator[Finding]:
         more = count.pop(finding.file, 0) - _MOST_OF_A_FILE
         if more > 0:
             yield finding._replace(problem=f"and {more:,} more of this file")
+
+
+# --- what waits for its deletion
+
+
+class Doomed(NamedTuple):
+    """What a running broker deletes after file.delete.delay.ms, else its next start: nothing is wrong with it."""
+
+    partitions: int
+    files: int
+    """Of partitions that stay."""
+    size: int
+
+
+def doomed_in(partitions: Iterable[str]) -> Doomed:
+    """Counts what is there: a running broker may be at it."""
+    whole, files, size = 0, 0, 0
+    for partition in partitions:
+        is_whole = is_doomed(partition)
+        whole += is_whole
+        with suppress(OSError), os.scandir(partition) as entries:
+            for entry in entries:
+                if is_whole or entry.name.endswith(DELETED):
+                    files += not is_whole
+                    size += _size_on_disk(entry.stat())
+    return Doomed(whole, files, size)
+
+
+def is_doomed(partition: str) -> bool:
+    name = parse_name(os.path.basename(os.path.abspath(partition)))
+    return name is not None and name.kind is Kind.DELETED
 
 
 # --- what belongs to the whole log directory
@@ -250,19 +283,16 @@ def read_directory(path: str) -> LogDirectory:
     return LogDirectory(path, clean, is_taken(path), points, starts)
 
 
-def check_directory(whole: LogDirectory, checked: Mapping[str, Checked], now_s: float) -> Iterator[Finding]:
-    """`checked` are the partitions in it."""
+def check_directory(whole: LogDirectory, checked: Mapping[str, Checked]) -> Iterator[Finding]:
+    """`checked` are the partitions in it, without those that are being deleted."""
     path = whole.path
-    in_use_at = now_s if whole.in_use else None
     ends: dict[TopicPartition, int | None] = {}
     for partition, one in checked.items():
         name = parse_name(os.path.basename(partition))
         assert name is not None  # by this it was found
         if name.kind is Kind.CURRENT:
             ends[name.topic_partition] = one.end
-        elif not (name.kind is Kind.DELETED and _is_fresh(partition, in_use_at)) and not (
-            name.kind is Kind.FUTURE and whole.in_use
-        ):
+        elif not (name.kind is Kind.FUTURE and whole.in_use):
             yield Finding.of("warn", partition, *verdicts.PUT_ASIDE[name.kind])
     for entry in os.scandir(path):
         if entry.is_dir() and parse_name(entry.name) is None and entry.name != _REMOTE_INDEXES:

@@ -92,9 +92,7 @@ def broken_checkpoint(remedy: str) -> Verdict:
     return Verdict("kafkad does not start", remedy)
 
 
-_DELETED = Verdict("it is deleted", "none: a running broker deletes it after file.delete.delay.ms, else its next start")
 _UNFINISHED = {
-    ".deleted": _DELETED,
     ".cleaned": Verdict("it is deleted: a compaction was not finished", _AT_NEXT_START),
     ".swap": Verdict("it takes the place of what it was made from", _AT_NEXT_START),
     ".tmp": Verdict("nothing", "with the broker stopped, delete it"),
@@ -107,10 +105,6 @@ def unfinished(name: str) -> Verdict | None:
 
 
 PUT_ASIDE = {
-    Kind.DELETED: (
-        "of a partition that is being deleted",
-        _DELETED,
-    ),
     Kind.FUTURE: (
         "a copy that is being made, to move the partition here",
         Verdict("the copy goes on", "none: a running broker completes it"),

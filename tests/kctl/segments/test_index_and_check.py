@@ -62,7 +62,7 @@ def test_leftovers(kctl: Kctl, partition: str) -> None:
     found = findings(kctl, BEFORE / partition)
     assert found
     assert {item["severity"] for item in found} == {"warn"}
-    assert {Path(item["file"]).suffix for item in found} <= {".deleted", ".cleaned", ".swap"}
+    assert {Path(item["file"]).suffix for item in found} <= {".cleaned", ".swap"}
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_sound_log_directory(kctl: Kctl, log_directory: Path) -> None:
 
 def test_log_directory_with_everything_wrong(kctl: Kctl, log_directory: Path) -> None:
     uid = "0123456789abcdef0123456789abcdef"
-    for suffix in ("delete", "future", "stray"):
+    for suffix in ("future", "stray"):
         shutil.copytree(MAIN / "empty-0", log_directory / f"empty-0.{uid}-{suffix}")
     (log_directory / "recovery-point-offset-checkpoint").write_text("0\n2\ntx 0 282\ngone 3 1\n")
     (log_directory / "replication-offset-checkpoint").write_text("0\n7\n")
@@ -94,7 +94,6 @@ def test_log_directory_with_everything_wrong(kctl: Kctl, log_directory: Path) ->
     assert ran.code == Exit.FINDINGS
     found = {(Path(row["file"]).name, row["problem"]) for row in csv.DictReader(io.StringIO(ran.out))}
     assert found == {
-        (f"empty-0.{uid}-delete", "of a partition that is being deleted"),
         (f"empty-0.{uid}-future", "a copy that is being made, to move the partition here"),
         (f"empty-0.{uid}-stray", "put aside by a broker that did not know the partition"),
         ("recovery-point-offset-checkpoint", "282 for tx-0, whose log ends at 281"),
@@ -105,6 +104,33 @@ def test_log_directory_with_everything_wrong(kctl: Kctl, log_directory: Path) ->
         ("00000000000000000999.index", "belongs to no segment"),
         ("partition.metadata", "line 1: 'version: 7' where 'version: 0' was expected"),
     }
+
+
+def test_what_waits_for_its_deletion_is_summed_up_and_no_finding(kctl: Kctl, log_directory: Path) -> None:
+    doomed = log_directory / f"gone-0.{'a' * 32}-delete"
+    doomed.mkdir()
+    (doomed / f"{0:020d}.log").write_bytes(b"half removed" * 1000)
+    ran = kctl("check-log", log_directory)
+    assert (ran.code, ran.out) == (0, "")
+    summed_up, last = ran.err.splitlines()
+    assert summed_up == f"{log_directory}: 1 partition is being deleted, 12.0 KB"
+    assert last.startswith("2 partitions, ") and ", 0 findings, " in last
+    for name in ("00000000000000000000.log.deleted", "00000000000000000000.index.deleted"):
+        (log_directory / "tx-0" / name).write_bytes(b"1234")
+    ran = kctl("check-log", log_directory, "-o", "json", "--jobs", 2)
+    assert (ran.code, json.loads(ran.out)["items"]) == (0, [])
+    assert f"{log_directory}: 1 partition and 2 files are being deleted, 12.0 KB" in ran.err
+    assert f"{log_directory}/tx-0: 2 files are being deleted, 8 B" in kctl("check-log", log_directory / "tx-0").err
+    both = kctl("check-log", doomed, log_directory)
+    assert both.code == Exit.FINDINGS and f"{doomed}/" in both.out, "who asks for it alone gets it checked"
+
+
+def test_a_directory_in_which_all_is_being_deleted(kctl: Kctl, log_directory: Path) -> None:
+    for name in ("tx-0", "codec-gzip-0"):
+        (log_directory / name).rename(log_directory / f"{name}.{'a' * 32}-delete")
+    (log_directory / "recovery-point-offset-checkpoint").unlink()
+    ran = kctl("check-log", log_directory, "--jobs", 2)
+    assert ran.code == 0 and f"{log_directory}: 2 partitions are being deleted, " in ran.err
 
 
 def test_deep_check_finds_records_that_a_right_checksum_covers(kctl: Kctl, tmp_path: Path) -> None:
