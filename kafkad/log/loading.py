@@ -137,8 +137,8 @@ class Loader:
                 other = seen.setdefault(topic_partition, partition)
                 if other is partition:
                     continue
-                old, new = (partition, other) if _was_moved(partition) else (other, partition)
-                if not _was_moved(old) or _was_moved(new):
+                old, new = (partition, other) if _was_moved(partition.path) else (other, partition)
+                if not _was_moved(old.path) or _was_moved(new.path):
                     unsettled.append((other, partition))
                     continue
                 seen[topic_partition] = new
@@ -182,7 +182,6 @@ class Loader:
         try:
             log = self._reopen(directory, partition, config)
             if log is None:
-                self._unmark(directory, partition)
                 log = open_log(
                     directory,
                     partition.path,
@@ -229,15 +228,6 @@ class Loader:
         log.cleaned_until = directory.checkpointed(CLEANED_OFFSETS, tp)
         return log
 
-    def _unmark(self, directory: LogDirectory, partition: FoundPartition) -> None:
-        """One that is the replica after all, since the copy in its place has not come back, takes records from now on:
-        should the copy come back, nothing is to say that it has them all."""
-        if _was_moved(partition):
-            try:
-                unmark(partition.path, self._files)
-            except OSError as error:
-                raise directory.storage_error(f"removing {MOVED} from {partition.path}", error) from error
-
     def _topic_id(self, directory: LogDirectory, partition: FoundPartition) -> TopicId:
         """The topic id from `partition.metadata`, or else from the metadata store."""
         path = f"{partition.path}/{checkpoint.PARTITION_METADATA}"
@@ -270,8 +260,14 @@ def open_log(
     producer_expiration_ms: int,
     progress: Callable[[int, int], None] | None = None,
 ) -> Log:
-    """A log that is in `directory`, from where its checkpoints say."""
+    """A log that is in `directory`, from where its checkpoints say.
+
+    A clean stop does not close one that was replaced by its copy in another log directory. If that has not come back,
+    the old one is the replica after all, and takes records from now on: should the copy come back, nothing is to say
+    that it has them all.
+    """
     cleaned_until = directory.checkpointed(CLEANED_OFFSETS, topic_partition)
+    was_replaced = _was_moved(path)
     log = Log.open(
         path,
         config,
@@ -283,13 +279,18 @@ def open_log(
         recovery_point=directory.checkpointed(RECOVERY_POINTS, topic_partition) or 0,
         high_watermark=directory.checkpointed(HIGH_WATERMARKS, topic_partition) or 0,
         damaged_from=directory.checkpointed(DAMAGED_OFFSETS, topic_partition),
-        clean=directory.was_clean,
+        clean=directory.was_clean and not was_replaced,
         was_compacted=cleaned_until is not None,
         progress=progress,
         producer_expiration_ms=producer_expiration_ms,
     )
     log.cleaned_until = cleaned_until
     log.let_go_of_files()
+    if was_replaced:
+        try:
+            unmark(path, files)
+        except OSError as error:
+            raise directory.storage_error(f"removing {MOVED} from {path}", error) from error
     return log
 
 
@@ -305,14 +306,15 @@ def put_away(directory: LogDirectory, path: str, topic_partition: TopicPartition
 
 
 def unmark(path: str, files: Files) -> None:
-    """Have the replica in `path` say no more that it was replaced. OSError."""
+    """Have the replica in `path` say no more that it was replaced. OSError; one that may pass leaves it as it was."""
     with contextlib.suppress(FileNotFoundError):
+        names = files.open_log_file(path, os.O_RDONLY | os.O_DIRECTORY)
         files.unlink(os.path.join(path, MOVED))
-        files.sync_directory(path)
+        files.sync_for_good(names.fd)
 
 
-def _was_moved(partition: FoundPartition) -> bool:
-    return os.path.exists(os.path.join(partition.path, MOVED))
+def _was_moved(path: str) -> bool:
+    return os.path.exists(os.path.join(path, MOVED))
 
 
 def _two_message(unsettled: Sequence[tuple[FoundPartition, FoundPartition]]) -> str:

@@ -19,12 +19,13 @@ from kafkad.log.check import check
 from kafkad.log.checkpoint import RECOVERY_POINTS
 from kafkad.log.describe import describe
 from kafkad.log.durability import SEGMENTS_AT_ONCE
-from kafkad.log.files import Files
+from kafkad.log.files import Files, LogFile
 from kafkad.log.loading import MOVED, DuplicatePartitionError
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
 from kafkad.log.mending import verify_batch
 from kafkad.log.move import Moves, _flush_records
+from kafkad.log.producers import DuplicateBatch
 from kafkad.log.truncation import truncate_to
 from kafkad.names import TopicPartition
 from kafkad.turns import at_once
@@ -38,8 +39,8 @@ CONFIG = LogConfig(segment_bytes=4096, index_interval_bytes=300)
 T0 = TopicPartition("t", 0)
 
 
-def started(tmp_path: Path, names: str = "ab") -> LogManager:
-    manager = LogManager([str(tmp_path / name) for name in names], Files(), FakeClock())
+def started(tmp_path: Path, names: str = "ab", files: Files | None = None) -> LogManager:
+    manager = LogManager([str(tmp_path / name) for name in names], files or Files(), FakeClock())
     manager.lock()
     manager.claim("cluster", 1)
     manager.load(lambda topic: CONFIG)
@@ -200,6 +201,56 @@ def test_the_old_replica_stays_where_the_disk_of_the_new_one_fails_at_once(tmp_p
     assert (found.start_offset, found.cleaned_until, manager.checkpointed_high_watermark(T0)) == (2, 7, 25)
     [directory, _] = manager.directories
     assert directory.checkpointed(RECOVERY_POINTS, T0) == 30
+
+
+class AtTheLimit(Files):
+    """The real disk, which at first has no file descriptor for the directory of the partition at `path`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = str(path)
+        self.is_at_limit = True
+
+    def open_log_file(self, path: str, flags: int = os.O_RDWR) -> LogFile:
+        if self.is_at_limit and path == self._path:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return super().open_log_file(path, flags)
+
+
+@pytest.mark.parametrize("stop", ["clean", "crash", "clean, and without file descriptors at the start"])
+def test_an_old_replica_that_is_used_again_knows_its_producers(tmp_path: Path, stop: str) -> None:
+    """No stop has closed it, and nothing but its records tells of them."""
+    manager = started(tmp_path)
+    log = manager.create(T0, TOPIC_ID, CONFIG, directory=str(tmp_path / "a"))
+    manager.create(TopicPartition("t", 1), TOPIC_ID, CONFIG, directory=str(tmp_path / "a"))
+    append(log, batch(b"of a transaction that is open", producer_id=8, producer_epoch=0, transactional=True))
+    last = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+    append(log, batch(b"last", **last))
+    log.flush()
+    assert copied(manager, tmp_path).finish(T0) is not None
+    manager.fail(StorageError(str(tmp_path / "b"), "it is gone"))
+    if stop == "crash":
+        for write in manager.collect_recovery_points():
+            write.write()
+        manager.directories[0].release()
+    else:
+        manager.close()
+    (tmp_path / "b").rename(tmp_path / "broken")
+    (tmp_path / "b").mkdir()
+    disk = AtTheLimit(tmp_path / "a" / "t-0")
+    disk.is_at_limit = "without file descriptors" in stop
+    manager = started(tmp_path, files=disk)
+    if disk.is_at_limit:
+        assert manager.get(T0) is None
+        disk.is_at_limit = False
+        manager.create(T0, TOPIC_ID, CONFIG)
+    [directory, _] = manager.directories
+    assert directory.was_clean is (stop != "crash"), "the other logs there need not be checked"
+    found = manager.logs[T0]
+    assert found.producers.first_unstable_offset(found.end_offset) == 0
+    with pytest.raises(DuplicateBatch):
+        append(found, batch(b"last", **last))
+    assert not (Path(found.directory) / MOVED).exists()
+    manager.close()
 
 
 def test_a_topic_that_is_deleted_before_the_old_replica_is_put_away_does_not_come_back(
