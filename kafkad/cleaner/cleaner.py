@@ -276,8 +276,7 @@ class Cleaner:
             if self._stands(chosen):  # else what it found wrong may be the files of a later log
                 self._mark(chosen, str(error))
         except StorageError as error:
-            if self._stands(chosen):  # else it may be of files that are gone
-                self._refused(chosen, error)
+            self._refused(chosen, error)
         finally:
             if result is None:
                 await self._discard(chosen)
@@ -313,7 +312,9 @@ class Cleaner:
 
     def _refused(self, chosen: LogToCompact, error: StorageError) -> None:
         """A full disk may pass, and only compaction suffers: that of others goes on, which may need less room or make
-        some. Anything else costs the directory."""
+        some. Anything else costs the directory, but for files that are gone because the log is another by now."""
+        if not self._stands(chosen) and isinstance(error.__cause__, FileNotFoundError):
+            return
         self._resting[chosen.log] = self._logs.clock.monotonic_ms() + self._settings.backoff_ms
         self._replicas.directory_failed(error)
 
@@ -344,8 +345,10 @@ class Cleaner:
 
     async def _discard(self, chosen: LogToCompact) -> None:
         if self._logs.get(chosen.tp) is chosen.log:
-            with contextlib.suppress(StorageError):
+            try:
                 await self._in_thread(chosen.log.log_directory, partial(self._discard_all, chosen.log.directory))
+            except StorageError as error:
+                self._refused(chosen, error)
 
     def _discard_all(self, directory: str) -> None:
         with disk_errors(directory, "removing what a compaction left"):

@@ -507,6 +507,28 @@ def test_a_topic_that_is_deleted_while_a_job_begins_costs_no_directory(
     assert scene.cleaner.dead_workers == 0
 
 
+@pytest.mark.parametrize("step", ["sync_directory", "listdir"])
+def test_a_disk_that_fails_while_a_log_changes_is_not_passed_over(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """It tells of a lost write once: in the fsync of new names, or while what a compaction left is removed."""
+    scene.dirty("a")
+    scene.until_job()
+
+    def fail(path: str) -> None:
+        scene.configure("a", cleanup_policy="delete")  # the loop does nothing else meanwhile
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(scene.broker.replicas.logs.files, step, fail)
+    log = scene.log()
+    if step == "sync_directory":
+        scene.worker.do(log)
+    else:
+        scene.worker.fail(UncleanableError(log.directory, 17, "damage"))
+    scene.until(lambda: not log.compacting)
+    assert [bool(directory.failure) for directory in scene.broker.replicas.logs.directories] == [True, False]
+
+
 def test_others_are_compacted_at_once_while_a_log_that_found_no_room_rests(tmp_path: Path) -> None:
     scene = Scene(tmp_path, "log.cleaner.backoff.ms=600000")
     scene.broker.run(scene.cleaner.stop())
