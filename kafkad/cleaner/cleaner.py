@@ -176,7 +176,6 @@ class Cleaner:
             if chosen is not None:
                 chosen.log.compacting = True
         if chosen is None:
-            await self._write_checkpoints()  # logs may have been deleted, or cut back
             return False
         try:
             result = await self._outcome(chosen, compactor, settings)
@@ -185,7 +184,7 @@ class Cleaner:
                 chosen.log.cleaned_until = result.next_dirty
                 _report(chosen, result.stats)
                 self._name_poison(chosen, result.poison)
-                await self._write_checkpoints()
+                await self._write_checkpoint(chosen)
             return result is not None or chosen.log in self._resting
         finally:
             chosen.log.compacting = False
@@ -339,9 +338,11 @@ class Cleaner:
         with disk_errors(directory, "making names durable"):
             self._logs.files.sync_names(directory)
 
-    async def _write_checkpoints(self) -> None:
-        for write in self._logs.collect_cleaned_offsets():
-            await self._replicas.wait_for_disk(write.directory, write.write)
+    async def _write_checkpoint(self, chosen: LogToCompact) -> None:
+        """Only that of its log directory: the disk of another may be slow."""
+        directory = self._logs.directory_of(chosen.tp)
+        assert directory is not None  # nobody has had a turn since `_stands`
+        await self._replicas.wait_for_disk(directory, directory.collect_cleaned_offsets().write)
 
     async def _discard(self, chosen: LogToCompact) -> None:
         if self._logs.get(chosen.tp) is chosen.log:

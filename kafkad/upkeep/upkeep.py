@@ -64,6 +64,7 @@ class Upkeep:
             (self.write_high_watermarks, "replica.high.watermark.checkpoint.interval.ms"),
             (self.write_recovery_points, "log.flush.offset.checkpoint.interval.ms"),
             (self.write_start_offsets, "log.flush.start.offset.checkpoint.interval.ms"),
+            (self.write_cleaned_offsets, "log.cleaner.backoff.ms"),
         )
         self._tasks = [asyncio.create_task(self._every(job, interval)) for job, interval in jobs]
         for directory in self._logs.directories:
@@ -140,6 +141,11 @@ class Upkeep:
     async def write_start_offsets(self, directory: LogDirectory) -> None:
         if directory.failure is None:
             await self._write(directory.collect_start_offsets())
+
+    async def write_cleaned_offsets(self, directory: LogDirectory) -> None:
+        """The cleaner writes what it has just compacted; logs may have been deleted or cut back since."""
+        if directory.failure is None:
+            await self._write(directory.collect_cleaned_offsets())
 
     async def _write(self, write: CheckpointWrite) -> None:
         await self._replicas.wait_for_disk(write.directory, write.write)

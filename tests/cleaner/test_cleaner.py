@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 from collections.abc import Callable, Iterator
@@ -32,6 +33,7 @@ from kafkad.log.truncation import truncate_to
 from kafkad.log.txnindex import AbortedTransaction
 from kafkad.log.worker import NoWorkerError
 from kafkad.names import TopicPartition
+from kafkad.replica.durable import Durable
 from kafkad.wire.records import Record
 from tests.cleaner.cleaner import clean
 from tests.log.conftest import records
@@ -527,6 +529,26 @@ def test_a_disk_that_fails_while_a_log_changes_is_not_passed_over(
         scene.worker.fail(UncleanableError(log.directory, 17, "damage"))
     scene.until(lambda: not log.compacting)
     assert [bool(directory.failure) for directory in scene.broker.replicas.logs.directories] == [True, False]
+
+
+def test_a_disk_that_hangs_holds_up_no_compaction_on_another(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Durable.run
+
+    async def hanging(durable: Durable, directory: str, work: Callable[[], object]) -> object:
+        if directory != scene.log().log_directory:
+            await asyncio.get_running_loop().create_future()
+        return await run(durable, directory, work)
+
+    scene.broker.run(scene.cleaner.stop())
+    scene.dirty("a")
+    monkeypatch.setattr(Durable, "run", hanging)
+    scene.cleaner = scene.broker.run(scene._start())
+    for _ in range(2):
+        job = scene.until_job()
+        scene.worker.do(scene.log())
+        scene.until(lambda upto=job.upto: f"a 0 {upto}\n" in scene.checkpoint())
+        scene.look()
+        scene.fill("a")
 
 
 def test_others_are_compacted_at_once_while_a_log_that_found_no_room_rests(tmp_path: Path) -> None:

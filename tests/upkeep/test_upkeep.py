@@ -5,15 +5,24 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kafkad.config import load as load_config
 from kafkad.errors import StorageError
+from kafkad.log.checkpoint import (
+    CLEANED_OFFSETS,
+    DAMAGED_OFFSETS,
+    HIGH_WATERMARKS,
+    RECOVERY_POINTS,
+    START_OFFSETS,
+)
 from kafkad.log.deletion import delete_old_segments
 from kafkad.log.directories import LogDirectory
 from kafkad.log.log import Log
@@ -36,6 +45,12 @@ from tests.work import calls
 BAD, GOOD = (TopicPartition(name, 0) for name in ("bad", "good"))
 """Each in the log directory of its name."""
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+CHECKPOINTS = (
+    "replica.high.watermark.checkpoint.interval.ms",
+    "log.flush.offset.checkpoint.interval.ms",
+    "log.flush.start.offset.checkpoint.interval.ms",
+    "log.cleaner.backoff.ms",
+)
 
 
 class Jobs:
@@ -234,24 +249,20 @@ def test_a_copy_under_way_is_flushed_as_its_replica(jobs: Jobs) -> None:
     assert copy.durability.recovery_point == 60
 
 
-def test_a_disk_that_hangs_holds_up_neither_flushes_nor_removals_of_another(
-    jobs: Jobs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    flushed: list[TopicPartition] = []
-    removed: list[str] = []
+def test_a_disk_that_hangs_holds_up_nothing_of_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = Jobs(tmp_path, *(f"{name}=5000" for name in CHECKPOINTS))
+    begun: list[tuple[str, str]] = []
 
     async def flush(durable: Durable, log: Log) -> None:
-        flushed.append(log.topic_partition)
-        await hang(log.directory)
+        await begin("flush", log.log_directory)
 
-    async def remove(durable: Durable, directory: str, work: partial[bool]) -> bool:
-        [path] = work.args
-        removed.append(os.path.dirname(path))
-        await hang(path)
+    async def run(durable: Durable, directory: str, work: Any) -> bool:
+        await begin("removal" if isinstance(work, partial) else work.__self__.name, directory)
         return False
 
-    async def hang(path: str) -> None:
-        if path.startswith(jobs.bad):
+    async def begin(what: str, directory: str) -> None:
+        begun.append((what, directory))
+        if directory == jobs.bad:
             await asyncio.get_running_loop().create_future()
 
     async def scenario() -> None:
@@ -267,11 +278,24 @@ def test_a_disk_that_hangs_holds_up_neither_flushes_nor_removals_of_another(
         await jobs.upkeep.stop()
 
     monkeypatch.setattr(Durable, "flush", flush)
-    monkeypatch.setattr(Durable, "run", remove)
-    monkeypatch.setattr(Upkeep, "_write", lambda upkeep, write: asyncio.sleep(0))
+    monkeypatch.setattr(Durable, "run", run)
     asyncio.run(scenario())
-    assert [flushed.count(tp) for tp in (BAD, GOOD)] == [1, 3]
-    assert [removed.count(directory) for directory in (jobs.bad, jobs.good)] == [1, 3]
+    in_turn = {"flush", "removal", HIGH_WATERMARKS, DAMAGED_OFFSETS, START_OFFSETS, CLEANED_OFFSETS}
+    assert Counter(begun) == Counter(
+        [(what, jobs.bad) for what in in_turn]
+        + [(what, jobs.good) for what in (*in_turn, RECOVERY_POINTS) for _ in range(3)]
+    )
+    jobs.stop()
+
+
+def test_the_cleaners_checkpoint_forgets_a_log_that_was_deleted(jobs: Jobs) -> None:
+    checkpoint = Path(jobs.good, CLEANED_OFFSETS)
+    jobs.log(GOOD).cleaned_until = 7
+    jobs.do_for_each(jobs.upkeep.write_cleaned_offsets)
+    assert checkpoint.read_text() == "0\n1\ngood 0 7\n"
+    jobs.logs.delete(GOOD)
+    jobs.do_for_each(jobs.upkeep.write_cleaned_offsets)
+    assert checkpoint.read_text() == "0\n0\n"
 
 
 def test_a_checkpoint_that_cannot_be_written_keeps_no_other(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -292,13 +316,6 @@ def test_retention_ends_the_broker_when_it_finds_the_last_log_directory_broken(
     jobs.do(jobs.upkeep.retain)
     assert not jobs.logs.live
     assert len(jobs.halts) == 1
-
-
-CHECKPOINTS = (
-    "replica.high.watermark.checkpoint.interval.ms",
-    "log.flush.offset.checkpoint.interval.ms",
-    "log.flush.start.offset.checkpoint.interval.ms",
-)
 
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
