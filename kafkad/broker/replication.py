@@ -34,6 +34,7 @@ class Replication:
         self._replicas = replicas
         self.fetchers = Fetchers(replicas, connect, fetcher_settings(config), clock, timers)
         self.isr_changes = IsrChanges(replicas, alter_isr, clock, timers)
+        self._clock = clock
         self._mender = Mender(replicas, connect, clock, timers)
         self._mender.start()
         replicas.on_roles_changed = self.fetchers.follow
@@ -50,9 +51,9 @@ class Replication:
         self._set_quotas(config)
 
     def _set_quotas(self, config: Config) -> None:
-        parts = self._replicas.parts
-        parts.leader_quota.bytes_per_second = config.long("leader.replication.throttled.rate")
-        parts.follower_quota.bytes_per_second = config.long("follower.replication.throttled.rate")
+        parts, now_ms = self._replicas.parts, self._clock.monotonic_ms()
+        parts.leader_quota.limit(config.long("leader.replication.throttled.rate"), now_ms)
+        parts.follower_quota.limit(config.long("follower.replication.throttled.rate"), now_ms)
 
     async def stop(self) -> None:
         await self._mender.stop()

@@ -19,32 +19,36 @@ _LONGEST_WAIT_MS = 1_000.0
 class ReplicationQuota:
     """Whoever is throttled may take any amount while nothing is owed, and then owes it; it is paid off at the rate."""
 
-    __slots__ = ("_at_ms", "_owed", "bytes_per_second")
+    __slots__ = ("_at_ms", "_owed", "_rate")
 
     def __init__(self, bytes_per_second: float = LONG_MAX) -> None:
         """LONG_MAX is no limit."""
-        self.bytes_per_second = bytes_per_second
+        self._rate = bytes_per_second
         self._owed = 0.0
         """Bytes; below zero it is what was saved up."""
         self._at_ms = 0.0
+
+    def limit(self, bytes_per_second: float, now_ms: float) -> None:
+        """To another rate from now on: what is owed until then is paid off at the one before."""
+        self._pay(now_ms)
+        self._rate = bytes_per_second
 
     def take(self, count: int, now_ms: float) -> None:
         self._pay(now_ms)
         self._owed += count
 
     def wait_ms(self, now_ms: float) -> float:
-        """The time until something may be taken again; 0 if it may be now."""
+        """After which to ask again whether something may be taken; 0 if it may be now."""
         self._pay(now_ms)
-        if self._owed <= 0 or self.bytes_per_second == LONG_MAX:
+        if self._owed < 1 or self._rate == LONG_MAX:
             return 0.0
-        if self.bytes_per_second <= 0:
+        if self._rate <= 0:
             return _LONGEST_WAIT_MS
-        return min(1_000 * self._owed / self.bytes_per_second, _LONGEST_WAIT_MS)
+        return min(1_000 * self._owed / self._rate, _LONGEST_WAIT_MS)
 
     def _pay(self, now_ms: float) -> None:
-        rate = self.bytes_per_second
-        paid = rate * (now_ms - self._at_ms) / 1_000
-        self._owed = max(self._owed - paid, -rate * _BURST_S)
+        paid = self._rate * (now_ms - self._at_ms) / 1_000
+        self._owed = max(self._owed - paid, -self._rate * _BURST_S)
         self._at_ms = now_ms
 
 

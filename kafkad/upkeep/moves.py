@@ -181,8 +181,9 @@ class ReplicaMoves:
     async def _until_allowed(self, tp: TopicPartition, future: Log) -> None:
         """Keep to the rate, which may be another after each wait, where there is more to copy."""
         while (replica := self._replicas.logs.get(tp)) is not None and future.end_offset != replica.end_offset:
-            self._quota.bytes_per_second = self._bytes_per_second()
-            wait_ms = self._quota.wait_ms(self._clock.monotonic_ms())
+            now_ms = self._clock.monotonic_ms()
+            self._quota.limit(self._bytes_per_second(), now_ms)
+            wait_ms = self._quota.wait_ms(now_ms)
             if not wait_ms:
                 break
             await sleep(wait_ms, self._clock, self._timers)

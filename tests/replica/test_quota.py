@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from kafkad.config import LONG_MAX
 from kafkad.replica.quota import ReplicationQuota, is_throttled
 
 
@@ -35,11 +36,28 @@ def test_what_was_not_used_is_saved_up_for_a_second_at_most() -> None:
     assert quota.wait_ms(3_600_200) == 300
 
 
+def test_another_rate_holds_from_now_on() -> None:
+    quota = ReplicationQuota(100)
+    quota.take(1_000, 0)
+    quota.limit(1_000, 5_000)
+    assert quota.wait_ms(5_000) == 500
+    quota.limit(LONG_MAX, 5_000)
+    quota.limit(100, 5_001)
+    assert not quota.wait_ms(5_001), "while there was no rate everything was paid off"
+
+
+def test_less_than_a_byte_is_not_waited_for() -> None:
+    """Such waits may be too short for a clock to move."""
+    quota = ReplicationQuota(1_000)
+    quota.take(1_000, 0)
+    assert not quota.wait_ms(999.999_5)
+
+
 def test_without_a_rate_nobody_waits_and_with_none_at_all_everybody_does() -> None:
     quota = ReplicationQuota()
     quota.take(1 << 40, 0)
     assert not quota.wait_ms(0)
-    quota.bytes_per_second = 0
+    quota.limit(0, 1)
     quota.take(1, 2)
     assert quota.wait_ms(2) == quota.wait_ms(60_000) == 1_000
 
