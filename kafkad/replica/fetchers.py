@@ -61,7 +61,7 @@ class FetcherSettings:
 class Followed:
     """One partition in one leader epoch, in which it follows."""
 
-    __slots__ = ("following", "has_begun", "key", "partition", "rests", "told")
+    __slots__ = ("following", "has_begun", "is_behind", "key", "partition", "rests", "told")
 
     def __init__(self, partition: Partition, following: Following) -> None:
         self.partition = partition
@@ -69,6 +69,8 @@ class Followed:
         self.key = Key(partition.log.topic_id, partition.tp.partition)
         self.has_begun = False
         """It has been cut off where that had to be done before anything is asked."""
+        self.is_behind = partition.broker_id not in partition.role.isr
+        """It has to catch up, as far as is known. Kept up to date while it is throttled."""
         self.rests = 0
         """How often it has rested since it last got an answer that helped."""
         self.told = ""
@@ -214,6 +216,8 @@ class Fetcher:
         self._settled: list[Followed] = []
         """What the disks know of by now that was cut off, and is fetched again in a moment."""
         self._followed: dict[Key, Followed] = {}
+        self._catching_up: dict[Key, Followed] = {}
+        """Throttled ones that are behind: they are not asked for while the follower's quota is owed."""
         self._link: FrameLink | None = None
         self._endpoint: BrokerInfo | None = None
         self._changed = asyncio.Event()
@@ -237,12 +241,15 @@ class Fetcher:
             self._failed(followed, error)
             return
         self._session.want(followed.key, followed.place)
+        if followed.is_behind and followed.partition.fetches_throttled:
+            self._catching_up[followed.key] = followed
         self._changed.set()
 
     def remove(self, partition: Partition) -> None:
         key = Key(partition.log.topic_id, partition.tp.partition)
         self._session.forget(key)
         self._followed.pop(key, None)
+        self._catching_up.pop(key, None)
 
     def interrupt(self) -> None:
         """Ask anew, for there is more to ask for: the fetch that waits is given up with its connection."""
@@ -254,7 +261,7 @@ class Fetcher:
         released = [followed for followed in self._followed.values() if followed.is_current]
         for key in self._followed:
             self._session.forget(key)
-        self._followed = {}
+        self._followed, self._catching_up = {}, {}
         if self.is_waiting:
             self._handed_over += released
         return released
@@ -273,6 +280,7 @@ class Fetcher:
         self._task.cancel()
         await asyncio.wait([self._task])
         self._disconnect()
+        self._followed = {}
 
     # -- asking ----------------------------------------------------------------------------------------------------
 
@@ -305,6 +313,8 @@ class Fetcher:
         await link.open(timeout_ms=settings.timeout_ms)
         if self._has_cut():
             self._leave_out_cut()
+        if self._catching_up:
+            self._leave_out_throttled()
         if link is not self._link or not self._session:
             return
         self._changed.clear()
@@ -349,6 +359,30 @@ class Fetcher:
                 end.add_done_callback(partial(self._settled_one, followed))
         self._postpone(refused)
 
+    def _leave_out_throttled(self) -> None:
+        for followed in self._held(each for each in self._catching_up.values() if each.key in self._session):
+            self._session.forget(followed.key)
+            del self._catching_up[followed.key]
+
+    def _held(self, behind: Iterable[Followed]) -> list[Followed]:
+        """Those that have to wait until what is owed has been paid. They are looked at again then, or in a second, when
+        another rate may be in force, and other replicas may be throttled."""
+        now_ms = self._all.clock.monotonic_ms()
+        wait_ms = self._all.replicas.parts.follower_quota.wait_ms(now_ms)
+        if not wait_ms:
+            return []
+        held = [followed for followed in behind if followed.partition.fetches_throttled]
+        if held:
+            self._all.timers.at(now_ms + wait_ms, partial(self._look_again, held))
+        return held
+
+    def _look_again(self, held: list[Followed]) -> None:
+        here = [followed for followed in held if self._is_still_here(followed)]
+        still_held = set(self._held(here))
+        for followed in here:
+            if followed not in still_held:
+                self.take(followed)
+
     def _settled_one(self, followed: Followed, end: object) -> None:
         """Those that follow within a moment are fetched again together: each may have a waiting fetch given up."""
         self._settled.append(followed)
@@ -375,6 +409,8 @@ class Fetcher:
         self.is_waiting = False
         self._take_newcomers()
         self._take_alone(self._session.answered_alone(asked), alone)
+        if self._catching_up:
+            self._leave_out_throttled()
         if not self._session or self._has_cut():
             return None
         self._changed.clear()
@@ -490,17 +526,19 @@ class Fetcher:
             followed.told, followed.rests = "", 0
         finally:
             self._session.want(followed.key, followed.place)
-        if followed.partition.fetches_throttled:
-            self._throttle(followed, taken, high_watermark)
+        if self._catching_up or followed.partition.fetches_throttled:
+            self._count(followed, taken)
 
-    def _throttle(self, followed: Followed, taken: int, high_watermark: int) -> None:
-        """A replica that has to catch up is not fetched until the follower's quota allows it again."""
-        quota, now_ms = self._all.replicas.parts.follower_quota, self._all.clock.monotonic_ms()
-        quota.take(taken, now_ms)
-        wait_ms = quota.wait_ms(now_ms)
-        if wait_ms and followed.place.offset < high_watermark:
-            self._session.forget(followed.key)
-            self._all.timers.at(now_ms + wait_ms, partial(self._take_again, followed))
+    def _count(self, followed: Followed, taken: int) -> None:
+        """What a throttled replica fetches until it has caught up counts for the follower's quota."""
+        was_behind, followed.is_behind = followed.is_behind, followed.following.lag > 0
+        throttled = followed.partition.fetches_throttled
+        if throttled and (was_behind or followed.is_behind):
+            self._all.replicas.parts.follower_quota.take(taken, self._all.clock.monotonic_ms())
+        if throttled and followed.is_behind:
+            self._catching_up[followed.key] = followed
+        else:
+            self._catching_up.pop(followed.key, None)
 
     async def _truncate(self, followed: Followed, epoch: int, end_offset: int) -> None:
         before = followed.place.offset
@@ -627,10 +665,6 @@ class Fetcher:
         for followed in partitions:
             if self._is_still_here(followed):
                 self._all.resume(followed, self)
-
-    def _take_again(self, followed: Followed) -> None:
-        if self._is_still_here(followed):
-            self.take(followed)
 
     def _is_still_here(self, followed: Followed) -> bool:
         return self._followed.get(followed.key) is followed and followed.is_current

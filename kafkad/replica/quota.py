@@ -1,7 +1,8 @@
 """The replication quotas of a broker (KIP-73): bytes a second for the replicas that are being moved.
 
 One on the side of leaders, for what throttled followers that are not in sync are sent, one on the side of followers,
-and one for what moves between log directories of the broker (KIP-113). Pure: times come from outside.
+for what throttled ones fetch until they have caught up, and one for what moves between log directories of the broker
+(KIP-113). Pure: times come from outside.
 """
 
 from __future__ import annotations

@@ -487,12 +487,13 @@ THROTTLED_RATE = 1 << 20
 LARGE = bytes(range(256)) * 4000
 
 
-def throttle(brokers: Brokers, side: str, replicas: str) -> None:
+def throttle(brokers: Brokers, side: str, replicas: str, rate: int | None = THROTTLED_RATE) -> None:
     """As `kafka-configs` and `kctl partitions throttle` set it, on all brokers."""
-    rate = AlterableConfig(name=f"{side}.replication.throttled.rate", value=str(THROTTLED_RATE))
+    limit = AlterableConfig(name=f"{side}.replication.throttled.rate", value=None if rate is None else str(rate))
+    limit.config_operation = 1 if rate is None else 0
     named = AlterableConfig(name=f"{side}.replication.throttled.replicas", value=replicas)
     resources = [
-        AlterConfigsResource(resource_type=BROKER, resource_name="", configs=[rate]),
+        AlterConfigsResource(resource_type=BROKER, resource_name="", configs=[limit]),
         AlterConfigsResource(resource_type=TOPIC, resource_name="a", configs=[named]),
     ]
     answer = brokers.ended(brokers[2].ask(IncrementalAlterConfigsRequest(resources=resources)))
@@ -520,6 +521,36 @@ def test_a_throttled_replica_that_catches_up_is_sent_no_more_than_the_rate(
     assert seconds <= (brokers.clock.monotonic_ms() - begun_ms) / 1000 < seconds + 5
     until_equal(brokers, 11)
     assert produced(brokers, 2, LARGE).error_code == 0, "in sync, nobody is throttled"
+
+
+@pytest.mark.parametrize("side", ["follower", "leader"])
+def test_several_replicas_together_get_no_more_than_a_rate_below_one_fetch(in_memory: Brokers, side: str) -> None:
+    """A fetch more than the rate allows is paid off before any of them gets more."""
+    brokers = in_memory
+    partitions = [TopicPartition("a", index) for index in range(3)]
+    leaders = (2, 1, 2) if side == "follower" else (2, 2, 2)
+    brokers.create("a", *((leader, 3 - leader, 3) for leader in leaders))
+    brokers.leave(3)
+    brokers.until(lambda: all(set(brokers[1].partition(tp).role.isr) == {1, 2} for tp in partitions), advance_ms=100)
+    rate = len(LARGE) // 10
+    throttle(brokers, side, "*", rate)
+    for tp, leader in zip(partitions, leaders, strict=True):
+        for _ in range(5):
+            assert brokers.ended(brokers[leader].produce(tp, LARGE)).error_code == 0
+    brokers.start(3)
+
+    def copied() -> int:
+        return sum(brokers[3].partition(tp).log.end_offset for tp in partitions if brokers[3].parts.replicas.find(*tp))
+
+    begun_ms = brokers.clock.monotonic_ms()
+    while (seconds := (brokers.clock.monotonic_ms() - begun_ms) / 1000) < 60:
+        assert copied() <= len(partitions) + seconds / 10 + 1
+        brokers.run(brokers.turn(50))
+    assert copied() >= 6
+    throttle(brokers, side, "*", rate=None)
+    removed_ms = brokers.clock.monotonic_ms()
+    brokers.until(lambda: copied() == 15, advance_ms=10)
+    assert brokers.clock.monotonic_ms() - removed_ms <= 1_500
 
 
 async def fetched(

@@ -6,12 +6,14 @@ import asyncio
 import errno
 import os
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from kafkad.config import LONG_MAX
 from kafkad.errors import ErrorCode, StorageError
 from kafkad.log.log import Log
 from kafkad.log.move import Moves
@@ -159,6 +161,16 @@ class Follower:
 
     def lead(self, index: int) -> None:
         self._broker.lead("t", index, leader=1)
+
+    def follow_anew(self, index: int, *, isr: tuple[int, ...] = (LEADER,)) -> None:
+        self._broker.lead("t", index, leader=LEADER, isr=isr)
+        self.follow(self.partitions[index])
+
+    def throttle(self, *replicas: str, rate: float = 1_000) -> None:
+        self.replicas.parts.follower_quota.limit(rate, self.clock.monotonic_ms())
+        for partition in self.partitions:
+            throttled = replace(partition.log.config, follower_replication_throttled_replicas=frozenset(replicas))
+            partition.update_config(throttled)
 
     def work(self, after_ms: int = 0) -> None:
         self._broker.work(self.clock, self._timers, after_ms)
@@ -352,7 +364,8 @@ def test_the_leader_is_told_again_of_what_was_handed_over_while_it_was_fetched(f
 
 
 def test_it_rests_a_little_at_first_for_its_leader_may_hear_of_the_epoch_later() -> None:
-    partition = SimpleNamespace(log=SimpleNamespace(topic_id=b"i" * 16), tp=SimpleNamespace(partition=0))
+    log, tp, role = SimpleNamespace(topic_id=b"i" * 16), SimpleNamespace(partition=0), SimpleNamespace(isr=())
+    partition = SimpleNamespace(log=log, tp=tp, role=role, broker_id=1)
     followed = Followed(cast(Partition, partition), cast(Following, None))
     assert [followed.rest_ms(1_000) for _ in range(9)] == [10, 20, 40, 80, 160, 320, 640, 1_000, 1_000]
     assert Followed(cast(Partition, partition), cast(Following, None)).rest_ms(5) == 5
@@ -514,3 +527,99 @@ def test_what_is_not_followed_here_any_more_once_a_cut_has_been_read_for_is_not_
     follower.work()
     assert has_read == [3]
     assert first.log.end_offset == 5
+
+
+@pytest.fixture
+def owing(follower: Follower) -> SlowLeader:
+    """A leader of which the first of two throttled replicas has fetched ten seconds' worth. Both have to catch up."""
+    usual, _ = two_leaders(follower)
+    usual.opened.set()
+    first = follower.partitions[0]
+    records = many(5, 100)
+    follower.throttle("*", rate=len(records) / 10)
+    follower.follow()
+    assert usual.asked == [[(0, 5), (1, 5)]]
+    usual.answer(fetched(first, records))
+    follower.work()
+    assert first.log.end_offset == 105
+    return usual
+
+
+def test_no_throttled_replica_that_has_to_catch_up_is_fetched_before_what_is_owed_is_paid(
+    follower: Follower, owing: SlowLeader
+) -> None:
+    for _ in range(9):
+        follower.work(after_ms=1_000)
+    follower.work(after_ms=999)
+    assert owing.asked == [[(0, 5), (1, 5)]]
+    follower.work(after_ms=1)
+    assert owing.asked[1:] == [[(0, 105), (1, 5)]]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda follower: follower.throttle("*", rate=LONG_MAX),
+        lambda follower: follower.throttle("*", rate=1_000_000),
+        lambda follower: follower.throttle(rate=1),
+        lambda follower: follower.throttle("0:2", rate=1),
+    ],
+    ids=["no rate", "a higher one", "no throttled replicas", "others"],
+)
+def test_another_throttle_holds_within_a_second(
+    follower: Follower, owing: SlowLeader, change: Callable[[Follower], None]
+) -> None:
+    follower.work(after_ms=500)
+    change(follower)
+    follower.work(after_ms=500)
+    assert owing.asked[1:] == [[(0, 105), (1, 5)]]
+
+
+def test_what_begins_anew_in_another_epoch_waits_as_well_until_what_is_owed_is_paid(
+    follower: Follower, owing: SlowLeader
+) -> None:
+    follower.follow_anew(1)
+    follower.work(after_ms=3_000)
+    assert owing.asked == [[(0, 5), (1, 5)]]
+
+
+def test_a_throttled_replica_that_is_in_sync_waits_for_nothing_and_counts_for_nothing(
+    follower: Follower, owing: SlowLeader
+) -> None:
+    second = follower.partitions[1]
+    follower.follow_anew(1, isr=(LEADER, 1))
+    for offset in range(5, 8):
+        assert owing.asked[-1] == [(1, offset)]
+        answer = fetched(second, many(offset, 1))
+        answer.responses[0].partitions[0].high_watermark = offset
+        owing.answer(answer)
+        follower.work()
+    for _ in range(10):
+        assert owing.asked[1:] == [[(1, 5)], [(1, 6)], [(1, 7)], [(1, 8)]]
+        follower.work(after_ms=1_000)
+    owing.answer(FetchResponse(session_id=7))
+    follower.work()
+    assert owing.asked[5:] == [[(0, 105)]]
+
+
+def test_what_is_owed_since_an_answer_about_one_partition_alone_is_paid_as_well(
+    follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader = AtOnce()
+    follower.connect = lambda: leader
+    leader.opened.set()
+    first = follower.partitions[0]
+    records = many(10, 100)
+    alone = OnePartition(10_000, 0, memoryview(records))
+    monkeypatch.setattr("kafkad.replica.fetchers.read_answer", lambda *answer: alone)
+    follower.throttle("*", rate=1_000)
+    follower.work(after_ms=1_000)
+    follower.follow(first)
+    leader.answer(fetched(first, many(5, 5)))
+    follower.work()
+    leader.answer(fetched(first, records))
+    follower.work(after_ms=1_000)
+    assert leader.asked == [[(0, 5)], [(0, 10)]]
+    for _ in range(len(records) // 1_000):
+        follower.work(after_ms=1_000)
+    assert leader.asked[2:] == [[(0, 110)]]
