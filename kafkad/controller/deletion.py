@@ -1,8 +1,9 @@
 """Deleting topics: hidden from clients first, then from the disks of all replicas, and from the store last.
 
 The wish is a node under `/admin/delete_topics`, so a controller that takes over goes on with it. A replica that cannot
-confirm (its broker is down, its log directory failed) holds the topic in the store until that broker is back. One that
-its broker would not let lead, since its log is damaged or has lost its tail, can be deleted like any other.
+confirm holds the topic in the store until its broker is back; one that is there (its disk hangs, or a log directory
+failed) is asked again after some seconds. One that its broker would not let lead, since its log is damaged or has lost
+its tail, can be deleted like any other.
 
 Many topics go in groups: those of one share the writes' fsyncs and the requests to brokers, and between two of them
 everybody else has a turn.
@@ -36,6 +37,8 @@ from kafkad.wire.messages.stop_replica import StopReplicaRequest, StopReplicaRes
 
 log = logging.getLogger(__name__)
 
+ASKED_AGAIN_MS = 10_000
+"""From an answer that a replica could not be deleted to the next question."""
 _OPERATIONS_PER_WRITE = 2_000
 _TOPICS_AT_ONCE = 100
 _PARTITIONS_PER_TURN = 100
@@ -44,10 +47,11 @@ _PARTITIONS_PER_TURN = 100
 class Deletions:
     """The part of a controller's term that deletes topics."""
 
-    def __init__(self, active: ActiveController, allowed: Callable[[], bool]) -> None:
-        """`allowed` tells `delete.topic.enable`."""
+    def __init__(self, active: ActiveController, allowed: Callable[[], bool], go_on_later: Callable[[], None]) -> None:
+        """`allowed` tells `delete.topic.enable`; `go_on_later` has `go_on` called once in `ASKED_AGAIN_MS`."""
         self._active = active
         self._allowed = allowed
+        self._go_on_later = go_on_later
         self._state = active.state
         self._settled: dict[str, asyncio.Future[None]] = {}
 
@@ -93,7 +97,7 @@ class Deletions:
                 self._state.deleting[topic] = Deletion()
 
     async def go_on(self) -> None:
-        """Tries what could not be done before: after a broker came back, or a reassignment ended."""
+        """Tries what could not be done before: a broker came back, a reassignment ended, or some seconds went by."""
         batch, partitions = self._active.batch(), 0
         for name, deletion in list(self._state.deleting.items()):
             topic = self._state.topics[name]
@@ -138,7 +142,7 @@ class Deletions:
         await self._finish(list(self._state.deleting))
 
     async def answered(self, broker: int, request: StopReplicaRequest, response: StopReplicaResponse) -> None:
-        """Takes note of what a broker has deleted. What it could not delete waits for its next start."""
+        """Takes note of what a broker has deleted. What it could not delete it is asked for again later."""
         failed = {(e.topic_name, e.partition_index) for e in response.partition_errors if e.error_code}
         touched = []
         for topic in request.topic_states:
@@ -153,6 +157,7 @@ class Deletions:
                 deletion.waiting.discard(replica)
                 if response.error_code or (topic.topic_name, partition.partition_index) in failed:
                     deletion.stuck.add(replica)
+                    self._go_on_later()
         await self._finish(touched)
 
     async def _finish(self, topics: Iterable[str]) -> None:

@@ -14,7 +14,7 @@ from random import Random
 from kafkad.controller.active import ActiveController, Answers
 from kafkad.controller.brokers import Brokers, read_brokers
 from kafkad.controller.channel import Request, Response
-from kafkad.controller.deletion import Deletions
+from kafkad.controller.deletion import ASKED_AGAIN_MS, Deletions
 from kafkad.controller.elect_leaders import ElectionKind, Elections
 from kafkad.controller.isr import Isr, IsrResult
 from kafkad.controller.loading import ReturnedMembers, bring_online, load_more_partitions, load_topics
@@ -86,7 +86,7 @@ class Term:
     ) -> None:
         self.active = active
         self.state = active.state
-        self.deletions = Deletions(active, settings.deletes_topics)
+        self.deletions = Deletions(active, settings.deletes_topics, self._go_on_deleting_later)
         self.topics = Topics(active, check, settings.topics, random, settings.left_alone)
         self.brokers = Brokers(active, self.deletions)
         self.elections = Elections(active)
@@ -95,6 +95,7 @@ class Term:
         self._settings = settings
         self._balancing: Timer | None = None
         self._checking: Timer | None = None
+        self._deleting: Timer | None = None
         self._reachability: Reachability | None = None
         if settings.patience_ms is not None:
             self._reachability = Reachability(active, self.brokers, settings.patience_ms, self._answers_again)
@@ -137,7 +138,7 @@ class Term:
 
     async def end(self) -> None:
         self.deletions.end()
-        for timer in (self._balancing, self._checking):
+        for timer in (self._balancing, self._checking, self._deleting):
             if timer is not None:
                 timer.cancel()
         if self._reachability is not None:
@@ -314,6 +315,14 @@ class Term:
     async def _deletions_asked(self) -> None:
         await self.deletions.mark(self._watch(Term._deletions_asked))
         await self.deletions.go_on()
+
+    def _go_on_deleting_later(self) -> None:
+        async def run() -> None:
+            self._deleting = None
+            await self.deletions.go_on()
+
+        if self._deleting is None:
+            self._deleting = self._after(ASKED_AGAIN_MS, lambda: self._enqueue(run))
 
     async def _reassignments_asked(self) -> None:
         await self.reassignments.take_over(self._watch(Term._reassignments_asked))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kafkad.controller.deletion import ASKED_AGAIN_MS
 from kafkad.controller.term import Term
 from kafkad.controller.topics import MorePartitions, NewTopic, new_partition
 from kafkad.errors import ErrorCode, KafkaError
@@ -475,6 +476,35 @@ async def test_a_disk_that_cannot_delete(cluster: Cluster) -> None:
     (result,) = await cluster.controller.delete_topics(["a"], timeout_ms=1000)
     assert result.error is None
     assert await cluster.client.children("/brokers/topics") == ["a"]
+
+
+@with_brokers(1, 2)
+async def test_a_disk_that_could_not_delete_is_asked_again_now_and_then(cluster: Cluster) -> None:
+    """It may have hung, and nobody says when it is over. Those that have answered are not asked."""
+    tp = TopicPartition("a", 0)
+    await cluster.create("a", (1, 2))
+    cluster[1].undeletable.add(tp)
+    await cluster.controller.delete_topics(["a"], timeout_ms=1000)
+
+    def asked() -> list[int]:
+        return [sum(isinstance(r, StopReplicaRequest) for r in cluster[broker].requests) for broker in (1, 2)]
+
+    async def later(ms: float) -> None:
+        controller = cluster.controller
+        controller._timers.expire(controller._clock.monotonic_ms() + ms)
+        await cluster.settle()
+
+    assert asked() == [1, 1]
+    await later(ASKED_AGAIN_MS / 2)
+    assert asked() == [1, 1]
+    await later(ASKED_AGAIN_MS)
+    assert asked() == [2, 1]
+    assert await cluster.client.children("/brokers/topics") == ["a"]
+    cluster[1].undeletable.clear()
+    await later(ASKED_AGAIN_MS)
+    assert await cluster.client.children("/brokers/topics") == []
+    await later(ASKED_AGAIN_MS)
+    assert asked() == [3, 1]
 
 
 @with_brokers(1, 2)
