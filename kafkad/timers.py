@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import count
+from typing import Any
 
 from kafkad.clock import Clock
 
@@ -101,6 +103,17 @@ async def sleep(ms: float, clock: Clock, timers: Timers) -> None:
     timer = timers.at(clock.monotonic_ms() + ms, due.set)
     try:
         await due.wait()
+    finally:
+        timer.cancel()
+
+
+async def within(ms: float, awaited: Collection[asyncio.Future[None]], clock: Clock, timers: Timers) -> None:
+    """Return when all of these, which do not fail, are done, or after `ms` milliseconds. They are left to go on."""
+    time_is_up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    timer = timers.at(clock.monotonic_ms() + ms, partial(time_is_up.set_result, None))
+    try:
+        either: list[asyncio.Future[Any]] = [asyncio.gather(*awaited), time_is_up]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     finally:
         timer.cancel()
 

@@ -5,7 +5,7 @@ import pytest
 
 from kafkad.broker.loop_timers import LoopTimers
 from kafkad.clock import SystemClock
-from kafkad.timers import Timers, every
+from kafkad.timers import Timers, every, within
 from tests.fakes import FakeClock
 
 
@@ -101,5 +101,27 @@ def test_a_job_that_fails_once_is_done_again_after_the_time_that_holds_then(capl
         going_on.cancel()
         assert rounds == [10, 30, 60]
         assert caplog.messages == ["internal error in the dishes; it will be retried"]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_what_is_waited_for_within_a_time_is_left_to_go_on(is_done: bool) -> None:
+    async def scenario() -> None:
+        clock, timers = FakeClock(), Timers()
+        first, second = (asyncio.get_running_loop().create_future() for _ in range(2))
+        waiting = asyncio.create_task(within(1000, [first, second], clock, timers))
+        first.set_result(None)
+        await asyncio.sleep(0)
+        timers.expire(999)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        if is_done:
+            second.set_result(None)
+        else:
+            timers.expire(1000)
+        await waiting
+        assert not second.cancelled()
+        assert len(timers) == 0
 
     asyncio.run(scenario())

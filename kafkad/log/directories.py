@@ -72,7 +72,7 @@ class LogDirectory:
         the next start takes one of these, and needs what the checkpoints say of it."""
         self.broken: dict[TopicPartition, BrokenPartition] = {}
         self.put_away: set[TopicPartition] = set()
-        """What was deleted here or has moved away, until a deletion has waited for `sync_names`."""
+        """What was deleted here or has moved away, until a deletion asks for `sync_names`."""
         self._checkpoints = {name: CheckpointFile(self._file(name), files) for name in _CHECKPOINTS}
         self._files = files
         self._lock: LogFile | None = None

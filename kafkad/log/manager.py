@@ -274,10 +274,6 @@ class LogManager:
     def directory_of(self, topic_partition: TopicPartition) -> LogDirectory | None:
         return self._directory_of.get(topic_partition)
 
-    def put_away_in(self, topic_partition: TopicPartition) -> list[LogDirectory]:
-        """Where the disk may not know yet that a log of the partition, or a copy of it, is gone."""
-        return [directory for directory in self.live if topic_partition in directory.put_away]
-
     def target_of(self, topic_partition: TopicPartition) -> LogDirectory | None:
         """The log directory that a replica is being moved to."""
         return next((directory for directory in self.live if topic_partition in directory.futures), None)

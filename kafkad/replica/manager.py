@@ -23,6 +23,8 @@ from kafkad.replica.cuts import Cuts
 from kafkad.replica.full_disks import FullDisks
 from kafkad.replica.lost_tails import LostTails
 from kafkad.replica.partition import Partition, ReplicaParts, Role
+from kafkad.replica.prompt_disks import PromptDisks
+from kafkad.replica.put_away import PutAwayLogs
 from kafkad.together import together
 from kafkad.turns import Pieces, Turns
 from kafkad.wire.leaders import CurrentLeader
@@ -40,7 +42,7 @@ from kafkad.wire.messages.update_metadata import UpdateMetadataRequest, UpdateMe
 log = logging.getLogger(__name__)
 
 _Given = tuple[LeaderAndIsrTopicState, LeaderAndIsrPartitionState, LeaderAndIsrPartitionError]
-_Deleted = tuple[TopicPartition, list[LogDirectory], StopReplicaPartitionError]
+_Deleted = tuple[TopicPartition, Collection[LogDirectory], StopReplicaPartitionError]
 _NOTHING: Mapping[int, Partition] = MappingProxyType({})
 _REMINDER_MS = 60_000
 _CHANGED_AT_ONCE = 500
@@ -70,6 +72,8 @@ class ReplicaManager:
         self.durable = parts.durable
         self.durable.on_failure = self.directory_failed
         self.cuts = Cuts(logs, self.durable)
+        self._disks = PromptDisks(self.durable, parts.clock, parts.waits.timers)
+        self._put_away = PutAwayLogs(logs, self._disks)
         self.probes = TopicProbes()
         self._topic_config = topic_config
         self._load_configs = load_configs
@@ -286,7 +290,7 @@ class ReplicaManager:
                 error = StopReplicaPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code)
                 response.partition_errors.append(error)
                 if state.delete_partition and not code:
-                    deleted.append((tp, self.logs.put_away_in(tp), error))
+                    deleted.append((tp, self._put_away.places_of(tp), error))
                 await turns.give_way()
         if deleted:
             await self._settle_deletions(deleted)
@@ -294,18 +298,11 @@ class ReplicaManager:
 
     async def _settle_deletions(self, deleted: list[_Deleted]) -> None:
         """The topic is forgotten once this is answered: its old logs must not come back under a new one's name. Those
-        of which a disk does not say so are not deleted yet; one that is nowhere may have been on any."""
-        asked = {place for _, places, _ in deleted for place in places}
-        if not all(places for _, places, _ in deleted):
-            asked.update(self.logs.live)
-        known = await together(self.wait_for_disk(place, place.sync_names) for place in asked)
-        refusing = {place for place, is_known in zip(asked, known, strict=True) if not is_known}
+        of which a disk does not say so are not deleted yet; the controller asks again."""
+        await self._put_away.have_known({place for _, places, _ in deleted for place in places})
         for tp, places, answer in deleted:
-            if not refusing.isdisjoint(places or asked):
+            if not self._put_away.is_known(tp, places):
                 answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-            for place in places:
-                if place not in refusing:
-                    place.put_away.discard(tp)
 
     def _refuse(self, controller_epoch: int, broker_epoch: int) -> ErrorCode:
         if controller_epoch < self.controller_epoch:

@@ -72,7 +72,7 @@ class Waits:
 
     def __init__(self, timers: Timers, clock: Clock, soon: Callable[[Callable[[], None]], object]) -> None:
         """`soon` has something done in a later turn of the loop, not all of it in the next if it is much."""
-        self._timers = timers
+        self.timers = timers
         self._clock = clock
         self.soon = soon
         self.fetches = 0
@@ -81,5 +81,5 @@ class Waits:
     def fetch(self, max_wait_ms: int, attempt: Callable[[bool], bool]) -> FetchWait:
         wait = FetchWait(self, attempt)
         self.fetches += 1
-        wait.begin(self._timers, self._clock.monotonic_ms() + max_wait_ms)
+        wait.begin(self.timers, self._clock.monotonic_ms() + max_wait_ms)
         return wait

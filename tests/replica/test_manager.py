@@ -16,12 +16,14 @@ from kafkad.config import LogConfig
 from kafkad.errors import ErrorCode, StorageError
 from kafkad.log.checkpoint import HIGH_WATERMARKS
 from kafkad.log.directories import BrokenPartition, LogDirectory
+from kafkad.log.fsync import OnDone
 from kafkad.log.log import Log
 from kafkad.log.move import Moves
 from kafkad.model import ALL_TOPICS, LEADER_DURING_DELETE
-from kafkad.names import TopicPartition
+from kafkad.names import NO_TOPIC_ID, TopicPartition
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition, ReplicaParts
+from kafkad.replica.prompt_disks import PATIENCE_MS
 from kafkad.replica.waits import Waits
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrPartitionState, LeaderAndIsrRequest, LeaderAndIsrTopicState
 from kafkad.wire.messages.stop_replica import StopReplicaPartitionState, StopReplicaRequest, StopReplicaTopicState
@@ -196,12 +198,7 @@ def test_a_partition_counts_as_deleted_when_the_disk_knows(broker: OneBroker) ->
         raise StorageError(bad.path, "Input/output error")
 
     bad.sync_names = refuse  # type: ignore[method-assign]
-    states = [
-        StopReplicaPartitionState(partition_index=number, leader_epoch=-2, delete_partition=True) for number in range(5)
-    ]
-    topic = StopReplicaTopicState(topic_name="a", partition_states=states)
-    request = StopReplicaRequest(controller_epoch=NEW, topic_states=[topic])
-    answer = broker.run(replicas.stop_replica(request))
+    answer = broker.run(replicas.stop_replica(deletion(*range(5))))
     refused = {error.partition_index for error in answer.partition_errors if error.error_code}
     assert refused == there | {4}, "of one that is nowhere, nobody knows where it was"
     assert [directory.failure is None for directory in replicas.logs.directories] == [False, True]
@@ -242,22 +239,79 @@ def test_a_deletion_waits_for_the_disks_that_had_it_alone_and_for_these_side_by_
     broker.create("a", 4)
     replicas = broker.replicas
     first, second = replicas.logs.directories
-    asked: list[object] = []
+    asked: dict[Callable[[], None], OnDone] = {}
 
-    async def slow(directory: str, work: Callable[[], None]) -> None:
-        asked.append(work)
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert len(asked) == wanted, "they wait at the same time"
+    def side_by_side(directory: str, work: Callable[[], None], on_done: OnDone) -> None:
+        asked[work] = on_done
+        if len(asked) == wanted:
+            for answer in asked.values():
+                asyncio.get_running_loop().call_soon(answer, None)
 
-    monkeypatch.setattr(replicas.durable, "run", slow)
+    monkeypatch.setattr(replicas.durable, "in_thread", side_by_side)
     wanted = 1
     assert delete(broker, *(tp.partition for tp in first.logs)) == {ErrorCode.NONE}
-    assert asked == [first.sync_names]
+    assert list(asked) == [first.sync_names]
     asked.clear()
     wanted = 2
     assert delete(broker, *(tp.partition for tp in second.logs), 7) == {ErrorCode.NONE}
     assert len(asked) == 2, "one that is nowhere may have been anywhere"
+
+
+def test_a_deletion_on_a_disk_that_hangs_holds_up_no_election_and_is_true_once_the_disk_knows(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker.create("a", 4)
+    replicas = broker.replicas
+    first, second = replicas.logs.directories
+    gone, later = (tp.partition for tp in first.logs)
+    stays, _ = (tp.partition for tp in second.logs)
+    held: list[OnDone] = []
+
+    def hang(directory: str, work: Callable[[], None], on_done: OnDone) -> None:
+        assert directory == first.path
+        held.append(on_done)
+
+    monkeypatch.setattr(replicas.durable, "in_thread", hang)
+
+    async def turns() -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    async def deleted(*partitions: int) -> list[int]:
+        deleting = asyncio.create_task(replicas.stop_replica(deletion(*partitions)))
+        await turns()
+        if not deleting.done():
+            broker.timers.expire(replicas.logs.clock.monotonic_ms() + PATIENCE_MS)
+        return [error.error_code for error in (await deleting).partition_errors]
+
+    async def scenario() -> None:
+        deleting = asyncio.create_task(replicas.stop_replica(deletion(gone)))
+        electing = asyncio.create_task(replicas.leader_and_isr(election(stays, leader_epoch=9)))
+        await turns()
+        assert not deleting.done()
+        broker.timers.expire(replicas.logs.clock.monotonic_ms() + PATIENCE_MS)
+        assert (await deleting).partition_errors[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        await electing
+        assert replicas.leader("a", stays).leader_epoch == 9
+        assert await deleted(gone, later) == [ErrorCode.KAFKA_STORAGE_ERROR] * 2
+        assert len(held) == 1, "it is not asked more and more while it does not answer"
+        held.pop()(None)
+        assert await deleted(gone, later) == [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR]
+        held.pop()(None)
+        assert await deleted(later) == [ErrorCode.NONE]
+        assert not held
+
+    broker.run(scenario())
+    assert sum("has not answered" in record.message for record in caplog.records) == 2
+
+
+def election(*partitions: int, leader_epoch: int) -> LeaderAndIsrRequest:
+    states = [
+        LeaderAndIsrPartitionState(partition_index=index, leader=1, leader_epoch=leader_epoch, isr=[1], replicas=[1])
+        for index in partitions
+    ]
+    topic = LeaderAndIsrTopicState(topic_name="a", topic_id=NO_TOPIC_ID, partition_states=states)
+    return LeaderAndIsrRequest(controller_epoch=NEW, topic_states=[topic])
 
 
 def test_a_deletion_waits_for_the_disk_that_the_replica_had_moved_from(
@@ -283,12 +337,16 @@ def test_a_deletion_waits_for_the_disk_that_the_replica_had_moved_from(
 
 def delete(broker: OneBroker, *partitions: int) -> set[int]:
     """Partitions of topic `a`; the codes that the controller gets for them."""
+    answer = broker.run(broker.replicas.stop_replica(deletion(*partitions)))
+    return {error.error_code for error in answer.partition_errors}
+
+
+def deletion(*partitions: int) -> StopReplicaRequest:
     states = [
         StopReplicaPartitionState(partition_index=index, leader_epoch=-2, delete_partition=True) for index in partitions
     ]
     topic = StopReplicaTopicState(topic_name="a", partition_states=states)
-    request = StopReplicaRequest(controller_epoch=NEW, topic_states=[topic])
-    return {error.error_code for error in broker.run(broker.replicas.stop_replica(request)).partition_errors}
+    return StopReplicaRequest(controller_epoch=NEW, topic_states=[topic])
 
 
 def test_an_election_waits_for_no_checkpoint_and_a_new_partition_for_its_predecessors_alone(

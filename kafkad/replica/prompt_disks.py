@@ -1,0 +1,57 @@
+"""What the controller's requests have disks do, and wait for, but a second at most: one that hangs would hold up all
+requests behind it, and with them elections of partitions whose logs are elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection
+
+from kafkad.clock import Clock
+from kafkad.errors import StorageError
+from kafkad.log.directories import LogDirectory
+from kafkad.log.fsync import OnDone
+from kafkad.replica.durable import Durable
+from kafkad.timers import Timers, within
+
+log = logging.getLogger(__name__)
+
+PATIENCE_MS = 1_000
+
+
+class PromptDisks:
+    """Used for one request after the other."""
+
+    def __init__(self, durable: Durable, clock: Clock, timers: Timers) -> None:
+        self._durable = durable
+        self._clock = clock
+        self._timers = timers
+        self._ends: dict[LogDirectory, asyncio.Future[None]] = {}
+
+    def hangs(self, directory: LogDirectory) -> bool:
+        """True while it has not done what it was asked for once: it gets no more until then."""
+        return directory in self._ends
+
+    def begin(self, directory: LogDirectory, work: Callable[[], None], on_done: OnDone) -> None:
+        """Do it in a thread of a log directory that does not hang; `on_done` hears of its end, whenever that is."""
+        end = self._ends[directory] = asyncio.get_running_loop().create_future()
+
+        def done(error: StorageError | None) -> None:
+            del self._ends[directory]
+            on_done(error)
+            end.set_result(None)
+
+        self._durable.in_thread(directory.path, work, done)
+
+    async def wait(self, directories: Collection[LogDirectory]) -> None:
+        """Until these have done what has just begun there, or are late."""
+        ends = {directory: self._ends[directory] for directory in directories}
+        await within(PATIENCE_MS, ends.values(), self._clock, self._timers)
+        for directory, end in ends.items():
+            if not end.done():
+                log.warning(
+                    "%s has not answered for %d s; what the controller wants of it is refused until it does",
+                    directory,
+                    PATIENCE_MS // 1000,
+                )
