@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Iterator, Mapping, Set
 from itertools import chain
@@ -262,12 +263,12 @@ class LogDirectory:
         there is one of that name already, which is no fault of the disk.
 
         What a full disk leaves half made goes again. A file descriptor is kept for that: without one, the disk does
-        not say what is in there. Waits for the disk if checkpoints there have a predecessor of its name, which was not
+        not say what is in there. Refused, for now, if checkpoints there have a predecessor of its name, which is to be
         forgotten in a thread before.
         """
-        if self.forget_checkpoints({topic_partition}):
-            self.rewrite_checkpoints_without({topic_partition})
         with self._raising(f"creating {path}"):
+            if self.forget_checkpoints({topic_partition}):
+                raise BlockingIOError(errno.EAGAIN, "its predecessor is still in a checkpoint")
             self._make_empty(path)
             try:
                 kept = self._files.open_log_file(path, os.O_RDONLY | os.O_DIRECTORY)

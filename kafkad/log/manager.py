@@ -334,7 +334,7 @@ class LogManager:
         is_new: bool = True,
     ) -> Log:
         """The log of a partition, made where there is none: in `directory`, or in the one with the fewest logs; in the
-        next one if that is full.
+        next one if that is full, or its checkpoints still have a predecessor.
 
         Where it may exist already (not `is_new`) and a directory is offline, it may be in there: StorageError.
         """
@@ -399,7 +399,7 @@ class LogManager:
         self, partitions: Iterable[TopicPartition]
     ) -> list[tuple[LogDirectory, Callable[[], None]]]:
         """Before partitions are created: what is to be done in threads first, for each log directory that has
-        checkpoints of predecessors of their names. `create` would wait for that disk, once for each."""
+        checkpoints of predecessors of their names. Until then `create` makes none of these there."""
         broken = self.broken
         new = {tp for tp in partitions if tp not in self.logs and tp not in broken}
         return [

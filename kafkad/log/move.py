@@ -87,6 +87,8 @@ class Moves:
         if len(name) > LONGEST_NAME:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{name} is too long for the name of a directory")
         directory = os.path.join(target.path, name)
+        if target.forget_checkpoints({log.topic_partition}):
+            target.rewrite_checkpoints_without({log.topic_partition})
         with target.making(directory, log.topic_partition, log.topic_id):
             future = Log.open(
                 directory,

@@ -7,7 +7,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from functools import partial
-from itertools import chain, starmap
+from itertools import chain
 from types import MappingProxyType
 
 from kafkad.cluster.absent import AbsentBrokers
@@ -25,7 +25,6 @@ from kafkad.replica.lost_tails import LostTails
 from kafkad.replica.partition import Partition, ReplicaParts, Role
 from kafkad.replica.prompt_disks import PromptDisks
 from kafkad.replica.put_away import PutAwayLogs
-from kafkad.together import together
 from kafkad.turns import Pieces, Turns
 from kafkad.wire.leaders import CurrentLeader
 from kafkad.wire.messages.leader_and_isr import (
@@ -94,7 +93,7 @@ class ReplicaManager:
         """What is led here with a damaged log and is to be led elsewhere, with the leader epoch (`mending`)."""
         self._full_disks = FullDisks(parts.broker_id, parts.metadata)
         self._without_room: dict[TopicPartition, tuple[bytes, bool]] = {}
-        """Replicas that a full disk did not allow, offline for the controller: topic id, and whether it is new."""
+        """What a full or slow disk did not allow, offline for the controller: topic id, and whether it is new."""
         self.on_topics_deleted: list[Callable[[list[str]], None]] = []
         """Called with topics that the cluster has no more."""
         self.on_topic_changed: list[Callable[[str], None]] = []
@@ -219,7 +218,13 @@ class ReplicaManager:
             self.cuts.begin()
 
     async def _forget_predecessors(self, new: Iterable[TopicPartition]) -> None:
-        await together(starmap(self.wait_for_disk, self.logs.forget_predecessors(new)))
+        """In threads. Where a disk takes too long for it, none is made yet of those that have one there."""
+        begun = []
+        for directory, forget in self.logs.forget_predecessors(new):
+            if not self._disks.hangs(directory):
+                self._disks.begin(directory, forget)
+                begun.append(directory)
+        await self._disks.wait(begun)
 
     async def _update_metadata(self, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
         refused = self._refuse(request.controller_epoch, request.broker_epoch)
@@ -391,12 +396,13 @@ class ReplicaManager:
         return partition
 
     async def forget_predecessors_of_what_had_no_room(self) -> None:
-        """In threads, so that `make_what_had_no_room` need not wait for a disk."""
-        await self._forget_predecessors(self._without_room)
+        """So that `make_what_had_no_room` can make them."""
+        async with self._one_request:
+            await self._forget_predecessors(self._without_room)
 
     def make_what_had_no_room(self) -> Iterator[TopicPartition]:
-        """Try again to make replicas for which there was no room on the disk, and have those back that have left their
-        ISRs for that; the controller then asks about them."""
+        """Try again to make replicas that a full or slow disk did not allow, and have those back that have left their
+        ISRs for want of room; the controller then asks about them."""
         made = []
         for tp in list(self._without_room):
             try:
@@ -413,7 +419,7 @@ class ReplicaManager:
                 del self._without_room[tp]
             yield tp
         if made:
-            log.info("created %d partitions for which there had been no room, or no open files", len(made))
+            log.info("created %d partitions for which there had been no room, no open files or a slow disk", len(made))
         if self._full_disks.come_back(self.logs.has_room) or made:
             self.ask_for_leader_and_isr()
 

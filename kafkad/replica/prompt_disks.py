@@ -33,7 +33,7 @@ class PromptDisks:
         """True while it has not done what it was asked for once: it gets no more until then."""
         return directory in self._ends
 
-    def begin(self, directory: LogDirectory, work: Callable[[], None], on_done: OnDone) -> None:
+    def begin(self, directory: LogDirectory, work: Callable[[], None], on_done: OnDone = lambda error: None) -> None:
         """Do it in a thread of a log directory that does not hang; `on_done` hears of its end, whenever that is."""
         end = self._ends[directory] = asyncio.get_running_loop().create_future()
 

@@ -22,6 +22,11 @@ def config_for(topic: str) -> LogConfig:
     return CONFIG
 
 
+def forget_predecessors(manager: LogManager, tp: TopicPartition) -> None:
+    for _, forget in manager.forget_predecessors([tp]):
+        forget()
+
+
 def append(log: Log, count: int = 1, size: int = 200) -> None:
     for _ in range(count):
         append_one(log, batch(bytes(size)))

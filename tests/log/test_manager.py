@@ -16,7 +16,7 @@ from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log import checkpoint
 from kafkad.log import manager as manager_module
 from kafkad.log.check import check
-from kafkad.log.files import Files, disk_errors
+from kafkad.log.files import Files, disk_errors, may_pass
 from kafkad.log.loading import DuplicatePartitionError, LoadingProgress, LoadingStopped
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
@@ -28,7 +28,7 @@ from kafkad.wire.control import ControlRecord, build_marker
 from tests.fakes import FakeClock, FaultyFiles, no_more_threads
 from tests.log.conftest import GOLDEN, batch
 from tests.log.conftest import append as append_one
-from tests.log.managers import CONFIG, T0, TOPIC_ID, append, config_for, started
+from tests.log.managers import CONFIG, T0, TOPIC_ID, append, config_for, forget_predecessors, started
 
 
 def test_logs_survive_a_clean_stop_with_everything_a_kafka_needs(disks: tuple[Path, Path]) -> None:
@@ -168,6 +168,7 @@ def test_what_was_compacted_is_remembered_until_it_is_cut_off_or_deleted(disks: 
     truncate_to(manager.logs[T0], 20)
     assert manager.logs[T0].cleaned_until == 20
     manager.delete(t1)
+    forget_predecessors(manager, t1)
     assert manager.create(t1, TOPIC_ID, CONFIG).cleaned_until is None
     manager.close()
     assert (disks[0] / "cleaner-offset-checkpoint").read_text() == "0\n1\nt 0 20\n"
@@ -269,6 +270,10 @@ def test_a_deleted_partition_goes_after_its_delay_and_may_be_made_anew(disks: tu
         write.write()
     manager.delete(T0)
     assert manager.get(T0) is None
+    with pytest.raises(StorageError, match="its predecessor is still in a checkpoint") as refused:
+        manager.create(T0, bytes(16)[:-1] + b"\1", CONFIG)
+    assert may_pass(refused.value)
+    forget_predecessors(manager, T0)
     anew = manager.create(T0, bytes(16)[:-1] + b"\1", CONFIG)
     assert anew.end_offset == 0
     assert manager.checkpointed_high_watermark(T0) == 0
@@ -283,6 +288,20 @@ def test_a_deleted_partition_goes_after_its_delay_and_may_be_made_anew(disks: tu
         with pytest.raises(ValueError, match="does not wait"):
             manager.removal.remove(mistaken)
     assert sorted(name for name in os.listdir(disks[0]) if name.startswith("t-")) == ["t-0"]
+    manager.close()
+
+
+def test_a_partition_is_made_on_the_other_disk_while_one_does_not_forget_its_predecessor(
+    disks: tuple[Path, Path],
+) -> None:
+    manager = started(*disks)
+    manager.create(T0, TOPIC_ID, CONFIG, directory=str(disks[0]))
+    for write in manager.collect_high_watermarks({T0: 30}):
+        write.write()
+    manager.delete(T0)
+    manager.create(T0, TOPIC_ID, CONFIG)
+    assert manager.directory_of(T0) is manager.directories[1]
+    assert manager.checkpointed_high_watermark(T0) == 0
     manager.close()
 
 

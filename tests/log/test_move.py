@@ -33,6 +33,7 @@ from kafkad.wire.control import ControlRecord, build_marker
 from tests.fakes import FakeClock
 from tests.full_disk import FullDisk
 from tests.log.conftest import Home, append, batch, pieces_of, records
+from tests.log.managers import forget_predecessors
 
 TOPIC_ID = bytes(range(16))
 CONFIG = LogConfig(segment_bytes=4096, index_interval_bytes=300)
@@ -688,6 +689,7 @@ def test_a_replica_that_is_made_where_its_copy_was_growing_gives_that_up(tmp_pat
     copied(manager, tmp_path)
     manager.close()
     manager = started(tmp_path, "b")
+    forget_predecessors(manager, T0)
     append(manager.create(T0, TOPIC_ID, CONFIG, is_new=False), batch(b"anew"), epoch=9)
     moves = Moves(manager)
     assert moves.future(T0) is None
@@ -749,6 +751,7 @@ def test_a_copy_of_an_earlier_topic_of_that_name_is_put_away(tmp_path: Path) -> 
     manager.close()
     manager = started(tmp_path, "a")
     manager.delete(T0)
+    forget_predecessors(manager, T0)
     manager.create(T0, bytes(16 * [7]), CONFIG)
     manager.close()
     manager = started(tmp_path)

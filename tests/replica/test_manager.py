@@ -305,6 +305,43 @@ def test_a_deletion_on_a_disk_that_hangs_holds_up_no_election_and_is_true_once_t
     assert sum("has not answered" in record.message for record in caplog.records) == 2
 
 
+def test_a_disk_that_does_not_forget_a_predecessor_holds_up_no_election_and_its_partition_is_made_later(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replicas, logs = broker.replicas, broker.replicas.logs
+    first, second = logs.directories
+    give(broker, ID, 0, 1)
+    for write in logs.collect_high_watermarks({TopicPartition("a", 0): 100, TopicPartition("a", 1): 100}):
+        write.write()
+    [gone], [stays] = ([tp.partition for tp in directory.logs] for directory in (first, second))
+    delete(broker, gone)
+    held: list[Callable[[], None]] = []
+    logs.prefer(TopicPartition("a", gone), first.path)
+
+    def hang(directory: str, work: Callable[[], None], on_done: OnDone) -> None:
+        assert directory == first.path
+        held.append(work)
+
+    monkeypatch.setattr(replicas.durable, "in_thread", hang)
+
+    async def scenario() -> None:
+        making = asyncio.create_task(replicas.leader_and_isr(election(gone, leader_epoch=9)))
+        electing = asyncio.create_task(replicas.leader_and_isr(election(stays, leader_epoch=9)))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not making.done()
+        broker.timers.expire(logs.clock.monotonic_ms() + PATIENCE_MS)
+        assert (await making).topics[0].partition_errors[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        await electing
+        assert replicas.leader("a", stays).leader_epoch == 9
+        await broker.parts.upkeep.make_what_had_no_room()
+        assert replicas.get("a", gone).high_watermark == 0
+        assert logs.directory_of(TopicPartition("a", gone)) is second
+        assert len(held) == 1, "it is not asked more and more while it does not answer"
+
+    broker.run(scenario())
+
+
 def election(*partitions: int, leader_epoch: int) -> LeaderAndIsrRequest:
     states = [
         LeaderAndIsrPartitionState(partition_index=index, leader=1, leader_epoch=leader_epoch, isr=[1], replicas=[1])
