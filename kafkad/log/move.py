@@ -7,7 +7,7 @@ takes the replica's place. A move that a restart interrupts goes on from where i
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -50,11 +50,9 @@ class Moves:
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager
 
-    def under_way(self) -> Iterator[TopicPartition]:
+    def under_way(self, target: LogDirectory) -> list[TopicPartition]:
         """Those with a replica in another directory here; a copy without one waits for its directory to come back."""
-        for directory in self._manager.live:
-            places = [(tp, self._manager.directory_of(tp)) for tp in directory.futures]
-            yield from [tp for tp, place in places if place not in (None, directory)]
+        return [tp for tp in target.futures if self._manager.directory_of(tp) not in (None, target)]
 
     def future(self, topic_partition: TopicPartition) -> Log | None:
         return self._manager.future(topic_partition)

@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 
 from kafkad.errors import KafkaError, StorageError
-from kafkad.log.directories import CheckpointWrite
+from kafkad.log.directories import CheckpointWrite, LogDirectory
 from kafkad.log.files import may_pass
 from kafkad.log.log import Log
-from kafkad.log.move import Moved, Moves
+from kafkad.log.move import Moved, Moves, Step
 from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.quota import ReplicationQuota
 from kafkad.timers import Pauses, Timers, sleep
+from kafkad.together import cancelled
 from kafkad.turns import in_turns
 
 log = logging.getLogger(__name__)
@@ -28,19 +30,56 @@ _LITTLE = 16 << 20
 
 
 class ReplicaMoves:
-    """One task, as long as there is something to move."""
-
     def __init__(
         self, replicas: ReplicaManager, durable: Durable, timers: Timers, bytes_per_second: Callable[[], int]
     ) -> None:
         """`bytes_per_second`: replica.alter.log.dirs.io.max.bytes.per.second, which all moves share."""
-        self._replicas = replicas
-        self._durable = durable
-        self._clock = replicas.logs.clock
-        self._timers = timers
-        self._bytes_per_second = bytes_per_second
-        self._quota = ReplicationQuota()
-        self._moves = Moves(replicas.logs)
+        shared = _Shared(replicas, durable, timers, bytes_per_second, Moves(replicas.logs))
+        self._logs = replicas.logs
+        self._moves = shared.moves
+        self._into = {directory: _MovesInto(directory, shared) for directory in self._logs.directories}
+
+    def start(self, tp: TopicPartition, path: str) -> None:
+        """Begin to move a replica to `path`. KafkaError when this broker has not the one or not the other."""
+        self._moves.start(tp, path)
+        self._into[self._logs.live_directory(path)].begin(tp)
+
+    def resume(self) -> None:
+        """At the start of the broker, for what a restart interrupted."""
+        for moves in self._into.values():
+            moves.resume()
+
+    async def stop(self) -> None:
+        await cancelled([moves.task for moves in self._into.values() if moves.task is not None])
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """By all moves."""
+
+    replicas: ReplicaManager
+    durable: Durable
+    timers: Timers
+    bytes_per_second: Callable[[], int]
+    moves: Moves
+    quota: ReplicationQuota = field(default_factory=ReplicationQuota)
+    one_step: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held while some of a replica is copied: others have the loop in between."""
+
+
+class _MovesInto:
+    """What moves to one log directory: one task, as long as there is something. Its disk may be slow, or hang; moves to
+    others go on."""
+
+    def __init__(self, target: LogDirectory, shared: _Shared) -> None:
+        self._target = target
+        self._shared = shared
+        self._replicas = shared.replicas
+        self._durable = shared.durable
+        self._clock = shared.replicas.logs.clock
+        self._timers = shared.timers
+        self._quota = shared.quota
+        self._moves = shared.moves
         self._resting: set[TopicPartition] = set()
         """Those of which a disk has just refused something, or that met an error of ours."""
         self._failing: dict[TopicPartition, Pauses] = {}
@@ -49,24 +88,16 @@ class ReplicaMoves:
         """Copies of which only what came while they were flushed, and since, may not be on the disk."""
         self._changed = asyncio.Event()
         """Set when there may be something to go on with that there was not before."""
-        self._task: asyncio.Task[None] | None = None
+        self.task: asyncio.Task[None] | None = None
 
-    def start(self, tp: TopicPartition, path: str) -> None:
-        """Begin to move a replica to `path`. KafkaError when this broker has not the one or not the other."""
-        self._moves.start(tp, path)
+    def begin(self, tp: TopicPartition) -> None:
         self._failing.pop(tp, None)
         self.resume()
 
     def resume(self) -> None:
-        """Also at the start of the broker, for what a restart interrupted."""
         self._changed.set()
-        if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run())
-
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        if self.task is None or self.task.done():
+            self.task = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
         pauses = Pauses(_REST_MS)
@@ -81,7 +112,7 @@ class ReplicaMoves:
         self._failing.clear()
 
     async def _move_all(self) -> None:
-        while under_way := list(self._moves.under_way()):
+        while under_way := self._moves.under_way(self._target):
             going = [tp for tp in under_way if tp not in self._resting]
             for tp in going:
                 try:
@@ -105,7 +136,7 @@ class ReplicaMoves:
     async def _go_on(self, tp: TopicPartition) -> None:
         if self._replicas.logs.cut:
             await self._settle_cut(tp)
-        future = self._moves.future(tp)
+        future = self._target.futures.get(tp)
         if future in self._replicas.logs.cut:
             self._rest(tp)
         elif future is not None and self._stands(tp, future):
@@ -117,8 +148,8 @@ class ReplicaMoves:
         await asyncio.sleep(0)
 
     def _stands(self, tp: TopicPartition, future: Log) -> bool:
-        """False if the topic was deleted meanwhile, or a log directory has failed."""
-        return self._moves.future(tp) is future and self._replicas.logs.get(tp) is not None
+        """False if the topic was deleted meanwhile, the move given up for another, or a log directory has failed."""
+        return self._target.futures.get(tp) is future and self._replicas.logs.get(tp) is not None
 
     def _refused(self, tp: TopicPartition, error: KafkaError) -> None:
         if isinstance(error, StorageError):
@@ -130,7 +161,7 @@ class ReplicaMoves:
 
     async def _settle_cut(self, tp: TopicPartition) -> None:
         """Of the copy, whose replica was cut back."""
-        cuts, future = self._replicas.cuts, self._moves.future(tp)
+        cuts, future = self._replicas.cuts, self._target.futures.get(tp)
         cuts.begin()
         end = None if future is None else cuts.end_of(future)
         if end is not None:
@@ -155,34 +186,39 @@ class ReplicaMoves:
         """The copy takes the replica's place in a turn in which it has caught up, when little of it is left to flush:
         nothing comes in between."""
         await self._until_allowed(tp, future)
-        if not self._stands(tp, future):
-            return
-        await in_turns(self._moves.drop_beginning(tp))
-        if not self._stands(tp, future):
-            return
-        ahead = await in_turns(self._moves.read_ahead(tp))
-        if not self._stands(tp, future):
-            return
-        partition = self._replicas.find(*tp)
-        high_watermark = 0 if partition is None else partition.high_watermark
-        step = self._moves.step(tp, high_watermark=high_watermark, ahead=ahead)
-        self._quota.take(step.copied, self._clock.monotonic_ms())
-        if not step.caught_up:
+        async with self._shared.one_step:
+            step = await self._step(tp, future)
+        if step is None or not step.caught_up:
             return
         if future in self._flushed and future.durability.unflushed_bytes <= _LITTLE:
             self._finish(tp)
         else:
             await self._durable.flush(future)
-            target = self._replicas.logs.target_of(tp)
-            if target is not None:
-                await self._durable.run(target.path, target.collect_start_offsets().write)
+            if self._stands(tp, future):
+                await self._durable.run(self._target.path, self._target.collect_start_offsets().write)
                 self._flushed.add(future)
+
+    async def _step(self, tp: TopicPartition, future: Log) -> Step | None:
+        """None if the copy stands no more."""
+        if not self._stands(tp, future):
+            return None
+        await in_turns(self._moves.drop_beginning(tp))
+        if not self._stands(tp, future):
+            return None
+        ahead = await in_turns(self._moves.read_ahead(tp))
+        if not self._stands(tp, future):
+            return None
+        partition = self._replicas.find(*tp)
+        high_watermark = 0 if partition is None else partition.high_watermark
+        step = self._moves.step(tp, high_watermark=high_watermark, ahead=ahead)
+        self._quota.take(step.copied, self._clock.monotonic_ms())
+        return step
 
     async def _until_allowed(self, tp: TopicPartition, future: Log) -> None:
         """Keep to the rate, which may be another after each wait, where there is more to copy."""
         while (replica := self._replicas.logs.get(tp)) is not None and future.end_offset != replica.end_offset:
             now_ms = self._clock.monotonic_ms()
-            self._quota.limit(self._bytes_per_second(), now_ms)
+            self._quota.limit(self._shared.bytes_per_second(), now_ms)
             wait_ms = self._quota.wait_ms(now_ms)
             if not wait_ms:
                 break

@@ -127,7 +127,7 @@ def test_a_replica_moves_while_it_is_written_to(tmp_path: Path) -> None:
     assert moves.start(T0, str(tmp_path / "b"))
     assert not moves.start(T0, str(tmp_path / "b"))
     assert moves.step(T0, 1000).copied > 0
-    assert list(moves.under_way()) == [T0]
+    assert moves.under_way(manager.directories[1]) == [T0]
     current, future = (d.replicas[0] for d in at_once(describe(manager, lambda tp: log.end_offset)))
     assert (current.is_future, future.is_future) == (False, True)
     assert future.offset_lag > 0 == current.offset_lag
@@ -380,7 +380,7 @@ def test_a_move_goes_on_after_a_restart(tmp_path: Path) -> None:
     manager.close()
     again = started(tmp_path)
     moves = Moves(again)
-    assert list(moves.under_way()) == [T0]
+    assert moves.under_way(again.directories[1]) == [T0]
     future = moves.future(T0)
     assert future is not None
     assert 0 < future.end_offset < 30
@@ -671,7 +671,7 @@ def test_a_move_back_or_elsewhere_gives_up_the_one_under_way(tmp_path: Path) -> 
     moves = Moves(manager)
     moves.start(T0, str(tmp_path / "b"))
     assert not moves.start(T0, str(tmp_path / "a"))
-    assert list(moves.under_way()) == []
+    assert moves.under_way(manager.directories[1]) == []
     assert not moves.cancel(T0)
     assert manager.get(T0) is log
     with pytest.raises(KafkaError):
@@ -723,7 +723,7 @@ def test_a_copy_beside_its_replica_that_cannot_be_put_away_is_no_move(
     BadDisk(tmp_path / "b", "rename", errno.ENOSPC, monkeypatch)
     manager = started(tmp_path)
     assert Moves(manager).future(T0) is not None
-    assert list(Moves(manager).under_way()) == []
+    assert Moves(manager).under_way(manager.directories[1]) == []
     assert manager.live == manager.directories
 
 
@@ -755,7 +755,7 @@ def test_a_copy_of_an_earlier_topic_of_that_name_is_put_away(tmp_path: Path) -> 
     manager.create(T0, bytes(16 * [7]), CONFIG)
     manager.close()
     manager = started(tmp_path)
-    assert list(Moves(manager).under_way()) == []
+    assert Moves(manager).under_way(manager.directories[1]) == []
     assert [name.endswith("-delete") for name in partition_names(tmp_path / "b")] == [True]
     manager.close()
 
