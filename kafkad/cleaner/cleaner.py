@@ -63,7 +63,7 @@ class LogToCompact:
     tp: TopicPartition
     log: Log
     dirt: Dirt
-    truncations: int
+    history: int
 
 
 class CleanerProbe:
@@ -226,7 +226,7 @@ class Cleaner:
             self._replicas.directory_failed(error)
             return None
         self._correct_checkpoint(found, dirt)
-        return LogToCompact(tp=partition.tp, log=found, dirt=dirt, truncations=found.truncations)
+        return LogToCompact(tp=partition.tp, log=found, dirt=dirt, history=found.history)
 
     def _correct_checkpoint(self, found: Log, dirt: Dirt) -> None:
         """Reset a checkpoint outside the log. Like Kafka, warn if only damage or an operator can be the cause."""
@@ -248,7 +248,7 @@ class Cleaner:
         found = chosen.log
         return (
             self._logs.get(chosen.tp) is found
-            and found.truncations == chosen.truncations
+            and found.history == chosen.history
             and found.config.compacted
             and self._moves.future(chosen.tp) is None
         )

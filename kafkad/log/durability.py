@@ -83,7 +83,7 @@ class Durability:
 
     # -- flushes ---------------------------------------------------------------------------------------------------
 
-    def start_flush(self, directory: str, upto: int, truncations: int) -> Flush:
+    def start_flush(self, directory: str, upto: int, history: int) -> Flush:
         """What must reach the disk before the recovery point may move on to `upto`, the present end, or as far as
         `SEGMENTS_AT_ONCE` go. OSError.
 
@@ -103,7 +103,7 @@ class Durability:
             paths=[segment.path(suffix) for segment in segments for suffix in SUFFIXES],
             upto=upto,
             size=(last.base, last.size),
-            truncations=truncations,
+            history=history,
             changes=(self._changes, self._epochs.changes),
             names=self.new_names or self._new_epochs or len(segments) > 1,
             place=not self.placed,
@@ -112,14 +112,14 @@ class Durability:
             flush.paths.append(self._epochs.path)
         return flush
 
-    def end_flush(self, flush: Flush, truncations: int, now_ms: int) -> None:
-        """`truncations` is how often the log has been cut back by now."""
+    def end_flush(self, flush: Flush, history: int, now_ms: int) -> None:
+        """`history` is that of the log by now."""
         self.flushed_ms = now_ms
         if flush.directory != self._epochs.directory:
             return  # it was renamed meanwhile: not all may have been found
         self.placed = True
         self._changes_flushed = max(self._changes_flushed, flush.changes)
-        if flush.truncations == truncations:
+        if flush.history == history:
             closed = self._segments.closed_between(self.recovery_point, flush.upto)
             waiting = (segment.base for segment in closed if not segment.is_complete)  # rolled during the flush
             self.recovery_point = max(self.recovery_point, min(flush.upto, next(waiting, flush.upto)))

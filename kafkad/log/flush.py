@@ -20,7 +20,7 @@ class Flush:
     upto: int
     size: tuple[int, int]
     """The end of the flushed part: the base of its last segment, and that segment's size."""
-    truncations: int
+    history: int
     changes: tuple[int, int]
     """How often names of files, and the leader epochs, had changed when it began: see Durability."""
     names: bool

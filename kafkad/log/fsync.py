@@ -56,7 +56,7 @@ class SharedFsync:
             self._finish(log, error)
             self._on_failure(error)
             return
-        base, upto, truncations = active.base, log.end_offset, log.truncations
+        base, upto, history = active.base, log.end_offset, log.history
         new_name, new_place = durability.durable_name != base, not durability.placed
 
         def sync() -> None:
@@ -71,10 +71,10 @@ class SharedFsync:
 
         def done(error: StorageError | None) -> None:
             if error is None:
-                if truncations == log.truncations:
+                if history == log.history:
                     durability.durable_name = base
                 durability.placed = True
-                log.records_flushed(upto, truncations)
+                log.records_flushed(upto, history)
             self._finish(log, error)
 
         self._run_in_thread(log.log_directory, sync, done)

@@ -102,6 +102,7 @@ class Log:
         "files",
         "flushed_until",
         "found",
+        "history",
         "in_pieces",
         "last_epoch",
         "lost_until",
@@ -116,7 +117,6 @@ class Log:
         "start_offset",
         "topic_id",
         "topic_partition",
-        "truncations",
     )
 
     def __init__(
@@ -146,9 +146,9 @@ class Log:
         self.last_epoch: int | None = self.epochs.latest
         self._torn = False
         """Bytes of a failed write may still be in the file, behind the end of the active segment."""
-        self.truncations = 0
-        """The number of times the log was cut back, or was about to lose all that it has (`interrupt`). Findings about
-        its records, and flushes, from before the last time may not hold any more."""
+        self.history = 0
+        """The number of its present history: the next one begins where it is cut back, or is about to lose all it has
+        (`interrupt`). Findings about its records, and flushes, of the one before may not hold any more."""
         self.cut_may_return = any(damage.was_cut for damage in loaded.damage)
         """The disk may still have what was cut off: after a power failure it could stand between newer records."""
         self.durability = Durability(
@@ -602,12 +602,12 @@ class Log:
 
     def interrupt(self) -> None:
         """Whoever compacts, mends or flushes what it had until now gives up: its segments go."""
-        self.truncations += 1
+        self.history += 1
 
     def was_cut(self, segments: list[Segment], start: int, end: int, *, may_return: bool = True) -> None:
         """These segments are left of it, cut already, and the offsets from `start` to `end`; its producers are left to
         the caller. `may_return` says whether the disk may still have what was cut off."""
-        self.truncations += 1
+        self.history += 1
         self.cut_may_return |= may_return
         self.segments.become(segments)
         self.durability.cut_back()
@@ -671,12 +671,12 @@ class Log:
         `Flush.sync` does the work and may run in a thread; `end_flush` follows on the event loop, unless it fails.
         """
         with disk_errors(self.directory, "flushing"):
-            return self.durability.start_flush(self.directory, self.end_offset, self.truncations)
+            return self.durability.start_flush(self.directory, self.end_offset, self.history)
 
     def end_flush(self, flush: Flush) -> None:
-        self.durability.end_flush(flush, self.truncations, self.clock.now_ms())
+        self.durability.end_flush(flush, self.history, self.clock.now_ms())
         if flush.directory == self.directory:  # otherwise not all of it may have been found
-            self.records_flushed(flush.upto, flush.truncations)
+            self.records_flushed(flush.upto, flush.history)
 
     def start_settling(self) -> Settling:
         """Have the disk forget what was cut off: `Settling.wait` may run in a thread; `end_settling` follows."""
@@ -687,18 +687,18 @@ class Log:
                 files=self.files,
                 checkpoints=checkpoints or (),
                 file=None if checkpoints is None else self.segments.active.file,
-                truncations=self.truncations,
+                history=self.history,
             )
 
     def end_settling(self, settling: Settling) -> None:
         """What was cut off is gone from the disk, unless the log was cut back again meanwhile."""
-        if settling.truncations == self.truncations:
+        if settling.history == self.history:
             self.cut_may_return = False
             self.on_settled(self)
 
-    def records_flushed(self, upto: int, truncations: int) -> None:
-        """The records before `upto` are on the disk, unless the log was cut back since it counted `truncations`."""
-        if truncations == self.truncations and upto > self.flushed_until:
+    def records_flushed(self, upto: int, history: int) -> None:
+        """The records before `upto` are on the disk, unless the log has another history by now."""
+        if history == self.history and upto > self.flushed_until:
             self.flushed_until = upto
             self.on_flushed()
 

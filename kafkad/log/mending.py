@@ -66,14 +66,14 @@ class Mending:
         self._segment = segment
         self._hole = hole
         self._records = memoryview(records)
-        self._truncations = log.truncations
+        self._history = log.history
         with disk_errors(log.directory, "mending damage"):
             self._file = segment.file
 
     @property
     def _is_void(self) -> bool:
         log = self._log
-        return log.retired or log.truncations != self._truncations or (self._segment, self._hole) not in log.damage
+        return log.retired or log.history != self._history or (self._segment, self._hole) not in log.damage
 
     def write(self) -> Pieces[None]:
         for at in range(0, len(self._records), _PIECE):

@@ -143,9 +143,9 @@ class Moves:
         `high_watermark` is the replica's: of transactions that ended below, the copy need not remember anything.
         """
         log, future = self._both(topic_partition)
-        cuts = future.truncations
+        history = future.history
         self._align(log, future, ahead)
-        if future.truncations != cuts:
+        if future.history != history:
             return Step(0, False)  # the next step finds it noted
         part = log.read(future.end_offset, max_bytes, log.end_offset)
         if part is not None:
@@ -243,7 +243,7 @@ def _flush_records(future: Log) -> None:
     elif future.flushed_until < future.end_offset:
         with disk_errors(future.directory, "flushing"):
             future.files.sync_for_good(future.segments.active.file.fd)
-        future.records_flushed(future.end_offset, future.truncations)
+        future.records_flushed(future.end_offset, future.history)
 
 
 def _common_end(log: Log, future: Log) -> int:

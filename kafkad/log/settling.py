@@ -23,7 +23,7 @@ class Settling:
     """What says that more of the log is on the disk than is left: recovery would not look at what is appended there."""
     file: LogFile | None
     """The file that was cut; None of a log that is not here any more, for which there is nothing to do."""
-    truncations: int
+    history: int
 
     def wait(self) -> None:
         """Wait for the disk. Thread-safe; StorageError."""

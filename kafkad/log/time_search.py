@@ -55,15 +55,15 @@ def max_timestamp(log: Log) -> Search[TimestampedOffset | None]:
 
 def _search(log: Log, begin: Callable[[], Search[TimestampedOffset | None]]) -> Search[TimestampedOffset | None]:
     while True:
-        truncations = log.truncations
+        history = log.history
         try:
             with disk_errors(log.directory, "searching for a timestamp"):
                 found = yield from begin()
         except (BadBatch, RecordsError) as error:
-            if truncations == log.truncations:
+            if history == log.history:
                 raise log.unreadable(error) from None
         else:
-            if truncations == log.truncations:
+            if history == log.history:
                 return found
 
 

@@ -17,7 +17,7 @@ from kafkad.turns import Pieces, at_once
 class Ahead(NamedTuple):
     """What was read for a cut before it is made."""
 
-    truncations: int
+    history: int
     end: int
     producers: ProducerStates
 
@@ -28,7 +28,7 @@ def read_ahead(log: Log, offset: int) -> Pieces[Ahead | None]:
     """
     if log.producers.is_empty or not max(log.segments.first_base, log.start_offset + 1) <= offset < log.end_offset:
         return None
-    truncations = log.truncations
+    history = log.history
     with disk_errors(log.directory, "looking for producers"):
         segment = log.segments.starting_at(offset)[0]
         try:
@@ -40,12 +40,12 @@ def read_ahead(log: Log, offset: int) -> Pieces[Ahead | None]:
         reading = _reading_producers(log, end)
         segments = log.segments.all
         while True:
-            if log.retired or log.truncations != truncations or log.segments.all is not segments:
+            if log.retired or log.history != history or log.segments.all is not segments:
                 return None
             try:
                 next(reading)
             except StopIteration as read:
-                return Ahead(truncations, end, read.value)
+                return Ahead(history, end, read.value)
             yield
 
 
@@ -94,7 +94,7 @@ def truncate_to(log: Log, offset: int, ahead: Ahead | None = None) -> None:
 
 
 def _producers_as_of(log: Log, end: int, ahead: Ahead | None) -> ProducerStates:
-    if ahead is not None and (ahead.truncations, ahead.end) == (log.truncations, end):
+    if ahead is not None and (ahead.history, ahead.end) == (log.history, end):
         return ahead.producers
     return at_once(_reading_producers(log, end))
 

@@ -36,9 +36,9 @@ class Durable:
 
         As many segments at a time as one flush has. What has begun goes on to its end if its caller gives up.
         """
-        upto, truncations = log.end_offset, log.truncations
+        upto, history = log.end_offset, log.history
         flushed = -1
-        while flushed < upto and log.truncations == truncations and not log.retired:
+        while flushed < upto and log.history == history and not log.retired:
             flushed = await self._flush_some(log)
 
     async def _flush_some(self, log: Log) -> int:

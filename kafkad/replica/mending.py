@@ -179,7 +179,7 @@ class Mender:
                 continue
             if (segment, hole) not in partition.log.damage or not self._is_to_be_asked(leader.id, place):
                 continue
-            truncations = partition.log.truncations
+            history = partition.log.history
             try:
                 records = await self._fetched(partition, leader, hole)
             except _Unobtainable as why:
@@ -191,7 +191,7 @@ class Mender:
                 continue
             if partition.following is None or partition.failure is not None or partition.role.leader != leader.id:
                 return
-            if partition.log.truncations != truncations or (segment, hole) not in partition.log.damage:
+            if partition.log.history != history or (segment, hole) not in partition.log.damage:
                 continue
             if records is None:
                 log.error(

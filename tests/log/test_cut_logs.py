@@ -147,7 +147,7 @@ def test_a_truncation_is_done_whole_although_batches_that_stay_have_become_unrea
         file.seek(segment.locate(rotten) + MAGIC_AT)
         file.write(b"\x7f")
     truncate_to(log, 39)
-    assert (log.end_offset, log.truncations) == (39, 1)
+    assert (log.end_offset, log.history) == (39, 1)
     assert os.path.getsize(segment.path(".log")) == log.size
     assert (segment.max_timestamp, segment.newest_timestamp_offset) == (5000, 0)
     truncate_to(log, 30)

@@ -25,9 +25,7 @@ from tests.fakes import FakeClock
 
 def followed(leader: int) -> Any:
     hole = Hole(start=0, end=100, first=0, next=10)
-    log = SimpleNamespace(
-        is_damaged=True, damage=[(SimpleNamespace(path=str), hole)], topic_id=bytes(16), truncations=0
-    )
+    log = SimpleNamespace(is_damaged=True, damage=[(SimpleNamespace(path=str), hole)], topic_id=bytes(16), history=0)
     tp = TopicPartition("t", leader)
     role = SimpleNamespace(leader=leader)
     return SimpleNamespace(tp=tp, role=role, log=log, following=object(), is_leader=False, leader_epoch=1)
@@ -166,7 +164,7 @@ class DamagedLog:
     def __init__(self, *holes: Hole) -> None:
         segment = SimpleNamespace(path=str)
         self.left = [(segment, hole) for hole in holes]
-        self.truncations = 0
+        self.history = 0
         self.written: list[int] = []
 
     @property
@@ -278,8 +276,8 @@ def test_a_log_that_is_cut_back_while_its_leader_is_asked_is_left_as_it_is() -> 
     log = DamagedLog(hole(1), hole(3), hole(5))
 
     def cut(partition: Any) -> None:
-        if log.truncations == 0:
-            log.truncations = 1
+        if log.history == 0:
+            log.history = 1
             del log.left[1]
 
     assert looked_once(log, cut) == [1, 5]
