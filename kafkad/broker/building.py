@@ -264,6 +264,7 @@ def _controller(platform: Platform, identity: Identity, replicas: ReplicaManager
             balance=_balance(settings.config) if platform.links is not None else None,
             patience_ms=_patience_ms(platform, settings.config) if platform.links is not None else None,
             left_alone=identity.left_alone,
+            known_topic=identity.stored_topics.take,
             deletes_topics=lambda: settings.config.bool("delete.topic.enable"),
             load_configs=identity.configs.load_topics,
             fewest_leaders=lambda: settings.config.str("kafkad.leader.election") == "fewest-leaders",

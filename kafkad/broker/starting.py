@@ -18,18 +18,14 @@ from kafkad import loggers
 from kafkad.broker.connection_limits import ConnectionLimits
 from kafkad.broker.identity import StartError, choose_broker_id, claim_directories, login_secret
 from kafkad.broker.settings import Settings
-from kafkad.broker.takeover import (
-    refuse_partial_adoption,
-    stored_ids,
-    take_over,
-    tell_of_mended,
-)
+from kafkad.broker.stored_topics import StoredTopics
+from kafkad.broker.takeover import refuse_partial_adoption, take_over, tell_of_mended
 from kafkad.clock import Clock
 from kafkad.cluster.configs import DynamicConfigs
 from kafkad.config import Config
 from kafkad.controller.configs import encrypt_anew
 from kafkad.controller.registration import cluster_id, prepare
-from kafkad.log.loading import IdOf, LoadingProgress
+from kafkad.log.loading import LoadingProgress
 from kafkad.log.manager import LogManager
 from kafkad.meta.retrying import in_any_session
 from kafkad.meta.store import MetaStore
@@ -89,8 +85,8 @@ class Identity:
     """None without an authorizer."""
     login_secret: bytes
     """Empty where no listener asks for a login."""
-    id_of: IdOf | None
-    """The ids of topics, for logs that lack them; None once they are loaded, for it holds every topic's node."""
+    stored_topics: StoredTopics
+    """As they were before this broker wrote any; once logs are loaded, of a store of its own alone."""
     left_alone: Mapping[str, str] = field(default_factory=dict)
     """Topics that are not the cluster's, with a directory of each that is here; not asked where there can be other
     brokers."""
@@ -128,7 +124,7 @@ async def _identify(platform: Platform, settings: Settings, limits: ConnectionLi
         settings.follow(configs.topic)
         settings.override(cluster_wide=configs.cluster, per_broker=configs.broker)
         apply_settings(platform, settings.config, limits)
-        ids = await stored_ids(store)
+        stored_topics = await StoredTopics.read(store)
     except BaseException:
         await stop_following(configs, rights)
         raise
@@ -141,24 +137,24 @@ async def _identify(platform: Platform, settings: Settings, limits: ConnectionLi
         limits=limits,
         rights=rights,
         login_secret=secret,
-        id_of=ids,
+        stored_topics=stored_topics,
     )
 
 
 async def load(platform: Platform, identity: Identity, on_progress: Callable[[LoadingProgress], None]) -> None:
     """Reads the logs in a thread; `on_progress` is called there, and may end it. Where there can be other brokers the
     metadata store is not asked: the session may expire meanwhile, and is renewed when the broker registers."""
-    logs, id_of = platform.logs, identity.id_of
-    assert id_of is not None
+    logs, stored_topics = platform.logs, identity.stored_topics
     try:
-        read = partial(logs.load, identity.settings.of_topic, on_progress, id_of)
+        read = partial(logs.load, identity.settings.of_topic, on_progress, stored_topics.id_of)
         await asyncio.get_running_loop().run_in_executor(platform.threads.others, read)
-        identity.id_of = None
         tell_of_mended(logs)
-        if platform.links is None:
+        if platform.links is not None:
+            identity.stored_topics = StoredTopics({})
+        else:
             try:
                 identity.left_alone = await take_over(
-                    platform.store, identity.broker_id, logs, identity.settings.config
+                    platform.store, stored_topics, identity.broker_id, logs, identity.settings.config
                 )
             except StartError:
                 await asyncio.get_running_loop().run_in_executor(

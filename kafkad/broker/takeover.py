@@ -5,11 +5,11 @@ A stopped Kafka has left it, or has written it since; or an older copy of the st
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from kafkad.broker.identity import StartError
+from kafkad.broker.stored_topics import StoredTopics
 from kafkad.cluster.metadata import MetadataCache
 from kafkad.config import Config
 from kafkad.controller.adoption import AdoptedTopic, adopt, lead_no_earlier
@@ -19,13 +19,12 @@ from kafkad.log.checkpoint import META_PROPERTIES
 from kafkad.log.damage import Damage
 from kafkad.log.deletion import outlives_retention
 from kafkad.log.directories import LogDirectory
-from kafkad.log.loading import IdOf
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager, TopicOnDisk
 from kafkad.meta.readable import readable
 from kafkad.meta.security_znodes import Acls
 from kafkad.meta.store import MetaStore, Unreadable
-from kafkad.meta.znodes import TOPICS, LogDirs, Partition, Topic, TopicDeletion
+from kafkad.meta.znodes import LogDirs, Partition, Topic, TopicDeletion
 from kafkad.names import INTERNAL_TOPICS, NO_TOPIC_ID, TopicId, TopicPartition, id_text, is_another_topic, some
 
 log = logging.getLogger(__name__)
@@ -69,16 +68,18 @@ async def refuse_partial_adoption(
             )
 
 
-async def take_over(store: MetaStore, broker: int, logs: LogManager, config: Config) -> dict[str, str]:
+async def take_over(
+    store: MetaStore, stored: StoredTopics, broker: int, logs: LogManager, config: Config
+) -> dict[str, str]:
     """Enters into the store what the log directories have and it does not: partitions, topics of which it has others of
-    the same names, and later leader epochs.
+    the same names, and later leader epochs. `stored` are the topics that it has.
 
     Returns topics that were not adopted, with a directory of each. StartError where there are partitions to be adopted,
     and a log directory is offline that may have more of them.
     """
     here = [*logs.logs, *logs.broken]
     states = dict(zip(here, await store.get_many([Partition.path(*tp) for tp in here]), strict=True))
-    stored, found = await _stored_topics(store), logs.found_topics()
+    found = logs.found_topics()
     deleting = await store.children(TopicDeletion.PARENT)
     made_again = {each.name for each in found if each.name not in deleting and _is_made_again(each, stored)}
     unknown = sorted(tp for tp, state in states.items() if state is None or tp.topic in made_again)
@@ -156,16 +157,6 @@ def _to_adopt(
         elif known is None or not known.partitions.keys() >= set(topic.partitions):
             adopted.append(_adopted(logs, topic, known, config, replaces=topic.name in made_again))
     return adopted
-
-
-async def _stored_topics(store: MetaStore) -> dict[str, Topic | None]:
-    """None for one that cannot be read."""
-    names = await store.children(TOPICS)
-    paths = [Topic.path(name) for name in names]
-    nodes = zip(names, paths, await store.get_many(paths), strict=True)
-    return {
-        name: readable(path, functools.partial(Topic.decode, node[0])) for name, path, node in nodes if node is not None
-    }
 
 
 def _tell_of_adopted(topics: Sequence[AdoptedTopic]) -> None:
@@ -288,20 +279,6 @@ async def pass_over_known_producers(store: MetaStore, broker: int, logs: LogMana
         log.warning(
             "the log directories know producer ids that the metadata store was to give out: they are passed over"
         )
-
-
-async def stored_ids(store: MetaStore) -> IdOf:
-    """Gives a topic's id as the store has it, to where the log directories lost it."""
-    names = await store.children(TOPICS)
-    nodes = dict(zip(names, await store.get_many([Topic.path(name) for name in names]), strict=True))
-
-    @functools.cache
-    def id_of(topic: str) -> TopicId:
-        node = nodes.get(topic)
-        found = None if node is None else readable(Topic.path(topic), functools.partial(Topic.decode, node[0]))
-        return NO_TOPIC_ID if found is None else found.topic_id
-
-    return id_of
 
 
 def tell_of_mended(logs: LogManager) -> None:

@@ -10,6 +10,7 @@ from functools import partial
 
 from kafkad.controller.active import ActiveController
 from kafkad.controller.election import first_leader
+from kafkad.controller.settings import KnownTopic
 from kafkad.controller.state import ClusterState, PartitionEntry, TopicEntry
 from kafkad.controller.topics import new_partition
 from kafkad.meta.readable import readable
@@ -28,14 +29,23 @@ ReturnedMembers = dict[TopicPartition, frozenset[int]]
 """Members of ISRs that have registered since the ISR was written."""
 
 
-async def load_topics(active: ActiveController, names: Sequence[str], watch: Watch | None = None) -> ReturnedMembers:
+async def load_topics(
+    active: ActiveController,
+    names: Sequence[str],
+    watch: Watch | None = None,
+    known: KnownTopic = lambda name, node: None,
+) -> ReturnedMembers:
     """Adds `names` to the state, with ids for topics that have none yet and the states of all partitions. A topic that
     cannot be read, or whose id the store refuses, is left out.
 
     `watch` hears of each topic's next write.
     """
     nodes = await active.store.get_many([Topic.path(name) for name in names], watch)
-    found = [await _topic(active, name, *node) for name, node in zip(names, nodes, strict=True) if node is not None]
+    found = [
+        await _topic(active, name, *node, known(name, node[0]))
+        for name, node in zip(names, nodes, strict=True)
+        if node is not None
+    ]
     topics = [topic for topic in found if topic is not None]
     returned = await _load_states(
         active, [(TopicPartition(t.name, number), entry) for t in topics for number, entry in t.partitions.items()]
@@ -50,8 +60,10 @@ async def load_topics(active: ActiveController, names: Sequence[str], watch: Wat
     return returned
 
 
-async def _topic(active: ActiveController, name: str, data: bytes, stat: Stat) -> TopicEntry | None:
-    text = readable(Topic.path(name), lambda: Topic.decode(data))
+async def _topic(
+    active: ActiveController, name: str, data: bytes, stat: Stat, known: Topic | None
+) -> TopicEntry | None:
+    text = known or readable(Topic.path(name), lambda: Topic.decode(data))
     if text is None:
         active.state.unreadable.add(name)
         return None

@@ -6,9 +6,14 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+from kafkad.meta.znodes import Topic
+
 
 async def nothing_to_load(topics: Iterable[str]) -> None:
     pass
+
+
+KnownTopic = Callable[[str, bytes], Topic | None]
 
 
 class TopicDefaults(NamedTuple):
@@ -30,7 +35,8 @@ class ControllerSettings(NamedTuple):
     """`listener` is the one that brokers use among themselves. `unclean` tells whether a topic would rather have any
     leader than none, as soon as `load_configs` has read the settings of topics of which this broker has no replica;
     `fewest_leaders` tells whether elections follow that policy. Brokers that do not answer for `patience_ms` count as
-    dead; None where there is only this one. Topics that were `left_alone` in log directories have one of these each."""
+    dead; None where there is only this one. Topics that were `left_alone` in log directories have one of these each.
+    `known_topic` is asked for the topic of a name and a node, which the start may have decoded already."""
 
     broker: int
     unclean: Callable[[str], bool]
@@ -42,3 +48,4 @@ class ControllerSettings(NamedTuple):
     fewest_leaders: Callable[[], bool] = lambda: False
     deletes_topics: Callable[[], bool] = lambda: True
     left_alone: Mapping[str, str] = MappingProxyType({})
+    known_topic: KnownTopic = lambda name, node: None

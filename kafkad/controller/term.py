@@ -119,7 +119,7 @@ class Term:
         for broker in (await self._read_brokers()).values():
             active.add_broker(broker)
         names = await store.children(TOPICS, self._watch(Term._topics_changed))
-        returned = await load_topics(active, names, self._watch_topic)
+        returned = await load_topics(active, names, self._watch_topic, self._settings.known_topic)
         self._watched = self._ids(names)
         introduction = active.batch()
         introduction.metadata([], self.state.brokers)

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from kafkad.broker.identity import StartError, claim_directories
+from kafkad.broker.stored_topics import StoredTopics
 from kafkad.broker.takeover import pass_over_known_producers, refuse_partial_adoption, take_over
+from kafkad.config import Config as BrokerConfig
 from kafkad.config import LogConfig
 from kafkad.config import load as load_config
 from kafkad.controller.adoption import AdoptedTopic, adopt
@@ -92,7 +94,11 @@ def claimed(store: EmbeddedSession, *directories: Path) -> None:
 
 
 def taken_over(store: EmbeddedSession, logs: LogManager) -> dict[str, str]:
-    return asyncio.run(take_over(store, BROKER, logs, CONFIG))
+    return asyncio.run(take_over_anew(store, logs, CONFIG))
+
+
+async def take_over_anew(store: EmbeddedSession, logs: LogManager, config: BrokerConfig) -> dict[str, str]:
+    return await take_over(store, await StoredTopics.read(store), BROKER, logs, config)
 
 
 def state(store: EmbeddedSession, tp: TopicPartition) -> PartitionState:
@@ -117,6 +123,34 @@ def refusal(store: EmbeddedSession, *directories: Path) -> str:
     with pytest.raises(StartError) as refused:
         check(store, *directories)
     return str(refused.value)
+
+
+# What is stored
+
+
+def test_a_start_decodes_each_topic_once_and_hands_it_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = new_store()
+    written_by_others(tmp_path, (A0, A), (B0, B))
+    with logs_in(tmp_path) as logs:
+        taken_over(store, logs)
+        stored = asyncio.run(StoredTopics.read(store))
+        decoded: list[bytes] = []
+        decode = Topic.decode
+
+        def decode_counted(data: bytes) -> Topic:
+            decoded.append(data)
+            return decode(data)
+
+        monkeypatch.setattr(Topic, "decode", decode_counted)
+        assert (stored.id_of("a"), stored.id_of("none")) == (A, bytes(16))
+        asyncio.run(take_over(store, stored, BROKER, logs, CONFIG))
+        nodes = {name: asyncio.run(store.get(Topic.path(name)))[0] for name in ("a", "b")}
+        taken = stored.take("a", nodes["a"])
+        assert taken is not None
+        assert taken.topic_id == A
+        assert stored.take("b", b"{}") is None, "it was written since"
+        assert sorted(decoded) == sorted(nodes.values())
+        assert not stored
 
 
 # Adoption
@@ -473,12 +507,12 @@ def test_what_acls_may_have_protected_is_not_opened_to_everybody(
     with logs_in(tmp_path) as logs:
         if is_open:
             with pytest.raises(StartError, match="a-0, without the ACLs of their cluster"):
-                asyncio.run(take_over(store, BROKER, logs, config))
+                asyncio.run(take_over_anew(store, logs, config))
             assert not names(store)
             closed = load_config(None, [authorizer], {})
-            assert not asyncio.run(take_over(store, BROKER, logs, closed))
-        assert not asyncio.run(take_over(store, BROKER, logs, config))
+            assert not asyncio.run(take_over_anew(store, logs, closed))
+        assert not asyncio.run(take_over_anew(store, logs, config))
         assert names(store) == ["a"]
         append(logs, B0, B)
-        assert not asyncio.run(take_over(store, BROKER, logs, config))
+        assert not asyncio.run(take_over_anew(store, logs, config))
         assert ("b-0, without the ACLs of their cluster" in caplog.text) is is_open

@@ -15,7 +15,7 @@ from kafkad.config import load, validate_topic_configs
 from kafkad.controller.channel import Channel, LocalChannel, Request, Response
 from kafkad.controller.controller import Controller
 from kafkad.controller.registration import prepare, register
-from kafkad.controller.settings import ControllerSettings, TopicDefaults
+from kafkad.controller.settings import ControllerSettings, KnownTopic, TopicDefaults
 from kafkad.controller.topics import NewTopic
 from kafkad.errors import ErrorCode
 from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
@@ -156,6 +156,7 @@ class Cluster:
         self.fewest_leaders = False
         self.deletes_topics = True
         self.left_alone: dict[str, str] = {}
+        self.known_topic: KnownTopic = lambda name, node: None
         self.defaults = TopicDefaults(**topics)
 
     @property
@@ -177,6 +178,7 @@ class Cluster:
             fewest_leaders=lambda: self.fewest_leaders,
             deletes_topics=lambda: self.deletes_topics,
             left_alone=self.left_alone,
+            known_topic=self.known_topic,
         )
         clock = SystemClock()
         controller = Controller(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kafkad.broker.stored_topics import StoredTopics
 from kafkad.controller.deletion import ASKED_AGAIN_MS
 from kafkad.controller.term import Term
 from kafkad.controller.topics import MorePartitions, NewTopic, new_partition
@@ -188,6 +189,29 @@ async def test_one_bad_topic_does_not_keep_the_others_back(cluster: Cluster) -> 
         ErrorCode.INVALID_REQUEST,
     ]
     assert await cluster.client.children("/brokers/topics") == ["a", "x.y"]
+
+
+@with_brokers(1)
+async def test_a_topic_that_the_start_has_decoded_is_not_decoded_again(cluster: Cluster) -> None:
+    for name in ("a", "b"):
+        await cluster.create(name, (1,))
+    await cluster.kill(1)
+    known = StoredTopics({name: (await cluster.client.get(Topic.path(name)))[0] for name in ("a", "b")})
+    assert known["a"] is not None
+    decoded: list[bytes] = []
+    decode = Topic.decode
+
+    def decode_anew(data: bytes) -> Topic:
+        decoded.append(data)
+        return decode(data)
+
+    cluster.known_topic = known.take
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Topic, "decode", decode_anew)
+        await cluster.start(1)
+    assert decoded == [(await cluster.client.get(Topic.path("b")))[0]]
+    assert cluster[1].replicas.keys() == {TopicPartition("a", 0), TopicPartition("b", 0)}
+    assert not known
 
 
 @with_brokers(1)
