@@ -1,4 +1,4 @@
-"""What the controller's requests have disks do, and wait for, but a second at most: one that hangs would hold up all
+"""What the controller's requests have disks do, and wait for, but not for long: one that hangs would hold up all
 requests behind it, and with them elections of partitions whose logs are elsewhere.
 """
 
@@ -17,7 +17,9 @@ from kafkad.timers import Timers, within
 
 log = logging.getLogger(__name__)
 
-PATIENCE_MS = 1_000
+PATIENCE_MS = 3_000
+"""A slow disk is through by then. Of what is refused, a Kafka that is the controller makes a new try only when a broker
+starts."""
 
 
 class PromptDisks:
