@@ -145,6 +145,8 @@ class _MovesInto:
             except KafkaError as error:
                 if self._stands(tp, future):
                     self._refused(tp, error)
+                elif isinstance(error, StorageError) and not isinstance(error.__cause__, FileNotFoundError):
+                    self._replicas.directory_failed(error)  # else it is of files that have gone with the move
         await asyncio.sleep(0)
 
     def _stands(self, tp: TopicPartition, future: Log) -> bool:
@@ -175,8 +177,8 @@ class _MovesInto:
             self._rest(tp)
 
     def _rest(self, tp: TopicPartition, pause_ms: float = _REST_MS) -> None:
-        self._resting.add(tp)
         self._timers.at(self._clock.monotonic_ms() + pause_ms, partial(self._has_rested, tp))
+        self._resting.add(tp)  # not before there is a timer to end it, for which memory may be too short
 
     def _has_rested(self, tp: TopicPartition) -> None:
         self._resting.discard(tp)

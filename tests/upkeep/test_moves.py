@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import current_thread
 from typing import Any
@@ -22,7 +22,7 @@ from kafkad.log.move import Moves, Step
 from kafkad.log.truncation import truncate_to
 from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
-from kafkad.timers import Timers
+from kafkad.timers import Timer, Timers
 from kafkad.turns import Pieces
 from kafkad.upkeep import moves as moves_module
 from kafkad.upkeep.moves import ReplicaMoves
@@ -84,6 +84,10 @@ class Broker:
             self._moves.start(tp, path)
 
         self._broker.run(start())
+
+    def give_up(self, tp: TopicPartition) -> None:
+        """Where the broker is at work."""
+        self._moves.start(tp, self.home(tp))
 
     def resume(self) -> None:
         """Go on with what is under way."""
@@ -191,7 +195,7 @@ def test_a_topic_that_is_deleted_while_a_move_reads_costs_no_directory(
     def read_ahead(moves: Moves, tp: TopicPartition) -> Pieces[None]:
         yield
         broker.replicas.logs.delete(tp)
-        raise StorageError(broker.second, "no such file")
+        raise StorageError(broker.second, "no such file") from FileNotFoundError()
 
     monkeypatch.setattr(Moves, "read_ahead", read_ahead)
     broker.move(FIRST, broker.second)
@@ -443,6 +447,44 @@ def test_a_move_that_an_error_of_ours_is_in_the_way_of_is_tried_less_and_less_of
     why = "internal error in" if is_bug else "not enough memory for"
     said = (f"{why} moving t-0 to another log directory; trying again", is_bug)
     assert [(record.message, bool(record.exc_info)) for record in caplog.records] == [said] * 3
+
+
+def test_a_move_goes_on_although_memory_was_too_short_for_its_rest(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(durable: Durable, log: Log) -> None:
+        raise MemoryError
+
+    at, short = Timers.at, [True, True]
+
+    def no_timer(timers: Timers, deadline_ms: float, action: Callable[[], None]) -> Timer:
+        if getattr(getattr(action, "func", None), "__name__", "") == "_has_rested" and short:
+            short.pop()
+            raise MemoryError
+        return at(timers, deadline_ms, action)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Durable, "flush", fail)
+        patched.setattr(Timers, "at", no_timer)
+        broker.move(FIRST, broker.second)
+        broker.work()
+        broker.work(after_ms=1_000)
+    broker.work(after_ms=10_000)
+    broker.work(after_ms=10_000)
+    assert (short, broker.home(FIRST)) == ([], broker.second)
+
+
+def test_a_disk_that_fails_while_a_move_is_given_up_is_not_passed_over(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(durable: Durable, directory: str, work: Callable[[], None]) -> None:
+        broker.give_up(FIRST)
+        raise StorageError(broker.second, "Input/output error")
+
+    monkeypatch.setattr(Durable, "run", fail)
+    broker.move(FIRST, broker.second)
+    broker.work()
+    assert [directory.failure is None for directory in broker.replicas.logs.directories] == [True, False]
 
 
 def test_an_error_of_ours_before_all_moves_ends_none(
