@@ -31,6 +31,7 @@ from kafkad.meta.znodes import TOPICS, Features, IsrChange, LogDirEvent, Partiti
 from kafkad.model import NO_LEADER, BrokerInfo, PartitionState, WantedIsr
 from kafkad.names import TopicId, TopicPartition
 from kafkad.timers import Timer
+from kafkad.together import together
 from kafkad.turns import Turns
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrResponse
 from kafkad.wire.messages.stop_replica import StopReplicaRequest, StopReplicaResponse
@@ -40,6 +41,8 @@ After = Callable[[float, Callable[[], None]], Timer]
 """Calls something after so many milliseconds."""
 
 FIRST_BALANCE_MS = 5_000
+_GREETING_MS = 1_000
+"""Everything waits for it, but only after brokers went and came while there was no controller."""
 
 
 Handler = Callable[["Term"], Awaitable[None]]
@@ -171,19 +174,36 @@ class Term:
         return await active.send(batch)
 
     async def _leave_out(self, returned: ReturnedMembers) -> None:
-        """Members that have returned count as failed where there are others to go on with.
+        """Members that have returned count as failed where there are others to go on with: such as answer, for a
+        registration outlives its process for a while, and who dies with all others may have lost more than they.
 
         Elsewhere all go on, and the state is written anew: who returns later than that is told from them.
         """
+        states = {tp: state for tp in returned if (state := self.state.entry(tp).state) is not None}
+        present = {member for tp, state in states.items() for member in {*state.isr} - returned[tp]}
+        stayed = await self._answering(present)
         all_returned = []
         for tp, brokers in returned.items():
-            state = self.state.entry(tp).state
-            if state is not None and all(member in brokers for member in state.isr if member in self.state.brokers):
+            if tp in states and stayed.isdisjoint({*states[tp].isr} - brokers):
                 all_returned.append(tp)
                 continue
             for broker in brokers:
                 self.state.failed_replicas.setdefault(broker, set()).add(tp)
         await self.active.change(all_returned, self._next_epoch)
+
+    async def _answering(self, brokers: set[int]) -> set[int]:
+        """Those that are registered and answer within a moment."""
+
+        async def answers(broker: BrokerInfo) -> bool:
+            try:
+                await self.active.greet(broker, _GREETING_MS)
+            except (OSError, KafkaError):
+                return False
+            return True
+
+        registered = [self.state.brokers[broker] for broker in sorted(brokers) if broker in self.state.brokers]
+        answered = await together(answers(broker) for broker in registered)
+        return {broker.id for broker, is_there in zip(registered, answered, strict=True) if is_there}
 
     def _next_epoch(self, tp: TopicPartition, entry: PartitionEntry) -> PartitionState | None:
         """The same leader once more; None where another one is to be elected."""

@@ -135,6 +135,16 @@ class FailingOnce(Channel):
         await self._channel.close()
 
 
+class DeadEnd(Channel):
+    """To a process that is gone."""
+
+    async def send(self, request: Request) -> Response:
+        raise ConnectionRefusedError("nobody is there")
+
+    async def greet(self, timeout_ms: float) -> None:
+        raise ConnectionRefusedError("nobody is there")
+
+
 class Member:
     """One broker with its session, its controller and its fake replicas."""
 
@@ -155,6 +165,8 @@ class Cluster:
         self.unclean: set[str] = set()
         self.fewest_leaders = False
         self.deletes_topics = True
+        self.ghosts: set[int] = set()
+        """Brokers whose registrations outlive their processes."""
         self.left_alone: dict[str, str] = {}
         self.known_topic: KnownTopic = lambda name, node: None
         self.defaults = TopicDefaults(**topics)
@@ -184,7 +196,7 @@ class Cluster:
         controller = Controller(
             session,
             settings,
-            connect=lambda info: LocalChannel(self.members[info.id].fake),
+            connect=lambda info: DeadEnd() if info.id in self.ghosts else LocalChannel(self.members[info.id].fake),
             check_config=functools.partial(validate_topic_configs, config=load(None, [], {})),
             clock=clock,
             timers=LoopTimers(asyncio.get_running_loop(), clock).timers,

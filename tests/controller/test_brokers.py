@@ -147,6 +147,21 @@ async def test_an_isr_of_which_all_came_back_between_two_controllers_stays(clust
     assert cluster[3].replicas[A0].leader_epoch == state.leader_epoch == 1
 
 
+@with_brokers(1, 2, 3)
+async def test_members_that_came_back_stay_in_the_isr_if_who_did_not_is_dead(cluster: Cluster) -> None:
+    """All died, and one is registered still: its log may have lost more than theirs, and nobody else could lead."""
+    await cluster.create("a", (3, 2))
+    ghost = cluster.members.pop(3)
+    await ghost.controller.stop()
+    cluster.ghosts.add(3)
+    await back_between_controllers(cluster, 2)
+    assert (await cluster.state("a")).isr == (3, 2)
+    await ghost.session.expire()
+    await cluster.settle()
+    state = await cluster.state("a")
+    assert (state.leader, state.isr) == (2, (2,))
+
+
 async def back_between_controllers(cluster: Cluster, *brokers: int) -> None:
     """Sessions end and begin in one turn, in which no controller has heard of anything."""
     before = [cluster.members.pop(broker) for broker in (1, *brokers)]
