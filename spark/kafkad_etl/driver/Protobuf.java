@@ -14,6 +14,8 @@ import com.google.protobuf.UninitializedMessageException;
 import java.io.Serializable;
 import java.math.BigDecimal;
 import java.math.BigInteger;
+import java.sql.Timestamp;
+import java.time.DateTimeException;
 import java.time.Instant;
 import java.util.ArrayList;
 import java.util.HashMap;
@@ -24,6 +26,7 @@ import java.util.Map;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.api.java.UDF1;
+import org.apache.spark.sql.catalyst.util.DateTimeUtils;
 import org.apache.spark.sql.expressions.UserDefinedFunction;
 import org.apache.spark.sql.functions;
 import org.apache.spark.sql.types.DataType;
@@ -57,7 +60,7 @@ public final class Protobuf {
         }
     }
 
-    /** Bytes of a message to a row, with null for bytes that are none. */
+    /** Bytes of a message to a row, with null for bytes that are none, or that have what no column can hold. */
     public static final class Reader extends Of {
         public Reader(byte[] files, String name) {
             super(files, name);
@@ -67,13 +70,13 @@ public final class Protobuf {
             if (value == null) {
                 return null;
             }
-            DynamicMessage message;
             try {
-                message = DynamicMessage.parseFrom(type(), (byte[]) value);
+                return row(DynamicMessage.parseFrom(type(), (byte[]) value));
             } catch (InvalidProtocolBufferException error) {
                 return null;
+            } catch (DateTimeException error) {
+                return null;
             }
-            return row(message);
         }
     }
 
@@ -173,8 +176,8 @@ public final class Protobuf {
             Message message = (Message) value;
             Descriptor type = message.getDescriptorForType();
             if (type.getFullName().equals(TIMESTAMP)) {
-                long seconds = ((Long) message.getField(type.findFieldByNumber(1))).longValue();
-                return Instant.ofEpochSecond(seconds, ((Integer) message.getField(type.findFieldByNumber(2))).longValue());
+                return time((Long) message.getField(type.findFieldByNumber(1)),
+                    (Integer) message.getField(type.findFieldByNumber(2)));
             }
             if (isWrapper(type)) {
                 FieldDescriptor wrapped = type.findFieldByNumber(1);
@@ -195,6 +198,17 @@ public final class Protobuf {
             return new BigDecimal(new BigInteger(Long.toUnsignedString(((Long) value).longValue())));
         }
         return value;
+    }
+
+    /** A time that is one of Spark's, which are microseconds; else there is a DateTimeException. */
+    static Instant time(Long seconds, Integer nanos) {
+        Instant time = Instant.ofEpochSecond(seconds.longValue(), nanos.longValue());
+        try {
+            DateTimeUtils.instantToMicros(time);
+        } catch (ArithmeticException error) {
+            throw new DateTimeException(time + " is beyond Spark's times", error);
+        }
+        return time;
     }
 
     static boolean isUnsigned(FieldDescriptor field) {

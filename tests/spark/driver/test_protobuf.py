@@ -96,6 +96,20 @@ def test_records_of_a_registry_name_their_schema_and_their_message(spark: Any) -
     ]
 
 
+def times(seconds: int, nanos: int = 0) -> bytes:
+    order = message_class(ORDER, "shop.Order")(id=1)
+    order.at.seconds, order.at.nanos = seconds, nanos
+    return bytes(order.SerializeToString())
+
+
+@pytest.mark.parametrize("seconds", [10**15, -(10**15), 10**17])
+def test_a_time_that_no_column_can_hold_makes_its_row_bad(spark: Any, seconds: int) -> None:
+    plan = plan_of({"value": {"format": "protobuf"}}, schema=schema())
+    good, bad = parsed(spark, plan, times(1), times(seconds))
+    assert good[BAD] is None
+    assert bad[BAD].why == f"its {len(times(seconds))} bytes do not match the message shop.Order"
+
+
 def writing(spark: Any, number: int | None = None, name: str = "shop.Order") -> Records:
     topic = {"topic": "out", "format": "protobuf", "schema": ORDER}
     plan = replace(plan_of({"sink": {"type": "topic", "topic": topic}}), sink_schema=schema(name=name))
