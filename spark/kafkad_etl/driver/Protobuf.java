@@ -289,7 +289,8 @@ public final class Protobuf {
         }
         DynamicMessage.Builder message = DynamicMessage.newBuilder(type);
         if (type.getFullName().equals(TIMESTAMP)) {
-            Instant time = value instanceof Instant ? (Instant) value : ((java.sql.Timestamp) value).toInstant();
+            Instant time = value instanceof Instant ? (Instant) value
+                : DateTimeUtils.microsToInstant(DateTimeUtils.fromJavaTimestamp((Timestamp) value)); // not of a Julian calendar
             message.setField(type.findFieldByNumber(1), Long.valueOf(time.getEpochSecond()));
             message.setField(type.findFieldByNumber(2), Integer.valueOf(time.getNano()));
         } else {
