@@ -189,7 +189,8 @@ public final class Protobuf {
             return ((ByteString) value).toByteArray();
         }
         if (value instanceof EnumValueDescriptor) {
-            return ((EnumValueDescriptor) value).getName();
+            EnumValueDescriptor found = (EnumValueDescriptor) value;
+            return isUnknown(found) ? String.valueOf(found.getNumber()) : found.getName();
         }
         if (value instanceof Integer && isUnsigned(field)) {
             return Long.valueOf(((Integer) value).longValue() & 0xFFFFFFFFL);
@@ -198,6 +199,11 @@ public final class Protobuf {
             return new BigDecimal(new BigInteger(Long.toUnsignedString(((Long) value).longValue())));
         }
         return value;
+    }
+
+    /** True for a number that the enum has no name for: its writer's schema may be a newer one. */
+    static boolean isUnknown(EnumValueDescriptor value) {
+        return value.getIndex() < 0;
     }
 
     /** A time that is one of Spark's, which are microseconds; else there is a DateTimeException. */
@@ -265,11 +271,7 @@ public final class Protobuf {
             return messageOf(field.getMessageType(), value);
         }
         if (kind == FieldDescriptor.JavaType.ENUM) {
-            EnumValueDescriptor found = field.getEnumType().findValueByName((String) value);
-            if (found == null) {
-                throw refused(field.getContainingType(), field.getName() + ": its enum has no value " + value);
-            }
-            return found;
+            return enumValue(field, (String) value);
         }
         if (kind == FieldDescriptor.JavaType.BYTE_STRING) {
             return ByteString.copyFrom((byte[]) value);
@@ -281,6 +283,22 @@ public final class Protobuf {
             return Double.valueOf(((Number) value).doubleValue());
         }
         return value;
+    }
+
+    /** The value of this name; or of this number, as those that have no name are read. */
+    static EnumValueDescriptor enumValue(FieldDescriptor field, String text) {
+        EnumValueDescriptor found = field.getEnumType().findValueByName(text);
+        if (found != null) {
+            return found;
+        }
+        try {
+            found = field.getEnumType().findValueByNumberCreatingIfUnknown(Integer.parseInt(text));
+        } catch (NumberFormatException error) { // it is no number either
+        }
+        if (found == null || isUnknown(found) && field.getEnumType().isClosed()) {
+            throw refused(field.getContainingType(), field.getName() + ": its enum has no value " + text);
+        }
+        return found;
     }
 
     static Object messageOf(Descriptor type, Object value) {

@@ -110,6 +110,14 @@ def test_a_time_that_no_column_can_hold_makes_its_row_bad(spark: Any, seconds: i
     assert bad[BAD].why == f"its {len(times(seconds))} bytes do not match the message shop.Order"
 
 
+def test_an_enums_number_without_a_name_is_kept(spark: Any) -> None:
+    kind = message_class(ORDER.replace("SENT = 1;", "SENT = 1; LOST = 7; GONE = -2;"), "shop.Order")
+    values = [kind(state=number).SerializeToString() for number in (7, -2, 1)]
+    frame = Parser(spark, plan_of({"value": {"format": "protobuf"}}, schema=schema())).parsed(records(spark, *values))
+    states = frame.select("state", *writing(spark).of(frame.select("state"))).collect()
+    assert [(row.state, bytes(row.value)) for row in states] == list(zip(["7", "-2", "SENT"], values, strict=True))
+
+
 def writing(spark: Any, number: int | None = None, name: str = "shop.Order") -> Records:
     topic = {"topic": "out", "format": "protobuf", "schema": ORDER}
     plan = replace(plan_of({"sink": {"type": "topic", "topic": topic}}), sink_schema=schema(name=name))
@@ -140,6 +148,7 @@ def test_what_was_read_is_written_as_it_was(spark: Any) -> None:
     ("sql", "says"),
     [
         ("SELECT 'LOST' AS state", "shop.Order: state: its enum has no value LOST"),
+        ("SELECT '99999999999' AS state", "shop.Order: state: its enum has no value 99999999999"),
         ("SELECT -1L AS small", "shop.Order: small: -1 is no uint32"),
         ("SELECT CAST(-1 AS DECIMAL(20,0)) AS big", "shop.Order: big: -1 is no uint64"),
         ("SELECT map('a', CAST(NULL AS INT)) AS stock", "stock.* has a null inside|value has a null inside"),
