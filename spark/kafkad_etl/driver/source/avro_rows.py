@@ -1,13 +1,14 @@
 """Decodes Avro values, plain or with the five-byte prefix that names their writer's schema in a registry.
 
-For bytes that do not match, `from_avro` returns a row of NULLs, as for a row of NULLs. So the reader's schema gets an
-additional field whose default shows that a row was decoded. Bytes after the value it ignores: `Rest.java` finds them.
+`from_avro` gets only bytes that are one value of the writer's schema, as `AvroBytes.java` says: it ignores what follows
+a value, and takes as much memory as any length in it asks for. For bytes that do not match the reader's schema, it
+returns a row of NULLs, as for a row of NULLs. So that schema gets an additional field whose default shows that a row
+was decoded.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from kafkad_etl.driver.source.registry import Schemas
 from kafkad_etl.driver.terms import DataFrame
 
 READ = "_read"
-_REST = Path(__file__).with_name("Rest.java")
+_BYTES = Path(__file__).with_name("AvroBytes.java")
 
 
 def reader_schema(avro: str) -> str:
@@ -34,51 +35,35 @@ def avro_of(spark: Any, schema: Type) -> str:
     return str(converters.toAvroType(kind, False, "record", "").toString())
 
 
-def plain(spark: Any, frame: DataFrame, part: str, into: str, rest: str, avro: str) -> DataFrame:
-    """Adds two columns: the decoded value, and whether bytes follow it."""
+def plain(spark: Any, frame: DataFrame, part: str, into: str, avro: str) -> DataFrame:
+    """Adds a column with the decoded value."""
     from pyspark.sql import functions as f
-    from pyspark.sql.avro.functions import from_avro
 
-    options = {"mode": "PERMISSIVE", "avroSchema": reader_schema(avro)}
-    decoded = frame.withColumn(into, from_avro(f.col(part), avro, options))
-    return _followed(decoded, into, rest, _has_rest(spark, f.col(part), avro))
+    return frame.withColumn(into, _decoded(spark, f.col(part), avro, avro))
 
 
-def registered(
-    spark: Any, frame: DataFrame, part: str, into: str, rest: str, reader: str, schemas: Schemas
-) -> DataFrame:
+def registered(spark: Any, frame: DataFrame, part: str, into: str, reader: str, schemas: Schemas) -> DataFrame:
     """The same, with each row decoded by its own writer's schema."""
     from pyspark.sql import functions as f
+
+    payload, number = f.expr(framing.payload(part)), f.expr(framing.schema_id(part))
+    column = f.when(f.lit(False), _decoded(spark, payload, reader, reader))  # of its type, if nothing is registered
+    for of, writer in sorted(schemas.known.items()):
+        column = column.when(number == of, _decoded(spark, payload, writer, reader))
+    return frame.withColumn(into, column)
+
+
+def _decoded(spark: Any, value: Any, writer: str, reader: str) -> Any:
+    from pyspark.sql import functions as f
     from pyspark.sql.avro.functions import from_avro
 
+    is_one = applied(spark, object_of(spark, _BYTES).judge(writer), value)
     options = {"mode": "PERMISSIVE", "avroSchema": reader_schema(reader)}
-    payload, number = f.expr(framing.payload(part)), f.expr(framing.schema_id(part))
-    known = sorted(schemas.known.items())
-
-    def by_writer(made: Callable[[str], Any]) -> Any:
-        column = f.when(f.lit(False), made(reader))  # of its type, if nothing has been registered
-        for of, writer in known:
-            column = column.when(number == of, made(writer))
-        return column
-
-    decoded = by_writer(lambda writer: from_avro(payload, writer, options))
-    followed = by_writer(lambda writer: _has_rest(spark, payload, writer))
-    return _followed(frame.withColumn(into, decoded), into, rest, followed)
+    return from_avro(f.when(is_one, value), writer, options)
 
 
-def _followed(frame: DataFrame, into: str, rest: str, has_rest: Any) -> DataFrame:
-    """Looks for a rest only behind what could be decoded: passing over other bytes may take as long as they say."""
-    from pyspark.sql import functions as f
-
-    return frame.withColumn(rest, f.when(f.expr(f"{into}.{READ} IS NOT NULL"), has_rest))
-
-
-def _has_rest(spark: Any, column: Any, writer: str) -> Any:
-    return applied(spark, object_of(spark, _REST).finder(writer), column)
-
-
-def is_broken(into: str, rest: str) -> str:
-    return f"{into}.{READ} IS NULL OR coalesce({rest}, false)"
+def is_broken(into: str) -> str:
+    return f"{into}.{READ} IS NULL"
 
 
 def reason(part: str, schemas: Schemas | None) -> str:

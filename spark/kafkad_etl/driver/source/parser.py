@@ -98,16 +98,16 @@ class Part:
         return Decoding(add, struct, lines.is_broken(struct), lines.reason(struct, strings))
 
     def _avro(self) -> Decoding:
-        struct, rest, schemas = f"_{self.name}_struct", f"_{self.name}_rest", self.schemas
+        struct, schemas = f"_{self.name}_struct", self.schemas
         declared = self._declared
         avro = declared.text if declared and declared.kind == "avro" else avro_rows.avro_of(self._spark, self.schema)
 
         def add(frame: DataFrame) -> DataFrame:
             if schemas is None:
-                return avro_rows.plain(self._spark, frame, self.name, struct, rest, avro)
-            return avro_rows.registered(self._spark, frame, self.name, struct, rest, avro, schemas)
+                return avro_rows.plain(self._spark, frame, self.name, struct, avro)
+            return avro_rows.registered(self._spark, frame, self.name, struct, avro, schemas)
 
-        return Decoding(add, struct, avro_rows.is_broken(struct, rest), avro_rows.reason(self.name, schemas))
+        return Decoding(add, struct, avro_rows.is_broken(struct), avro_rows.reason(self.name, schemas))
 
     def _protobuf(self) -> Decoding:
         struct, schemas, declared = f"_{self.name}_struct", self.schemas, self._declared

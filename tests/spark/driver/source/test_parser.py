@@ -486,6 +486,56 @@ def test_bytes_after_an_avro_value_make_it_bad(spark: Any) -> None:
     ]
 
 
+def test_avro_takes_no_more_memory_than_its_bytes_are_worth(spark: Any) -> None:
+    node = {"type": "record", "name": "node", "fields": [{"name": "next", "type": ["null", "node"]}]}
+    fields = [
+        {"name": "s", "type": "string"},
+        {"name": "b", "type": "bytes"},
+        {"name": "m", "type": {"type": "map", "values": "float"}},
+        {"name": "e", "type": {"type": "array", "items": "null"}},
+        {"name": "f", "type": {"type": "fixed", "name": "two", "size": 2}},
+        {"name": "n", "type": ["null", node]},
+    ]
+    writer, number = ONE | {"fields": fields}, b"\x00\x00\x00\x00\x0a"
+    some = {
+        "s": b"\x02x",
+        "b": b"\x02y",
+        "m": b"\x02\x02k\x00\x00\x80\x3f\x00",
+        "e": b"\x06\x00",
+        "f": b"zz",
+        "n": b"\x00",
+    }
+    one_block = b"\x01\x0c\x02k\x00\x00\x80\x3f\x00"
+    huge, deep = _zigzag(1_900_000_000), b"\x02" * 500_000
+    good: list[dict[str, bytes]] = [{}, {"m": one_block}, {"n": b"\x02\x02\x00"}]
+    bad: list[dict[str, bytes]] = [
+        {"s": huge + b"abc"},
+        {"s": b"\x01"},
+        {"b": huge},
+        {"m": b"\x02" + huge},
+        {"m": huge},
+        {"m": one_block.replace(b"\x0c", b"\x0a")},
+        {"m": b"\xff" * 9 + b"\x01\x00"},
+        {"e": huge + b"\x00"},
+        {"f": b"z", "n": b""},
+        {"n": b"\x04"},
+        {"n": deep + b"\x00"},
+    ]
+    values = [number + b"".join((some | each).values()) for each in (*good, *bad)]
+    reader = ONE | {"fields": fields[:-1]}  # of what has itself no column can be
+    block = {"format": "avro", "registry": {"url": "http://127.0.0.1:1"}}
+    plan = replace(
+        plan_of({"value": block}, schema=Schema("avro", json.dumps(reader))), value_writers={10: json.dumps(writer)}
+    )
+    rows = _parsed(spark, plan, *values)
+    assert [(row.s, bytes(row.b), row.m, row.e, bytes(row.f)) for row in rows[:3]] == [
+        ("x", b"y", {"k": 1.0}, [None, None, None], b"zz")
+    ] * 3
+    assert [_bad(row) for row in rows] == [None] * 3 + [
+        ("", f"its {len(value)} bytes do not match the Avro schema") for value in values[3:]
+    ]
+
+
 def test_each_avro_row_is_read_by_its_writers_schema(spark: Any) -> None:
     with running() as registry:
         registry.subjects["orders-value"] = [Stored(11, json.dumps(TWO), "AVRO", [])]
