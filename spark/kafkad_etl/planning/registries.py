@@ -13,13 +13,10 @@ from kafkad_etl.messages import Schema
 from kafkad_etl.model.effective import Effective
 from kafkad_etl.registry import avro, protobuf
 from kafkad_etl.registry.json_schema import JsonSchema, Unsupported
-from kafkad_etl.registry.texts import whole
+from kafkad_etl.registry.texts import KINDS, whole
 
 if TYPE_CHECKING:
     from kafkad_etl.registry.client import Registered, SchemaRegistry
-
-KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json": "JSON"}
-"""The registry's name for each format."""
 
 
 class Registration(NamedTuple):

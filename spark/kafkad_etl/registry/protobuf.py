@@ -19,6 +19,10 @@ class Unsupported(Exception):
     """A schema that protoc refuses, or that cannot be expressed as columns."""
 
 
+class NoProtoc(Unsupported):
+    """protoc is not there, or cannot work: this says nothing about the schema."""
+
+
 class Compiled(NamedTuple):
     """A schema with everything that it imports."""
 
@@ -99,16 +103,20 @@ def _descriptors(text: str, references: tuple[tuple[str, str], ...], beside: str
         command = [sys.executable, "-m", "grpc_tools.protoc", *places, *words]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if "No module named" in done.stderr:
-            raise Unsupported("protoc is not installed: pip install grpcio-tools")
+            raise NoProtoc("protoc is not installed: pip install grpcio-tools")
         if done.returncode:
-            raise Unsupported(_said(done.stderr.replace(f"{directory}/", "")))
+            raise _complaint(done.stderr.replace(f"{directory}/", ""))
         return b64encode(into.read_bytes()).decode()
 
 
-def _said(stderr: str) -> str:
-    """protoc's first complaint: schema.proto:3:5: … as line 3, column 5: …"""
+def _complaint(stderr: str) -> Unsupported:
+    """protoc's first one that names a file."""
     lines = [line for line in stderr.splitlines() if ".proto:" in line and ": warning:" not in line]
-    first = lines[0] if lines else "protoc failed without a word"
+    return Unsupported(_placed(lines[0])) if lines else NoProtoc("protoc failed without a word")
+
+
+def _placed(first: str) -> str:
+    """schema.proto:3:5: … as line 3, column 5: …"""
     file, _, rest = first.partition(":")
     parts = rest.split(":", 2)
     if file == MAIN and len(parts) == 3 and parts[0].isdecimal():

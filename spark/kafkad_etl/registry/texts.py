@@ -5,6 +5,9 @@ from __future__ import annotations
 from kafkad_etl.registry import avro, protobuf
 from kafkad_etl.registry.client import Registered
 
+KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json": "JSON"}
+"""The registry's name for each format."""
+
 
 def whole(found: Registered) -> str:
     """The schema's text. An Avro schema has those that it refers to in it; one of Protobuf is compiled with them, which

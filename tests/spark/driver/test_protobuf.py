@@ -66,7 +66,8 @@ def test_records_of_a_registry_name_their_schema_and_their_message(spark: Any) -
     older, newer = full().SerializeToString(), message_class(NEXT, "shop.Order")(id=2, channel="web")
     customer = message_class(ORDER, "shop.Customer")(name="Anna").SerializeToString()
     with running() as registry:
-        registry.add("orders-value", "{}")
+        avro = registry.add("other-value", '"long"')
+        refused = registry.add("orders-value", ORDER + "'mess'", "PROTOBUF")
         number = registry.add("orders-value", NEXT, "PROTOBUF")
         block = {"format": "protobuf", "registry": {"url": registry.url}}
         plan = replace(plan_of({"value": block}, schema=schema()), value_writers={10: schema().files})
@@ -80,6 +81,8 @@ def test_records_of_a_registry_name_their_schema_and_their_message(spark: Any) -
             framed(99, b"\0", older),
             older,
             framed(10, b"", b""),
+            framed(avro, b"\0", older),
+            framed(refused, b"\0", older),
         )
         assert parser.learn(parser.parsed(raw))
         rows = parser.parsed(raw).orderBy("_offset").collect()
@@ -93,6 +96,8 @@ def test_records_of_a_registry_name_their_schema_and_their_message(spark: Any) -
         "the registry has no schema 99",
         "it does not begin with the five-byte prefix of a schema registry",
         "it is not a message shop.Order",
+        "the registry's schema 1 cannot be used: its type is AVRO, not PROTOBUF",
+        'the registry\'s schema 2 cannot be used: line 27, column 1: Expected top-level statement (e.g. "message").',
     ]
 
 

@@ -67,7 +67,7 @@ def is_broken(into: str) -> str:
 
 
 def reason(part: str, schemas: Schemas | None) -> str:
-    tests = [(f"{part} IS NULL", "'it is null'")] if schemas is None else framing.reasons(part, schemas.known)
+    tests = [(f"{part} IS NULL", "'it is null'")] if schemas is None else framing.reasons(part, schemas)
     cases = (f"WHEN {test} THEN {why}" for test, why in tests)
     why = f"CASE {' '.join(cases)} ELSE 'its ' || length({part}) || ' bytes do not match the Avro schema' END"
     return f"named_struct('column', '', 'why', {why})"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from kafkad_etl.driver.source.json_rows import quoted
+from kafkad_etl.driver.source.registry import Schemas
+
 PREFIX = 5
 UNKNOWN = "the registry has no schema "
 
@@ -21,11 +24,13 @@ def schema_id(part: str) -> str:
     )
 
 
-def reasons(part: str, known: Iterable[int]) -> Iterator[tuple[str, str]]:
+def reasons(part: str, schemas: Schemas) -> Iterator[tuple[str, str]]:
     """Conditions under which a value cannot be parsed, each with the reason."""
-    number, there = schema_id(part), ", ".join(map(str, sorted(known))) or "-1"
+    number, there = schema_id(part), ", ".join(map(str, sorted(schemas.known))) or "-1"
     yield f"{part} IS NULL", "'it is null'"
     yield f"{number} IS NULL", "'it does not begin with the five-byte prefix of a schema registry'"
+    for each, why in sorted(schemas.unusable.items()):
+        yield f"{number} = {each}", quoted(f"the registry's schema {each} cannot be used: {why}")
     yield f"{number} NOT IN ({there})", f"concat('{UNKNOWN}', CAST({number} AS STRING))"
 
 

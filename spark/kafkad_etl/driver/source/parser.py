@@ -47,7 +47,7 @@ class Part:
         self._spark = spark
         self._block = block
         self._declared = declared
-        self.schemas = Schemas(block.registry, writers) if block.registry else None
+        self.schemas = Schemas(block.registry, block.format, writers) if block.registry else None
         self.schema = None if block.format in ("text", "raw") else self._spark_schema()
 
     @property
@@ -80,7 +80,7 @@ class Part:
 
         broken, reason = json_rows.is_broken(at, self.schema, strict), json_rows.reason(at, self.schema, strict)
         if schemas is not None:
-            framed = [(test, json_rows.because("''", why)) for test, why in framing.reasons(self.name, schemas.known)]
+            framed = [(test, json_rows.because("''", why)) for test, why in framing.reasons(self.name, schemas)]
             broken = " OR ".join([broken, *(f"coalesce({test}, false)" for test, _ in framed)])
             reason = f"CASE {' '.join(f'WHEN {test} THEN {why}' for test, why in framed)} ELSE {reason} END"
         return Decoding(add, at.parsed, broken, reason)

@@ -47,7 +47,7 @@ def reason(part: str, schema: Schema, schemas: Schemas | None) -> str:
     tests = [(f"{part} IS NULL", "'it is null'")]
     if schemas is not None:
         of_another = f"({message_in(part, schemas.known, schema.message)}) IS NULL"
-        tests = [*framing.reasons(part, schemas.known), (of_another, f"'it is not a message {schema.message}'")]
+        tests = [*framing.reasons(part, schemas), (of_another, f"'it is not a message {schema.message}'")]
     cases = (f"WHEN {test} THEN {why}" for test, why in tests)
     bytes_of = f"length({part})"
     why = f"CASE {' '.join(cases)} ELSE 'its ' || {bytes_of} || ' bytes do not match the message {schema.message}' END"

@@ -538,7 +538,9 @@ def test_avro_takes_no_more_memory_than_its_bytes_are_worth(spark: Any) -> None:
 
 def test_each_avro_row_is_read_by_its_writers_schema(spark: Any) -> None:
     with running() as registry:
-        registry.subjects["orders-value"] = [Stored(11, json.dumps(TWO), "AVRO", [])]
+        unreadable = json.dumps(ONE).replace("order", "not-a-name")
+        found = [(11, json.dumps(TWO), "AVRO"), (13, "{}", "JSON"), (14, unreadable, "AVRO")]
+        registry.subjects["orders-value"] = [Stored(*each, []) for each in found]
         _writers_differ(spark, registry.url)
 
 
@@ -554,9 +556,11 @@ def _writers_differ(spark: Any, url: str) -> None:
         b"\x01\x00\x00\x00\x0a" + _zigzag(4),
         b"\x00\x00",
         b"\x00\x00\x00\x00\x0b" + _zigzag(2) + b"\x00" + b"\x00",
+        b"\x00\x00\x00\x00\x0d" + _zigzag(1),
+        b"\x00\x00\x00\x00\x0e" + _zigzag(1),
     )
     first = parser.parsed(raw).orderBy("_offset").collect()
-    assert [row[BAD] is None for row in first] == [True, False, False, False, False, False]
+    assert [row[BAD] is None for row in first] == [True] + [False] * 7
     assert parser.learn(parser.parsed(raw))
     rows = parser.parsed(raw).orderBy("_offset").collect()
     assert [(row.id, row.n) for row in rows[:2]] == [(1, None), (2, 20)]
@@ -565,6 +569,8 @@ def _writers_differ(spark: Any, url: str) -> None:
         ("", "it does not begin with the five-byte prefix of a schema registry"),
         ("", "it does not begin with the five-byte prefix of a schema registry"),
         ("", "its 8 bytes do not match the Avro schema"),
+        ("", "the registry's schema 13 cannot be used: its type is JSON, not AVRO"),
+        ("", "its 6 bytes do not match the Avro schema"),
     ]
     assert not parser.learn(parser.parsed(raw))
 
