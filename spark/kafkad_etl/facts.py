@@ -134,6 +134,12 @@ def local_path(path: str) -> str:
     return re.sub(r"^file:(//[^/]*)?/*", "/", path)
 
 
+def hidden(relative: str) -> bool:
+    """True if Spark, Hive and others ignore the file because of a name anywhere below the table's directory. A
+    partition's directory they do not ignore, whatever its column is called."""
+    return any(re.match(r"\.|_[^=]*$", part) for part in relative.split("/"))
+
+
 def paths_read(job: Job) -> Iterator[tuple[str, str]]:
     """Paths of what the job reads, each with its key in the job file."""
     for name, lookup in job.transform.lookups.items():

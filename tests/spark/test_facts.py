@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkad_etl.facts import casting, has_one_writer, without_login
+from kafkad_etl.facts import casting, has_one_writer, hidden, without_login
 from tests.spark.model.jobs import loaded
 
 ICEBERG = "sink={type: iceberg, path: 's3a://lake', iceberg: {table: shop.orders, catalog: {type: TYPE, url: 'URL'}}}"
@@ -73,3 +73,19 @@ def test_logins_are_taken_out_of_urls_and_nothing_else(text: str, without: str) 
 )
 def test_only_casts_that_spark_has_are_recommended(kind: str, into: str, is_there: bool) -> None:
     assert casting("c", kind, into) == ([f"CAST(c AS {into.upper()}) in the SQL"] if is_there else [])
+
+
+@pytest.mark.parametrize(
+    ("path", "is_hidden"),
+    [
+        ("part-0.parquet", False),
+        ("day=1/part-0.parquet", False),
+        ("_topic=a/_day=2/part-0.parquet", False),
+        ("_SUCCESS", True),
+        ("_temporary/0/_topic=a/part-0.parquet", True),
+        ("day=1/.part-0.parquet.tmp", True),
+        (".a=1/part-0.parquet", True),
+    ],
+)
+def test_files_are_hidden_by_the_names_that_spark_ignores(path: str, is_hidden: bool) -> None:
+    assert hidden(path) is is_hidden

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from kafkad_etl.checkpoint.checkpoints import checkpoint_of
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.facts import FILES, is_elsewhere, local_path, paths_read
+from kafkad_etl.facts import FILES, hidden, is_elsewhere, local_path, paths_read
 from kafkad_etl.job import Job
 
 _SECURE = {"abfss": "abfs"}
@@ -119,7 +119,7 @@ def _is_harmless(job: Job, key: str, sink: tuple[str, ...], other: tuple[str, ..
     if key.startswith("transform.lookups.") and job.sink.mode == "append" and sink == other:
         return True
     inside = other[len(sink) :] or sink[len(other) :]
-    return any(re.match(r"\.|_[^=]*$", part) for part in inside)
+    return hidden("/".join(inside))
 
 
 def _refused(target: str, key: str, path: str, depth: int) -> EtlError:

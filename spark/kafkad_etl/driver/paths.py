@@ -72,11 +72,6 @@ def parent_and_name(path: str) -> tuple[str, str]:
     return parent or "/", name
 
 
-def hidden(relative: str) -> bool:
-    """True if Spark, Hive and others ignore the file because of a name anywhere below the table's directory."""
-    return any(part.startswith(("_", ".")) for part in relative.split("/"))
-
-
 class Storage(Files, Protocol):
     """The file system of one path, of which more can be asked."""
 

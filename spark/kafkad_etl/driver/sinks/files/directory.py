@@ -10,10 +10,10 @@ from uuid import uuid4
 
 import msgspec
 
-from kafkad_etl.driver.paths import Entry, Files, hidden, join, parent_and_name
+from kafkad_etl.driver.paths import Entry, Files, join, parent_and_name
 from kafkad_etl.driver.sinks.files.manifest import Manifest, Manifests, complete, redone, roll_back
 from kafkad_etl.driver.terms import BatchId, JobFailed, Written
-from kafkad_etl.facts import MANIFESTS
+from kafkad_etl.facts import MANIFESTS, hidden
 from kafkad_etl.job import Job
 from kafkad_etl.job import Sink as Settings
 from kafkad_etl.messages import Failed, Plan

@@ -20,7 +20,7 @@ TARGET = "/lake/orders"
 PART = "part-{:05d}-a0b1.c000.zstd.parquet"
 
 batches = st.lists(
-    st.dictionaries(st.sampled_from(["", "day=1/", "day=2/"]), st.integers(1, 3), max_size=3), min_size=1, max_size=4
+    st.dictionaries(st.sampled_from(["", "day=1/", "_topic=a/"]), st.integers(1, 3), max_size=3), min_size=1, max_size=4
 )
 """For each batch: how many files in which directory."""
 

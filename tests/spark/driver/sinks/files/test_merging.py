@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkad_etl.driver.paths import Entry, exchange, hidden
+from kafkad_etl.driver.paths import Entry, exchange
 from kafkad_etl.driver.sinks.files.merging import Merging, merges
+from kafkad_etl.facts import hidden
 from tests.spark.driver.sinks.disk import Crash, Disk
 from tests.spark.driver.sinks.files.test_directory import (
     TARGET,
