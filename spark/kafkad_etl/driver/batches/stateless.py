@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from kafkad_etl.driver.batches.batch import BatchResult, Phases, count_bad, good, unmarked, write
 from kafkad_etl.driver.batches.transform import first_of_each, has_limit, result
+from kafkad_etl.driver.columns import columns_of
 from kafkad_etl.driver.counting import Counted, counted
 from kafkad_etl.driver.source.bad_rows import Tally
 from kafkad_etl.driver.source.parser import Parser
@@ -37,7 +38,7 @@ class StatelessBatches:
         """Checks the SQL on an empty frame of records. Returns the result's columns."""
         out = result(good(self._parser.parsed(empty, explained=False), self._parser), self._plan.job)
         self._cuts_short = self._plan.job.sink.type == "console" or has_limit(out)
-        return list(out.dtypes)
+        return columns_of(out)
 
     def process(self, raw: DataFrame, batch: BatchId) -> BatchResult:
         phases = Phases()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkad_etl.driver.source.json_rows import named
+from kafkad_etl.driver.columns import named
 from kafkad_etl.driver.terms import DataFrame
 from kafkad_etl.facts import POSITION
 

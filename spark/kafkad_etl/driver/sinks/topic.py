@@ -17,11 +17,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from kafkad_etl.driver import protobuf
+from kafkad_etl.driver.columns import named
 from kafkad_etl.driver.counting import counted
 from kafkad_etl.driver.failures import first_sentence, trace_of
 from kafkad_etl.driver.sinks.text_formats import TIMES, column, csv_mistake, csv_options, nested
 from kafkad_etl.driver.source import framing
-from kafkad_etl.driver.source.json_rows import named
 from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Written
 from kafkad_etl.facts import HEADERS_FROM, POSITION, PRODUCER, casting
 from kafkad_etl.job import TopicSink as Settings

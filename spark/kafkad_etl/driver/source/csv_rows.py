@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kafkad_etl.driver.columns import named
 from kafkad_etl.driver.source.json_rows import (
     EXCERPT,
     NO_COMMA,
@@ -18,7 +19,6 @@ from kafkad_etl.driver.source.json_rows import (
     Type,
     because,
     ddl,
-    named,
     quoted,
     type_name,
 )

@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple, TypeAlias
 
+from kafkad_etl.driver.columns import named
+
 Type: TypeAlias = Any
 """A type as in Spark's JSON schemas: a name, or an object with its own `type`."""
 
@@ -30,10 +32,6 @@ NO_COMMA = "'a decimal must not contain a comma'"
 def quoted(text: str) -> str:
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
-
-
-def named(column: str) -> str:
-    return "`" + column.replace("`", "``") + "`"
 
 
 def ddl(columns: list[tuple[str, str]]) -> str:

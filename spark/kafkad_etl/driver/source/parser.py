@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from kafkad_etl.driver import protobuf
+from kafkad_etl.driver.columns import named
 from kafkad_etl.driver.source import avro_rows, csv_rows, excess, framing, json_rows, protobuf_rows
-from kafkad_etl.driver.source.json_rows import Type, named
+from kafkad_etl.driver.source.json_rows import Type
 from kafkad_etl.driver.source.registry import Schemas
 from kafkad_etl.driver.terms import DataFrame, JobFailed
 from kafkad_etl.facts import BAD, CORRUPT, HEADERS, META, RAW

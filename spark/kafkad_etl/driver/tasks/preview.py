@@ -6,6 +6,7 @@ from typing import Any
 
 from kafkad_etl.driver.batches import transform
 from kafkad_etl.driver.batches.batch import count_bad, good
+from kafkad_etl.driver.columns import columns_of
 from kafkad_etl.driver.sinks.console import shown
 from kafkad_etl.driver.source import reader
 from kafkad_etl.driver.source.bad_rows import first_bad
@@ -25,7 +26,7 @@ def preview(spark: Any, plan: Plan, front: Front) -> EndReason:
     if plan.job.transform.deduplicate:
         kept = transform.first_of_each(kept, plan.job.transform.deduplicate.keys)
     out = transform.result(kept, plan.job)
-    front.send(Query(list(out.dtypes)))
+    front.send(Query(columns_of(out)))
     read, bad = count_bad(rows) if parser.can_be_bad else (0, 0)
     if bad:
         lines = [f"{bad:,} of {read:,} rows could not be parsed", *map(str, first_bad(rows))]

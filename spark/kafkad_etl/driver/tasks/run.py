@@ -12,6 +12,7 @@ from kafkad_etl.driver.batches.batch import BatchResult
 from kafkad_etl.driver.batches.open_windows import open_windows
 from kafkad_etl.driver.batches.stateful import StatefulBatches, observed_of
 from kafkad_etl.driver.batches.stateless import StatelessBatches
+from kafkad_etl.driver.columns import columns_of
 from kafkad_etl.driver.failures import failure_of, sql_failed
 from kafkad_etl.driver.paths import join, storage_of
 from kafkad_etl.driver.source.bad_rows import write_dead_letters
@@ -242,7 +243,7 @@ class _StreamRun(_Run):
     def _result_columns(self) -> list[tuple[str, str]]:
         if self._stateful is None:
             return super()._result_columns()
-        return list(self._stateful.query(self._source.stream()).dtypes)
+        return columns_of(self._stateful.query(self._source.stream()))
 
     def _start(self) -> Any:
         from pyspark.errors import AnalysisException

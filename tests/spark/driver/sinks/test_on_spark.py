@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from kafkad_etl.driver.columns import columns_of
 from kafkad_etl.driver.failures import failure_of
 from kafkad_etl.driver.paths import Entry, LocalFiles
 from kafkad_etl.driver.sinks import sink_of
@@ -83,7 +84,7 @@ class Bench:
 
     def sink(self, plan: Plan, rows: Any) -> Sink:
         sink = sink_of(self.spark, plan, self.send)
-        sink.prepare(rows.dtypes)
+        sink.prepare(columns_of(rows))
         return sink
 
     def write(self, plan: Plan, rows: Any, number: int = 0) -> Written:

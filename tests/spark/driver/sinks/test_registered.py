@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from kafkad_etl.driver.columns import columns_of
 from kafkad_etl.driver.failures import failure_of
 from kafkad_etl.driver.sinks.topic import Records
 from kafkad_etl.driver.terms import JobFailed
@@ -59,6 +60,13 @@ def test_values_begin_with_the_id_and_are_of_the_schema(spark: Any) -> None:
     assert values(spark, records(spark, "json", nullable), [(5, None, None)]) == [
         b'\x00\x00\x00\x01\x02{"id":5,"at":null,"tags":null}'
     ]
+
+
+def test_names_within_columns_may_be_any(spark: Any) -> None:
+    made = records(spark, "json", {"properties": {"to": {"type": "object", "properties": {"ship-to": {}}}}})
+    frame = spark.sql("SELECT named_struct('ship-to', 'x') AS to")
+    made.check(columns_of(frame))
+    assert bytes(frame.select(*made.of(frame)).first().value)[5:] == b'{"to":{"ship-to":"x"}}'
 
 
 @pytest.mark.parametrize(

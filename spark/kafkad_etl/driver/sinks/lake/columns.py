@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kafkad_etl.driver.source.json_rows import named
+from kafkad_etl.driver.columns import named
 from kafkad_etl.driver.terms import JobFailed
 from kafkad_etl.facts import casting
 from kafkad_etl.messages import Failed

@@ -9,11 +9,11 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
+from kafkad_etl.driver.columns import named
 from kafkad_etl.driver.failures import failure_of
 from kafkad_etl.driver.sinks.lake.marks import PROPERTY, ROWS, Commit, committed
 from kafkad_etl.driver.sinks.lake.merging import merge
 from kafkad_etl.driver.sinks.lake.sink import Expiry, Merged, create_statement, need_class, setting
-from kafkad_etl.driver.source.json_rows import named
 from kafkad_etl.driver.terms import BatchId, JobFailed
 from kafkad_etl.facts import SQLITE
 from kafkad_etl.job import Catalog, Sink

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple, Protocol
 
+from kafkad_etl.driver.columns import named, type_text
 from kafkad_etl.driver.paths import storage_of
 from kafkad_etl.driver.sinks.disks import explaining_full_disk
 from kafkad_etl.driver.sinks.lake.columns import Column, Fit, fit, need_keys, need_partitions
 from kafkad_etl.driver.sinks.lake.marks import Commit, mark_of
 from kafkad_etl.driver.sinks.lake.merging import need_distinct, statement
 from kafkad_etl.driver.sinks.newest import last_of_each_key
-from kafkad_etl.driver.source.json_rows import named
 from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Written
 from kafkad_etl.facts import POSITION
 from kafkad_etl.messages import Failed, Plan
@@ -178,7 +178,7 @@ class TableSink:
 
     def _columns(self) -> list[Column]:
         fields = self._spark.table(self._table.sql).schema.fields
-        return [Column(field.name, field.dataType.simpleString(), field.nullable) for field in fields]
+        return [Column(field.name, type_text(field.dataType), field.nullable) for field in fields]
 
 
 def create_statement(sql: str, form: str, columns: list[tuple[str, str]], partition_by: tuple[str, ...]) -> str:

@@ -77,8 +77,10 @@ def test_new_columns_stop_the_job_or_become_the_tables(lake: Lake) -> None:
     assert lake.write("SELECT 11 AS id", 2).rows == 1, "columns that are left out are null, and INT fits BIGINT"
     found = {row["id"]: (row["day"], row["amount"]) for row in rows_in(lake.path)}
     assert (found[9], found[10], found[11]) == (("1", None), ("0", 1.5), (None, None))
+    odd = "SELECT 12L AS id, named_struct('ship-to', id) AS to FROM range(1)"
+    assert [lake.write(odd, number, schema_changes="add_columns").rows for number in (3, 4)] == [1, 1]
     with pytest.raises(JobFailed, match=r"id is string, but id of table .* is bigint"):
-        lake.write("SELECT '12' AS id", 3)
+        lake.write("SELECT '12' AS id", 5)
 
 
 def test_an_upsert_keeps_the_newest_row_of_each_key_and_is_done_once(lake: Lake) -> None:
