@@ -33,6 +33,10 @@ class Observed(NamedTuple):
     """Rows without a time, which belong to no window."""
 
 
+class Learned(Exception):
+    """Records named schemas that the query had not been made with. The batch succeeds once it is started anew."""
+
+
 class StatefulBatches:
     def __init__(
         self,
@@ -112,8 +116,7 @@ class StatefulBatches:
 
     def _bad(self, rows: DataFrame | None, batch: BatchId, passed: Observed) -> None:
         if passed.bad and self._parser.learn(rows):
-            text = "the registry has schemas that were registered after the query started"
-            raise JobFailed(Failed(kind="schema", text=text, retriable=True))
+            raise Learned
         self._tally.meet(batch.number, rows, passed.bad, passed.rows)
         if passed.bad and self._plan.job.value.bad_rows.action == "dead_letter":
             self._write_letters(rows)

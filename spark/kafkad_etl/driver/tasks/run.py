@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from kafkad_etl.driver.batches import offset_log, transform
 from kafkad_etl.driver.batches.batch import BatchResult
 from kafkad_etl.driver.batches.open_windows import open_windows
-from kafkad_etl.driver.batches.stateful import StatefulBatches, observed_of
+from kafkad_etl.driver.batches.stateful import Learned, StatefulBatches, observed_of
 from kafkad_etl.driver.batches.stateless import StatelessBatches
 from kafkad_etl.driver.columns import columns_of
 from kafkad_etl.driver.failures import failure_of, sql_failed
@@ -55,6 +55,8 @@ def run(spark: Any, plan: Plan, front: Front, edges: Edges) -> EndReason:
         batches = job_run.finished
         try:
             return job_run.run()
+        except Learned:
+            continue
         except JobFailed as error:
             failed = error.failed
             attempt = attempt + 1 if job_run.finished == batches else 1
@@ -229,6 +231,8 @@ class _StreamRun(_Run):
         if isinstance(error, Halted):
             return reason or self._reason() or "stopped"
         if error is not None and not self._was_stopped:
+            if isinstance(error, Learned):
+                raise error
             raise JobFailed(failure_of(error)) from error
         return reason or "done"
 

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
+from kafkad_etl.driver.source import framing
 from kafkad_etl.driver.tasks import run as running
 from kafkad_etl.driver.tasks.preview import preview
 from kafkad_etl.driver.tasks.run import edges_of, run
 from kafkad_etl.driver.terms import BatchId, JobFailed, Written
 from kafkad_etl.messages import Batch, Event, Failed, Query, Retrying, Rows, Stop, Tasks, Warned
 from tests.broker import KafkadProcess
+from tests.spark import schema_registry
 from tests.spark.driver.rows import IN_PROCESS, Front, Kept, live_plan, produced
 
 pytestmark = IN_PROCESS
@@ -269,6 +271,29 @@ def test_what_may_pass_is_tried_again_from_the_checkpoint_and_the_rest_is_not(
     assert len(sink.rows) == ROWS
     broken = Kept(JobFailed(Failed(kind="sink", text="broken")))
     assert _failed(spark, live_plan(broker.bootstrap, topic, 2, blocks, tmp_path / "b"), broken).text == "broken"
+
+
+def test_a_stateful_job_that_meets_new_schemas_goes_on_without_a_failure(
+    spark: Any, broker: KafkadProcess, tmp_path: Path
+) -> None:
+    with schema_registry.running() as registry:
+        first, second = (registry.add("learned-value", {"title": title}, "JSON") for title in "ab")
+        framed = [framing.prefix(number) + b'{"id": %d}' % number for number in (first, second)]
+        produced(broker.bootstrap, "learned", [(0, None, value) for value in framed], partitions=1)
+        blocks = {
+            "source": {"topics": ["learned"], "rows_per_batch": 1},
+            "value": {"format": "json", "schema": "id INT", "registry": {"url": registry.url}},
+            "transform": {
+                "watermark": {"column": "_timestamp", "delay": "1 minute"},
+                "deduplicate": {"keys": ["id"], "within": "1 minute"},
+            },
+            "run": {"mode": "available-now", "retries": {"max": 0}},
+        }
+        front, sink = Front(), Kept()
+        plan = live_plan(broker.bootstrap, "learned", 1, blocks, tmp_path)
+        assert run(spark, plan, front, edges_of(spark, plan, sink)) == "done"
+    assert sorted(row.id for row in sink.rows) == [first, second]
+    assert (sum(batch.bad for batch in front.of(Batch)), front.of(Retrying)) == (0, [])
 
 
 def test_sql_that_is_wrong_is_found_before_anything_is_read(
