@@ -358,6 +358,7 @@ class FetchApi:
         if wanted.last_fetched_epoch >= 0:
             parted = diverging(log.epochs, log.end_offset, wanted.last_fetched_epoch, wanted.offset)
         if follower >= 0 and arrives and parted is None:
+            partition.fetched_through(follower, cached)
             partition.fetched_by(follower, wanted.offset, wanted.log_start_offset, frame.replica_epoch)
         high_watermark, stable, upto = partition.visible(frame.read_committed)
         if parted is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from math import inf
 from random import Random
 
 from kafkad.errors import ErrorCode, KafkaError
@@ -64,6 +65,15 @@ class CachedPartition:
             self.partition.was_at_end(session.replica_id, self.wanted.offset, session.used_ms)
         session.stir()
 
+    def followed_ms(self, leader_epoch: int) -> float:
+        """A time at which the follower followed in that leader epoch, or later: -inf if nothing is known of it."""
+        session = self.session
+        if self.wanted.leader_epoch != leader_epoch:
+            return -inf
+        if session.partitions.get((self.key, self.wanted.partition)) is not self:
+            return -inf
+        return session.heard_ms
+
     def knows(self, high_watermark: int, log_start_offset: int) -> bool:
         return high_watermark == self.high_watermark and log_start_offset == self.log_start_offset
 
@@ -89,6 +99,7 @@ class Session:
         "closed",
         "counted",
         "epoch",
+        "heard_ms",
         "id",
         "incremental",
         "moved",
@@ -122,6 +133,9 @@ class Session:
         self.epoch = 1
         self.by_id = by_id
         self.used_ms = used_ms
+        self.heard_ms = -inf
+        """A time before which its client did not send its last request: it had the answer to the one of that time. When
+        the request came does not tell, for it may have lain in a socket while this process stood still."""
         self.incremental = False
         self.partitions: OrderedDict[tuple[str | bytes, int], CachedPartition] = OrderedDict()
 
@@ -249,6 +263,7 @@ class FetchSessions:
             )
         if session.by_id != by_id:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "a fetch session keeps to topic names or to ids")
+        heard_ms = session.used_ms
         self.advance(session, now_ms)
         if session.unsure:
             session.unsure = False
@@ -261,6 +276,7 @@ class FetchSessions:
             )
         yield from session.update(frame)
         yield from session.forget(frame)
+        session.heard_ms = heard_ms  # of the partitions that it still wants
         self._count(session, len(session.partitions))
         if not session.partitions:
             self.drop(session)

@@ -6,7 +6,7 @@ It knows nothing of the log: who calls says where that ends. `Partition` keeps t
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from kafkad.model import NO_EPOCH
 from kafkad.replica import isr as rules
@@ -25,10 +25,17 @@ class IsrChange(NamedTuple):
     controller knows of one that has lost its power since."""
 
 
+class FollowerFetch(Protocol):
+    """The fetch of this partition that a follower repeats."""
+
+    def followed_ms(self, leader_epoch: int) -> float:
+        """A time at which it followed in that leader epoch, or later: -inf if nothing is known of it."""
+
+
 class Leading:
     """One leader epoch of one partition on its leader."""
 
-    __slots__ = ("_lag", "epoch_start", "epochs", "followers", "isr", "one_by_one", "proposed", "refused")
+    __slots__ = ("_lag", "epoch_start", "epochs", "fetches", "followers", "isr", "one_by_one", "proposed", "refused")
 
     def __init__(self, isr: tuple[int, ...], followers: dict[int, Follower], epoch_start: int, lag: LagLimits) -> None:
         self.isr = isr
@@ -44,6 +51,8 @@ class Leading:
         """Several were proposed at once and refused: each is proposed alone, for one of them keeps no other out."""
         self.epochs: dict[int, int] = {}
         """Of the registrations of followers, as they said with their last fetches."""
+        self.fetches: dict[int, FollowerFetch] = {}
+        """By follower, the last that it began."""
         self._lag = lag
 
     @property
@@ -59,6 +68,16 @@ class Leading:
         """A follower, one of `followers`, asked for what comes from `offset` on."""
         known = self.followers[broker]
         self.followers[broker] = rules.fetched(known, offset, start_offset, end_offset, now_ms)
+
+    def is_followed(self, leader_epoch: int, since_ms: float) -> bool:
+        """True if all others of the maximal ISR have followed in this leader epoch at that time or later: one of them
+        would be the next leader, and none was by then."""
+        for broker in (*self.isr, *(self.proposed or ())):
+            if broker in self.followers:
+                fetch = self.fetches.get(broker)
+                if fetch is None or fetch.followed_ms(leader_epoch) < since_ms:
+                    return False
+        return True
 
     def note_epoch(self, broker: int, epoch: int) -> bool:
         """Notes the registration by which a follower fetches; NO_EPOCH if it does not say. A new one may join again.
@@ -174,4 +193,5 @@ def begin(
     leading = Leading(isr, followers, end_offset, lag)
     if before is not None:
         leading.epochs |= before.epochs
+        leading.fetches |= {broker: fetch for broker, fetch in before.fetches.items() if broker in followers}
     return leading

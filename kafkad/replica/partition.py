@@ -26,7 +26,7 @@ from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
 from kafkad.replica.following import Following
 from kafkad.replica.isr import DEFAULT_LAG, LagLimits
-from kafkad.replica.leading import IsrChange, Leading, begin
+from kafkad.replica.leading import FollowerFetch, IsrChange, Leading, begin
 from kafkad.replica.quota import ReplicationQuota, is_throttled
 from kafkad.replica.selector import nearest
 from kafkad.replica.waits import Waits, Watcher
@@ -427,6 +427,18 @@ class Partition:
             self._advance()
         if start_offset != start_before:
             self._end_deletion_waits()
+
+    def fetched_through(self, broker: int, fetch: FollowerFetch) -> None:
+        """A follower, which has been checked to be one, asks for this partition by that fetch."""
+        leading = self.leading
+        assert leading is not None
+        leading.fetches[broker] = fetch
+
+    def is_followed(self, since_ms: float) -> bool:
+        """True if this broker still led at that time, by what is known of its followers: whoever may be elected next
+        followed it then, or later."""
+        leading = self.leading
+        return leading is not None and leading.is_followed(self.leader_epoch, since_ms)
 
     def was_at_end(self, broker: int, offset: int, now_ms: float) -> None:
         """The follower fetched from `offset` on at that time, and there was nothing: for it there still is not."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from math import inf
 from random import Random
 
 import pytest
 
-from kafkad.api.fetch_session import FetchSessions, Session
+from kafkad.api.fetch_session import CachedPartition, FetchSessions, Session
 from kafkad.errors import ErrorCode, KafkaError
 from kafkad.turns import Pieces, at_once
 from kafkad.wire.fetch import FetchFrame, PartitionRequest, TopicRequest
@@ -19,9 +20,10 @@ def frame(
     wanted: dict[str, list[int]] | None = None,
     forgotten: dict[str, list[int]] | None = None,
     offset: int = 0,
+    leader_epoch: int = -1,
 ) -> FetchFrame:
     topics = [
-        TopicRequest(name, [PartitionRequest(index, -1, offset, -1, -1, 1000) for index in indexes])
+        TopicRequest(name, [PartitionRequest(index, leader_epoch, offset, -1, -1, 1000) for index in indexes])
         for name, indexes in (wanted or {}).items()
     ]
     return FetchFrame(-1, 500, 1, 1 << 20, False, session_id, epoch, topics, list((forgotten or {}).items()))
@@ -233,3 +235,36 @@ def test_partitions_that_got_data_go_to_the_end() -> None:
     session = at_once(kept.open(frame(0, 0, {"t": [0, 1, 2]}), False, 0))
     session.rotate([session.partitions["t", 0]])
     assert [each.wanted.partition for each in session.moved] == [1, 2, 0]
+
+
+def cached(session: Session, index: int = 0) -> CachedPartition:
+    return session.partitions["t", index]
+
+
+def test_a_follower_is_known_to_follow_when_it_had_the_answer_before() -> None:
+    """However long its request has lain in a socket."""
+    kept = sessions()
+    session = at_once(kept.open(frame(0, 0, {"t": [0]}, leader_epoch=5), False, 1_000))
+    assert cached(session).followed_ms(5) == -inf, "this may have been sent before another leader was elected"
+    at_once(kept.open(frame(session.id, 1), False, 1_500))
+    assert cached(session).followed_ms(5) == 1_000
+    at_once(kept.open(frame(session.id, 2), False, 60_000))
+    assert cached(session).followed_ms(5) == 1_500
+    assert cached(session).followed_ms(4) == cached(session).followed_ms(6) == -inf
+
+
+def test_of_a_partition_that_a_follower_wants_no_more_nothing_is_known() -> None:
+    kept = sessions()
+    session = at_once(kept.open(frame(0, 0, {"t": [0, 1]}, leader_epoch=5), False, 1_000))
+    at_once(kept.open(frame(session.id, 1), False, 2_000))
+    first, second = cached(session, 0), cached(session, 1)
+    going = kept.open(frame(session.id, 2, forgotten={"t": [1]}), False, 3_000)
+    next(going)
+    assert second.followed_ms(5) <= 1_000
+    at_once(going)
+    assert (first.followed_ms(5), second.followed_ms(5)) == (2_000, -inf)
+    at_once(kept.open(frame(session.id, 3, {"t": [1]}, leader_epoch=6), False, 4_000))
+    assert (second.followed_ms(5), cached(session, 1).followed_ms(5), cached(session, 1).followed_ms(6)) == (
+        *(-inf, -inf),
+        3_000,
+    )

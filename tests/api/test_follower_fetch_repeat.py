@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import count
+from math import inf
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from kafkad.replica.partition import Partition
 from kafkad.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
 from kafkad.wire.records import BATCH_HEADER, Record, build_batch
 from tests.api.frames import Frames
+from tests.fakes import FakeClock
 from tests.one_broker import OneBroker
 
 FOLLOWER = 2
@@ -251,6 +253,31 @@ def test_a_follower_that_keeps_up_takes_the_quick_way(side: Side, monkeypatch: p
     assert served(side) == 4
     side.fetch(0)
     assert side.partition(0).high_watermark == side.partition(0).log.end_offset
+
+
+def test_both_ways_know_the_same_of_when_a_follower_followed(broker: OneBroker) -> None:
+    sides = Side(broker, 17, general=False), Side(broker, 17, general=True)
+    known = [followed(side) for side in sides]
+    assert known[0] == known[1] == [-inf, 0.0, 400.0, 800.0, 1200.0]
+    for side in sides:
+        side.frames.close()
+
+
+def followed(side: Side) -> list[float]:
+    """By each of some fetches; each is sent and answered 400 ms after the one before."""
+    clock = FakeClock()
+    side.frames.fetch._clock, side.frames.fetch.now_ms = clock, clock.monotonic_ms
+    partition, known = side.partition(0), []
+    for _ in range(5):
+        side.fetch(0)
+        leading = partition.leading
+        assert leading is not None
+        known.append(leading.fetches[FOLLOWER].followed_ms(partition.leader_epoch))
+        assert partition.is_followed(known[-1])
+        append(side, 0, 10)
+        side.answers()
+        clock.advance(400)
+    return known
 
 
 class Rights:

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import cast
 
@@ -755,3 +756,46 @@ def test_a_position_outside_the_log_says_nothing_about_a_follower(made: Made) ->
     made.append(2)
     made.partition.fetched_by(2, 3, 0)
     assert made.partition.high_watermark == 0
+
+
+class Follows:
+    """The fetch of a follower that followed in this leader epoch at this time."""
+
+    def __init__(self, leader_epoch: int, at_ms: float) -> None:
+        self._leader_epoch = leader_epoch
+        self.at_ms = at_ms
+
+    def followed_ms(self, leader_epoch: int) -> float:
+        return self.at_ms if leader_epoch == self._leader_epoch else -inf
+
+
+def test_nobody_else_leads_while_all_in_sync_follow(made: Made) -> None:
+    partition = made.partition
+    partition.become(replace(OF_THREE, leader_epoch=5, isr=(ME, 2, 3)))
+    second, third = Follows(5, 1_000), Follows(5, 2_000)
+    partition.fetched_through(2, second)
+    assert not partition.is_followed(1_000), "3 could lead"
+    partition.fetched_through(3, third)
+    assert partition.is_followed(1_000)
+    assert not partition.is_followed(1_001)
+    second.at_ms = 2_000
+    assert partition.is_followed(2_000)
+    partition.become(replace(OF_THREE, leader_epoch=6, isr=(ME, 2, 3)))
+    assert not partition.is_followed(1_000), "they have not heard of that yet"
+    partition.become(replace(OF_THREE, leader_epoch=7, leader=2, isr=(ME, 2, 3)))
+    assert not partition.is_followed(-inf)
+
+
+def test_one_alone_in_sync_leads_until_it_has_proposed_another(made: Made) -> None:
+    """The controller may have let that one in, and elected it, before its answer is here."""
+    partition = made.partition
+    alive(made, 2)
+    partition.become(replace(OF_THREE, isr=(ME,)))
+    assert partition.is_followed(1e9)
+    partition.fetched_by(2, 0, 0)
+    assert made.asked[-1].isr == (ME, 2)
+    assert not partition.is_followed(1_000)
+    partition.fetched_through(2, Follows(partition.leader_epoch, 1_000))
+    assert partition.is_followed(1_000)
+    assert partition.isr_kept(made.asked[-1])
+    assert partition.is_followed(1e9)
