@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from kafkad.replica.manager import ReplicaManager
     from kafkad.replica.markers import Markers
     from kafkad.shard import Coordination
+    from kafkad.shard.leadership import Leadership
     from kafkad.timers import Timers
     from kafkad.txn.coordinator import TransactionCoordinator
     from kafkad.upkeep.moves import ReplicaMoves
@@ -70,6 +71,7 @@ class Context:
     producer_ids: ProducerIds
     moves: ReplicaMoves
     group_coordination: Coordination[GroupMachine]
+    leadership: Leadership
     groups: GroupCoordinator
     offsets: OffsetCommitter
     stored_offsets: StoredOffsets

@@ -1,4 +1,8 @@
-"""OffsetFetch, 0 to 10: what groups have committed. Version 0 reads the metadata store; 8 and up take many groups."""
+"""OffsetFetch, 0 to 10: what groups have committed. Version 0 reads the metadata store; 8 and up take many groups.
+
+Clients decide by the answer which records to process again, and commit that elsewhere. So it is never told by a
+coordinator that another one has followed: what was read is only told when this broker led until then.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import cache, partial
 from itertools import compress
 from operator import not_
+from typing import TYPE_CHECKING
 
 from kafkad.api.context import Context, Request
 from kafkad.errors import ErrorCode, KafkaError
@@ -13,7 +18,8 @@ from kafkad.group.committing import Fetched
 from kafkad.group.offsets import Position
 from kafkad.names import NO_TOPIC_ID
 from kafkad.security.authorizer import Operation, ResourceType
-from kafkad.turns import Pieces, Turns, at_once, each
+from kafkad.together import together
+from kafkad.turns import Pieces, Turns, at_once, each, in_turns
 from kafkad.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -26,6 +32,10 @@ from kafkad.wire.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 
+if TYPE_CHECKING:
+    from kafkad.group.machine import GroupMachine
+    from kafkad.shard import Shard
+
 _ERROR_OF_ALL = 2
 """From this version on there is a place for the error of a whole group."""
 _MANY_GROUPS = 8
@@ -37,14 +47,16 @@ def handle(
     context: Context, request: Request, message: OffsetFetchRequest
 ) -> Pieces[OffsetFetchResponse | Coroutine[None, None, OffsetFetchResponse]]:
     version = request.version
+    homes: Homes = {}
     if version >= _MANY_GROUPS:
         groups = []
         asked = yield from _merged(message.groups)
         for group, topics in asked.items():
-            answer = yield from _group(context, request, group, topics, message.require_stable, version >= _BY_ID)
-            groups.append(answer)
+            one = yield from _group(context, request, group, topics, message.require_stable, version >= _BY_ID, homes)
+            groups.append(one)
             yield
-        return OffsetFetchResponse(groups=groups)
+        doubtful = _doubtful(context, homes)
+        return _if_led(context, groups, doubtful) if doubtful else OffsetFetchResponse(groups=groups)
     positions = None
     if message.topics is not None:
         named: list[Position] = []
@@ -57,12 +69,58 @@ def handle(
     if version == 0 and request.allowed(Operation.DESCRIBE, ResourceType.GROUP, message.group_id):
         return _from_store(context, request, message.group_id, positions or (), may)
     try:
-        found = yield from _fetched(context, request, message.group_id, positions, message.require_stable, may)
+        found = yield from _fetched(context, request, message.group_id, positions, message.require_stable, may, homes)
     except KafkaError as error:
-        if version >= _ERROR_OF_ALL:
-            return OffsetFetchResponse(error_code=error.code)
-        found = [Fetched(position, error=error.code) for position in positions or ()]
-    return (yield from _of_one_group(found))
+        return (yield from _refused(version, positions or (), error.code))
+    answer = yield from _of_one_group(found)
+    doubtful = _doubtful(context, homes)
+    return _one_if_led(context, version, positions or (), answer, doubtful) if doubtful else answer
+
+
+Homes = dict[str, "Shard[GroupMachine]"]
+"""Where groups were read."""
+
+
+def _doubtful(context: Context, homes: Homes) -> Homes:
+    """Those that another broker may have taken over before they were read. To be asked when all have been read."""
+    is_sure = context.leadership.is_sure
+    return {group: shard for group, shard in homes.items() if not is_sure(shard)}
+
+
+async def _lost(context: Context, doubtful: Homes) -> frozenset[str]:
+    """The groups of which it is not certain that this broker coordinates them. Any client looks for their coordinator
+    then: on NOT_COORDINATOR, for older ones give up on other codes here."""
+    shards = list(dict.fromkeys(doubtful.values()))
+    led = await together(map(context.leadership.confirm, shards))
+    lost = {shard for shard, is_led in zip(shards, led, strict=True) if not is_led}
+    return frozenset(group for group, shard in doubtful.items() if shard in lost)
+
+
+async def _if_led(context: Context, groups: Iterable[OffsetFetchResponseGroup], doubtful: Homes) -> OffsetFetchResponse:
+    lost = await _lost(context, doubtful)
+    return OffsetFetchResponse(
+        groups=[
+            OffsetFetchResponseGroup(group_id=group.group_id, error_code=ErrorCode.NOT_COORDINATOR)
+            if group.group_id in lost
+            else group
+            for group in groups
+        ]
+    )
+
+
+async def _one_if_led(
+    context: Context, version: int, positions: Sequence[Position], answer: OffsetFetchResponse, doubtful: Homes
+) -> OffsetFetchResponse:
+    if await _lost(context, doubtful):
+        return await in_turns(_refused(version, positions, ErrorCode.NOT_COORDINATOR))
+    return answer
+
+
+def _refused(version: int, positions: Sequence[Position], code: ErrorCode) -> Pieces[OffsetFetchResponse]:
+    """A single group."""
+    if version >= _ERROR_OF_ALL:
+        return OffsetFetchResponse(error_code=code)
+    return (yield from _of_one_group(Fetched(position, error=code) for position in positions))
 
 
 Topics = list[OffsetFetchRequestTopics] | None
@@ -100,8 +158,10 @@ def _fetched(
     positions: Sequence[Position] | None,
     require_stable: bool,
     may: Sees,
+    homes: Homes,
 ) -> Pieces[list[Fetched]]:
     request.check(Operation.DESCRIBE, ResourceType.GROUP, group)
+    homes[group] = context.group_coordination.shard(group)
     if positions is None:
         found = yield from context.offsets.fetch(group, None, require_stable)
         if not request.restricted:
@@ -163,13 +223,13 @@ async def _from_store(
 
 
 def _group(
-    context: Context, request: Request, group: str, topics: Topics, require_stable: bool, by_id: bool
+    context: Context, request: Request, group: str, topics: Topics, require_stable: bool, by_id: bool, homes: Homes
 ) -> Pieces[OffsetFetchResponseGroup]:
     response = OffsetFetchResponseGroup(group_id=group)
     positions, unknown = yield from _positions(context, topics, by_id)
     try:
         may = _may_see(request, positions)
-        found = yield from _fetched(context, request, group, positions, require_stable, may)
+        found = yield from _fetched(context, request, group, positions, require_stable, may, homes)
     except KafkaError as error:
         response.error_code = error.code
         return response

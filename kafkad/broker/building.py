@@ -135,6 +135,7 @@ def build(platform: Platform, identity: Identity) -> Parts:
         producer_ids=producer_ids,
         moves=moves,
         group_coordination=coordinators.groups,
+        leadership=coordinators.leadership,
         groups=coordinators.classic_groups,
         offsets=coordinators.offsets,
         stored_offsets=coordinators.stored_offsets,

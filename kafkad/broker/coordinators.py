@@ -25,6 +25,7 @@ from kafkad.names import GROUPS_TOPIC, TRANSACTIONS_TOPIC, TopicPartition
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.markers import Markers
 from kafkad.shard import Coordination, Shard
+from kafkad.shard.leadership import Leadership
 from kafkad.shard.partition_count import PartitionCount
 from kafkad.shard.shard import CoordinatorParts
 from kafkad.timers import Timers
@@ -72,6 +73,7 @@ class Coordinators:
         self._counts = {
             topic: PartitionCount(topic, replicas.metadata, store) for topic in (GROUPS_TOPIC, TRANSACTIONS_TOPIC)
         }
+        self.leadership = Leadership(store, clock, timers)
         codec = config().int("offsets.topic.compression.codec")
         self.groups: Coordination[GroupMachine] = Coordination(
             GROUPS_TOPIC,
@@ -109,6 +111,7 @@ class Coordinators:
         if self._transactions is not None:
             await self._transactions.stop()
         await self.groups.stop()
+        await self.leadership.stop()
         for count in self._counts.values():
             count.stop()
 

@@ -114,6 +114,11 @@ class Shard(Generic[M]):
         self.machine.unloaded()
 
     @property
+    def serves(self) -> bool:
+        """True from the end of the loading until this broker is told of another leader."""
+        return self._serving
+
+    @property
     def commits_at_once(self) -> bool:
         """True if a write is committed before it returns."""
         return self.partition.commits_at_once and not self._waiting and self._serving

@@ -19,7 +19,10 @@ from kafkad.group.machine import OnEnd
 from kafkad.group.offsets import Offsets, pack
 from kafkad.group.records import GroupRecord, GroupWritten, MemberWritten, OffsetCommitted, offset_value
 from kafkad.meta.store import ensure_path
+from kafkad.meta.znodes import Partition as PartitionNode
+from kafkad.model import PartitionState
 from kafkad.net.connection import Connection
+from kafkad.replica.partition import Partition
 from kafkad.turns import Pieces, at_once
 from kafkad.wire.frames import RequestHeader
 from kafkad.wire.messages.delete_topics import DeleteTopicsRequest
@@ -41,6 +44,7 @@ from kafkad.wire.messages.offset_fetch import (
 )
 from tests.one_broker import OneBroker
 
+ELSEWHERE = PartitionState(leader=2, leader_epoch=9, isr=(2,), controller_epoch=1)
 OK, UNKNOWN = ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 STORED, OF_GROUPS, BY_ID = 0, range(1, 10), 10
 NOBODY = bytes(15) + b"\7"
@@ -391,6 +395,30 @@ def test_what_is_coordinated_elsewhere(broker: OneBroker, monkeypatch: pytest.Mo
         assert fetch(broker, version, "g") == elsewhere
     with pytest.raises(KafkaError, match="does not coordinate"):
         delete(broker, "g", ("here", 0))
+
+
+def test_where_another_may_coordinate_the_metadata_store_decides(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every client looks for the coordinator on this code."""
+    assert commit(broker, 5, "doubted", ("here", 0, 7)) == [("here", 0, OK)]
+    told = {version: fetch(broker, version, "doubted", ("here", 0)) for version in range(1, 11)}
+    monkeypatch.setattr(Partition, "is_followed", lambda partition, since_ms: False)
+    for version in range(1, 11):
+        assert fetch(broker, version, "doubted", ("here", 0)) == told[version]
+    shard = broker.context.group_coordination.shard("doubted")
+    broker.run(broker.store.set(PartitionNode.path(*shard.partition.tp), PartitionNode.encode(ELSEWHERE)))
+    broker.context.leadership._confirmed.clear()
+    assert fetch(broker, 1, "doubted", ("here", 0)) == [("here", 0, -1, -1, "", ErrorCode.NOT_COORDINATOR)]
+    for version in range(2, 11):
+        assert fetch(broker, version, "doubted", ("here", 0)) == ErrorCode.NOT_COORDINATOR
+        assert fetch(broker, version, "doubted") == ErrorCode.NOT_COORDINATOR
+    groups = [OffsetFetchRequestGroup(group_id=group, topics=[]) for group in ("doubted", "too")]
+    answered = broker.ask(OffsetFetchRequest(groups=groups), 8).groups
+    assert [(one.group_id, one.error_code) for one in answered] == [
+        ("doubted", ErrorCode.NOT_COORDINATOR),
+        ("too", ErrorCode.NOT_COORDINATOR),
+    ]
 
 
 def delete(broker: OneBroker, group: str, *asked: tuple[str, int]) -> list[tuple[str, int, ErrorCode]]:

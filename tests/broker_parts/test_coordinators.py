@@ -10,6 +10,7 @@ import pytest
 from kafkad.controller.elect_leaders import ElectionKind
 from kafkad.errors import ErrorCode
 from kafkad.names import GROUPS_TOPIC, TopicPartition, home_partition
+from kafkad.shard.leadership import Leadership
 from kafkad.wire.messages.find_coordinator import FindCoordinatorRequest
 from kafkad.wire.messages.heartbeat import HeartbeatRequest
 from kafkad.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -27,6 +28,7 @@ from kafkad.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAs
 from tests.broker_parts.several import MEMORY, NETWORK, Brokers
 
 GROUP = "g"
+LAG_MS = 10_000
 HOME = TopicPartition(GROUPS_TOPIC, home_partition(GROUP, 2))
 
 
@@ -126,3 +128,61 @@ def test_a_group_goes_on_where_its_coordinator_went(three: Brokers) -> None:
     assert fetched(three, first) == (0, 42)
     assert commit(three, second, 1) == ErrorCode.NOT_COORDINATOR, "it has unloaded the group"
     assert three.ended(three[first].ask(beat, 4)).error_code == 0
+
+
+@pytest.fixture
+def in_memory(tmp_path: Path) -> Iterator[Brokers]:
+    settings = (f"replica.lag.time.max.ms={LAG_MS}", "auto.leader.rebalance.enable=false")
+    brokers = Brokers(tmp_path, MEMORY, *settings)
+    brokers.start(1, 2, 3)
+    brokers.meet()
+    brokers.create("a", (1, 2, 3))
+    brokers.create(GROUPS_TOPIC, (3, 1, 2), (3, 1, 2))
+    yield brokers
+    brokers.stop()
+
+
+def test_a_coordinator_that_is_cut_off_tells_no_old_offsets(in_memory: Brokers) -> None:
+    """It does not know of the next one, and a client that reaches both would process again what it has committed."""
+    three = in_memory
+    assert coordinator(three, 1) == 3
+    assert commit(three, 3, 41) == 0
+    three.cut.update({frozenset({3, 1}), frozenset({3, 2})})
+    three.until(lambda: three[1].partition(HOME).is_leader, advance_ms=50)
+    assert three[3].partition(HOME).is_leader
+    assert coordinator(three, 1) == 1
+    assert commit(three, 1, 42) == 0
+    assert fetched(three, 3) == (ErrorCode.NOT_COORDINATOR, -1)
+    three.work_for(2 * LAG_MS)
+    assert fetched(three, 3) == (ErrorCode.NOT_COORDINATOR, -1)
+    assert fetched(three, 1) == (0, 42)
+
+
+def test_followers_that_have_died_do_not_keep_a_coordinator_from_answering(in_memory: Brokers) -> None:
+    """For a while they are still in the ISR."""
+    three = in_memory
+    assert coordinator(three, 1) == 3
+    assert commit(three, 3, 41) == 0
+    three.work_for(2_000)
+    three.cut.add(frozenset({3, 2}))
+    for _ in range(20):
+        assert fetched(three, 3) == (0, 41)
+        three.work_for(200)
+    assert 2 in three[3].partition(HOME).role.isr
+
+
+def test_a_coordinator_that_stood_still_asks_the_metadata_store(
+    in_memory: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    three = in_memory
+    assert coordinator(three, 1) == 3
+    shard = three[3].parts.coordinators.groups.shard(GROUP)
+    three.until(lambda: three[3].parts.coordinators.leadership.is_sure(shard), advance_ms=10)
+    asked: list[object] = []
+    confirm = Leadership.confirm
+    monkeypatch.setattr(Leadership, "confirm", lambda leads, read: asked.append(read) or confirm(leads, read))
+    assert fetched(three, 3)[0] == 0
+    assert not asked
+    three.clock.advance(5_000)
+    assert fetched(three, 3)[0] == 0
+    assert asked == [shard]

@@ -1,0 +1,193 @@
+"""Whether a shard may be answered from: by its followers, or else by a metadata store that a test holds back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from math import inf
+from typing import Any, TypeVar, cast
+
+import pytest
+
+from kafkad.meta.store import ConnectionLoss, MetaStore, NoNode, Stat
+from kafkad.meta.znodes import Partition as PartitionNode
+from kafkad.model import PartitionState
+from kafkad.names import TopicPartition
+from kafkad.shard import Shard
+from kafkad.shard.leadership import SURE_MS, Leadership
+from kafkad.timers import Timers
+from tests.fakes import FakeClock
+
+T = TypeVar("T")
+TP = TopicPartition("__consumer_offsets", 7)
+ME, OTHER = 1, 2
+
+
+class FakePartition:
+    tp = TP
+    broker_id = ME
+
+    def __init__(self) -> None:
+        self.leader_epoch = 4
+        self.followed_ms = -inf
+
+    def is_followed(self, since_ms: float) -> bool:
+        return self.followed_ms >= since_ms
+
+
+class FakeShard:
+    def __init__(self) -> None:
+        self.partition = FakePartition()
+        self.serves = True
+
+
+class HeldStore:
+    """Reads wait until a test answers them."""
+
+    def __init__(self) -> None:
+        self.reads: list[asyncio.Future[tuple[bytes, Stat]]] = []
+
+    async def get(self, path: str) -> tuple[bytes, Stat]:
+        assert path == PartitionNode.path(*TP)
+        read: asyncio.Future[tuple[bytes, Stat]] = asyncio.get_running_loop().create_future()
+        self.reads.append(read)
+        return await read
+
+    def says(self, leader: int, leader_epoch: int) -> None:
+        state = PartitionState(leader=leader, leader_epoch=leader_epoch, isr=(ME, OTHER), controller_epoch=1)
+        self.reads.pop().set_result((PartitionNode.encode(state), Stat(1, 1, 0, 0, 3, 0, 0, 0)))
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.clock.advance(100_000)
+        self.timers = Timers()
+        self.store = HeldStore()
+        self._shard = FakeShard()
+        self.partition = self._shard.partition
+        self.leadership = Leadership(cast(MetaStore, self.store), self.clock, self.timers)
+        self._runner = asyncio.Runner()
+
+    def run(self, scenario: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(scenario)
+
+    @property
+    def shard(self) -> Shard[Any]:
+        return cast("Shard[Any]", self._shard)
+
+    @property
+    def is_sure(self) -> bool:
+        return self.leadership.is_sure(self.shard)
+
+    def end(self) -> None:
+        self._shard.serves = False
+
+    def confirmed(self, *then: Callable[[], object], together: int = 1) -> list[bool]:
+        """What those hear who ask now, after each of these has happened in its turn."""
+
+        async def ask() -> list[bool]:
+            asking = [asyncio.ensure_future(self.leadership.confirm(self.shard)) for _ in range(together)]
+            for happens in then:
+                await a_few_turns()
+                happens()
+                self.timers.expire(self.clock.monotonic_ms())
+            await a_few_turns()
+            assert all(each.done() for each in asking)
+            return [each.result() for each in asking]
+
+        return self.run(ask())
+
+    def close(self) -> None:
+        self.run(self.leadership.stop())
+        self._runner.close()
+
+
+async def a_few_turns() -> None:
+    for _ in range(8):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    yield world
+    world.close()
+
+
+def test_as_long_as_all_in_sync_follow_nobody_is_asked(world: World) -> None:
+    world.partition.followed_ms = world.clock.monotonic_ms()
+    assert world.is_sure
+    world.clock.advance(SURE_MS)
+    assert world.is_sure
+    world.clock.advance(1)
+    assert not world.is_sure
+    assert not world.store.reads
+
+
+def test_when_one_has_died_the_store_is_asked_now_and_then(world: World) -> None:
+    assert not world.is_sure
+    assert world.confirmed(lambda: world.store.says(ME, 4)) == [True]
+    world.clock.advance(499)
+    assert world.is_sure
+    world.clock.advance(1)
+    assert not world.is_sure
+    assert world.confirmed(lambda: world.store.says(ME, 4)) == [True]
+
+
+def test_a_leader_that_keeps_its_role_may_not_have_heard_of_its_next_epoch(world: World) -> None:
+    assert world.confirmed(lambda: world.store.says(ME, 5)) == [True]
+
+
+def test_what_the_store_said_of_one_leader_epoch_says_nothing_of_another(world: World) -> None:
+    assert world.confirmed(lambda: world.store.says(ME, 4)) == [True]
+    world.partition.leader_epoch = 5
+    assert not world.is_sure
+
+
+def test_the_store_is_asked_once_for_all_who_wait(world: World) -> None:
+    assert world.confirmed(lambda: world.store.says(ME, 4), together=3) == [True] * 3
+    assert not world.store.reads
+
+
+@pytest.mark.parametrize(("leader", "leader_epoch"), [(OTHER, 5), (ME, 6), (-1, 5)])
+def test_who_is_deposed_by_the_store_leads_no_more(
+    world: World, leader: int, leader_epoch: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(2):
+        assert world.confirmed(lambda: world.store.says(leader, leader_epoch)) == [False]
+        assert not world.is_sure
+    [told] = caplog.messages
+    assert told.endswith(f"broker {leader} leads it in leader epoch {leader_epoch}, by the metadata store")
+
+
+@pytest.mark.parametrize("error", [ConnectionLoss("/"), NoNode("/")])
+def test_a_store_that_cannot_say_so_confirms_nothing(world: World, error: Exception) -> None:
+    assert world.confirmed(lambda: world.store.reads.pop().set_exception(error)) == [False]
+
+
+def test_a_store_that_does_not_answer_is_waited_for_a_second(world: World) -> None:
+    assert world.confirmed(lambda: world.clock.advance(999), lambda: world.clock.advance(1)) == [False]
+    [given_up] = world.store.reads
+    assert given_up.cancelled()
+    world.store.reads.clear()
+    assert world.confirmed(lambda: world.store.says(ME, 4)) == [True], "it is asked again"
+
+
+def test_an_answer_from_before_this_process_stood_still_is_too_old(world: World) -> None:
+    def answered_and_stopped() -> None:
+        world.store.says(ME, 4)
+        world.clock.advance(60_000)
+
+    assert world.confirmed(answered_and_stopped) == [False]
+
+
+def test_who_hears_meanwhile_that_another_leads_goes_by_that(world: World) -> None:
+    def told() -> None:
+        world.store.says(ME, 4)
+        world.end()
+
+    assert world.confirmed(told) == [False]
+    assert not world.is_sure
+    assert world.confirmed() == [False]
+    assert not world.store.reads
