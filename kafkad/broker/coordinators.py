@@ -137,6 +137,7 @@ class Coordinators:
         return make_transactions(
             self._replicas,
             self._store,
+            self.leadership,
             self._counts[TRANSACTIONS_TOPIC],
             self.markers,
             lambda group: TopicPartition(GROUPS_TOPIC, self.groups.partition_for(group)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from kafkad.clock import Clock
 from kafkad.config import Config
@@ -13,6 +14,7 @@ from kafkad.net.client import Link
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.markers import Markers
 from kafkad.shard import Coordination, Shard
+from kafkad.shard.leadership import Leadership
 from kafkad.shard.partition_count import PartitionCount
 from kafkad.shard.shard import CoordinatorParts
 from kafkad.timers import Timers
@@ -27,6 +29,7 @@ _UNCOMPRESSED = 0
 def make_transactions(
     replicas: ReplicaManager,
     store: MetaStore,
+    leadership: Leadership,
     count: PartitionCount,
     markers: Markers,
     offsets_partition: Callable[[str], TopicPartition],
@@ -59,6 +62,7 @@ def make_transactions(
             shard.write_all,
             queues,
             writes_at_once=lambda: shard.commits_at_once,
+            when_sure=partial(leadership.when_sure, shard),
             coordinator_epoch=lambda: shard.partition.leader_epoch,
             take_producer_id=take_producer_id,
             level=level,

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -42,6 +44,7 @@ class Leadership:
         self._confirmed: WeakKeyDictionary[Partition, tuple[int, float]] = WeakKeyDictionary()
         """The leader epoch in which the store has this broker as the leader, and until when that counts."""
         self._asking: dict[Partition, asyncio.Task[bool]] = {}
+        self._confirming: set[asyncio.Task[bool]] = set()
         self._doubts: WeakKeyDictionary[Partition, str] = WeakKeyDictionary()
         """As the log has them."""
 
@@ -55,6 +58,19 @@ class Leadership:
         leader_epoch, until_ms = self._confirmed.get(partition, (-1, 0.0))
         return leader_epoch == partition.leader_epoch and now_ms < until_ms
 
+    def when_sure(self, shard: Shard[Any], then: Callable[[bool], None]) -> None:
+        """HOT. `then` is called with whether it may be told: before this returns, where nobody has to be asked."""
+        if self.is_sure(shard):
+            then(True)
+        else:
+            confirming = asyncio.ensure_future(self.confirm(shard))
+            self._confirming.add(confirming)
+            confirming.add_done_callback(partial(self._told, then))
+
+    def _told(self, then: Callable[[bool], None], confirming: asyncio.Task[bool]) -> None:
+        self._confirming.discard(confirming)
+        then(not confirming.cancelled() and confirming.result())
+
     async def confirm(self, shard: Shard[Any]) -> bool:
         """The same by the metadata store, which is asked once for all who wait. It has a second to answer."""
         if not shard.serves:
@@ -66,7 +82,7 @@ class Leadership:
         return await asyncio.shield(asking) and shard.serves
 
     async def stop(self) -> None:
-        await cancelled(self._asking.values())
+        await cancelled((*self._confirming, *self._asking.values()))
 
     async def _ask(self, partition: Partition) -> bool:
         leader_epoch, asked_ms = partition.leader_epoch, self._clock.monotonic_ms()

@@ -72,6 +72,7 @@ _REFUSED_WRITE = {
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
 """The codes for clients; the shard has translated the others."""
+_NOT_HERE = Answer(ErrorCode.NOT_COORDINATOR)
 _TIMED_OUT = Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 """For whom the record took too long, which may still be committed: whatever is asked again waits for that."""
 
@@ -123,6 +124,7 @@ class TransactionMachine:
         queues: MarkerQueues,
         *,
         writes_at_once: Callable[[], bool],
+        when_sure: Callable[[Callable[[bool], None]], None],
         coordinator_epoch: Callable[[], int],
         take_producer_id: Callable[[], Awaitable[int]],
         level: Callable[[], int],
@@ -133,8 +135,8 @@ class TransactionMachine:
         probe: TransactionProbe,
     ) -> None:
         """`write` and `write_all` are those of its shard; `writes_at_once` tells whether a write is committed before it
-        returns; `level` is the cluster's transaction version; `later` does what thousands of ids may need in one
-        moment."""
+        returns; `when_sure` calls back whether this broker has led until now, at once if that is known; `level` is the
+        cluster's transaction version; `later` does what thousands of ids may need in one moment."""
         self.transactions: dict[str, Transaction] = {}
         self.damaged: dict[str, str] = {}
         """Ids of which it is not known what was recorded last, and why."""
@@ -144,6 +146,7 @@ class TransactionMachine:
         self._write_all = write_all
         self._queues = queues
         self._writes_at_once = writes_at_once
+        self._when_sure = when_sure
         self._coordinator_epoch = coordinator_epoch
         self._take_producer_id = take_producer_id
         self._level = level
@@ -248,7 +251,7 @@ class TransactionMachine:
             table.clear()
         self._busy.clear()
         for request in held:
-            self._answer(request, Answer(ErrorCode.NOT_COORDINATOR))
+            self._answer(request, _NOT_HERE)
 
     # What is asked
 
@@ -350,7 +353,7 @@ class TransactionMachine:
         elif type(decision) is Answer:
             if decision.error is _CONCURRENT:
                 return False
-            self._answer(request, decision)
+            self._answer_if_led(request, decision)
         else:
             self._busy.add(name)
             request.stop_timer()
@@ -406,6 +409,12 @@ class TransactionMachine:
         if done is not None:
             done(answer)
 
+    def _answer_if_led(self, request: _Request, answer: Answer) -> None:
+        """What is only remembered, as that a transaction was committed, may be of one before the last: another broker
+        may have led since. A record that is written tells of that itself."""
+        request.stop_timer()
+        self._when_sure(lambda is_sure: self._answer(request, answer if is_sure else _NOT_HERE))
+
     # Requests that wait
 
     def _hold(self, name: str, request: _Request, *, first: bool = False) -> None:
@@ -451,8 +460,10 @@ class TransactionMachine:
     def _send_away(self, name: str, request: _Request) -> None:
         """Its sender has to ask again, unless the request is wrong anyway."""
         decision = self._decide(name, request)
-        wrong = type(decision) is Answer and decision.error
-        self._answer(request, decision if wrong and type(decision) is Answer else Answer(_CONCURRENT))
+        if type(decision) is Answer and decision.error and decision.error is not _CONCURRENT:
+            self._answer_if_led(request, decision)
+        else:
+            self._answer(request, Answer(_CONCURRENT))
 
     # The end of a transaction: markers, and the record that it is complete
 

@@ -191,3 +191,38 @@ def test_who_hears_meanwhile_that_another_leads_goes_by_that(world: World) -> No
     assert not world.is_sure
     assert world.confirmed() == [False]
     assert not world.store.reads
+
+
+def test_who_is_sure_is_called_back_at_once(world: World) -> None:
+    told: list[bool] = []
+    world.partition.followed_ms = world.clock.monotonic_ms()
+    world.leadership.when_sure(world.shard, told.append)
+    assert told == [True]
+
+
+@pytest.mark.parametrize("leader", [ME, OTHER])
+def test_who_is_not_sure_is_called_back_when_the_store_has_said(world: World, leader: int) -> None:
+    told: list[bool] = []
+
+    async def ask() -> None:
+        world.leadership.when_sure(world.shard, told.append)
+        await a_few_turns()
+        assert not told
+        world.store.says(leader, 4)
+        await a_few_turns()
+
+    world.run(ask())
+    assert told == [leader == ME]
+
+
+def test_who_waits_as_the_broker_stops_is_sent_elsewhere(world: World) -> None:
+    told: list[bool] = []
+
+    async def ask() -> None:
+        world.leadership.when_sure(world.shard, told.append)
+        await a_few_turns()
+        await world.leadership.stop()
+        await a_few_turns()
+
+    world.run(ask())
+    assert told == [False]

@@ -69,6 +69,8 @@ class Life:
         self._laters: list[Callable[[], None]] = []
         self.hold = False
         """Writes wait for `commit`."""
+        self.doubts: list[Callable[[bool], None]] | None = None
+        """Told whether this broker leads, when a test says so; None while it surely does."""
         self.refuse: ErrorCode | None = None
         """What is said to writes."""
         self.hold_markers = False
@@ -104,6 +106,7 @@ class Life:
             self._write,
             self.queues,
             writes_at_once=lambda: not self.hold,
+            when_sure=self._when_sure,
             coordinator_epoch=lambda: self.coordinator_epoch,
             take_producer_id=self._take_producer_id,
             level=lambda: self.level,
@@ -136,6 +139,12 @@ class Life:
             self.clock.advance(max(int(due_ms - self.clock.monotonic_ms()), 0))
             self.timers.expire(self.clock.monotonic_ms())
         self.clock.advance(int(end_ms - self.clock.monotonic_ms()))
+
+    def _when_sure(self, then: Callable[[bool], None]) -> None:
+        if self.doubts is None:
+            then(True)
+        else:
+            self.doubts.append(then)
 
     def _later(self, action: Callable[[], None]) -> None:
         if self.hold_later:

@@ -869,3 +869,28 @@ async def test_partitions_are_added_at_once_only_where_nothing_has_to_be_waited_
     assert not life.machine.has("a", *producer, [T0])
     life.write_markers()
     assert life.known().state is State.COMPLETE_COMMIT
+
+
+# Another broker may coordinate by now
+
+
+@scenario
+async def test_what_is_only_remembered_is_told_when_this_broker_has_led_until_then() -> None:
+    """Another coordinator may have begun the next transaction in the same epoch: it would be taken for committed."""
+    life = Life()
+    producer = await life.new()
+    life.add(producer, 0)
+    life.doubts = []
+    assert life.end(producer, True) == OK, "what is written is committed, and so by the leader"
+    assert not life.doubts
+    repeated, fenced = life.end(producer, True), life.end((producer[0], producer[1] + 1), True)
+    assert repeated == fenced == []
+    for sure in life.doubts:
+        sure(True)
+    assert (repeated, fenced) == (OK, [Answer(ErrorCode.PRODUCER_FENCED)])
+    life.doubts = []
+    repeated, fenced = life.end(producer, True), life.end((producer[0], producer[1] + 1), True)
+    life.machine.unloaded()
+    for sure in life.doubts:
+        sure(False)
+    assert repeated == fenced == [Answer(ErrorCode.NOT_COORDINATOR)]
