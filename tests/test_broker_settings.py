@@ -6,6 +6,7 @@ import resource
 
 import pytest
 
+from kafkad import loggers
 from kafkad.broker.settings import Settings
 from kafkad.config import load
 
@@ -37,3 +38,18 @@ def test_a_dynamic_setting_that_holds_for_nothing_is_told_once(caplog: pytest.Lo
     for _ in range(2):
         settings.override(cluster_wide={name: "5000"}, per_broker={name: "5000"})
     assert caplog.messages == [f"no effect: {name}: listeners and mechanisms are written in lower case there"]
+
+
+def test_the_level_of_the_root_stays_until_kafkad_log_level_changes() -> None:
+    before = loggers.levels()[loggers.ROOT]
+    settings = Settings(load(None, [], {}))
+    try:
+        loggers.set_level(loggers.ROOT, "DEBUG")
+        settings.override(cluster_wide={}, per_broker={"message.max.bytes": "2100000"})
+        assert loggers.levels()[loggers.ROOT] == "DEBUG"
+        settings.override(cluster_wide={"kafkad.log.level": "error"}, per_broker={})
+        assert loggers.levels()[loggers.ROOT] == "ERROR"
+        settings.override(cluster_wide={}, per_broker={})
+        assert loggers.levels()[loggers.ROOT] == "INFO"
+    finally:
+        loggers.set_level(loggers.ROOT, before)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from kafkad import loggers
 from kafkad.config import Config, LogConfig
 from kafkad.config.idle import idle_dynamic
 from kafkad.net.server import Limits
@@ -37,8 +38,11 @@ class Settings:
         self._topic_overrides = topic_overrides
 
     def override(self, *, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]) -> None:
-        self.config = self.static.with_overrides(cluster_wide=cluster_wide, per_broker=per_broker)
+        before, self.config = self.config, self.static.with_overrides(cluster_wide=cluster_wide, per_broker=per_broker)
         self._resolved.clear()
+        level = self.config.str("kafkad.log.level")
+        if level != before.str("kafkad.log.level"):  # else the level that a client has set for the root stays
+            loggers.set_default_level(level)
         for warning in dict.fromkeys((*self.static.warnings, *self.config.warnings, *idle_dynamic(self.config))):
             if warning not in self._told:
                 self._told.add(warning)

@@ -14,7 +14,6 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
-from kafkad import loggers
 from kafkad.broker.connection_limits import ConnectionLimits
 from kafkad.broker.identity import StartError, choose_broker_id, claim_directories, login_secret
 from kafkad.broker.settings import Settings
@@ -172,7 +171,6 @@ def apply_settings(platform: Platform, config: Config, limits: ConnectionLimits)
     if platform.tls is not None:
         platform.tls.refresh(config)
     platform.logs.expire_producers_after(config.int("producer.id.expiration.ms"))
-    loggers.set_default_level(config.str("kafkad.log.level"))
 
 
 async def stop_following(configs: DynamicConfigs, rights: Rights | None) -> None:
