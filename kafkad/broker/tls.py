@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import ssl
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -113,11 +113,16 @@ class BrokerTls:
         """For new connections of HTTP; a later call may give another one."""
         return self._listeners[HTTP].tls.context
 
-    def check(self, config: Config) -> None:
-        """Whether these settings could be used, where they are others. Raises TlsError or StoreError."""
+    def check(self, config: Config, named: Collection[str]) -> None:
+        """Whether these settings could be used, where they are others, or where one of a listener is among the `named`
+        and its files are others: as in Kafka, who sets a location again wants them read. Raises TlsError or StoreError.
+        """
         for name, listener in self._listeners.items():
-            settings = TlsSettings.of(config, name)
-            if settings not in (listener.loaded.settings, TlsSettings.of(self._config, name)):
+            settings, loaded = TlsSettings.of(config, name), listener.loaded
+            is_other = settings not in (loaded.settings, TlsSettings.of(self._config, name))
+            if not is_other and any(each.startswith(f"listener.name.{name.lower()}.ssl.") for each in named):
+                is_other = (settings, _stamps(settings)) != (loaded.settings, loaded.stamps)
+            if is_other:
                 self._load_next(config, name, listener)
 
     def refresh(self, config: Config, *, every: bool = False) -> bool:

@@ -6,7 +6,7 @@ Any broker may do this, whether it is the controller or not: writers are told ap
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from enum import IntEnum
 from functools import partial
@@ -75,9 +75,10 @@ class ConfigAlterer:
         *,
         config: Callable[[], Config],
         topic_exists: Callable[[str], bool],
-        check_broker: Callable[[Config], None] | None = None,
+        check_broker: Callable[[Config, Collection[str]], None] | None = None,
     ) -> None:
-        """`check_broker` raises ValueError if this broker could not work with such a configuration."""
+        """`check_broker` raises ValueError if this broker could not work with such a configuration, which somebody asks
+        for who names those settings, be it with the values they have."""
         self._store = store
         self._broker = broker
         self._config = config
@@ -90,26 +91,37 @@ class ConfigAlterer:
         """`entries` become all there is. Raises KafkaError."""
         _check_entries(entries)
         wanted = {entry.name: trimmed(entry.value or "") for entry in entries}
-        await self._change(kind, name, lambda before: wanted, validate_only)
+        await self._change(kind, name, entries, lambda before: wanted, validate_only)
 
     async def alter(
         self, kind: ResourceKind, name: str, entries: Sequence[ConfigEntry], *, validate_only: bool = False
     ) -> None:
         """Each of `entries` changes one setting. Raises KafkaError."""
         _check_entries(entries)
-        await self._change(kind, name, lambda before: _altered(kind, before, entries), validate_only)
+        await self._change(kind, name, entries, lambda before: _altered(kind, before, entries), validate_only)
 
     async def _change(
-        self, kind: ResourceKind, name: str, change: Callable[[Overrides], Overrides], validate_only: bool
+        self,
+        kind: ResourceKind,
+        name: str,
+        entries: Sequence[ConfigEntry],
+        change: Callable[[Overrides], Overrides],
+        validate_only: bool,
     ) -> None:
+        named = [entry.name for entry in entries]
         try:
-            while not await self._changed(kind, name, change, validate_only):
+            while not await self._changed(kind, name, named, change, validate_only):
                 pass
         except MetaError as e:
             raise storage_refused(e) from e
 
     async def _changed(
-        self, kind: ResourceKind, name: str, change: Callable[[Overrides], Overrides], validate_only: bool
+        self,
+        kind: ResourceKind,
+        name: str,
+        named: Collection[str],
+        change: Callable[[Overrides], Overrides],
+        validate_only: bool,
     ) -> bool:
         """False if another change came in between."""
         entity = self._entity(kind, name)
@@ -124,7 +136,7 @@ class ConfigAlterer:
         after = change(shown)
         kept = {key: before[key] for key, value in after.items() if shown.get(key) == value}
         changes: Overrides = {key: value for key, value in after.items() if key not in kept}
-        self._validate(kind, name, changes, kept)
+        self._validate(kind, name, changes, kept, named)
         if kind is ResourceKind.BROKER:
             changes = self._encrypted(changes)
         return validate_only or await self._write(path, entity, {**kept, **changes}, version)
@@ -176,14 +188,16 @@ class ConfigAlterer:
         check_own_broker(self._broker, name)
         return ConfigNode.entity_path(ConfigNode.BROKERS, str(self._broker))
 
-    def _validate(self, kind: ResourceKind, name: str, changes: Overrides, kept: Overrides) -> None:
+    def _validate(
+        self, kind: ResourceKind, name: str, changes: Overrides, kept: Overrides, named: Collection[str]
+    ) -> None:
         if kind is ResourceKind.TOPIC:
             validate_topic_configs(changes, self._config(), topic=name, kept=kept)
         else:
             result = validate_broker_configs(self._config(), changes, per_broker=bool(name), kept=kept)
             if self._check_broker is not None:
                 try:
-                    self._check_broker(result)
+                    self._check_broker(result, named)
                 except ValueError as error:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
 

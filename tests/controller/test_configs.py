@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
 import pytest
 
@@ -375,6 +375,24 @@ async def test_features(cluster: Cluster) -> None:
     removal = FeatureUpdate(name="left", level=0, upgrade=UpgradeType.SAFE_DOWNGRADE)
     assert await update([removal]) == {"left": None}
     assert await cluster.controller.finalized_features() == Features({})
+
+
+@at_a_place
+async def test_a_setting_that_is_set_again_as_it_is_is_checked_again(place: Place) -> None:
+    config, checked = load(None, [], {}), list[list[str]]()
+
+    def check(result: object, named: Collection[str]) -> None:
+        checked.append([*named])
+        if len(checked) > 1:
+            raise ValueError("its file is no good now")
+
+    altering = ConfigAlterer(place.store, 1, config=lambda: config, topic_exists=lambda topic: True, check_broker=check)
+    location = "listener.name.ssl.ssl.keystore.location"
+    await altering.alter(BROKER, "1", [entry(location, "/keys.pem")])
+    for change in (altering.alter, altering.replace):
+        with pytest.raises(KafkaError, match="its file is no good now"):
+            await change(BROKER, "1", [entry(location, "/keys.pem")])
+    assert checked == [[location]] * 3
 
 
 PASSWORD = "some.password"

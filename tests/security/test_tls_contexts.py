@@ -265,14 +265,27 @@ def test_other_settings_change_although_a_store_cannot_be_used(watched: Watched)
         more = {"ssl.keystore.location": str(watched.keys.parent / name)}
         return watched.config.with_overrides(cluster_wide={}, per_broker=more)
 
-    watched.tls.check(watched.config)
+    watched.tls.check(watched.config, [])
     with pytest.raises((TlsError, StoreError), match=r"typo\.pem"):
-        watched.tls.check(at("typo.pem"))
+        watched.tls.check(at("typo.pem"), [])
     watched.tls.refresh(at("typo.pem"))
-    watched.tls.check(at("typo.pem"))
+    watched.tls.check(at("typo.pem"), [])
     with pytest.raises((TlsError, StoreError), match=r"another\.pem"):
-        watched.tls.check(at("another.pem"))
-    watched.tls.check(watched.config)
+        watched.tls.check(at("another.pem"), [])
+    watched.tls.check(watched.config, [])
+
+
+def test_who_sets_a_location_again_is_told_that_the_file_there_cannot_be_used(watched: Watched) -> None:
+    location = "listener.name.ssl.ssl.keystore.location"
+    config = watched.config.with_overrides(cluster_wide={}, per_broker={location: str(watched.keys)})
+    watched.keys.write_text("half of")
+    for _ in range(2):
+        with pytest.raises((TlsError, StoreError), match=r"keys\.pem"):
+            watched.tls.check(config, [location])
+        watched.tls.check(config, ["message.max.bytes", "listener.name.other.ssl.keystore.location"])
+        watched.tls.refresh(config)
+    AUTHORITY.issue().write(watched.keys)
+    watched.tls.check(config, [location])
 
 
 def test_the_end_of_a_certificate_is_told_three_times(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
