@@ -8,7 +8,7 @@ import pytest
 
 from kafkad import loggers
 from kafkad.broker.settings import Settings
-from kafkad.config import load
+from kafkad.config import Config, ConfigError, load
 
 
 def test_connections_are_limited_for_each_listener_and_address() -> None:
@@ -53,3 +53,68 @@ def test_the_level_of_the_root_stays_until_kafkad_log_level_changes() -> None:
         assert loggers.levels()[loggers.ROOT] == "INFO"
     finally:
         loggers.set_level(loggers.ROOT, before)
+
+
+_PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+_SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+
+
+def of_listener(name: str, *more: str) -> Config:
+    own = f"listener.name.{name.lower()}"
+    return load(
+        None,
+        [
+            f"listeners={name}://127.0.0.1:9092",
+            f"listener.security.protocol.map={name}:SASL_PLAINTEXT",
+            f"inter.broker.listener.name={name}",
+            f"{own}.sasl.enabled.mechanisms=PLAIN",
+            f'{own}.plain.sasl.jaas.config={_PLAIN} required user_bob="pw";',
+            *more,
+        ],
+        {},
+    )
+
+
+def test_settings_of_listeners_wait_with_a_listener_that_gets_another_name() -> None:
+    settings = Settings(of_listener("A", "ssl.client.auth=required"))
+    reload = settings.reread(
+        of_listener("CLIENTS", "listener.name.clients.ssl.client.auth=required", "num.partitions=3")
+    )
+    settings.override(cluster_wide={}, per_broker={})
+    assert settings.config.mechanisms("A") == ("PLAIN",)
+    module = settings.config.jaas("A", "PLAIN")
+    assert module is not None
+    assert module.users == {"bob": "pw"}
+    assert settings.config.str("ssl.client.auth") == "required"
+    assert reload.changed == ()
+    assert {"listeners", "listener.name.a.plain.sasl.jaas.config", "num.partitions"} <= {*reload.restart}
+
+
+def test_what_may_change_is_not_taken_where_it_contradicts_what_may_not() -> None:
+    base = (
+        "listeners=A://127.0.0.1:9092,B://127.0.0.1:9093",
+        "listener.security.protocol.map=A:SASL_PLAINTEXT,B:SASL_PLAINTEXT",
+        "zookeeper.connect=127.0.0.1:2181",
+        "listener.name.a.sasl.enabled.mechanisms=PLAIN",
+        "listener.name.b.sasl.enabled.mechanisms=SCRAM-SHA-512",
+        f'listener.name.a.plain.sasl.jaas.config={_PLAIN} required username="b" password="p" user_b="p";',
+        f'listener.name.b.scram-sha-512.sasl.jaas.config={_SCRAM} required username="b" password="p";',
+    )
+    mechanism = "sasl.mechanism.inter.broker.protocol"
+    before = load(None, [*base, "inter.broker.listener.name=A", f"{mechanism}=PLAIN"], {})
+    settings = Settings(before)
+    with pytest.raises(ConfigError) as refused:
+        settings.reread(load(None, [*base, "inter.broker.listener.name=B", f"{mechanism}=SCRAM-SHA-512"], {}))
+    assert refused.value.problems == (
+        "it can only be taken as a whole, with a restart, for inter.broker.listener.name cannot change",
+        f"{mechanism}=SCRAM-SHA-512 is not enabled at listener A, only PLAIN",
+    )
+    assert settings.static is before
+
+
+def test_what_is_in_the_file_is_not_taken_where_it_contradicts_the_dynamic_settings() -> None:
+    settings = Settings(load(None, ["max.connections.per.ip.overrides=127.0.0.1:5"], {}))
+    settings.override(cluster_wide={"max.connections.per.ip": "0"}, per_broker={})
+    with pytest.raises(ConfigError, match="can be set to zero only if"):
+        settings.reread(load(None, [], {}))
+    settings.reread(load(None, ["max.connections.per.ip.overrides=127.0.0.1:6"], {}))

@@ -421,17 +421,16 @@ class Daemon:
 
     def _reload(self, parts: Parts) -> bool:
         """Read the configuration and the TLS stores again; what cannot change while running waits for a restart, and is
-        named. False if anything is invalid, and the present one kept."""
+        named. False if anything is invalid, or does not go with what stays, and the present one is kept."""
         is_valid = False
         try:
-            reload = self._settings.static.with_file(self._read_config())
+            reload = self._settings.reread(self._read_config())
         except ConfigError as error:
             log.error(
-                "the configuration file is invalid; keeping the current configuration: %s", "; ".join(error.problems)
+                "the configuration file was not taken; keeping the current configuration: %s", "; ".join(error.problems)
             )
         else:
             is_valid = True
-            self._settings.static = reload.config
             parts.overrides_changed()
             log.info("configuration reloaded; changed: %s", ", ".join(reload.changed) or "nothing")
             if reload.changed:

@@ -9,7 +9,8 @@ from types import MappingProxyType
 from typing import Final
 
 from kafkad import loggers
-from kafkad.config import Config, LogConfig
+from kafkad.config import Config, ConfigError, LogConfig, Reload
+from kafkad.config.checks import contradictions
 from kafkad.config.idle import idle_dynamic
 from kafkad.net.server import Limits
 
@@ -47,6 +48,19 @@ class Settings:
             if warning not in self._told:
                 self._told.add(warning)
                 log.warning("%s", warning)
+
+    def reread(self, fresh: Config) -> Reload:
+        """Takes from a file that was read again what may change while the broker runs; `override` has it in force.
+        Raises ConfigError and takes nothing if that contradicts what stays as it is."""
+        reload, known = self.static.with_file(fresh), contradictions(self.config)
+        problems = [each for each in contradictions(self.config.with_file(fresh).config) if each not in known]
+        if problems and reload.restart:
+            names = ", ".join(reload.restart)
+            raise ConfigError(f"it can only be taken as a whole, with a restart, for {names} cannot change", *problems)
+        if problems:
+            raise ConfigError(*problems)
+        self.static = reload.config
+        return reload
 
     def of_topic(self, topic: str) -> LogConfig:
         """Topics with the same overrides share one LogConfig: there may be ten thousand of them."""

@@ -288,11 +288,13 @@ class Config:
         return Config(layers, file=self.file, secrets=self.secrets, ignored=self.ignored)
 
     def with_file(self, fresh: Config) -> Reload:
-        """The changes by a re-read file: only settings that may change while running; the rest wait for a restart."""
+        """The changes by a re-read file: only settings that may change while running; the rest wait for a restart. So
+        does all that is of listeners where one of them goes or gets another protocol: it is meant for those to come."""
         before = self._layers[Source.STATIC_BROKER_CONFIG]
         after = fresh._layers[Source.STATIC_BROKER_CONFIG]
         differing = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-        restart = tuple(name for name in differing if dynamic_mode(name) == READ_ONLY)
+        waiting = () if fresh._served >= self._served else _OF_LISTENERS
+        restart = tuple(name for name in differing if dynamic_mode(name) == READ_ONLY or name.startswith(waiting))
         merged = {name: value for name, value in after.items() if name not in restart}
         merged |= {name: before[name] for name in restart if name in before}
         layers = {**self._layers, Source.STATIC_BROKER_CONFIG: merged}
@@ -301,6 +303,12 @@ class Config:
             name for name in differing if name not in restart and config._in_force(name) != self._in_force(name)
         )
         return Reload(config, changed, restart)
+
+    @property
+    def _served(self) -> frozenset[tuple[_Str, _Str]]:
+        """Whatever may have settings of a listener, with its protocol."""
+        http = [("HTTP", "https")] if self.http_over_tls else []
+        return frozenset([*((each.listener, each.protocol) for each in self.listeners), *http])
 
     def _in_force(self, name: _Str) -> Value:
         """None for a setting of one listener that is not set."""
@@ -366,6 +374,7 @@ _PER_LISTENER = (
     "max.connection.creation.rate",
     "ssl.",
 )
+_OF_LISTENERS = ("listener.name.", *_PER_LISTENER)
 _FIXED_HERE = ("listeners", "advertised.listeners", "listener.security.protocol.map")
 """Kafka opens and closes listeners while it runs; kafkad does not."""
 
