@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from kafkad import __version__, loggers
 from kafkad.config import Config, ConfigError, load
+from kafkad.config.checks import may_have_dynamic_settings, of_keys_and_logins
 from kafkad.config.exposed import exposed
 from kafkad.garbage import keep_collections_short
 from kafkad.model import Endpoint
@@ -99,23 +100,14 @@ def parser() -> argparse.ArgumentParser:
 def _report(config: Config) -> int:
     for warning in (*config.warnings, *exposed(config)):
         print(f"warning: {warning}")
-    if config.encrypts:
-        from datetime import UTC, datetime
-
-        from kafkad.broker.tls import problems
-
-        found = list(problems(config, datetime.now(UTC)))
-        for problem in found:
+    problems = of_keys_and_logins(config) or _problems_of_files(config)
+    if problems and config.value("password.encoder.secret") and may_have_dynamic_settings(config):
+        for problem in problems:
+            print(f"warning: {problem}; dynamic settings of the broker, which --check does not read, may mend it")
+    elif problems:
+        for problem in problems:
             print(f"kafkad: {problem}", file=sys.stderr)
-        if found:
-            return BAD_CONFIGURATION
-    if config.listeners_with("GSSAPI"):
-        from kafkad.security.kerberos import problem as problem_of_keytabs
-
-        unusable = problem_of_keytabs(config)
-        if unusable is not None:
-            print(f"kafkad: {unusable}", file=sys.stderr)
-            return BAD_CONFIGURATION
+        return BAD_CONFIGURATION
     if config.zookeeper is not None and config.bool("zookeeper.ssl.client.enable"):
         from kafkad.broker.zookeeper_tls import ZooKeeperContexts
 
@@ -134,6 +126,23 @@ def _report(config: Config) -> int:
         data = f"$STATE_DIRECTORY or {data}"  # systemd sets it for a unit, not for who checks the unit's file
     print(f"configuration is good: {several}listens on {listeners}; data in {data}{metadata}")
     return 0
+
+
+def _problems_of_files(config: Config) -> list[str]:
+    """Of stores and keytabs."""
+    found: list[str] = []
+    if config.encrypts:
+        from datetime import UTC, datetime
+
+        from kafkad.broker.tls import problems
+
+        found += problems(config, datetime.now(UTC))
+    if config.listeners_with("GSSAPI"):
+        from kafkad.security.kerberos import problem
+
+        unusable = problem(config)
+        found += [] if unusable is None else [unusable]
+    return found
 
 
 def _shown(endpoint: Endpoint) -> str:

@@ -1,5 +1,5 @@
-"""Names and ids of topics and partitions, and how a text names many. Apart from `model`, so that wire clients import
-nothing else."""
+"""Names and ids of topics and partitions, how a text names many, and the metadata's file. Apart from `model`, so that
+wire clients import nothing else."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ TRANSACTIONS_TOPIC = "__transaction_state"
 INTERNAL_TOPICS = frozenset({GROUPS_TOPIC, TRANSACTIONS_TOPIC})
 """The topics in which coordinators keep their state; clients are told, and may not delete records there."""
 MAX_TOPIC_NAME = 249
+METADATA_FILE = "kafkad-metadata.journal"
+"""The embedded store. A plain file, so that a real Kafka started on the same log directory passes over it."""
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 

@@ -66,7 +66,7 @@ _IDLE_CHECK_MS = 10_000
 _IMPORT_AGAIN_MS = 1_000
 _TIME_TO_STOP_S = 120
 _ASK_FOR_TIME_S = 30
-_FAILED = 1
+_FAILED, _BAD_CONFIGURATION = 1, 2
 
 _REFUSALS = (
     CheckpointError,
@@ -100,15 +100,6 @@ async def _unless(told: asyncio.Event, waiting: Coroutine[Any, Any, T]) -> T:
     raise _StoppedEarly
 
 
-def _refuse_without_keytabs(config: Config) -> None:
-    if config.listeners_with("GSSAPI"):
-        from kafkad.security.kerberos import problem
-
-        found = problem(config)
-        if found is not None:
-            raise StartError(found)
-
-
 class Daemon:
     """One broker as a process of its own. `serve` runs through its whole life."""
 
@@ -117,7 +108,7 @@ class Daemon:
         self._supervised = supervised
         self._loop = asyncio.get_running_loop()
         self._clock = SystemClock()
-        self._settings = Settings(config)
+        self._settings = Settings(config, among_others=supervised is not None)
         self._notifier = Notifier.from_environment(os.environ)
         self._blocking_calls = ThreadPerCall()
         self._timers = LoopTimers(self._loop, self._clock).timers
@@ -150,13 +141,15 @@ class Daemon:
         except _REFUSALS as refusal:
             log.error("cannot start: %s", refusal)
             return _FAILED
+        except ConfigError as error:
+            log.error("cannot start: %s", "; ".join(error.problems))
+            return _BAD_CONFIGURATION
 
     async def _serve(self) -> int:
         """Addresses are bound before any data is touched: one that is taken ends the start."""
         self._threads.start()
         config = self._settings.config
         self._tls = self._make_tls(config)
-        _refuse_without_keytabs(config)
         self._bind(config)
         health = await self._serve_http(config)
         self._logs.lock()
@@ -187,10 +180,7 @@ class Daemon:
             return None
         from kafkad.broker.tls import BrokerTls
 
-        try:
-            return BrokerTls(config, self._loop, self._clock, self._timers)
-        except ValueError as error:
-            raise StartError(f"{error}") from error
+        return BrokerTls(config, self._loop, self._clock, self._timers)
 
     def _bind(self, config: Config) -> None:
         for endpoint in config.listeners:

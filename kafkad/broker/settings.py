@@ -10,7 +10,7 @@ from typing import Final
 
 from kafkad import loggers
 from kafkad.config import Config, ConfigError, LogConfig, Reload
-from kafkad.config.checks import contradictions
+from kafkad.config.checks import contradictions, of_keys_and_logins
 from kafkad.config.idle import idle_dynamic
 from kafkad.net.server import Limits
 
@@ -28,9 +28,11 @@ _MOST_RESOLVED = 1000
 class Settings:
     """`static` comes from the command line and the file, `config` is that with what the metadata store overrides."""
 
-    def __init__(self, static: Config) -> None:
+    def __init__(self, static: Config, *, among_others: bool = False) -> None:
+        """`among_others`: of one of the brokers of a host, whose own settings do not tell that there are several."""
         self.static = static
         self.config = static
+        self._among_others = among_others
         self._told = set(static.warnings)
         self._topic_overrides: Callable[[str], Mapping[str, str]] = lambda topic: {}
         self._resolved: dict[frozenset[tuple[str, str]], LogConfig] = {}
@@ -52,8 +54,9 @@ class Settings:
     def reread(self, fresh: Config) -> Reload:
         """Takes from a file that was read again what may change while the broker runs; `override` has it in force.
         Raises ConfigError and takes nothing if that contradicts what stays as it is."""
-        reload, known = self.static.with_file(fresh), contradictions(self.config)
-        problems = [each for each in contradictions(self.config.with_file(fresh).config) if each not in known]
+        reload, merged = self.static.with_file(fresh), self.config.with_file(fresh).config
+        known = contradictions(self.config, among_others=self._among_others)
+        problems = [each for each in contradictions(merged, among_others=self._among_others) if each not in known]
         if problems and reload.restart:
             names = ", ".join(reload.restart)
             raise ConfigError(f"it can only be taken as a whole, with a restart, for {names} cannot change", *problems)
@@ -61,6 +64,12 @@ class Settings:
             raise ConfigError(*problems)
         self.static = reload.config
         return reload
+
+    def problems_of_logins(self) -> list[str]:
+        """What is missing of keys and logins; nothing where the file alone has it all. Where the store spoils that, the
+        broker is to run all the same, for only then it can be set right."""
+        by_file = of_keys_and_logins(self.static, among_others=self._among_others)
+        return by_file and of_keys_and_logins(self.config, among_others=self._among_others)
 
     def of_topic(self, topic: str) -> LogConfig:
         """Topics with the same overrides share one LogConfig: there may be ten thousand of them."""

@@ -21,7 +21,8 @@ from kafkad.broker.stored_topics import StoredTopics
 from kafkad.broker.takeover import refuse_partial_adoption, take_over, tell_of_mended
 from kafkad.clock import Clock
 from kafkad.cluster.configs import DynamicConfigs
-from kafkad.config import Config
+from kafkad.config import Config, ConfigError
+from kafkad.config.checks import of_keys_and_logins
 from kafkad.controller.configs import encrypt_anew
 from kafkad.controller.registration import cluster_id, prepare
 from kafkad.log.loading import LoadingProgress
@@ -122,6 +123,7 @@ async def _identify(platform: Platform, settings: Settings, limits: ConnectionLi
             rights = await load_rights(settings.config, store, platform.clock, platform.timers, alone=alone)
         settings.follow(configs.topic)
         settings.override(cluster_wide=configs.cluster, per_broker=configs.broker)
+        begin_keys_and_logins(settings, platform.tls)
         apply_settings(platform, settings.config, limits)
         stored_topics = await StoredTopics.read(store)
     except BaseException:
@@ -163,6 +165,31 @@ async def load(platform: Platform, identity: Identity, on_progress: Callable[[Lo
     except BaseException:
         await stop_following(identity.configs, identity.rights)
         raise
+
+
+def begin_keys_and_logins(settings: Settings, tls: BrokerTls | None) -> None:
+    """By the settings in force: as in Kafka, the store may have what the file lacks. Or else by the file alone. Raises
+    ConfigError or StartError."""
+    config, static = settings.config, settings.static
+    problems = settings.problems_of_logins()
+    if problems:
+        raise ConfigError(*problems)
+    problem = _problem_of_keytabs(config)
+    if problem is not None and _problem_of_keytabs(static) is not None:
+        raise StartError(problem)
+    if tls is not None:
+        try:
+            tls.begin(config, static)
+        except ValueError as error:
+            raise StartError(f"{error}") from error
+
+
+def _problem_of_keytabs(config: Config) -> str | None:
+    if of_keys_and_logins(config) or not config.listeners_with("GSSAPI"):
+        return None
+    from kafkad.security.kerberos import problem
+
+    return problem(config)
 
 
 def apply_settings(platform: Platform, config: Config, limits: ConnectionLimits) -> None:

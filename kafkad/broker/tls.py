@@ -11,6 +11,7 @@ import logging
 import os
 import ssl
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -62,16 +63,18 @@ class _TooEarlyError(TlsError):
 
 
 class _Listener:
-    """What is in use at one listener. `failed` is what was read last and could not be used; if its time has only to
-    come, it `starts` then. What could not even be read is tried again. `told` is what was said of it last."""
+    """What is in use at one listener, by its `tls`. `failed` is what was read last and could not be used; if its time
+    has only to come, it `starts` then. What could not even be read is tried again. `told` is what was said of it last.
+    """
 
-    def __init__(self, loaded: _LoadedTls, layer: TlsLayer) -> None:
-        self.loaded = loaded
-        self.tls = ServerTls(layer, loaded.server, loaded.users)
-        self.failed: _Seen | None = None
-        self.told: tuple[_Seen | None, str] | None = None
-        self.starts: datetime | None = None
-        self.warned: int | None = None
+    failed: _Seen | None
+    told: tuple[_Seen | None, str] | None
+    starts: datetime | None
+    warned: int | None
+
+    def __init__(self, tls: ServerTls, loaded: _LoadedTls) -> None:
+        self.tls = tls
+        self.use(loaded)
 
     def use(self, loaded: _LoadedTls) -> None:
         self.loaded = loaded
@@ -80,26 +83,36 @@ class _Listener:
 
 
 class BrokerTls:
-    """Made at the start, if a listener is encrypted; raises TlsError or StoreError if it cannot be."""
+    """Made for the start, if a listener is encrypted. Nobody gets in before `begin`, but at HTTP, if the file alone has
+    what that takes."""
 
     def __init__(self, config: Config, loop: asyncio.AbstractEventLoop, clock: Clock, timers: Timers) -> None:
         self.layer = TlsLayer(loop.call_soon)
         self._config = config
         self._clock = clock
         self._timers = timers
+        self._servers = {name: _closed(self.layer) for name in encrypted_listeners(config)}
         self._listeners: dict[str, _Listener] = {}
-        for name in encrypted_listeners(config):
-            loaded = _load(config, name)
+        """Empty until `begin`."""
+        if HTTP in self._servers:
+            with suppress(TlsError, StoreError):
+                self._servers[HTTP].context = _load(config, HTTP).server
+
+    def begin(self, config: Config, file: Config) -> None:
+        """Reads the stores by the settings in force, or where these cannot be used by those of the `file` alone. Raises
+        TlsError or StoreError if these cannot be, either."""
+        self._config = config
+        for name, tls in self._servers.items():
+            loaded = _load_first(config, file, name)
             problem = loaded.material.problem(self._now())
             if problem is not None:
                 log.error("listener %s: %s; clients will refuse it", name, problem)
-            self._listeners[name] = _Listener(loaded, self.layer)
+            self._listeners[name] = _Listener(tls, loaded)
         self.warn_of_expiry()
 
     def server(self, listener: str) -> ServerTls | None:
         """None where the listener is not encrypted."""
-        found = self._listeners.get(listener)
-        return found.tls if found else None
+        return self._servers.get(listener)
 
     def client_context(self, listener: str) -> ssl.SSLContext:
         """For new connections to a listener of other brokers, which may be one that this broker has not; a later call
@@ -111,7 +124,7 @@ class BrokerTls:
 
     def http_context(self) -> ssl.SSLContext:
         """For new connections of HTTP; a later call may give another one."""
-        return self._listeners[HTTP].tls.context
+        return self._servers[HTTP].context
 
     def check(self, config: Config, named: Collection[str]) -> None:
         """Whether these settings could be used, where they are others, or where one of a listener is among the `named`
@@ -218,6 +231,25 @@ def problems(config: Config, now: datetime) -> Iterator[str]:
             problem = str(error)
         if problem is not None:
             yield f"listener {name}: {problem}"
+
+
+def _closed(layer: TlsLayer) -> ServerTls:
+    """Without a key no handshake succeeds."""
+
+    def nobody(certificate: bytes) -> str:
+        raise ValueError("no stores have been read yet")
+
+    return ServerTls(layer, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), nobody)
+
+
+def _load_first(config: Config, file: Config, name: str) -> _LoadedTls:
+    try:
+        return _load(config, name)
+    except (TlsError, StoreError) as error:
+        try:
+            return _load(file, name)
+        except (TlsError, StoreError):
+            raise error from None
 
 
 def _load(config: Config, name: str) -> _LoadedTls:

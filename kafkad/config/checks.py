@@ -12,6 +12,7 @@ from kafkad.config.passwords import problem as problem_of_encoder
 from kafkad.config.protocol import OLDEST
 from kafkad.config.setting import AUTHORIZERS
 from kafkad.config.several import contradictions_of_several
+from kafkad.names import METADATA_FILE
 
 if TYPE_CHECKING:
     from kafkad.config.config import Config
@@ -46,8 +47,13 @@ _LEAST_LOGIN = 256
 """Bytes that even a login by a password needs for its largest message."""
 
 
-def contradictions(config: Config) -> list[str]:
+def contradictions(config: Config, *, among_others: bool = False) -> list[str]:
     """Every rule that a configuration breaks, one sentence each."""
+    return [*of_keys_and_logins(config, among_others=among_others), *of_file(config)]
+
+
+def of_file(config: Config) -> list[str]:
+    """Those that hold for a file by itself, whatever a broker's dynamic settings are."""
     problems = [
         *_listeners(config),
         *_numbers(config),
@@ -60,6 +66,33 @@ def contradictions(config: Config) -> list[str]:
     return problems or contradictions_of_several(config)
 
 
+def of_keys_and_logins(config: Config, *, among_others: bool = False) -> list[str]:
+    """Those of the keys of listeners and of logins, which may be among a broker's dynamic settings: so a file without
+    them is good, as in Kafka, if these have them. `among_others`: one of several brokers whatever its settings say."""
+    try:
+        bound, logins = config.listeners, sorted(config.login_listeners)
+    except ValueError:
+        return []  # said already
+    problems = [
+        f"listener {endpoint.listener} needs a key: set ssl.keystore.location, or listener.name."
+        f"{endpoint.listener.lower()}.ssl.keystore.location"
+        for endpoint in bound
+        if endpoint.protocol in ENCRYPTED and not _has_key(config, endpoint.listener)
+    ]
+    if config.http_over_tls and not _has_key(config, "HTTP"):
+        problems.append("http.listener: https needs ssl.keystore.location, or listener.name.http.ssl.keystore.location")
+    problems += [problem for listener in logins for problem in _mechanisms(config, listener)]
+    several = among_others or config.value("zookeeper.connect") or config.int("kafkad.brokers") > 1
+    return problems + (_own_login(config) if several and config.inter_broker_listener in logins else [])
+
+
+def may_have_dynamic_settings(config: Config) -> bool:
+    """False where there is no metadata store yet. Looks at the disk."""
+    if config.value("zookeeper.connect"):
+        return True
+    return bool(config.log_dirs) and os.path.exists(os.path.join(config.metadata_dir, METADATA_FILE))
+
+
 def _listeners(config: Config) -> list[str]:
     try:
         bound = config.listeners
@@ -70,17 +103,10 @@ def _listeners(config: Config) -> list[str]:
     except ValueError as error:
         return [f"advertised.listeners={config.value('advertised.listeners')}: {error}"]
     problems = [
-        f"listener {endpoint.listener} needs a key: set ssl.keystore.location, or listener.name."
-        f"{endpoint.listener.lower()}.ssl.keystore.location"
-        for endpoint in bound
-        if endpoint.protocol in ENCRYPTED and not _has_key(config, endpoint.listener)
-    ]
-    problems += [
         f"advertised.listeners cannot use the nonroutable meta-address {endpoint.host}. Use a routable IP address."
         for endpoint in advertised
         if endpoint.host in WILDCARDS
     ]
-    problems += [problem for listener in sorted(config.login_listeners) for problem in _mechanisms(config, listener)]
     names = {endpoint.listener for endpoint in bound}
     unknown = sorted({endpoint.listener for endpoint in advertised} - names)
     if unknown:
@@ -214,9 +240,6 @@ def _inter_broker(config: Config, advertised: set[str]) -> list[str]:
         names = ", ".join(sorted(advertised))
         missing = f"inter-broker listener {config.inter_broker_listener} is not in advertised.listeners ({names})"
         return [f"{missing}; set inter.broker.listener.name to one of them"]
-    several = config.value("zookeeper.connect") or config.int("kafkad.brokers") > 1
-    if config.inter_broker_listener in config.login_listeners and several:
-        return [*_own_login(config), *_control_plane(config, advertised)]
     return _control_plane(config, advertised)
 
 
@@ -230,7 +253,7 @@ def _own_login(config: Config) -> list[str]:
     handler = config.for_mechanism(listener, mechanism, _LOGIN_HANDLER)
     if handler and (mechanism != "OAUTHBEARER" or handler not in _OF_OWN_TOKENS):
         return [f"{_LOGIN_HANDLER}={handler} for {mechanism}: kafkad runs no Java, and has only {_OF_OWN_TOKENS[0]}"]
-    if mechanism == "GSSAPI" or _jaas(config, listener, mechanism) is not None:
+    if mechanism == "GSSAPI" or mechanism not in LOGIN_MODULES or _jaas(config, listener, mechanism) is not None:
         return []  # what is wrong with it is said already
     module = config.jaas(listener, mechanism)
     if mechanism == "OAUTHBEARER":
@@ -386,8 +409,6 @@ def _http(config: Config) -> list[str]:
         return [str(error)]
     if config.http_over_tls and config.int("kafkad.brokers") > 1:
         return ["http.listener: https is not there for several brokers of a host (kafkad.brokers); use http"]
-    if config.http_over_tls and not _has_key(config, "HTTP"):
-        return ["http.listener: https needs ssl.keystore.location, or listener.name.http.ssl.keystore.location"]
     return []
 
 

@@ -5,7 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from kafkad.config.checks import contradictions, directories_with_two_names
+from kafkad.config.checks import (
+    contradictions,
+    directories_with_two_names,
+    may_have_dynamic_settings,
+    of_file,
+)
 from kafkad.config.config import Config, Source, find_setting
 from kafkad.config.files import ConfigError, Entry, read_properties, read_yaml
 from kafkad.config.idle import idle
@@ -41,6 +46,7 @@ _NO_SECRETS = (
 
 def load(config_file: str | None, overrides: Sequence[str], environ: Mapping[str, str]) -> Config:
     """Reads `config_file`, then `NAME=VALUE` overrides. Raises ConfigError with all problems at once.
+    Where there may be dynamic settings, which may have what is missing, those of keys and logins are left out.
 
     Without a file or where it is silent: kafkad's defaults, with the data in $STATE_DIRECTORY when systemd sets it.
     """
@@ -69,7 +75,8 @@ def load(config_file: str | None, overrides: Sequence[str], environ: Mapping[str
     ignored = {Source.STATIC_BROKER_CONFIG: dict.fromkeys(loader.unknown, "")}
     warnings = [*loader.all_warnings(), *misread]
     config = Config(layers, file=config_file, warnings=warnings, ignored=ignored, secrets=loader.secrets)
-    problems = loader.all_problems() or [*contradictions(config), *directories_with_two_names(config)]
+    known = of_file if may_have_dynamic_settings(config) else contradictions
+    problems = loader.all_problems() or [*known(config), *directories_with_two_names(config)]
     if problems:
         raise ConfigError(*problems)
     config.warnings += tuple(idle(config))

@@ -42,10 +42,9 @@ from kafkad.meta.store import (
     WatchEvent,
 )
 from kafkad.meta.tree import Applied, Node, Tree
+from kafkad.names import METADATA_FILE
 from kafkad.turns import Pieces, in_turns
 
-FILE_NAME = "kafkad-metadata.journal"
-"""A plain file, so that a real Kafka started on the same log directory passes over it."""
 COMPACT_AT_LEAST = 8 << 20
 COMPACT_RATIO = 4
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -58,9 +57,9 @@ def lost_store(directory: str, log_dirs: Collection[str], used: Collection[str])
     """The problem where a new store would be made in `directory`, and none of the topics' metadata be known: another of
     the `log_dirs` has a store, or `directory` is an empty one of them, perhaps of a disk that is not mounted, while
     others have been `used`."""
-    if os.path.exists(os.path.join(directory, FILE_NAME)):
+    if os.path.exists(os.path.join(directory, METADATA_FILE)):
         return None
-    stores = [path for each in log_dirs if os.path.exists(path := os.path.join(each, FILE_NAME))]
+    stores = [path for each in log_dirs if os.path.exists(path := os.path.join(each, METADATA_FILE))]
     if stores:
         newest = max(stores, key=os.path.getmtime)
         found = newest if len(stores) == 1 else f"{len(stores)} of log.dirs have one, written last {newest}"
@@ -114,7 +113,7 @@ class EmbeddedStore:
     def open(cls, directory: str, clock: Clock, sync: Callable[[int], None] = os.fdatasync) -> EmbeddedStore:
         """Loads the journal in `directory`, or makes one. Raises JournalError when it is damaged or in use."""
         tree = Tree()
-        path = os.path.join(directory, FILE_NAME)
+        path = os.path.join(directory, METADATA_FILE)
         make_directories(directory, sync)
         if not os.path.exists(path):
             return cls(tree, Journal.create(path, tree.snapshot(), sync), clock)

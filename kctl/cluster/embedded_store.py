@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from kafkad.meta.embedded import FILE_NAME
 from kafkad.meta.journal import JournalError, read
 from kafkad.meta.tree import Node, Tree
+from kafkad.names import METADATA_FILE
 from kctl.cluster.nodes import StoredNode
 from kctl.errors import Exit, KctlError
 
@@ -15,12 +15,14 @@ from kctl.errors import Exit, KctlError
 class EmbeddedReader:
     def __init__(self, directory: str) -> None:
         """A reader of the journal in this directory, or of the journal itself."""
-        path = os.path.join(directory, FILE_NAME) if os.path.isdir(directory) else directory
+        path = os.path.join(directory, METADATA_FILE) if os.path.isdir(directory) else directory
         self._tree = Tree()
         try:
             read(path, self._tree.replay)
         except FileNotFoundError:
-            hint = f"it holds no {FILE_NAME}: give kafkad.metadata.dir of the broker, or else the first of its log.dirs"
+            hint = (
+                f"it has no {METADATA_FILE}: give kafkad.metadata.dir of the broker, or else the first of its log.dirs"
+            )
             raise KctlError(
                 f"{directory} is not where kafkad keeps metadata", exit_code=Exit.NOT_FOUND, hints=(hint,)
             ) from None
@@ -40,4 +42,4 @@ class EmbeddedReader:
 
 def first_with_journal(directories: Iterable[str]) -> str | None:
     """The first of the directories that holds a journal on this machine."""
-    return next((place for place in directories if os.path.exists(os.path.join(place, FILE_NAME))), None)
+    return next((place for place in directories if os.path.exists(os.path.join(place, METADATA_FILE))), None)

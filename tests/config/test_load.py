@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from kafkad.config import BROKER_SETTINGS, LONG_MAX, Config, ConfigError, LogConfig, Source, ZooKeeperAddress, load
+from kafkad.config.checks import contradictions
 from kafkad.config.files import read_properties
 from kafkad.config.setting import JAVA
+from kafkad.names import METADATA_FILE
 
 AUTHORIZER = "authorizer.class.name: kafka.security.authorizer.AclAuthorizer"
 SERVER_PROPERTIES = """\
@@ -507,8 +509,30 @@ def test_throttles_count_only_where_they_are_set_while_the_broker_runs(tmp_path:
     assert [dynamic.long(name) for name in throttles] == [5] * 3
 
 
-def test_brokers_log_in_at_each_other_by_tokens_of_a_file_or_an_issuer() -> None:
-    by_tokens = (*SASL, "kafkad.oauthbearer.unsecured=true", "sasl.mechanism.inter.broker.protocol=OAUTHBEARER")
+def test_keys_and_logins_may_be_dynamic_settings_where_there_is_a_store(tmp_path: Path) -> None:
+    at_it = f"log.dirs={tmp_path}"
+    for lacking, problem in (
+        (("listeners=SSL://127.0.0.1:9092", "security.inter.broker.protocol=SSL"), "listener SSL needs a key"),
+        (("http.listener=https://127.0.0.1:9404",), "http.listener: https needs"),
+        (("listeners=SASL_PLAINTEXT://127.0.0.1:9092", "security.inter.broker.protocol=SASL_PLAINTEXT"), "GSSAPI"),
+    ):
+        (tmp_path / METADATA_FILE).unlink(missing_ok=True)
+        assert problem in problems(None, at_it, *lacking)[0]
+        load(None, [at_it, *lacking, "zookeeper.connect=zk:2181"], {})
+        (tmp_path / METADATA_FILE).touch()
+        [found] = contradictions(load(None, [at_it, *lacking], {}))
+        assert problem in found
+        assert "log.dirs names no directory" in problems(None, at_it, *lacking, "log.dirs=,")
+
+
+def test_brokers_log_in_at_each_other_by_tokens_of_a_file_or_an_issuer(tmp_path: Path) -> None:
+    (tmp_path / METADATA_FILE).touch()
+    by_tokens = (
+        *SASL,
+        f"log.dirs={tmp_path}",
+        "kafkad.oauthbearer.unsecured=true",
+        "sasl.mechanism.inter.broker.protocol=OAUTHBEARER",
+    )
     assert load(None, by_tokens, {}).warnings == ()
     url, own = "sasl.oauthbearer.token.endpoint.url=", "listener.name.sasl_plaintext.oauthbearer."
     module = f"{own}sasl.jaas.config=org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
@@ -522,7 +546,7 @@ def test_brokers_log_in_at_each_other_by_tokens_of_a_file_or_an_issuer() -> None
             ([issuer, f'{module} clientId="broker";'], f"{own}sasl.jaas.config needs clientId and clientSecret"),
             ([f"{url}file:///token", f"{handler}Mine"], "kafkad runs no Java"),
         ):
-            [found] = problems(None, *by_tokens, others, *settings)
+            [found] = contradictions(load(None, [*by_tokens, others, *settings], {}))
             assert problem in found
         with_secret = [issuer, f'{module} clientId="broker" clientSecret="x";']
         for good in ([f"{url}file:///token"], with_secret, [*with_secret, f"{handler}OAuthBearerLoginCallbackHandler"]):

@@ -7,6 +7,7 @@ import importlib.util
 import pytest
 
 from kafkad.config import Config, load
+from kafkad.config.checks import contradictions
 from kafkad.config.files import ConfigError
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -17,6 +18,10 @@ BASE = ("listeners=SASL_PLAINTEXT://127.0.0.1:9092", "inter.broker.listener.name
 
 def loaded(*settings: str) -> Config:
     return load(None, [*BASE, *settings], {})
+
+
+def problem_in_a_cluster(*settings: str) -> str:
+    return "\n".join(contradictions(loaded("zookeeper.connect=zk:2181", *settings)))
 
 
 def problem(*settings: str) -> str:
@@ -99,13 +104,14 @@ def test_kerberos_needs_a_keytab_a_principal_rules_that_can_be_read_and_its_extr
 
 
 def test_brokers_of_a_cluster_have_to_log_in_at_each_other() -> None:
-    cluster = ("zookeeper.connect=zk:2181", "sasl.enabled.mechanisms=SCRAM-SHA-256")
-    assert "sasl.mechanism.inter.broker.protocol=GSSAPI is not enabled" in problem(*cluster)
-    chosen = (*cluster, "sasl.mechanism.inter.broker.protocol=SCRAM-SHA-256")
+    enabled, mechanism = "sasl.enabled.mechanisms=SCRAM-SHA-256", "sasl.mechanism.inter.broker.protocol"
+    assert f"{mechanism}=GSSAPI is not enabled" in problem_in_a_cluster(enabled)
+    chosen = (enabled, f"{mechanism}=SCRAM-SHA-256")
     name = f"{OWN}.scram-sha-256.sasl.jaas.config"
-    assert f"{name} needs username and password" in problem(*chosen)
-    assert f"{name} needs username and password" in problem(*chosen, f"{name}={SCRAM};")
-    assert loaded(*chosen, f'{name}={SCRAM} username="u" password="p";')
+    assert f"{name} needs username and password" in problem_in_a_cluster(*chosen)
+    assert f"{name} needs username and password" in problem_in_a_cluster(*chosen, f"{name}={SCRAM};")
+    assert problem_in_a_cluster(*chosen, f'{name}={SCRAM} username="u" password="p";') == ""
+    assert "kafkad does not have FOO" in problem_in_a_cluster("sasl.enabled.mechanisms=FOO", f"{mechanism}=FOO")
 
 
 def test_lifetimes_are_those_of_the_mechanism_then_of_the_listener_then_of_all() -> None:

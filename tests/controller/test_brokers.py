@@ -23,7 +23,7 @@ from kafkad.controller.state import DeletedTopics, PartitionEntry, TopicEntry
 from kafkad.controller.term import Term
 from kafkad.controller.topics import NewTopic
 from kafkad.errors import ErrorCode, KafkaError
-from kafkad.meta.embedded import FILE_NAME, EmbeddedSession, EmbeddedStore
+from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore
 from kafkad.meta.store import BadVersion, ConnectionLoss, Operation, Refused, Result, Stat, Watch
 from kafkad.meta.znodes import (
     TOPICS,
@@ -40,7 +40,7 @@ from kafkad.meta.znodes import (
 )
 from kafkad.meta.znodes import Controller as ControllerNode
 from kafkad.model import BrokerInfo, Endpoint, PartitionAssignment, PartitionState, WantedIsr
-from kafkad.names import NO_TOPIC_ID, TopicPartition
+from kafkad.names import METADATA_FILE, NO_TOPIC_ID, TopicPartition
 from kafkad.wire.messages.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
 from kafkad.wire.messages.stop_replica import StopReplicaRequest
 from kafkad.wire.messages.update_metadata import UpdateMetadataRequest
@@ -708,7 +708,7 @@ def test_an_adoption_that_is_interrupted_begins_again(tmp_path: Path) -> None:
         ]
         await adopt(session, 1, found, now_ms=5_000_123)
         await store.close()
-        journal = tmp_path / FILE_NAME
+        journal = tmp_path / METADATA_FILE
         os.truncate(journal, journal.stat().st_size - 1)
         store = EmbeddedStore.open(str(tmp_path), SystemClock())
         session = store.session()

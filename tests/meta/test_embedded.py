@@ -19,7 +19,7 @@ import pytest
 from kafkad.clock import SystemClock
 from kafkad.meta import embedded
 from kafkad.meta.consumer_znodes import ConsumerOffset
-from kafkad.meta.embedded import FILE_NAME, EmbeddedSession, EmbeddedStore, lost_store
+from kafkad.meta.embedded import EmbeddedSession, EmbeddedStore, lost_store
 from kafkad.meta.journal import JournalError
 from kafkad.meta.last_room import can_wait
 from kafkad.meta.notes import Notes
@@ -39,6 +39,7 @@ from kafkad.meta.store import (
 )
 from kafkad.meta.znodes import Config, ConfigChange, Partition, Topic, TopicDeletion
 from kafkad.model import PartitionAssignment
+from kafkad.names import METADATA_FILE
 from kafkad.turns import Turns
 from tests.fakes import FakeClock, no_more_threads
 
@@ -170,8 +171,8 @@ def test_the_file_is_compacted_and_keeps_everything(tmp_path: Path, monkeypatch:
         trees.append(await dump(store))
 
     with_store(tmp_path, write)
-    assert (tmp_path / FILE_NAME).stat().st_size < 15_000
-    assert os.listdir(tmp_path) == [FILE_NAME]
+    assert (tmp_path / METADATA_FILE).stat().st_size < 15_000
+    assert os.listdir(tmp_path) == [METADATA_FILE]
     with_store(tmp_path, read)
     assert trees[0] == trees[1]
 
@@ -216,7 +217,7 @@ def test_a_file_that_grew_over_many_starts_is_compacted(tmp_path: Path, monkeypa
 
     for _ in range(20):
         with_store(tmp_path, write)
-    assert (tmp_path / FILE_NAME).stat().st_size < 4_000
+    assert (tmp_path / METADATA_FILE).stat().st_size < 4_000
 
 
 def test_without_room_for_a_new_file_the_old_one_grows_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,7 +244,7 @@ def test_without_room_for_a_new_file_the_old_one_grows_on(tmp_path: Path, monkey
 
     with_store(tmp_path, write)
     with_store(tmp_path, read)
-    assert os.listdir(tmp_path) == [FILE_NAME]
+    assert os.listdir(tmp_path) == [METADATA_FILE]
 
 
 WRITER = """
@@ -310,7 +311,7 @@ def test_after_a_failed_fsync_nothing_is_acknowledged(tmp_path: Path) -> None:
         await store.create("/kept", b"1")
         assert told == []
         disk.failures = 1
-        with pytest.raises(ConnectionLoss, match=FILE_NAME):
+        with pytest.raises(ConnectionLoss, match=METADATA_FILE):
             await store.create("/lost")
         with pytest.raises(ConnectionLoss):
             await store.create("/refused")
@@ -357,7 +358,7 @@ def test_a_full_disk_takes_back_all_that_waited_and_nothing_else(
         assert await store.children("/a") == []
         assert store.problem is not None
         assert store.problem.endswith(
-            f"{FILE_NAME} was full at the last change: changes of metadata are refused until there is room"
+            f"{METADATA_FILE} was full at the last change: changes of metadata are refused until there is room"
         )
         await store.create("/a/d")
         assert store.problem is None
@@ -614,14 +615,16 @@ def test_no_new_store_is_made_beside_an_old_one(tmp_path: Path) -> None:
     for directory in (second, other):
         assert lost_store(directory, log_dirs, log_dirs) == (
             f"there is no metadata store in {directory}, and a new one would know no topics' settings, users or ACLs; "
-            f"but there is {first}/{FILE_NAME}: set kafkad.metadata.dir to {first}, or name {first} first in log.dirs. "
-            "To begin with a new store, move the old one out of log.dirs"
+            f"but there is {first}/{METADATA_FILE}: set kafkad.metadata.dir to {first}, or name {first} first in "
+            "log.dirs. To begin with a new store, move the old one out of log.dirs"
         )
     with_store(Path(third), use)
-    os.utime(f"{first}/{FILE_NAME}", (1, 1))
+    os.utime(f"{first}/{METADATA_FILE}", (1, 1))
     problem = lost_store(second, log_dirs, log_dirs)
     assert problem is not None
-    assert f"2 of log.dirs have one, written last {third}/{FILE_NAME}: set kafkad.metadata.dir to {third}" in problem
+    assert (
+        f"2 of log.dirs have one, written last {third}/{METADATA_FILE}: set kafkad.metadata.dir to {third}" in problem
+    )
     assert lost_store(first, log_dirs, log_dirs) is None
     assert lost_store(other, [second], [second]) is None
 

@@ -153,6 +153,7 @@ class Watched:
         self.loop = asyncio.new_event_loop()
         self.timers = Timers()
         self.tls = BrokerTls(self.config, self.loop, self.clock, self.timers)
+        self.tls.begin(self.config, self.config)
 
     @property
     def context(self) -> Any:
@@ -273,6 +274,23 @@ def test_other_settings_change_although_a_store_cannot_be_used(watched: Watched)
     with pytest.raises((TlsError, StoreError), match=r"another\.pem"):
         watched.tls.check(at("another.pem"), [])
     watched.tls.check(watched.config, [])
+
+
+def test_a_start_is_by_the_dynamic_settings_or_else_by_the_file_alone(tmp_path: Path) -> None:
+    def begun(location: Path, watched: Watched) -> Any:
+        dynamic = {"listener.name.ssl.ssl.keystore.location": str(location)}
+        tls = BrokerTls(watched.config, watched.loop, watched.clock, watched.timers)
+        tls.begin(watched.config.with_overrides(cluster_wide={}, per_broker=dynamic), watched.config)
+        return tls
+
+    watched = Watched(tmp_path)
+    other = AUTHORITY.issue("another").write(tmp_path / "other.pem")
+    assert begun(tmp_path / "none.pem", watched).server("SSL").context.cert_store_stats()["x509"] == 1
+    watched.keys.unlink()
+    assert begun(other, watched).server("SSL").context.cert_store_stats()["x509"] == 1
+    with pytest.raises(StoreError, match=r"none\.pem"):
+        begun(tmp_path / "none.pem", watched)
+    watched.loop.close()
 
 
 def test_who_sets_a_location_again_is_told_that_the_file_there_cannot_be_used(watched: Watched) -> None:

@@ -250,8 +250,59 @@ def test_stores_change_by_kafkas_dynamic_settings(broker: Broker) -> None:
         alter(AUTHORITY.issue("another").write(broker.directory / "another.pem"))
     assert broker.shown() == renewed.certificate.serial_number
     broker.process.stop()
+    broker.keys.unlink()
+    broker.process.settings["listener.name.http.ssl.keystore.location"] = str(broker.directory / "renewed.pem")
     broker.process.start()
     assert broker.shown() == renewed.certificate.serial_number, "after a restart, too"
+
+
+def test_passwords_that_only_the_store_has_are_enough_for_a_start(tmp_path: Path) -> None:
+    from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+    users = "listener.name.sasl_ssl.plain.sasl.jaas.config"
+    passwords = {
+        users: 'org.apache.kafka.common.security.plain.PlainLoginModule required user_bob="secret";',
+        "listener.name.sasl_ssl.ssl.keystore.password": "hush",
+    }
+    made = Broker(tmp_path, **{"listener.name.sasl_ssl.sasl.enabled.mechanisms": "PLAIN"})
+    settings = made.process.settings
+    settings["listeners"] = settings["listeners"].replace("SSL://", "SASL_SSL://")
+    settings["password.encoder.secret"] = "of the broker"
+    made.keys.write_bytes(AUTHORITY.issue().pkcs12("hush"))
+
+    def started() -> tuple[int, str]:
+        done = subprocess.run(made.process.command(), capture_output=True, text=True, timeout=60)
+        return done.returncode, done.stderr
+
+    def check() -> tuple[int, str]:
+        done = subprocess.run([*made.process.command(), "--check"], capture_output=True, text=True, timeout=60)
+        return done.returncode, done.stdout + done.stderr
+
+    code, text = started()
+    assert (code, "PLAIN has no users" in text, made.process.log_directory().exists()) == (2, True, False)
+    settings |= passwords
+    with made.process as kafkad:
+        entries = [ConfigEntry(n, v, incremental_operation=AlterConfigOpType.SET) for n, v in passwords.items()]
+        resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=entries)
+        admin = AdminClient({"bootstrap.servers": kafkad.bootstrap})
+        [future] = admin.incremental_alter_configs([resource]).values()
+        future.result(20)
+        kafkad.stop()
+        for name in passwords:
+            del settings[name]
+        code, text = check()
+        assert (code, "warning: " in text, "PLAIN has no users" in text) == (0, True, True)
+        kafkad.start()
+        login = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "ssl.ca.location": str(made.trusted)}
+        bob = {"sasl.username": "bob", "sasl.password": "secret"}
+        assert AdminClient({"bootstrap.servers": made.bootstrap, **login, **bob}).list_topics(timeout=20).brokers
+        made.reload()
+    settings["password.encoder.secret"] = "another"
+    code, text = started()
+    assert (code, "cannot start: " in text, "PLAIN has no users" in text) == (2, True, True)
+    del settings["password.encoder.secret"]
+    code, text = check()
+    assert (code, "kafkad: " in text, "PLAIN has no users" in text) == (2, True, True)
 
 
 def test_metrics_may_need_a_token(tmp_path: Path) -> None:

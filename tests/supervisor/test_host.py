@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from kafkad.log.checkpoint import META_PROPERTIES
-from kafkad.meta.embedded import FILE_NAME
+from kafkad.names import METADATA_FILE
 from kafkad.supervisor.broker_http import HttpAnswer, ask
 from tests.broker import KafkadProcess
 from tests.clients.asker import Asker
@@ -320,7 +320,7 @@ def test_directories_of_kafka_are_adopted_by_one_broker_first(tmp_path: Path) ->
         asker = Asker(single.port)
         asker.create("old")
         asker.client.close()
-    (single.log_directory() / FILE_NAME).unlink()  # as if Kafka had written the rest
+    (single.log_directory() / METADATA_FILE).unlink()  # as if Kafka had written the rest
     host = Host(tmp_path, 2, {"broker.id": ""})
     host.start(wait=False)
     assert host.process is not None
