@@ -311,12 +311,13 @@ class Coordination(Generic[M]):
             return
         self._uncommitted.pop(index, None)
         shard.forget()
+        again = self._loading[index] = Shard(shard.partition, self._parts, self._make_machine)
         pause_ms = min(_SHORTEST_PAUSE_MS << min(self._refusals[index], 10), _LONGEST_PAUSE_MS)
         self._refusals[index] += 1
 
         def read_again() -> None:
-            if self._loading.get(index) is shard:
-                self._unread[index] = shard
+            if self._loading.get(index) is again:
+                self._unread[index] = again
                 self._go_on_reading()
 
         self._parts.timers.at(self._parts.clock.monotonic_ms() + pause_ms, read_again)

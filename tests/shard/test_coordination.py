@@ -21,7 +21,7 @@ from kafkad.names import NO_TOPIC_ID, TopicPartition, home_partition
 from kafkad.shard import Coordination, Shard, loading
 from kafkad.shard.partition_count import PartitionCount
 from kafkad.shard.shard import CoordinatorParts
-from kafkad.timers import Timers
+from kafkad.timers import Timer, Timers
 from kafkad.wire.records import Record
 from tests.fakes import FakeClock
 from tests.one_broker import OneBroker
@@ -519,6 +519,59 @@ def test_a_load_that_memory_is_too_short_for_is_tried_again_however_little_is_le
         broker.work(coordinator.clock, coordinator.timers, pause_ms)
     assert len(coordinator.coordination.shard("a").machine.pairs) == 3_000
     assert (short, held) == ([], [0, 0, 0])
+
+
+class _ShortForTheWait:
+    """Memory is too short for the timer of a partition that waits until what was loaded is committed."""
+
+    def __init__(self, broker: OneBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.coordinator = Coordinator(broker, serves_committed_only=True)
+        broker.create(TOPIC, 1)
+        broker.lead(TOPIC, 0, leader=1, isr=[1, 2])
+        for number in range(3):
+            broker.append(TOPIC, 0, Record(0, 1, b"key %d" % number, b"v"))
+        self._at, self._short = self.coordinator.timers.at, [True]
+        monkeypatch.setattr(self.coordinator.timers, "at", self._timer)
+        broker.run(self.coordinator.start())
+        broker.settle()
+
+    def _timer(self, deadline_ms: float, action: Callable[[], None]) -> Timer:
+        if self._short:
+            self._short.pop()
+            raise MemoryError
+        return self._at(deadline_ms, action)
+
+
+def test_what_is_committed_while_its_load_is_to_be_repeated_is_served_when_that_is_done(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator = _ShortForTheWait(broker, monkeypatch).coordinator
+    assert coordinator.coordination.loading
+    broker.replicas.get(TOPIC, 0).fetched_by(2, 3, 0)
+    broker.settle()
+    broker.work(coordinator.clock, coordinator.timers, 100)
+    assert len(coordinator.coordination.shard("key 0").machine.pairs) == 3
+    coordinator.stop()
+
+
+def test_what_is_committed_while_its_load_is_repeated_is_not_served_by_halves(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator = _ShortForTheWait(broker, monkeypatch).coordinator
+    served: list[int] = []
+
+    def scanned(log: Log, report: Callable[[SkippedStretch], None]) -> Iterator[object]:
+        for number, batch in enumerate(scan(log, report)):
+            if number == 2:
+                broker.replicas.get(TOPIC, 0).fetched_by(2, 3, 0)
+                served.extend(shard.index for shard in coordinator.coordination.shards())
+            yield batch
+
+    monkeypatch.setattr(loading, "scan", scanned)
+    broker.work(coordinator.clock, coordinator.timers, 100)
+    assert not served
+    assert len(coordinator.coordination.shard("key 0").machine.pairs) == 3
+    coordinator.stop()
 
 
 def test_a_refused_load_is_not_tried_again_by_who_does_not_lead(
