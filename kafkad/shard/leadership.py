@@ -86,8 +86,11 @@ class Leadership:
 
     async def _ask(self, partition: Partition) -> bool:
         leader_epoch, asked_ms = partition.leader_epoch, self._clock.monotonic_ms()
+        bug: Exception | None = None
         try:
             doubt = await self._doubt(partition, leader_epoch, asked_ms)
+        except Exception as error:  # whoever waits is answered all the same
+            doubt, bug = f"internal error while the metadata store was asked who leads it: {error!r}", error
         finally:
             del self._asking[partition]
         if not doubt:
@@ -96,7 +99,8 @@ class Leadership:
             return True
         if self._doubts.get(partition) != doubt:
             self._doubts[partition] = doubt
-            log.warning("clients of %s are sent to look for another coordinator: %s", partition.tp, doubt)
+            text = "clients of %s are sent to look for another coordinator: %s"
+            log.warning(text, partition.tp, doubt, exc_info=bug)
         return False
 
     async def _doubt(self, partition: Partition, leader_epoch: int, asked_ms: float) -> str:

@@ -226,3 +226,24 @@ def test_who_waits_as_the_broker_stops_is_sent_elsewhere(world: World) -> None:
 
     world.run(ask())
     assert told == [False]
+
+
+def test_who_waits_is_answered_although_the_question_meets_an_error_of_ours(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world, told = World(), list[bool]()
+
+    async def fail(path: str) -> tuple[bytes, Stat]:
+        await asyncio.sleep(0)
+        raise ZeroDivisionError("ours")
+
+    async def ask() -> None:
+        for _ in range(2):
+            world.leadership.when_sure(world.shard, told.append)
+            await a_few_turns()
+
+    monkeypatch.setattr(world.store, "get", fail)
+    world.run(ask())
+    world.close()
+    assert told == [False, False]
+    assert [bool(record.exc_info) for record in caplog.records] == [True]
