@@ -37,7 +37,7 @@ class PromptDisks:
 
     def begin(self, directory: LogDirectory, work: Callable[[], None], on_done: OnDone = lambda error: None) -> None:
         """Do it in a thread of a log directory that does not hang; `on_done` hears of its end, whenever that is."""
-        end = self._ends[directory] = asyncio.get_running_loop().create_future()
+        end = asyncio.get_running_loop().create_future()
 
         def done(error: StorageError | None) -> None:
             del self._ends[directory]
@@ -45,6 +45,7 @@ class PromptDisks:
             end.set_result(None)
 
         self._durable.in_thread(directory.path, work, done)
+        self._ends[directory] = end  # not before it has begun, for which memory may be too short
 
     async def wait(self, directories: Collection[LogDirectory]) -> None:
         """Until these have done what has just begun there, or are late."""

@@ -39,9 +39,8 @@ class PutAwayLogs:
         """Those that take longer than others can wait are not waited for."""
         asked = [directory for directory in directories if not self._disks.hangs(directory)]
         for directory in asked:
-            gone, directory.put_away = directory.put_away, set()
-            self._asked[directory] = gone
             self._disks.begin(directory, directory.sync_names, partial(self._answered, directory))
+            self._asked[directory], directory.put_away = directory.put_away, set()
         await self._disks.wait(asked)
 
     def _answered(self, directory: LogDirectory, error: StorageError | None) -> None:

@@ -21,6 +21,7 @@ from kafkad.log.log import Log
 from kafkad.log.move import Moves
 from kafkad.model import ALL_TOPICS, LEADER_DURING_DELETE
 from kafkad.names import NO_TOPIC_ID, TopicPartition
+from kafkad.replica.durable import Durable
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition, ReplicaParts
 from kafkad.replica.prompt_disks import PATIENCE_MS
@@ -370,6 +371,24 @@ def test_a_deletion_waits_for_the_disk_that_the_replica_had_moved_from(
     assert delete(broker, 0) == {ErrorCode.NONE}
     assert sorted(asked) == sorted(broker.directories)
     assert not any(directory.put_away for directory in logs.directories)
+
+
+def test_a_deletion_that_memory_was_too_short_for_is_done_when_it_is_asked_for_again(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.create("a", 2)
+    begin, short = Durable._begin, [True]
+
+    def begun(durable: Durable, directory: str, work: Callable[[], None]) -> asyncio.Future[None]:
+        if short:
+            short.pop()
+            raise MemoryError
+        return begin(durable, directory, work)
+
+    monkeypatch.setattr(Durable, "_begin", begun)
+    with pytest.raises(MemoryError):
+        delete(broker, 0)
+    assert delete(broker, 0, 1) == {ErrorCode.NONE}
 
 
 def delete(broker: OneBroker, *partitions: int) -> set[int]:
