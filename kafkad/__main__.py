@@ -13,8 +13,6 @@ from kafkad import __version__, loggers
 from kafkad.config import Config, ConfigError, load
 from kafkad.config.checks import may_have_dynamic_settings, of_keys_and_logins
 from kafkad.config.exposed import exposed
-from kafkad.config.reloading import KeptFile, begun
-from kafkad.config.several import settings_of
 from kafkad.garbage import keep_collections_short
 from kafkad.model import Endpoint
 
@@ -25,18 +23,12 @@ EXIT_STATUS = {0: "stopped", 1: "failed", BAD_CONFIGURATION: "the configuration 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
 
-    def read(content: bytes | None = None) -> Config:
+    def read() -> Config:
         brokers = [] if options.brokers is None else [f"kafkad.brokers={options.brokers}"]
-        given = [*brokers, *options.set]
-        config = load(options.config, given, os.environ, content=content)
-        if options.of_host is None:
-            return config
-        return load(options.config, [*given, *settings_of(config, *options.of_host)], os.environ, content=content)
+        return load(options.config, [*brokers, *options.set], os.environ)
 
-    contents = [_inherited(descriptor) for descriptor in options.contents]
     try:
-        file = None if contents else KeptFile(options.config, read)
-        config = begun(contents, read) if file is None else file.config
+        config = read()
     except ConfigError as error:
         for problem in error.problems:
             print(f"kafkad: {problem}", file=sys.stderr)
@@ -44,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.check:
         return _report(config)
     supervised: list[int] | None = options.supervised
+    several = supervised is None and config.int("kafkad.brokers") > 1
     broker = None if supervised is None else config.broker_id
     loggers.setup(config.str("kafkad.log.format"), config.str("kafkad.log.level"), broker=broker)
     _say_who_starts(options.config)
@@ -52,10 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     _allow_many_files()
     keep_collections_short()
-    if file is not None and supervised is None and config.int("kafkad.brokers") > 1:
+    if several:
         from kafkad.supervisor import run as supervise
 
-        return supervise(file, [*_launcher(), *(sys.argv[1:] if arguments is None else arguments)])
+        return supervise(config, [*_launcher(), *(sys.argv[1:] if arguments is None else arguments)])
     from kafkad.broker import run  # not before it is certain that there is something to run
     from kafkad.broker.supervised import Supervised
 
@@ -80,11 +73,6 @@ def _allow_many_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
-def _inherited(descriptor: int) -> bytes:
-    with open(descriptor, "rb") as file:
-        return file.read()
-
-
 def _launcher() -> list[str]:
     """The words that started this program, without its arguments: what Python runs, or `kafkad` by its path."""
     return sys.orig_argv[: len(sys.orig_argv) - len(sys.argv[1:])]
@@ -105,8 +93,6 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--check", action="store_true", help="check the configuration and exit; touches no data")
     made.add_argument("--supervised", type=int, nargs="+", help=argparse.SUPPRESS)  # descriptors from the supervisor
-    made.add_argument("--of-host", type=int, nargs=2, help=argparse.SUPPRESS)  # its number there, the first one's id
-    made.add_argument("--contents", type=int, nargs="+", default=[], help=argparse.SUPPRESS)  # of FILE, descriptors
     made.add_argument("--version", action="version", version=f"kafkad {__version__}")
     return made
 

@@ -9,10 +9,9 @@ from types import MappingProxyType
 from typing import Final
 
 from kafkad import loggers
-from kafkad.config import Config, LogConfig, Reload
-from kafkad.config.checks import of_keys_and_logins
+from kafkad.config import Config, ConfigError, LogConfig, Reload
+from kafkad.config.checks import contradictions, of_keys_and_logins
 from kafkad.config.idle import idle_dynamic
-from kafkad.config.reloading import reread
 from kafkad.net.server import Limits
 
 log = logging.getLogger(__name__)
@@ -55,7 +54,14 @@ class Settings:
     def reread(self, fresh: Config) -> Reload:
         """Takes from a file that was read again what may change while the broker runs; `override` has it in force.
         Raises ConfigError and takes nothing if that contradicts what stays as it is."""
-        reload = reread(self.static, fresh, self.config, among_others=self._among_others)
+        reload, merged = self.static.with_file(fresh), self.config.with_file(fresh).config
+        known = contradictions(self.config, among_others=self._among_others)
+        problems = [each for each in contradictions(merged, among_others=self._among_others) if each not in known]
+        if problems and reload.restart:
+            names = ", ".join(reload.restart)
+            raise ConfigError(f"it can only be taken as a whole, with a restart, for {names} cannot change", *problems)
+        if problems:
+            raise ConfigError(*problems)
         self.static = reload.config
         return reload
 

@@ -44,12 +44,8 @@ _NO_SECRETS = (
 """Kafka describes these like passwords."""
 
 
-def load(
-    config_file: str | None, overrides: Sequence[str], environ: Mapping[str, str], *, content: bytes | None = None
-) -> Config:
-    """Reads `config_file`, or the `content` that it had, then `NAME=VALUE` overrides. Raises ConfigError with all
-    problems at once.
-
+def load(config_file: str | None, overrides: Sequence[str], environ: Mapping[str, str]) -> Config:
+    """Reads `config_file`, then `NAME=VALUE` overrides. Raises ConfigError with all problems at once.
     Where there may be dynamic settings, which may have what is missing, those of keys and logins are left out.
 
     Without a file or where it is silent: kafkad's defaults, with the data in $STATE_DIRECTORY when systemd sets it.
@@ -61,14 +57,14 @@ def load(
     if environ.get("STATE_DIRECTORY"):
         defaults["log.dir"] = environ["STATE_DIRECTORY"].split(":")[0]
     if config_file is not None:
-        text = _text(config_file, content_of_file(config_file) if content is None else content)
-        loader.from_kafka = is_properties(config_file, text)
+        content = _read(config_file)
+        loader.from_kafka = is_properties(config_file, content)
         if loader.from_kafka:
             defaults = dict(KAFKAS_DEFAULTS)
-            in_file = read_properties(config_file, text)
+            in_file = read_properties(config_file, content)
             misread = list(_misread(in_file))
         else:
-            in_file = read_yaml(config_file, text, _is_text)
+            in_file = read_yaml(config_file, content, _is_text)
     given = list({entry.name: entry for entry in map(_override, overrides)}.values())
     loader.configure(in_file, given)
     loader.take(in_file, file=config_file)
@@ -92,16 +88,12 @@ _BEHIND_A_NAME = re.compile(r"[:\s]")
 _NAME = re.compile(r"[a-z]{1,20}|[A-Za-z][\w-]{0,40}(\.[\w-]{1,40})+", re.ASCII)
 
 
-def content_of_file(path: str) -> bytes:
-    """Raises ConfigError."""
+def _read(path: str) -> str:
     try:
         with open(path, "rb") as file:
-            return file.read()
+            content = file.read()
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-
-
-def _text(path: str, content: bytes) -> str:
     as_java = java_text(content)
     if is_properties(path, as_java):
         return as_java

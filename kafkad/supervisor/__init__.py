@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from kafkad.config.reloading import KeptFile
+from kafkad.config import Config
 from kafkad.supervisor.supervisor import Supervisor
 
 
-def run(file: KeptFile, command: Sequence[str]) -> int:
+def run(config: Config, command: Sequence[str]) -> int:
     """Serve until told to stop; the exit code. `command` starts one broker with this configuration."""
-    return asyncio.run(_serve(file, command))
+    return asyncio.run(_serve(config, command))
 
 
-async def _serve(file: KeptFile, command: Sequence[str]) -> int:
-    return await Supervisor(file, command).serve()
+async def _serve(config: Config, command: Sequence[str]) -> int:
+    return await Supervisor(config, command).serve()

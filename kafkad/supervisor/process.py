@@ -7,8 +7,8 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from secrets import token_urlsafe
 
 from kafkad.meta.embedded import EmbeddedStore
@@ -26,8 +26,7 @@ _REMEMBERED_ENDS = 10
 
 
 class BrokerProcess:
-    """`keep_running` until `stop`. `doing` says in words why it is not ready, `on_change` hears of each change. The
-    process begins with the `contents` of its configuration file, whatever that has become."""
+    """`keep_running` until `stop`. `doing` says in words why it is not ready, `on_change` hears of each change."""
 
     def __init__(
         self,
@@ -37,7 +36,6 @@ class BrokerProcess:
         store: EmbeddedStore,
         on_change: Callable[[], None],
         *,
-        contents: Callable[[], Sequence[bytes]] = tuple,
         with_http: bool,
     ) -> None:
         self.broker_id = broker_id
@@ -48,13 +46,12 @@ class BrokerProcess:
         self.doing = "starting"
         self.restarts = 0
         self.bad_configuration = False
-        """From the first start on. A secret that somebody is changing when a broker dies is waited for."""
+        """From the first start on. One that somebody is changing when a broker dies is waited for."""
         self.failed_at_stop = False
         self._command = command
         self._environment = environment
         self._store = store
         self._on_change = on_change
-        self._contents = contents
         self._http_token = token_urlsafe()
         self._http = socket.create_server(("127.0.0.1", 0)) if with_http else None
         self._process: asyncio.subprocess.Process | None = None
@@ -159,15 +156,14 @@ class BrokerProcess:
 
     async def _start(self, store: socket.socket) -> asyncio.subprocess.Process:
         descriptors = [store.fileno()] if self._http is None else [store.fileno(), self._http.fileno()]
-        with ExitStack() as stack:
-            files = [stack.enter_context(_in_memory(content)) for content in self._contents()]
-            return await asyncio.create_subprocess_exec(
-                *(*self._command, "--supervised", *map(str, descriptors)),
-                *(("--contents", *map(str, files)) if files else ()),
-                pass_fds=[*descriptors, *files],
-                env={**os.environ, **self._environment, TOKEN_VARIABLE: self._http_token},
-                process_group=0,  # Ctrl-C is for the supervisor, which stops all of them
-            )
+        return await asyncio.create_subprocess_exec(
+            *self._command,
+            "--supervised",
+            *map(str, descriptors),
+            pass_fds=descriptors,
+            env={**os.environ, **self._environment, TOKEN_VARIABLE: self._http_token},
+            process_group=0,  # Ctrl-C is for the supervisor, which stops all of them
+        )
 
     async def _end_session(self, connection: socket.socket, serving: asyncio.Task[None]) -> None:
         """The next process may not find the registration of this one. A process that this one left behind may still
@@ -193,12 +189,3 @@ class BrokerProcess:
         self._on_change()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), wait_s)
-
-
-@contextmanager
-def _in_memory(content: bytes) -> Iterator[int]:
-    """The descriptor of a file for another process: there may be passwords in it."""
-    with open(os.memfd_create("configuration"), "wb") as file:
-        file.write(content)
-        file.seek(0)
-        yield file.fileno()

@@ -9,14 +9,13 @@ import logging
 import os
 import signal
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import suppress
 from errno import EADDRINUSE
 from time import monotonic
 
 from kafkad import STARTED
 from kafkad.clock import SystemClock
-from kafkad.config import ConfigError
-from kafkad.config.reloading import KeptFile
+from kafkad.config import Config
+from kafkad.config.several import settings_of
 from kafkad.log.checkpoint import META_PROPERTIES, CheckpointError, MetaProperties, read_meta_properties
 from kafkad.log.files import Files
 from kafkad.meta.embedded import EmbeddedStore, lost_store
@@ -46,9 +45,8 @@ class CannotStart(Exception):
 class Supervisor:
     """`serve` runs through its whole life. `command` starts a broker with this configuration."""
 
-    def __init__(self, file: KeptFile, command: Sequence[str]) -> None:
-        self._file = file
-        self._config = file.config
+    def __init__(self, config: Config, command: Sequence[str]) -> None:
+        self._config = config
         self._command = command
         self._loop = asyncio.get_running_loop()
         self._notifier = Notifier.from_environment(os.environ)
@@ -183,17 +181,18 @@ class Supervisor:
         return first
 
     def _process(self, store: EmbeddedStore, index: int, first_id: int, notify: str) -> BrokerProcess:
+        settings = settings_of(self._config, index, first_id)
+        words = [word for setting in settings for word in ("--set", setting)]
         environment = {"NOTIFY_SOCKET": notify}
         interval_s = self._notifier.watchdog_interval_s
         if interval_s is not None:
             environment["WATCHDOG_USEC"] = str(round(2 * interval_s * _MICROSECONDS))
         return BrokerProcess(
             first_id + index,
-            [*self._command, "--of-host", str(index), str(first_id)],
+            [*self._command, *words],
             environment,
             store,
             self._changed,
-            contents=lambda: self._file.contents,
             with_http=self._config.http_listener is not None,
         )
 
@@ -252,10 +251,8 @@ class Supervisor:
 
     def _reload(self) -> None:
         """SIGHUP: each broker reads the configuration again, and says itself what a restart is needed for."""
-        with suppress(ConfigError):  # which each broker tells
-            self._file.read_again()
         if not self._brokers:
-            return  # those that are about to be started begin with it
+            return  # those that are about to be started read it anyway
         if self._announced:  # systemd takes the end of a reload for that of the start, which is still to come
             self._reloading = True
             self._notifier.reloading()

@@ -12,7 +12,6 @@ import pytest
 
 from kafkad.clock import SystemClock
 from kafkad.config import load
-from kafkad.config.reloading import KeptFile
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.supervisor.process import BrokerProcess
 from kafkad.supervisor.supervisor import Supervisor
@@ -24,7 +23,7 @@ class Scene:
 
     def __init__(self, manager: socket.socket) -> None:
         self._manager = manager
-        self.supervisor = Supervisor(KeptFile(None, lambda content: load(None, [], {})), [])
+        self.supervisor = Supervisor(load(None, [], {}), [])
         self.store = EmbeddedStore.in_memory(SystemClock())
         self.store.is_starting = True
         self.supervisor._store = self.store

@@ -162,43 +162,6 @@ class Feed:
             self._failed.append(error)
 
 
-def test_a_broker_that_dies_comes_back_by_the_configuration_of_the_others(tmp_path: Path) -> None:
-    host = Host(tmp_path, 2)
-    file = tmp_path / "kafkad.yaml"
-
-    def write(name: str, **more: str) -> None:
-        settings = {
-            "listeners": f"{name}://127.0.0.1:{host.port}",
-            "listener.security.protocol.map": f"{name}:PLAINTEXT",
-            "inter.broker.listener.name": name,
-            **more,
-        }
-        file.write_text("".join(f"{key}: {value}\n" for key, value in settings.items()))
-
-    del host.settings["listeners"]
-    host.arguments = ["--config", str(file)]
-    write("OWN")
-    with host:
-        write("OTHER", half="written")
-        assert_comes_back(host)
-        write("OTHER", **{"message.max.bytes": "9000"})
-        host.process.send_signal(signal.SIGHUP)  # type: ignore[union-attr]
-        eventually(lambda: host.log.count("reloaded; changed: message.max.bytes") == 2, "the reload")
-        file.unlink()
-        assert_comes_back(host)
-        asker = host.asker(1)
-        described = asker.ask("DescribeConfigs", 4, {"resources": [{"resource_type": 4, "resource_name": "1"}]})
-        asker.client.close()
-        assert {each.name: each.value for each in described.results[0].configs}["message.max.bytes"] == "9000"
-
-
-def assert_comes_back(host: Host) -> None:
-    pid = host.broker_pid(1)
-    host.kill_broker(1)
-    eventually(lambda: host.broker_pid(1) != pid and host.http("/ready")[0] == 200, "broker 1")
-    assert "exit code" not in host.log
-
-
 def test_nothing_is_lost_or_doubled_by_kills_and_a_rolling_restart(tmp_path: Path) -> None:
     with Host(tmp_path, 3) as host:
         create(host, "orders", 1, 2)

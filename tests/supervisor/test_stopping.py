@@ -9,7 +9,6 @@ import pytest
 
 from kafkad.clock import SystemClock
 from kafkad.config import load
-from kafkad.config.reloading import KeptFile
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.supervisor.supervisor import Supervisor
 
@@ -41,7 +40,7 @@ def test_an_internal_error_about_one_broker_takes_the_metadata_store_from_no_oth
         return brokers[-1]
 
     async def scenario() -> None:
-        supervisor = Supervisor(KeptFile(None, lambda content: load(None, ["kafkad.brokers=3"], {})), [])
+        supervisor = Supervisor(load(None, ["kafkad.brokers=3"], {}), [])
         monkeypatch.setattr(supervisor, "_process", process)
         supervising = asyncio.create_task(supervisor._supervise(EmbeddedStore.in_memory(SystemClock()), 0))
         supervisor._stopping.set()
