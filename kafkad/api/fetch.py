@@ -231,6 +231,8 @@ class FetchApi:
             attempt.leave()
 
         def try_again(final: bool) -> bool:
+            if final:
+                attempt.expire(self.now_ms())
             try:
                 reply = None if attempt.quick is None else attempt.quick()
                 if reply is not None:
@@ -512,6 +514,12 @@ class _Attempt:
                 cached.watch()
         if session.restless:
             wait.stir()
+
+    def expire(self, now_ms: float) -> None:
+        """It is answered now, with what there is."""
+        self.due_ms = now_ms
+        if self._session.wait is self._wait:
+            self._session.unanswered_ms = now_ms
 
     def end_wait(self) -> None:
         """Another fetch of the session may wait by now."""

@@ -67,12 +67,19 @@ class CachedPartition:
 
     def followed_ms(self, leader_epoch: int) -> float:
         """A time at which the follower followed in that leader epoch, or later: -inf if nothing is known of it."""
+        return self.session.heard_ms if self._follows_in(leader_epoch) else -inf
+
+    def answer_early(self, leader_epoch: int) -> None:
+        """So that the follower's next one says that it follows in that leader epoch. Without a session it would not."""
         session = self.session
-        if self.wanted.leader_epoch != leader_epoch:
-            return -inf
-        if session.partitions.get((self.key, self.wanted.partition)) is not self:
-            return -inf
-        return session.heard_ms
+        if session.id and session.wait is not None and self._follows_in(leader_epoch):
+            session.wait.expire_soon()
+
+    def _follows_in(self, leader_epoch: int) -> bool:
+        wanted = self.wanted
+        if wanted.leader_epoch != leader_epoch:
+            return False
+        return self.session.partitions.get((self.key, wanted.partition)) is self
 
     def knows(self, high_watermark: int, log_start_offset: int) -> bool:
         return high_watermark == self.high_watermark and log_start_offset == self.log_start_offset
@@ -107,6 +114,7 @@ class Session:
         "partitions",
         "replica_id",
         "restless",
+        "unanswered_ms",
         "unsure",
         "used_ms",
         "wait",
@@ -133,9 +141,11 @@ class Session:
         self.epoch = 1
         self.by_id = by_id
         self.used_ms = used_ms
+        self.unanswered_ms = used_ms
+        """A time at which its last request was here and had no answer yet: when it came, or when its time was up."""
         self.heard_ms = -inf
-        """A time before which its client did not send its last request: it had the answer to the one of that time. When
-        the request came does not tell, for it may have lain in a socket while this process stood still."""
+        """A time before which its client did not send its last request: the one before had no answer yet. When the
+        request came does not tell, for it may have lain in a socket while this process stood still."""
         self.incremental = False
         self.partitions: OrderedDict[tuple[str | bytes, int], CachedPartition] = OrderedDict()
 
@@ -263,7 +273,7 @@ class FetchSessions:
             )
         if session.by_id != by_id:
             raise KafkaError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR, "a fetch session keeps to topic names or to ids")
-        heard_ms = session.used_ms
+        heard_ms = session.unanswered_ms
         self.advance(session, now_ms)
         if session.unsure:
             session.unsure = False
@@ -295,7 +305,7 @@ class FetchSessions:
         """The request that the session awaited is here."""
         session.epoch = session.epoch + 1 if session.epoch < 2**31 - 1 else 1
         session.incremental = True
-        session.used_ms = now_ms
+        session.used_ms = session.unanswered_ms = now_ms
         self._sessions.move_to_end(session.id)
 
     def _keep(self, session: Session) -> None:

@@ -136,7 +136,7 @@ class RepeatedFollowerFetch:
             records = self._read(target, offset)
             if records is None:
                 return None
-        session.heard_ms = session.used_ms
+        session.heard_ms = session.unanswered_ms
         api.sessions.advance(session, api.now_ms())
         cached.wanted = PartitionRequest(index, leader_epoch, offset, last_epoch, start_offset, max_bytes)
         session.moved[cached] = None

@@ -31,6 +31,9 @@ class FollowerFetch(Protocol):
     def followed_ms(self, leader_epoch: int) -> float:
         """A time at which it followed in that leader epoch, or later: -inf if nothing is known of it."""
 
+    def answer_early(self, leader_epoch: int) -> None:
+        """If it waits, and its follower's next fetch can say that it follows in that leader epoch."""
+
 
 class Leading:
     """One leader epoch of one partition on its leader."""
@@ -78,6 +81,13 @@ class Leading:
                 if fetch is None or fetch.followed_ms(leader_epoch) < since_ms:
                     return False
         return True
+
+    def answer_early(self, leader_epoch: int, since_ms: float) -> None:
+        """The fetches of those in the maximal ISR that are not known to have followed since then."""
+        for broker in self.maximal:
+            fetch = self.fetches.get(broker)
+            if fetch is not None and fetch.followed_ms(leader_epoch) < since_ms:
+                fetch.answer_early(leader_epoch)
 
     def note_epoch(self, broker: int, epoch: int) -> bool:
         """Notes the registration by which a follower fetches; NO_EPOCH if it does not say. A new one may join again.

@@ -440,6 +440,13 @@ class Partition:
         leading = self.leading
         return leading is not None and leading.is_followed(self.leader_epoch, since_ms)
 
+    def ask_followers(self, since_ms: float) -> None:
+        """Has the fetches answered early of followers on which it depends whether it `is_followed`: their next ones say
+        so, as soon as they are here."""
+        leading = self.leading
+        if leading is not None:
+            leading.answer_early(self.leader_epoch, since_ms)
+
     def was_at_end(self, broker: int, offset: int, now_ms: float) -> None:
         """The follower fetched from `offset` on at that time, and there was nothing: for it there still is not."""
         if self.leading is not None:

@@ -37,7 +37,7 @@ class FetchWait:
         self._timer: Timer | None = None
 
     def begin(self, timers: Timers, deadline_ms: float) -> None:
-        self._timer = timers.at(deadline_ms, self._is_due)
+        self._timer = timers.at(deadline_ms, self.expire_soon)
 
     def stir(self) -> None:
         """Try it in the next turn of the loop."""
@@ -58,7 +58,8 @@ class FetchWait:
             if self._timer is not None:
                 self._timer.cancel()
 
-    def _is_due(self) -> None:
+    def expire_soon(self) -> None:
+        """Its time is up, or is not to be waited for: answer it with what there is."""
         self._waits.soon(self._expire)
 
     def _expire(self) -> None:

@@ -122,11 +122,22 @@ class Made:
         self.partitions[index].append(batch, 0, len(batch), BATCH_HEADER.unpack_from(batch))
 
     def begin(
-        self, replica: int, wanted: dict[int, int], max_wait_ms: int = 500, log_start_offset: int = -1
+        self,
+        replica: int,
+        wanted: dict[int, int],
+        max_wait_ms: int = 500,
+        log_start_offset: int = -1,
+        leader_epoch: int = -1,
     ) -> Reply | None:
         partitions = [
-            FetchPartition(partition=i, fetch_offset=at, log_start_offset=log_start_offset, partition_max_bytes=1000)
-            for i, at in wanted.items()
+            FetchPartition(
+                partition=index,
+                current_leader_epoch=leader_epoch,
+                fetch_offset=offset,
+                log_start_offset=log_start_offset,
+                partition_max_bytes=1000,
+            )
+            for index, offset in wanted.items()
         ]
         message = FetchRequest(
             replica_id=replica,
@@ -250,6 +261,56 @@ def test_a_follower_is_told_of_the_high_watermark_with_its_next_answer_and_not_w
         made.append(1)
         answered = await made.until_answered()
         assert {index: answer.high_watermark for index, answer in answered.items()} == {0: 1, 1: 0}
+        made.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("count", [2, 300])
+def test_a_follower_that_waits_is_asked_whether_it_still_follows(tmp_path: Path, count: int) -> None:
+    """Its fetch is answered early: only the next one can tell."""
+
+    async def scenario() -> None:
+        made = Made(tmp_path, count)
+        partition = made.partitions[1]
+        assert made.begin(FOLLOWER, dict.fromkeys(range(count), 0), 60_000, leader_epoch=0) is None
+        made.clock.advance(10_000)
+        partition.ask_followers(10_000)
+        assert len(await made.until_answered()) == count
+        assert not partition.is_followed(-1e9)
+        made.clock.advance(1)
+        assert made.begin(FOLLOWER, {}, 60_000) is None
+        assert partition.is_followed(10_000)
+        made.clock.advance(10_000)
+        partition.ask_followers(10_000)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not made.client.replies, "it is known"
+        partition.ask_followers(10_001)
+        assert await made.until_answered() == {}
+        partition.ask_followers(10_001)
+        made.clock.advance(1)
+        assert made.begin(FOLLOWER, {}, 60_000) is None
+        assert partition.is_followed(20_001)
+        made.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("session", "leader_epoch"), [(SESSIONLESS_EPOCH, 0), (0, -1)])
+def test_a_follower_whose_next_fetch_would_not_tell_goes_on_to_wait(
+    tmp_path: Path, session: int, leader_epoch: int
+) -> None:
+    """It is without a session, or names no leader epoch."""
+
+    async def scenario() -> None:
+        made = Made(tmp_path, 2)
+        made.epoch = session
+        assert made.begin(FOLLOWER, {0: 0, 1: 0}, 60_000, leader_epoch=leader_epoch) is None
+        made.partitions[1].ask_followers(1e9)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not made.client.replies
         made.close()
 
     asyncio.run(scenario())

@@ -258,25 +258,36 @@ def test_a_follower_that_keeps_up_takes_the_quick_way(side: Side, monkeypatch: p
 def test_both_ways_know_the_same_of_when_a_follower_followed(broker: OneBroker) -> None:
     sides = Side(broker, 17, general=False), Side(broker, 17, general=True)
     known = [followed(side) for side in sides]
-    assert known[0] == known[1] == [-inf, 0.0, 400.0, 800.0, 1200.0]
+    assert known[0] == known[1] == [-inf, 0.0, 400.0, 800.0, 1200.0, 2400.0]
     for side in sides:
         side.frames.close()
 
 
 def followed(side: Side) -> list[float]:
-    """By each of some fetches; each is sent and answered 400 ms after the one before."""
+    """By each of some fetches; each is sent and answered 400 ms after the one before. The last but one is answered
+    early."""
     clock = FakeClock()
     side.frames.fetch._clock, side.frames.fetch.now_ms = clock, clock.monotonic_ms
     partition, known = side.partition(0), []
-    for _ in range(5):
+
+    def fetched() -> None:
         side.fetch(0)
         leading = partition.leading
         assert leading is not None
         known.append(leading.fetches[FOLLOWER].followed_ms(partition.leader_epoch))
         assert partition.is_followed(known[-1])
+
+    for _ in range(5):
+        fetched()
         append(side, 0, 10)
         side.answers()
         clock.advance(400)
+    side.fetch(0)
+    clock.advance(400)
+    partition.ask_followers(clock.monotonic_ms())
+    assert side.answers(), "with nothing, for there is nothing"
+    clock.advance(400)
+    fetched()
     return known
 
 
