@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
-from functools import partial
+from math import inf
 from typing import Any, Final
 from weakref import WeakKeyDictionary
 
@@ -18,6 +19,7 @@ from kafkad.clock import Clock
 from kafkad.meta.readable import required
 from kafkad.meta.store import MetaError, MetaStore
 from kafkad.meta.znodes import Partition as PartitionNode
+from kafkad.model import PartitionState
 from kafkad.replica.partition import Partition
 from kafkad.shard.shard import Shard
 from kafkad.timers import Timers
@@ -26,16 +28,47 @@ from kafkad.together import cancelled
 log = logging.getLogger(__name__)
 
 SURE_MS: Final = 1_500
-"""A follower that has nothing to fetch asks again after `replica.fetch.wait.max.ms`, usually 500: when a request of its
-is here, the one before the last may be twice as old."""
+"""A follower that has nothing to fetch asks again after `replica.fetch.wait.max.ms`, usually 500. By then its request
+before the last is as old; where that is more, it is asked earlier."""
 _REMEMBERED_MS = 500
-_PATIENCE_MS = 1_000
-"""For the metadata store."""
+_PATIENCE_MS = 5_000
+"""Of those who wait: clients wait for 30 s."""
+_FOLLOWERS_MS = 250
+"""For some round trips to followers, where the metadata store cannot be asked."""
+_LOOK_MS = 20
+
+
+class _Doubt:
+    """Of a partition: who wait to hear whether this broker led it when they had read from it, and the metadata store
+    being asked."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.waiting: deque[tuple[float, asyncio.Future[bool]]] = deque()
+        """By the time of the reading, the first ones first."""
+        self.stirred = asyncio.Event()
+        self.asking: asyncio.Task[PartitionState] | None = None
+        self.asked_ms = -inf
+        self.asked_in = -1
+        """The leader epoch."""
+        self.failed_ms = -inf
+        """When the store was asked that could not be."""
+        self.failure = ""
+
+    def tell(self, led: bool, until_ms: float = inf) -> bool:
+        """Those that had read by then. Whether there are any."""
+        waiting, told = self.waiting, False
+        while waiting and waiting[0][0] <= until_ms:
+            _, each = waiting.popleft()
+            if not each.done():
+                each.set_result(led)
+                told = True
+        return told
 
 
 class Leadership:
     """All of the ISR follow this broker, or else the metadata store says that it leads: for a follower that has died
-    stays in the ISR for a while."""
+    stays in the ISR for a while. Who is not sure asks both, and goes by the first that says so."""
 
     def __init__(self, store: MetaStore, clock: Clock, timers: Timers) -> None:
         self._store = store
@@ -43,16 +76,16 @@ class Leadership:
         self._timers = timers
         self._confirmed: WeakKeyDictionary[Partition, tuple[int, float]] = WeakKeyDictionary()
         """The leader epoch in which the store has this broker as the leader, and until when that counts."""
-        self._asking: dict[Partition, asyncio.Task[bool]] = {}
-        self._confirming: set[asyncio.Task[bool]] = set()
-        self._doubts: WeakKeyDictionary[Partition, str] = WeakKeyDictionary()
-        """As the log has them."""
+        self._doubts: dict[Partition, _Doubt] = {}
+        self._settling: set[asyncio.Task[None]] = set()
+        self._warned: WeakKeyDictionary[Partition, str] = WeakKeyDictionary()
 
     def is_sure(self, shard: Shard[Any]) -> bool:
         """HOT. True if what was read from the shard until now may be told. Otherwise `confirm` says whether it may."""
-        if not shard.serves:
-            return False
-        partition, now_ms = shard.partition, self._clock.monotonic_ms()
+        return shard.serves and self._knows(shard.partition)
+
+    def _knows(self, partition: Partition) -> bool:
+        now_ms = self._clock.monotonic_ms()
         if partition.is_followed(now_ms - SURE_MS):
             return True
         leader_epoch, until_ms = self._confirmed.get(partition, (-1, 0.0))
@@ -63,64 +96,102 @@ class Leadership:
         if self.is_sure(shard):
             then(True)
         else:
-            confirming = asyncio.ensure_future(self.confirm(shard))
-            self._confirming.add(confirming)
-            confirming.add_done_callback(partial(self._told, then))
-
-    def _told(self, then: Callable[[bool], None], confirming: asyncio.Task[bool]) -> None:
-        self._confirming.discard(confirming)
-        then(not confirming.cancelled() and confirming.result())
+            self._told(shard).add_done_callback(lambda told: then(told.result() and shard.serves))
 
     async def confirm(self, shard: Shard[Any]) -> bool:
-        """The same by the metadata store, which is asked once for all who wait. It has a second to answer."""
-        if not shard.serves:
-            return False
-        partition = shard.partition
-        asking = self._asking.get(partition)
-        if asking is None:
-            asking = self._asking[partition] = asyncio.ensure_future(self._ask(partition))
-        return await asyncio.shield(asking) and shard.serves
+        """The same by asking, once for all who wait. There are some seconds for the answer."""
+        return await self._told(shard) and shard.serves
 
     async def stop(self) -> None:
-        await cancelled((*self._confirming, *self._asking.values()))
+        await cancelled(self._settling)
 
-    async def _ask(self, partition: Partition) -> bool:
-        leader_epoch, asked_ms = partition.leader_epoch, self._clock.monotonic_ms()
-        bug: Exception | None = None
+    def _told(self, shard: Shard[Any]) -> asyncio.Future[bool]:
+        told: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        if not shard.serves:
+            told.set_result(False)
+            return told
+        partition = shard.partition
+        doubt = self._doubts.get(partition)
+        if doubt is None:
+            doubt = self._doubts[partition] = _Doubt(partition)
+            settling = asyncio.ensure_future(self._settle(doubt))
+            self._settling.add(settling)
+            settling.add_done_callback(self._settling.discard)
+        doubt.waiting.append((self._clock.monotonic_ms(), told))
+        return told
+
+    async def _settle(self, doubt: _Doubt) -> None:
+        """Until nobody waits any more. Followers are looked at now and then: so their fetches need not tell."""
+        partition = doubt.partition
         try:
-            doubt = await self._doubt(partition, leader_epoch, asked_ms)
+            while doubt.waiting:
+                self._ask(doubt)
+                timer = self._timers.at(self._clock.monotonic_ms() + _LOOK_MS, doubt.stirred.set)
+                try:
+                    await doubt.stirred.wait()
+                finally:
+                    timer.cancel()
+                doubt.stirred.clear()
+                self._judge(doubt)
         except Exception as error:  # whoever waits is answered all the same
-            doubt, bug = f"internal error while the metadata store was asked who leads it: {error!r}", error
+            self._warn(partition, f"internal error while it was asked who leads it: {error!r}", error)
         finally:
-            del self._asking[partition]
-        if not doubt:
-            self._confirmed[partition] = leader_epoch, asked_ms + _REMEMBERED_MS
-            self._doubts.pop(partition, None)
-            return True
-        if self._doubts.get(partition) != doubt:
-            self._doubts[partition] = doubt
+            del self._doubts[partition]
+            doubt.tell(False)
+            if doubt.asking is not None:
+                await cancelled([doubt.asking])
+
+    def _ask(self, doubt: _Doubt) -> None:
+        """The followers again and again, for they may not have been waiting; the store again only when it has answered,
+        for those who came meanwhile."""
+        partition, now_ms = doubt.partition, self._clock.monotonic_ms()
+        partition.ask_followers(now_ms - SURE_MS)
+        if doubt.asking is None and doubt.waiting[-1][0] > doubt.asked_ms:
+            doubt.asked_ms, doubt.asked_in = now_ms, partition.leader_epoch
+            doubt.asking = asyncio.ensure_future(self._state(partition))
+            doubt.asking.add_done_callback(lambda asked: doubt.stirred.set())
+
+    async def _state(self, partition: Partition) -> PartitionState:
+        path = PartitionNode.path(*partition.tp)
+        data, stat = await self._store.get(path)
+        return required(path, lambda: PartitionNode.decode(data, stat.version))
+
+    def _judge(self, doubt: _Doubt) -> None:
+        """Tells those of whom something is known by now, or who have waited for too long: this process may have stood
+        still for longer than that."""
+        partition, now_ms = doubt.partition, self._clock.monotonic_ms()
+        nobody = "not all of its in-sync replicas fetch from here, and the metadata store "
+        if doubt.tell(False, now_ms - _PATIENCE_MS):
+            self._warn(partition, nobody + "does not answer in time")
+        if not partition.is_leader:
+            doubt.tell(False)
+        if doubt.asking is not None and doubt.asking.done():
+            asked, doubt.asking = doubt.asking, None
+            try:
+                self._hear(doubt, asked.result())
+            except MetaError as error:
+                doubt.failed_ms, doubt.failure = doubt.asked_ms, nobody + f"cannot be asked: {error}"
+        if self._knows(partition):
+            doubt.tell(True)
+            self._warned.pop(partition, None)
+        if doubt.tell(False, min(doubt.failed_ms, now_ms - _FOLLOWERS_MS)):
+            self._warn(partition, doubt.failure)
+
+    def _hear(self, doubt: _Doubt, state: PartitionState) -> None:
+        """However late: that was true when the store was asked, or later, and so after these had read."""
+        partition = doubt.partition
+        if state.leader == partition.broker_id and state.leader_epoch in (doubt.asked_in, doubt.asked_in + 1):
+            # nobody else led in between, if this broker has not been told of the later one yet
+            self._confirmed[partition] = doubt.asked_in, doubt.asked_ms + _REMEMBERED_MS
+            self._warned.pop(partition, None)
+            doubt.tell(True, doubt.asked_ms)
+        elif doubt.tell(False, doubt.asked_ms):
+            epoch = state.leader_epoch
+            self._warn(partition, f"broker {state.leader} leads it in leader epoch {epoch}, by the metadata store")
+
+    def _warn(self, partition: Partition, doubt: str, bug: Exception | None = None) -> None:
+        """Once of each doubt."""
+        if self._warned.get(partition) != doubt:
+            self._warned[partition] = doubt
             text = "clients of %s are sent to look for another coordinator: %s"
             log.warning(text, partition.tp, doubt, exc_info=bug)
-        return False
-
-    async def _doubt(self, partition: Partition, leader_epoch: int, asked_ms: float) -> str:
-        """Why it is not certain that this broker has led since the store was asked; empty if it is."""
-        path = PartitionNode.path(*partition.tp)
-        reading = asyncio.ensure_future(self._store.get(path))
-        over = asyncio.Event()
-        reading.add_done_callback(lambda read: over.set())
-        timer = self._timers.at(asked_ms + _PATIENCE_MS, over.set)
-        try:
-            await over.wait()
-            if not reading.done() or self._clock.monotonic_ms() - asked_ms >= _PATIENCE_MS:
-                return "not all of its in-sync replicas fetch from here, and the metadata store does not answer in time"
-            data, stat = reading.result()
-            state = required(path, lambda: PartitionNode.decode(data, stat.version))
-        except MetaError as error:
-            return f"not all of its in-sync replicas fetch from here, and the metadata store cannot be asked: {error}"
-        finally:
-            timer.cancel()
-            await cancelled([reading])
-        if state.leader == partition.broker_id and state.leader_epoch in (leader_epoch, leader_epoch + 1):
-            return ""  # nobody else led in between, if this broker has not been told of the later one yet
-        return f"broker {state.leader} leads it in leader epoch {state.leader_epoch}, by the metadata store"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -169,6 +170,22 @@ def test_followers_that_have_died_do_not_keep_a_coordinator_from_answering(in_me
         assert fetched(three, 3) == (0, 41)
         three.work_for(200)
     assert 2 in three[3].partition(HOME).role.isr
+
+
+def test_groups_go_on_without_the_metadata_store_however_long_fetches_of_followers_wait(tmp_path: Path) -> None:
+    three = Brokers(tmp_path, MEMORY, "replica.fetch.wait.max.ms=20000")
+    three.start(1, 2, 3)
+    three.meet()
+    three.create("a", (1, 2, 3))
+    three.create(GROUPS_TOPIC, (3, 1, 2), (3, 1, 2))
+    assert coordinator(three, 1) == 3
+    assert commit(three, 3, 41) == 0
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(three[3].session, "get", lambda path: asyncio.Event().wait())
+        for _ in range(8):
+            three.work_for(3_000)
+            assert fetched(three, 3) == (0, 41)
+    three.stop()
 
 
 def test_a_coordinator_that_stood_still_asks_the_metadata_store(

@@ -29,7 +29,12 @@ class FakePartition:
 
     def __init__(self) -> None:
         self.leader_epoch = 4
+        self.is_leader = True
         self.followed_ms = -inf
+        self.asked_since: list[float] = []
+
+    def ask_followers(self, since_ms: float) -> None:
+        self.asked_since.append(since_ms)
 
     def is_followed(self, since_ms: float) -> bool:
         return self.followed_ms >= since_ms
@@ -81,7 +86,13 @@ class World:
         return self.leadership.is_sure(self.shard)
 
     def end(self) -> None:
-        self._shard.serves = False
+        self._shard.serves = self.partition.is_leader = False
+
+    def later(self, ms: int) -> Callable[[], None]:
+        return lambda: self.clock.advance(ms)
+
+    def follows(self) -> None:
+        self.partition.followed_ms = self.clock.monotonic_ms()
 
     def confirmed(self, *then: Callable[[], object], together: int = 1) -> list[bool]:
         """What those hear who ask now, after each of these has happened in its turn."""
@@ -162,16 +173,86 @@ def test_who_is_deposed_by_the_store_leads_no_more(
 
 
 @pytest.mark.parametrize("error", [ConnectionLoss("/"), NoNode("/")])
-def test_a_store_that_cannot_say_so_confirms_nothing(world: World, error: Exception) -> None:
-    assert world.confirmed(lambda: world.store.reads.pop().set_exception(error)) == [False]
+def test_a_store_that_cannot_say_so_confirms_nothing(
+    world: World, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert world.confirmed(lambda: world.store.reads.pop().set_exception(error), world.later(250)) == [False]
+    assert f"cannot be asked: {error}" in caplog.text
+    assert not world.store.reads
 
 
-def test_a_store_that_does_not_answer_is_waited_for_a_second(world: World) -> None:
-    assert world.confirmed(lambda: world.clock.advance(999), lambda: world.clock.advance(1)) == [False]
+def test_where_the_store_cannot_be_asked_followers_have_some_time_to_tell(world: World) -> None:
+    def refused() -> None:
+        world.store.reads.pop().set_exception(ConnectionLoss("/"))
+
+    assert world.confirmed(refused, world.later(220), world.follows, world.later(20)) == [True]
+
+
+def test_followers_are_asked_and_looked_at_again_until_they_tell(world: World) -> None:
+    assert world.confirmed(world.later(20), world.later(20), world.follows, world.later(20)) == [True]
+    assert world.partition.asked_since == [100_000 - SURE_MS, 100_020 - SURE_MS, 100_040 - SURE_MS]
+    [given_up] = world.store.reads
+    assert given_up.cancelled()
+    assert world.is_sure
+
+
+def test_a_store_that_does_not_answer_is_waited_for_some_seconds(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert world.confirmed(world.later(4_980), world.later(20)) == [False]
+    assert caplog.text.endswith("the metadata store does not answer in time\n")
     [given_up] = world.store.reads
     assert given_up.cancelled()
     world.store.reads.clear()
     assert world.confirmed(lambda: world.store.says(ME, 4)) == [True], "it is asked again"
+
+
+@pytest.mark.parametrize("leader", [ME, OTHER])
+def test_a_late_answer_is_good_for_who_had_read_before_the_question(world: World, leader: int) -> None:
+    """Others wait for the next one."""
+
+    async def ask() -> None:
+        first = asyncio.ensure_future(world.leadership.confirm(world.shard))
+        await a_few_turns()
+        world.clock.advance(1)
+        second = asyncio.ensure_future(world.leadership.confirm(world.shard))
+        await a_few_turns()
+        assert len(world.store.reads) == 1
+        world.clock.advance(4_000)
+        world.store.says(leader, 4)
+        await a_few_turns()
+        assert first.done()
+        assert first.result() == (leader == ME)
+        assert not world.is_sure
+        assert not second.done()
+        world.clock.advance(500)
+        world.store.says(ME, 4)
+        await a_few_turns()
+        assert second.done()
+        assert second.result()
+
+    world.run(ask())
+
+
+def test_a_store_that_answers_late_does_not_wait_for_those_who_come_meanwhile(world: World) -> None:
+    """Each has its own time."""
+
+    async def ask() -> list[bool]:
+        asking = []
+        for _ in range(2):
+            asking.append(asyncio.ensure_future(world.leadership.confirm(world.shard)))
+            await a_few_turns()
+            world.clock.advance(3_000)
+            world.timers.expire(world.clock.monotonic_ms())
+            await a_few_turns()
+        assert [each.done() for each in asking] == [True, False]
+        world.store.says(ME, 4)
+        await a_few_turns()
+        world.store.says(ME, 4)
+        await a_few_turns()
+        return [each.result() for each in asking]
+
+    assert world.run(ask()) == [False, True]
 
 
 def test_an_answer_from_before_this_process_stood_still_is_too_old(world: World) -> None:
@@ -180,6 +261,10 @@ def test_an_answer_from_before_this_process_stood_still_is_too_old(world: World)
         world.clock.advance(60_000)
 
     assert world.confirmed(answered_and_stopped) == [False]
+
+
+def test_who_is_told_of_another_leader_need_not_wait_for_the_store(world: World) -> None:
+    assert world.confirmed(world.end, world.later(20)) == [False]
 
 
 def test_who_hears_meanwhile_that_another_leads_goes_by_that(world: World) -> None:
