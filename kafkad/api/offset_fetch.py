@@ -47,16 +47,17 @@ def handle(
     context: Context, request: Request, message: OffsetFetchRequest
 ) -> Pieces[OffsetFetchResponse | Coroutine[None, None, OffsetFetchResponse]]:
     version = request.version
-    homes: Homes = {}
     if version >= _MANY_GROUPS:
         groups = []
+        homes: Homes = {}
         asked = yield from _merged(message.groups)
         for group, topics in asked.items():
             one = yield from _group(context, request, group, topics, message.require_stable, version >= _BY_ID, homes)
             groups.append(one)
             yield
-        doubtful = _doubtful(context, homes)
-        return _if_led(context, groups, doubtful) if doubtful else OffsetFetchResponse(groups=groups)
+        response = OffsetFetchResponse(groups=groups)
+        doubtful = [shard for shard in homes if not context.leadership.is_sure(shard)]  # when all have been read
+        return _if_led(context, response, homes, doubtful) if doubtful else response
     positions = None
     if message.topics is not None:
         named: list[Position] = []
@@ -69,51 +70,50 @@ def handle(
     if version == 0 and request.allowed(Operation.DESCRIBE, ResourceType.GROUP, message.group_id):
         return _from_store(context, request, message.group_id, positions or (), may)
     try:
-        found = yield from _fetched(context, request, message.group_id, positions, message.require_stable, may, homes)
+        home = _home(context, request, message.group_id)
+        found = yield from _fetched(context, request, message.group_id, positions, message.require_stable, may)
     except KafkaError as error:
         return (yield from _refused(version, positions or (), error.code))
     answer = yield from _of_one_group(found)
-    doubtful = _doubtful(context, homes)
-    return _one_if_led(context, version, positions or (), answer, doubtful) if doubtful else answer
+    if context.leadership.is_sure(home):
+        return answer
+    return _one_if_led(context, version, positions or (), answer, home)
 
 
-Homes = dict[str, "Shard[GroupMachine]"]
-"""Where groups were read."""
+Homes = dict["Shard[GroupMachine]", list[OffsetFetchResponseGroup]]
+"""Where groups were read, and what is to be told of each."""
 
 
-def _doubtful(context: Context, homes: Homes) -> Homes:
-    """Those that another broker may have taken over before they were read. To be asked when all have been read."""
-    is_sure = context.leadership.is_sure
-    return {group: shard for group, shard in homes.items() if not is_sure(shard)}
+def _home(context: Context, request: Request, group: str) -> Shard[GroupMachine]:
+    request.check(Operation.DESCRIBE, ResourceType.GROUP, group)
+    return context.group_coordination.shard(group)
 
 
-async def _lost(context: Context, doubtful: Homes) -> frozenset[str]:
-    """The groups of which it is not certain that this broker coordinates them. Any client looks for their coordinator
-    then: on NOT_COORDINATOR, for older ones give up on other codes here."""
-    shards = list(dict.fromkeys(doubtful.values()))
-    led = await together(map(context.leadership.confirm, shards))
-    lost = {shard for shard, is_led in zip(shards, led, strict=True) if not is_led}
-    return frozenset(group for group, shard in doubtful.items() if shard in lost)
+async def _if_led(
+    context: Context, response: OffsetFetchResponse, homes: Homes, doubtful: Sequence[Shard[GroupMachine]]
+) -> OffsetFetchResponse:
+    """Any client looks for the coordinator on NOT_COORDINATOR; older ones give up on other codes here."""
+    led = await together(map(context.leadership.confirm, doubtful))
+    for shard, is_led in zip(doubtful, led, strict=True):
+        if not is_led:
+            await in_turns(each(_disown, homes[shard]))
+    return response
 
 
-async def _if_led(context: Context, groups: Iterable[OffsetFetchResponseGroup], doubtful: Homes) -> OffsetFetchResponse:
-    lost = await _lost(context, doubtful)
-    return OffsetFetchResponse(
-        groups=[
-            OffsetFetchResponseGroup(group_id=group.group_id, error_code=ErrorCode.NOT_COORDINATOR)
-            if group.group_id in lost
-            else group
-            for group in groups
-        ]
-    )
+def _disown(group: OffsetFetchResponseGroup) -> None:
+    group.topics, group.error_code = [], ErrorCode.NOT_COORDINATOR
 
 
 async def _one_if_led(
-    context: Context, version: int, positions: Sequence[Position], answer: OffsetFetchResponse, doubtful: Homes
+    context: Context,
+    version: int,
+    positions: Sequence[Position],
+    answer: OffsetFetchResponse,
+    home: Shard[GroupMachine],
 ) -> OffsetFetchResponse:
-    if await _lost(context, doubtful):
-        return await in_turns(_refused(version, positions, ErrorCode.NOT_COORDINATOR))
-    return answer
+    if await context.leadership.confirm(home):
+        return answer
+    return await in_turns(_refused(version, positions, ErrorCode.NOT_COORDINATOR))
 
 
 def _refused(version: int, positions: Sequence[Position], code: ErrorCode) -> Pieces[OffsetFetchResponse]:
@@ -158,10 +158,7 @@ def _fetched(
     positions: Sequence[Position] | None,
     require_stable: bool,
     may: Sees,
-    homes: Homes,
 ) -> Pieces[list[Fetched]]:
-    request.check(Operation.DESCRIBE, ResourceType.GROUP, group)
-    homes[group] = context.group_coordination.shard(group)
     if positions is None:
         found = yield from context.offsets.fetch(group, None, require_stable)
         if not request.restricted:
@@ -228,8 +225,9 @@ def _group(
     response = OffsetFetchResponseGroup(group_id=group)
     positions, unknown = yield from _positions(context, topics, by_id)
     try:
+        homes.setdefault(_home(context, request, group), []).append(response)
         may = _may_see(request, positions)
-        found = yield from _fetched(context, request, group, positions, require_stable, may, homes)
+        found = yield from _fetched(context, request, group, positions, require_stable, may)
     except KafkaError as error:
         response.error_code = error.code
         return response

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from kafkad.api import offset_commit
+from kafkad.api import offset_commit, offset_fetch
 from kafkad.api.context import Request
 from kafkad.api.routes import OFFSET_COMMIT
 from kafkad.errors import ErrorCode, KafkaError
@@ -419,6 +420,30 @@ def test_where_another_may_coordinate_the_metadata_store_decides(
         ("doubted", ErrorCode.NOT_COORDINATOR),
         ("too", ErrorCode.NOT_COORDINATOR),
     ]
+
+
+def test_groups_elsewhere_are_told_of_in_many_turns(broker: OneBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether another may coordinate them is asked once for each partition, not for each group."""
+    asked: list[object] = []
+    turns: list[int] = []
+    monkeypatch.setattr(broker.context.leadership, "is_sure", lambda shard: asked.append(shard) and False)
+
+    async def lost(shard: object) -> bool:
+        return False
+
+    def counted(pieces: Pieces[object]) -> Awaitable[object]:
+        items = list(pieces)
+        turns.append(len(items))
+        return asyncio.sleep(0)
+
+    monkeypatch.setattr(broker.context.leadership, "confirm", lost)
+    names = [f"many{number}" for number in range(300)]
+    groups = [OffsetFetchRequestGroup(group_id=name, topics=[]) for name in names]
+    monkeypatch.setattr(offset_fetch, "in_turns", counted)
+    answered = broker.ask(OffsetFetchRequest(groups=groups), 8).groups
+    assert [(one.group_id, one.error_code) for one in answered] == [(name, ErrorCode.NOT_COORDINATOR) for name in names]
+    assert len(asked) == len(set(asked)) == len(turns)
+    assert sum(turns) == len(names)
 
 
 def delete(broker: OneBroker, group: str, *asked: tuple[str, int]) -> list[tuple[str, int, ErrorCode]]:
