@@ -70,7 +70,7 @@ class Followed:
         self.has_begun = False
         """It has been cut off where that had to be done before anything is asked."""
         self.is_behind = partition.broker_id not in partition.role.isr
-        """It has to catch up, as far as is known. Kept up to date while it is throttled."""
+        """It has to catch up: by the last answer of its leader, or by the ISR before the first one."""
         self.rests = 0
         """How often it has rested since it last got an answer that helped."""
         self.told = ""
@@ -521,17 +521,18 @@ class Fetcher:
         self, followed: Followed, high_watermark: int, start_offset: int, records: memoryview, taken: int
     ) -> None:
         """HOT. These are the last of `taken` bytes."""
+        following = followed.following
         try:
-            followed.following.append(records, high_watermark, start_offset)
+            following.append(records, high_watermark, start_offset)
             followed.told, followed.rests = "", 0
         finally:
             self._session.want(followed.key, followed.place)
+        was_behind, followed.is_behind = followed.is_behind, following.lag > 0
         if self._catching_up or followed.partition.fetches_throttled:
-            self._count(followed, taken)
+            self._count(followed, was_behind, taken)
 
-    def _count(self, followed: Followed, taken: int) -> None:
+    def _count(self, followed: Followed, was_behind: bool, taken: int) -> None:
         """What a throttled replica fetches until it has caught up counts for the follower's quota."""
-        was_behind, followed.is_behind = followed.is_behind, followed.following.lag > 0
         throttled = followed.partition.fetches_throttled
         if throttled and (was_behind or followed.is_behind):
             self._all.replicas.parts.follower_quota.take(taken, self._all.clock.monotonic_ms())

@@ -69,8 +69,9 @@ class Following:
             if records:
                 log.append_copied(records, partition.leader_epoch)
         finally:
-            partition.raise_high_watermark(min(high_watermark, log.end_offset))
-            self.lag = max(high_watermark - log.end_offset, 0)
+            end = log.end_offset
+            partition.raise_high_watermark(min(high_watermark, end))
+            self.lag = max(high_watermark - end, 0)
         if log.start_offset < start_offset <= partition.high_watermark:
             log.increment_start_offset(start_offset)
 

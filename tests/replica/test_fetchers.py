@@ -408,8 +408,15 @@ def many(first: int, count: int) -> bytes:
     )
 
 
-def fetched(partition: Partition, records: bytes) -> FetchResponse:
-    data = PartitionData(partition_index=partition.tp.partition, high_watermark=10_000, records=records)
+def fetched(
+    partition: Partition, records: bytes, *, high_watermark: int = 10_000, error_code: int = 0
+) -> FetchResponse:
+    data = PartitionData(
+        partition_index=partition.tp.partition,
+        error_code=error_code,
+        high_watermark=high_watermark,
+        records=records,
+    )
     topic = FetchableTopicResponse(topic_id=partition.log.topic_id, partitions=[data])
     return FetchResponse(session_id=7, responses=[topic])
 
@@ -590,9 +597,7 @@ def test_a_throttled_replica_that_is_in_sync_waits_for_nothing_and_counts_for_no
     follower.follow_anew(1, isr=(LEADER, 1))
     for offset in range(5, 8):
         assert owing.asked[-1] == [(1, offset)]
-        answer = fetched(second, many(offset, 1))
-        answer.responses[0].partitions[0].high_watermark = offset
-        owing.answer(answer)
+        owing.answer(fetched(second, many(offset, 1), high_watermark=offset))
         follower.work()
     for _ in range(10):
         assert owing.asked[1:] == [[(1, 5)], [(1, 6)], [(1, 7)], [(1, 8)]]
@@ -600,6 +605,26 @@ def test_a_throttled_replica_that_is_in_sync_waits_for_nothing_and_counts_for_no
     owing.answer(FetchResponse(session_id=7))
     follower.work()
     assert owing.asked[5:] == [[(0, 105)]]
+
+
+def test_what_has_caught_up_before_it_was_throttled_waits_for_nothing_and_counts_for_nothing(
+    follower: Follower,
+) -> None:
+    leader, _ = two_leaders(follower)
+    leader.opened.set()
+    first, second = follower.partitions
+    follower.follow(first)
+    for offset in (5, 6):
+        leader.answer(fetched(first, many(offset, 1), high_watermark=offset + 1))
+        follower.work()
+        follower.throttle("*", rate=0)
+    follower.follow(second)
+    leader.answer(fetched(first, b"", error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    follower.work()
+    assert leader.asked[-1] == [(1, 5)], "nothing is owed yet"
+    leader.answer(fetched(second, many(5, 1)))
+    follower.work(after_ms=100)
+    assert leader.asked[-1] == [(0, 7)]
 
 
 def test_what_is_owed_since_an_answer_about_one_partition_alone_is_paid_as_well(
