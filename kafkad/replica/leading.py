@@ -55,7 +55,7 @@ class Leading:
         self.epochs: dict[int, int] = {}
         """Of the registrations of followers, as they said with their last fetches."""
         self.fetches: dict[int, FollowerFetch] = {}
-        """By follower, the last that it began."""
+        """By follower, the last that it began in this epoch."""
         self._lag = lag
 
     @property
@@ -203,5 +203,4 @@ def begin(
     leading = Leading(isr, followers, end_offset, lag)
     if before is not None:
         leading.epochs |= before.epochs
-        leading.fetches |= {broker: fetch for broker, fetch in before.fetches.items() if broker in followers}
     return leading
