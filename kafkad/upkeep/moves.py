@@ -64,7 +64,8 @@ class _Shared:
     moves: Moves
     quota: ReplicationQuota = field(default_factory=ReplicationQuota)
     one_step: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held while some of a replica is copied: others have the loop in between."""
+    """Held while some of a replica is copied, and until the end of that turn of the loop: there is no more of that in
+    one, however many log directories there are."""
 
 
 class _MovesInto:
@@ -147,7 +148,6 @@ class _MovesInto:
                     self._refused(tp, error)
                 elif isinstance(error, StorageError) and not isinstance(error.__cause__, FileNotFoundError):
                     self._replicas.directory_failed(error)  # else it is of files that have gone with the move
-        await asyncio.sleep(0)
 
     def _stands(self, tp: TopicPartition, future: Log) -> bool:
         """False if the topic was deleted meanwhile, the move given up for another, or a log directory has failed."""
@@ -190,11 +190,11 @@ class _MovesInto:
         await self._until_allowed(tp, future)
         async with self._shared.one_step:
             step = await self._step(tp, future)
-        if step is None or not step.caught_up:
-            return
-        if future in self._flushed and future.durability.unflushed_bytes <= _LITTLE:
-            self._finish(tp)
-        else:
+            has_all = step is not None and step.caught_up
+            if has_all and future in self._flushed and future.durability.unflushed_bytes <= _LITTLE:
+                self._finish(tp)
+            await asyncio.sleep(0)
+        if has_all and self._stands(tp, future):
             await self._durable.flush(future)
             if self._stands(tp, future):
                 await self._durable.run(self._target.path, self._target.collect_start_offsets().write)

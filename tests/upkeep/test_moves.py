@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -427,6 +428,50 @@ def test_a_disk_that_hangs_holds_up_no_move_to_another(broker: Broker, monkeypat
     assert broker.home(FIRST) == broker.second
 
 
+def test_of_moves_to_several_directories_one_copies_in_a_turn_of_the_loop(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step, in_turn, most = Moves.step, 0, 0
+
+    def end_turn() -> None:
+        nonlocal in_turn
+        in_turn = 0
+
+    def counted(moves: Moves, tp: TopicPartition, **how: Any) -> Step:
+        nonlocal in_turn, most
+        in_turn += 1
+        most = max(most, in_turn)
+        asyncio.get_running_loop().call_soon(end_turn)
+        return step(moves, tp, **how)
+
+    monkeypatch.setattr(Moves, "step", counted)
+    moves = Moves(broker.replicas.logs)
+    for tp, path in ((FIRST, broker.second), (SECOND, broker.first)):
+        moves.start(tp, path)
+    broker.resume()
+    broker.work()
+    assert (broker.home(FIRST), broker.home(SECOND)) == (broker.second, broker.first)
+    assert most == 1
+
+
+def test_nothing_keeps_a_copy_that_was_given_up_when_nothing_moves_any_more(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Durable.run
+
+    async def given_up(durable: Durable, directory: str, work: Callable[[], object]) -> object:
+        done = await run(durable, directory, work)
+        broker.give_up(FIRST)
+        return done
+
+    monkeypatch.setattr(Durable, "run", given_up)
+    broker.move(FIRST, broker.second)
+    broker.work()
+    assert not broker.copied()
+    gc.collect()
+    assert not [log for log in gc.get_objects() if isinstance(log, Log) and log.retired]
+
+
 @pytest.mark.parametrize("error", [ZeroDivisionError, MemoryError])
 def test_a_move_that_an_error_of_ours_is_in_the_way_of_is_tried_less_and_less_often_and_told_of_now_and_then(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: type[Exception]
@@ -440,6 +485,7 @@ def test_a_move_that_an_error_of_ours_is_in_the_way_of_is_tried_less_and_less_of
 
     monkeypatch.setattr(Durable, "flush", fail)
     broker.move(FIRST, broker.second)
+    broker.work()
     for _ in range(30):
         broker.work(after_ms=1_000)
     assert tried == [0, 1_000, 3_000, 7_000, 15_000, 25_000]
