@@ -531,6 +531,17 @@ async def test_a_disk_that_could_not_delete_is_asked_again_now_and_then(cluster:
     assert asked() == [3, 1]
 
 
+@with_brokers(1)
+async def test_who_is_the_controller_no_more_does_not_ask_disks_again(cluster: Cluster) -> None:
+    await cluster.create("a", (1,), (1,))
+    cluster[1].undeletable |= {TopicPartition("a", 0), TopicPartition("a", 1)}
+    await cluster.controller.delete_topics(["a"], timeout_ms=1000)
+    timers = cluster.controller._timers
+    assert len(timers)
+    await cluster.kill(1)
+    assert not len(timers)
+
+
 @with_brokers(1, 2)
 async def test_an_answer_to_what_was_asked_of_a_broker_before_it_started_again_counts_no_more(cluster: Cluster) -> None:
     """The broker refuses it by its epoch, when the controller has heard of the new one but has not come to that yet."""

@@ -127,7 +127,7 @@ class Follower:
 
     def __init__(self, directory: Path) -> None:
         self._broker = OneBroker(directory)
-        self.clock, self._timers = FakeClock(), Timers()
+        self.clock, self.timers = FakeClock(), Timers()
         self.replicas = self._broker.replicas
         self.replicas.logs.clock = self.clock
         self._broker.create("t", 2)
@@ -146,7 +146,7 @@ class Follower:
 
     async def _made(self) -> Fetchers:
         settings = FetcherSettings(limits=FetchLimits())
-        return Fetchers(self.replicas, lambda leader: cast(Any, self.connect()), settings, self.clock, self._timers)
+        return Fetchers(self.replicas, lambda leader: cast(Any, self.connect()), settings, self.clock, self.timers)
 
     def write_recovery_points(self) -> None:
         for write in self.replicas.logs.collect_recovery_points():
@@ -173,7 +173,7 @@ class Follower:
             partition.update_config(throttled)
 
     def work(self, after_ms: int = 0) -> None:
-        self._broker.work(self.clock, self._timers, after_ms)
+        self._broker.work(self.clock, self.timers, after_ms)
 
     def stop_fetching(self) -> None:
         self._broker.run(self._fetchers.stop())
@@ -582,6 +582,14 @@ def test_another_throttle_holds_within_a_second(
     assert owing.asked[1:] == [[(0, 105), (1, 5)]]
 
 
+def test_what_waits_until_what_is_owed_is_paid_is_left_alone_once_fetching_has_stopped(
+    follower: Follower, owing: SlowLeader
+) -> None:
+    follower.stop_fetching()
+    follower.work(after_ms=1_000)
+    assert not len(follower.timers)
+
+
 def test_what_begins_anew_in_another_epoch_waits_as_well_until_what_is_owed_is_paid(
     follower: Follower, owing: SlowLeader
 ) -> None:
@@ -625,6 +633,39 @@ def test_what_has_caught_up_before_it_was_throttled_waits_for_nothing_and_counts
     leader.answer(fetched(second, many(5, 1)))
     follower.work(after_ms=100)
     assert leader.asked[-1] == [(0, 7)]
+
+
+def test_what_follows_in_sync_in_a_later_epoch_does_not_wait_as_it_would_have_in_the_one_before(
+    follower: Follower,
+) -> None:
+    leader, newcomers = two_leaders(follower)
+    leader.opened.set()
+    first, _ = follower.partitions
+    follower.throttle("*", rate=0)
+    follower.follow()
+    follower.follow_anew(1, isr=(LEADER, 1))
+    leader.answer(fetched(first, many(5, 1)))
+    follower.work()
+    assert (leader.asked, newcomers.asked) == ([[(0, 5), (1, 5)], [(1, 5)]], [])
+
+
+def test_what_was_handed_over_and_comes_again_in_sync_does_not_wait_as_it_would_have_before(
+    follower: Follower,
+) -> None:
+    leader, newcomers = two_leaders(follower)
+    leader.opened.set()
+    newcomers.opened.set()
+    first, second = follower.partitions
+    follower.throttle("1:1", rate=0)
+    follower.follow(first)
+    follower.follow(second)
+    leader.answer_with_nothing()
+    follower.work()
+    newcomers.answer_with_nothing()
+    leader.answer(fetched(second, many(5, 1)))
+    follower.work()
+    follower.follow_anew(1, isr=(LEADER, 1))
+    assert newcomers.asked == [[(1, 5)], [(1, 6)]]
 
 
 def test_what_is_owed_since_an_answer_about_one_partition_alone_is_paid_as_well(

@@ -651,6 +651,39 @@ def test_predecessors_of_what_had_no_room_are_forgotten_in_a_thread(
     assert current_thread() not in threads
 
 
+def test_a_deletion_waits_while_a_disk_forgets_predecessors_of_what_had_no_room(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That the disk has something else to do is no reason to refuse it."""
+    broker.create("a", 4)
+    replicas, logs = broker.replicas, broker.replicas.logs
+    gone, stays = (tp.partition for tp in logs.directories[0].logs)
+    for write in logs.collect_high_watermarks({TopicPartition("a", gone): 100}):
+        write.write()
+    delete(broker, gone)
+
+    def full(path: str, data: bytes, *, durable: bool = True) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(logs.files, "write_file", full)
+        give_without_room(broker, replicas.get("a", stays).log.topic_id, gone)
+    held: list[OnDone] = []
+    monkeypatch.setattr(replicas.durable, "in_thread", lambda directory, work, on_done: held.append(on_done))
+
+    async def scenario() -> None:
+        making = asyncio.create_task(replicas.forget_predecessors_of_what_had_no_room())
+        deleting = asyncio.create_task(replicas.stop_replica(deletion(stays)))
+        for _ in range(2):
+            for _ in range(20):
+                await asyncio.sleep(0)
+            held.pop()(None)
+        await making
+        assert [error.error_code for error in (await deleting).partition_errors] == [ErrorCode.NONE]
+
+    broker.run(scenario())
+
+
 def test_a_partition_whose_log_is_of_another_topic_keeps_none_behind_it_away(broker: OneBroker) -> None:
     give_without_room(broker, ID, 0, 1)
     logs = broker.replicas.logs
