@@ -20,7 +20,7 @@ from kafkad.log.checkpoint import (
     START_OFFSETS,
 )
 from kafkad.log.directories import BrokenPartition, FoundPartition, LogDirectory
-from kafkad.log.files import Files, may_pass
+from kafkad.log.files import Files, LogFile, may_pass
 from kafkad.log.indexed import LOG
 from kafkad.log.log import Log
 from kafkad.log.names import Kind, deleted_name
@@ -209,7 +209,7 @@ class Loader:
         """A log that is as a clean stop left it; None for any other."""
         tp = partition.name.topic_partition
         stopped = directory.stopped.get(tp) if partition.name.kind is Kind.CURRENT else None
-        if stopped is None or directory.checkpointed(DAMAGED_OFFSETS, tp) is not None:
+        if stopped is None or directory.checkpointed(DAMAGED_OFFSETS, tp) is not None or _was_moved(partition.path):
             return None
         loaded = clean_stop.restore(
             stopped,
@@ -288,7 +288,8 @@ def open_log(
     log.let_go_of_files()
     if was_replaced:
         try:
-            unmark(path, files)
+            names = files.open_log_file(path, os.O_RDONLY | os.O_DIRECTORY)
+            unmark(path, names, files)
         except OSError as error:
             raise directory.storage_error(f"removing {MOVED} from {path}", error) from error
     return log
@@ -305,16 +306,15 @@ def put_away(directory: LogDirectory, path: str, topic_partition: TopicPartition
     return away
 
 
-def unmark(path: str, files: Files) -> None:
-    """Have the replica in `path` say no more that it was replaced. OSError; one that may pass leaves it as it was."""
+def unmark(path: str, names: LogFile, files: Files) -> None:
+    """Have the replica in `path`, whose directory is open as `names`, say no more that it was replaced. OSError."""
     with contextlib.suppress(FileNotFoundError):
-        names = files.open_log_file(path, os.O_RDONLY | os.O_DIRECTORY)
         files.unlink(os.path.join(path, MOVED))
         files.sync_for_good(names.fd)
 
 
 def _was_moved(path: str) -> bool:
-    return os.path.exists(os.path.join(path, MOVED))
+    return os.access(f"{path}/{MOVED}", os.F_OK)
 
 
 def _two_message(unsettled: Sequence[tuple[FoundPartition, FoundPartition]]) -> str:

@@ -15,7 +15,7 @@ from kafkad.errors import ErrorCode, KafkaError, StorageError
 from kafkad.log.copied import some_at_a_time
 from kafkad.log.deletion import delete_below_start
 from kafkad.log.directories import CheckpointWrite, LogDirectory
-from kafkad.log.files import disk_errors
+from kafkad.log.files import disk_errors, final_disk_errors
 from kafkad.log.loading import MOVED, unmark
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
@@ -105,19 +105,9 @@ class Moves:
         place = self._manager.target_of(topic_partition)
         if place is None:
             return False
-        log = self._manager.get(topic_partition)
-        if log is not None:
-            self._unmark(log)  # after an exchange that has failed
         self._manager.put_away(place, place.futures[topic_partition])
         del place.futures[topic_partition]
         return True
-
-    def _unmark(self, log: Log) -> None:
-        """It goes on being the replica, and takes records."""
-        source = self._manager.directory_of(log.topic_partition)
-        assert source is not None
-        with self._manager.raising(source, f"removing {MOVED} from {log.directory}"):
-            unmark(log.directory, self._manager.files)
 
     def read_ahead(self, topic_partition: TopicPartition) -> Pieces[Ahead | None]:
         """What a step has to know where it cuts the copy back, which may take long to read."""
@@ -200,13 +190,17 @@ class Moves:
         assert target is not None
         assert source is not None
         _flush_records(future)
+        files = manager.files
+        with manager.raising(source, f"opening {log.directory}"):
+            names = files.open_log_file(log.directory, os.O_RDONLY | os.O_DIRECTORY)
         try:
             with manager.raising(source, f"writing into {log.directory}"):
-                manager.files.write_file(os.path.join(log.directory, MOVED), b"", durable=False)
-                manager.files.sync_directory(log.directory)  # it is all name
+                files.write_file(os.path.join(log.directory, MOVED), b"", durable=False)
+                files.sync_for_good(names.fd)  # it is all name
             future.rename(os.path.join(target.path, current_name(topic_partition)))
         except StorageError:
-            self._unmark(log)
+            with final_disk_errors(log.directory, f"removing {MOVED}"):
+                unmark(log.directory, names, files)  # it goes on being the replica, and takes records
             raise
         del target.futures[topic_partition], source.logs[topic_partition]
         log.retired = True

@@ -8,6 +8,7 @@ import shutil
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from kafkad.log.check import check
 from kafkad.log.checkpoint import RECOVERY_POINTS
 from kafkad.log.describe import describe
 from kafkad.log.durability import SEGMENTS_AT_ONCE
-from kafkad.log.files import Files, LogFile
+from kafkad.log.files import Files, LogFile, may_pass
 from kafkad.log.loading import MOVED, DuplicatePartitionError
 from kafkad.log.log import Log
 from kafkad.log.manager import LogManager
@@ -68,7 +69,7 @@ class BadDisk:
                 raise OSError(code, os.strerror(code))
             done(*arguments)
 
-        monkeypatch.setattr(Files, operation, tried if operation == "sync_directory" else staticmethod(tried))
+        monkeypatch.setattr(Files, operation, staticmethod(tried))
 
 
 def copy_all(moves: Moves) -> None:
@@ -205,15 +206,17 @@ def test_the_old_replica_stays_where_the_disk_of_the_new_one_fails_at_once(tmp_p
 
 
 class AtTheLimit(Files):
-    """The real disk, which at first has no file descriptor for the directory of the partition at `path`."""
+    """The real disk, with file descriptors `left` for the directory of the partition at `path`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, left: float = inf) -> None:
         self._path = str(path)
-        self.is_at_limit = True
+        self.left = left
 
     def open_log_file(self, path: str, flags: int = os.O_RDWR) -> LogFile:
-        if self.is_at_limit and path == self._path:
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        if path == self._path:
+            if not self.left:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+            self.left -= 1
         return super().open_log_file(path, flags)
 
 
@@ -237,12 +240,11 @@ def test_an_old_replica_that_is_used_again_knows_its_producers(tmp_path: Path, s
         manager.close()
     (tmp_path / "b").rename(tmp_path / "broken")
     (tmp_path / "b").mkdir()
-    disk = AtTheLimit(tmp_path / "a" / "t-0")
-    disk.is_at_limit = "without file descriptors" in stop
+    disk = AtTheLimit(tmp_path / "a" / "t-0", 0 if "without file descriptors" in stop else inf)
     manager = started(tmp_path, files=disk)
-    if disk.is_at_limit:
+    if not disk.left:
         assert manager.get(T0) is None
-        disk.is_at_limit = False
+        disk.left = inf
         manager.create(T0, TOPIC_ID, CONFIG)
     [directory, _] = manager.directories
     assert directory.was_clean is (stop != "crash"), "the other logs there need not be checked"
@@ -292,6 +294,57 @@ def test_a_replica_whose_place_the_copy_cannot_take_is_not_marked_as_replaced(
     moved = finished(moves)
     assert moved is not None
     assert records(moved) == before
+    manager.close()
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_replica_whose_place_the_copy_cannot_take_is_not_marked_for_want_of_file_descriptors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: int
+) -> None:
+    disk = AtTheLimit(tmp_path / "a" / "t-0")
+    manager = started(tmp_path, files=disk)
+    log = filled(manager, tmp_path)
+    moves = copied(manager, tmp_path)
+    flush_copy(moves)
+    disk.left = left
+    target = BadDisk(tmp_path / "b", "rename", errno.ENOSPC, monkeypatch)
+    with pytest.raises(StorageError) as refused:
+        moves.finish(T0)
+    assert may_pass(refused.value)
+    assert not (Path(log.directory) / MOVED).exists()
+    target.is_bad = False
+    assert not disk.left
+    assert moves.cancel(T0), "without any"
+    manager.close()
+
+
+def test_a_replica_that_stays_marked_as_replaced_takes_nothing_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What came to it would be gone with the next restart."""
+    manager = started(tmp_path)
+    log = filled(manager, tmp_path)
+    moves = copied(manager, tmp_path)
+    BadDisk(tmp_path / "b", "rename", errno.ENOSPC, monkeypatch)
+    BadDisk(tmp_path / "a" / "t-0", "unlink", errno.EDQUOT, monkeypatch)
+    with pytest.raises(StorageError) as refused:
+        moves.finish(T0)
+    manager.fail(refused.value)
+    assert log.closed
+    assert [directory.path for directory in manager.live] == [str(tmp_path / "b")]
+    manager.close()
+
+
+def test_a_replica_that_was_in_use_and_marked_as_replaced_is_not_marked_after_a_clean_start(tmp_path: Path) -> None:
+    """As earlier versions could leave one."""
+    manager = started(tmp_path)
+    log = filled(manager, tmp_path)
+    mark = Path(log.directory) / MOVED
+    mark.touch()
+    manager.close()
+    manager = started(tmp_path)
+    assert not mark.exists()
+    assert manager.logs[T0].end_offset == 30
     manager.close()
 
 
@@ -634,7 +687,7 @@ def test_an_epoch_that_the_replica_forgot_before_the_move_could_end_is_forgotten
     moves = copied(manager, tmp_path)
     before = log.epochs.entries
     log.assign_epoch(7, log.end_offset)
-    disk = BadDisk(tmp_path / "a" / "t-0", "sync_directory", errno.ENOSPC, monkeypatch)
+    disk = BadDisk(tmp_path / "b", "rename", errno.ENOSPC, monkeypatch)
     with pytest.raises(StorageError):
         finished(moves)
     disk.is_bad = False
