@@ -191,6 +191,7 @@ class LogManager:
         directory.logs[topic_partition] = log
         self.logs[topic_partition] = log
         self._directory_of[topic_partition] = directory
+        self._preferred.pop(topic_partition, None)
 
     def _damaged(self, topic_partition: TopicPartition, damage: Damage) -> None:
         """Tell of a place once."""
@@ -302,6 +303,7 @@ class LogManager:
 
     def _take_offline(self, directory: LogDirectory, reason: str) -> None:
         directory.failure = reason
+        self._preferred = {tp: path for tp, path in self._preferred.items() if path != directory.path}
         lost = list(directory.logs)
         for topic_partition in lost:
             self.logs.pop(topic_partition, None)  # while loading it is not there yet
@@ -333,8 +335,9 @@ class LogManager:
         directory: str | None = None,
         is_new: bool = True,
     ) -> Log:
-        """The log of a partition, made where there is none: in `directory`, or in the one with the fewest logs; in the
-        next one if that is full, or its checkpoints still have a predecessor.
+        """The log of a partition, made where there is none: in `directory`, or the one that is preferred, and no other;
+        else in the one with the fewest logs, or in the next one if that is full, or its checkpoints still have a
+        predecessor.
 
         Where it may exist already (not `is_new`) and a directory is offline, it may be in there: StorageError.
         """
@@ -415,7 +418,7 @@ class LogManager:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{broken.path} cannot be opened: {broken.reason}")
         if not is_new:
             self._need_all(topic_partition)
-        wanted = wanted or self._preferred.pop(topic_partition, None)
+        wanted = wanted or self.preferred(topic_partition)
         if wanted is not None:
             return [self.live_directory(wanted)]
         self._need_one()
@@ -428,6 +431,10 @@ class LogManager:
         if len(self._preferred) >= _MOST_PREFERRED:
             del self._preferred[next(iter(self._preferred))]
         self._preferred[topic_partition] = wanted
+
+    def preferred(self, topic_partition: TopicPartition) -> str | None:
+        """The directory in which alone it is to be created."""
+        return self._preferred.get(topic_partition)
 
     def has_room(self, path: str) -> bool:
         """True if one of `log.dirs` is not offline and has some space."""

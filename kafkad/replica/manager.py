@@ -412,8 +412,8 @@ class ReplicaManager:
                 self._without_room.pop(tp, None)
             except StorageError as error:
                 self.directory_failed(error)
-                if may_pass(error):
-                    break
+                if may_pass(error) and self.logs.preferred(tp) is None:
+                    break  # no log directory has room
             except KafkaError as error:
                 log.error("cannot make a replica of %s, for which there was no room: %s", tp, error)
                 del self._without_room[tp]

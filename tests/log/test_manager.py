@@ -262,6 +262,45 @@ def test_new_partitions_go_where_the_fewest_are(disks: tuple[Path, Path]) -> Non
     manager.close()
 
 
+@pytest.mark.parametrize("is_full", [True, False])
+def test_a_partition_is_made_in_the_directory_that_is_preferred_also_if_that_refuses_it_at_first(
+    disks: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, is_full: bool
+) -> None:
+    """It is full, or its checkpoints still have a predecessor."""
+
+    def full(path: str) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    manager = started(*disks)
+    if not is_full:
+        manager.create(T0, TOPIC_ID, CONFIG, directory=str(disks[1]))
+        for write in manager.collect_high_watermarks({T0: 30}):
+            write.write()
+        manager.delete(T0)
+    manager.prefer(T0, str(disks[1]))
+    with monkeypatch.context() as patched:
+        if is_full:
+            patched.setattr(manager.files, "mkdir", full)
+        with pytest.raises(StorageError):
+            manager.create(T0, TOPIC_ID, CONFIG)
+    forget_predecessors(manager, T0)
+    manager.create(T0, TOPIC_ID, CONFIG)
+    assert manager.directory_of(T0) is manager.directories[1]
+    manager.delete(T0)
+    manager.create(T0, TOPIC_ID, CONFIG)
+    assert manager.directory_of(T0) is manager.directories[0], "it holds once"
+    manager.close()
+
+
+def test_a_directory_that_has_failed_is_preferred_no_more(disks: tuple[Path, Path]) -> None:
+    manager = started(*disks)
+    manager.prefer(T0, str(disks[1]))
+    manager.fail(StorageError(str(disks[1]), "it is broken"))
+    manager.create(T0, TOPIC_ID, CONFIG)
+    assert manager.directory_of(T0) is manager.directories[0]
+    manager.close()
+
+
 def test_a_deleted_partition_goes_after_its_delay_and_may_be_made_anew(disks: tuple[Path, Path]) -> None:
     clock = FakeClock()
     manager = started(disks[0], clock=clock)

@@ -316,12 +316,12 @@ def test_a_disk_that_does_not_forget_a_predecessor_holds_up_no_election_and_its_
         write.write()
     [gone], [stays] = ([tp.partition for tp in directory.logs] for directory in (first, second))
     delete(broker, gone)
-    held: list[Callable[[], None]] = []
+    held: list[tuple[Callable[[], None], OnDone]] = []
     logs.prefer(TopicPartition("a", gone), first.path)
 
     def hang(directory: str, work: Callable[[], None], on_done: OnDone) -> None:
         assert directory == first.path
-        held.append(work)
+        held.append((work, on_done))
 
     monkeypatch.setattr(replicas.durable, "in_thread", hang)
 
@@ -336,11 +336,36 @@ def test_a_disk_that_does_not_forget_a_predecessor_holds_up_no_election_and_its_
         await electing
         assert replicas.leader("a", stays).leader_epoch == 9
         await broker.parts.upkeep.make_what_had_no_room()
-        assert replicas.get("a", gone).high_watermark == 0
-        assert logs.directory_of(TopicPartition("a", gone)) is second
+        assert replicas.find("a", gone) is None, "it was to be in that directory"
         assert len(held) == 1, "it is not asked more and more while it does not answer"
+        [(work, on_done)] = held
+        work()
+        on_done(None)
+        await broker.parts.upkeep.make_what_had_no_room()
+        assert replicas.get("a", gone).high_watermark == 0
+        assert logs.directory_of(TopicPartition("a", gone)) is first
 
     broker.run(scenario())
+
+
+def test_a_full_directory_that_one_partition_is_to_be_in_keeps_none_away_from_others(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs, mkdir = broker.replicas.logs, broker.replicas.logs.files.mkdir
+    full, _ = broker.directories
+    logs.prefer(TopicPartition("a", 0), full)
+    give_without_room(broker, ID, 0, 1)
+
+    def refuse(path: str) -> None:
+        if path.startswith(full):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        mkdir(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(logs.files, "mkdir", refuse)
+        assert made(broker) == [1]
+    assert made(broker) == [0, 1]
+    assert logs.directory_of(TopicPartition("a", 0)) is logs.directories[0]
 
 
 def election(*partitions: int, leader_epoch: int) -> LeaderAndIsrRequest:
