@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from kafkad.cleaner.compactor import Compactor
 from kafkad.cleaner.settings import CleanerSettings
@@ -54,6 +54,10 @@ log = logging.getLogger(__name__)
 
 _LOOK_S = 0.1
 """The longest delay before a worker stops whose log was deleted, moved or cut back."""
+_HANGS_MS = 1_000
+"""A disk that keeps a worker waiting for so long gets no other worker to wait for it."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +102,6 @@ class Cleaner:
         self.probe = CleanerProbe(replicas.logs.clock.now_ms())
         self._replicas = replicas
         self._logs = replicas.logs
-        self._in_thread = replicas.durable.run
         self._moves = Moves(replicas.logs)
         self._config = config
         self._settings = CleanerSettings.of(config())
@@ -112,6 +115,8 @@ class Cleaner:
         self._workers: list[asyncio.Task[None]] = []
         self._resting: dict[Log, float] = {}
         """Those for which a disk had no room, until when."""
+        self._waiting: dict[Log, float] = {}
+        """Those of which a worker waits for the disk, since when."""
         self._deaths: set[TopicPartition] = set()
         self._named: dict[TopicPartition, set[int]] = {}
         """Batches that cannot be read, by their offsets: each is named once."""
@@ -190,8 +195,9 @@ class Cleaner:
             chosen.log.compacting = False
 
     async def _choose(self) -> LogToCompact | None:
-        """The dirtiest of those that are dirty enough. All lose what retention no longer keeps: as in Kafka, each look
-        does that, for `Upkeep` passes over logs that are being compacted, which may be always."""
+        """The dirtiest of those that are dirty enough, and on no disk that hangs. All lose what retention no longer
+        keeps: as in Kafka, each look does that, for `Upkeep` passes over logs that are being compacted, which may be
+        always."""
         turns = Turns()
         self._marks = {tp: mark for tp, mark in self._marks.items() if self._is_valid(tp, mark)}
         now_ms = self._logs.clock.monotonic_ms()
@@ -208,7 +214,14 @@ class Cleaner:
         self.probe.max_delay_ms = max((each.dirt.overdue_ms for each in found), default=0)
         self.probe.last_look_ms = self._now_ms()
         awake = [each for each in found if each.log not in self._resting]
-        ready = [each for each in awake if each.dirt.wants_cleaning(each.log.config) and self._stands(each)]
+        hanging = {known.log_directory for known, since_ms in self._waiting.items() if now_ms - since_ms >= _HANGS_MS}
+        ready = [
+            each
+            for each in awake
+            if each.dirt.wants_cleaning(each.log.config)
+            and self._stands(each)
+            and each.log.log_directory not in hanging
+        ]
         return max(ready, key=lambda each: each.dirt.share, default=None)
 
     def _assessed(self, partition: Partition) -> LogToCompact | None:
@@ -263,7 +276,7 @@ class Cleaner:
         try:
             wanted = await self._job(chosen, settings)
             # A `.cleaned` file of an earlier job would tell a start after a crash that a later swap is void.
-            await self._in_thread(chosen.log.log_directory, partial(self._discard_all, wanted.directory))
+            await self._in_thread(chosen.log, partial(self._discard_all, wanted.directory))
             result = await self._run(chosen, compactor, wanted)
             self._deaths.discard(chosen.tp)
         except AbandonedError:
@@ -304,7 +317,7 @@ class Cleaner:
         with disk_errors(chosen.log.directory, "compacting"):
             result = running.result()
         await self._take(chosen, finished)
-        await self._in_thread(chosen.log.log_directory, partial(self._sync_names, chosen.log.directory))
+        await self._in_thread(chosen.log, partial(self._sync_names, chosen.log.directory))
         if not self._stands(chosen):
             raise AbandonedError
         return result
@@ -329,7 +342,7 @@ class Cleaner:
             doomed = chosen.log.doomed
             for name in doomed.named(new.old):
                 remove = partial(self._logs.removal.remove, doomed.path(name))
-                if await self._in_thread(chosen.log.log_directory, remove):
+                if await self._in_thread(chosen.log, remove):
                     doomed.forget(name)
             if not self._stands(chosen) or not put_in_place(chosen.log, new):
                 raise AbandonedError
@@ -342,12 +355,23 @@ class Cleaner:
         """Only that of its log directory: the disk of another may be slow."""
         directory = self._logs.directory_of(chosen.tp)
         assert directory is not None  # nobody has had a turn since `_stands`
-        await self._replicas.wait_for_disk(directory, directory.collect_cleaned_offsets().write)
+        try:
+            await self._in_thread(chosen.log, directory.collect_cleaned_offsets().write)
+        except StorageError as error:
+            self._replicas.directory_failed(error)
+
+    async def _in_thread(self, found: Log, work: Callable[[], T]) -> T:
+        """Do what waits for the disk of this log. StorageError."""
+        self._waiting[found] = self._logs.clock.monotonic_ms()
+        try:
+            return await self._replicas.durable.run(found.log_directory, work)
+        finally:
+            del self._waiting[found]
 
     async def _discard(self, chosen: LogToCompact) -> None:
         if self._logs.get(chosen.tp) is chosen.log:
             try:
-                await self._in_thread(chosen.log.log_directory, partial(self._discard_all, chosen.log.directory))
+                await self._in_thread(chosen.log, partial(self._discard_all, chosen.log.directory))
             except StorageError as error:
                 self._refused(chosen, error)
 

@@ -36,6 +36,7 @@ from kafkad.names import TopicPartition
 from kafkad.replica.durable import Durable
 from kafkad.wire.records import Record
 from tests.cleaner.cleaner import clean
+from tests.fakes import FakeClock
 from tests.log.conftest import records
 from tests.one_broker import OneBroker
 
@@ -549,6 +550,39 @@ def test_a_disk_that_hangs_holds_up_no_compaction_on_another(scene: Scene, monke
         scene.until(lambda upto=job.upto: f"a 0 {upto}\n" in scene.checkpoint())
         scene.look()
         scene.fill("a")
+
+
+def test_a_disk_that_hangs_gets_no_other_worker_to_wait_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene = Scene(tmp_path, "log.cleaner.threads=2")
+    scene.broker.run(scene.cleaner.stop())
+    clock = scene.broker.replicas.logs.clock = FakeClock()
+    scene.dirty("a")
+    for topic in ("b", "c"):
+        scene.broker.create(topic, configs=COMPACTED)
+    scene.dirty("d")
+    waits, another, sound = (scene.log(TopicPartition(topic, 0)) for topic in ("a", "c", "d"))
+    assert waits.log_directory == another.log_directory != sound.log_directory
+    run, goes_on = Durable.run, asyncio.Event()
+
+    async def hanging(durable: Durable, directory: str, work: Callable[[], object]) -> object:
+        if directory == waits.log_directory:
+            await goes_on.wait()
+        return await run(durable, directory, work)
+
+    monkeypatch.setattr(Durable, "run", hanging)
+    scene.cleaner = scene.broker.run(scene._start())
+    job = scene.until_job()
+    clock.advance(1_000)
+    for topic in ("c", "d"):
+        scene.fill(topic)
+    scene.worker.do(sound)
+    scene.until(lambda: sound.cleaned_until == job.upto)
+    assert scene.until_job().directory == sound.directory
+    assert (waits.compacting, another.compacting) == (True, False)
+    goes_on.set()
+    scene.worker.do(sound)
+    scene.until(lambda: another.compacting)
+    scene.stop()
 
 
 def test_others_are_compacted_at_once_while_a_log_that_found_no_room_rests(tmp_path: Path) -> None:
