@@ -96,11 +96,11 @@ class BrokerTls:
         """Empty until `begin`."""
         if HTTP in self._servers:
             with suppress(TlsError, StoreError):
-                self._servers[HTTP].context = _load(config, HTTP).server
+                self._servers[HTTP].context = _load(TlsSettings.of(config, HTTP)).server
 
     def begin(self, config: Config, file: Config) -> None:
-        """Reads the stores by the settings in force, or where these cannot be used by those of the `file` alone. Raises
-        TlsError or StoreError if these cannot be, either."""
+        """Reads the stores by the settings in force. The key of the `file` stands in for one that is of no use, but who
+        may come in, and who is trusted, is never judged by less than what is in force. Raises TlsError."""
         self._config = config
         for name, tls in self._servers.items():
             loaded = _load_first(config, file, name)
@@ -200,7 +200,7 @@ class BrokerTls:
 
     def _load_next(self, config: Config, name: str, listener: _Listener) -> _LoadedTls:
         """As Kafka: the broker stays who it is, and can connect to itself."""
-        loaded = _load(config, name)
+        loaded = _load(TlsSettings.of(config, name))
         now = self._now()
         problem = loaded.material.problem(now) or loaded.material.refused_change(listener.loaded.material)
         problem = problem or _refused_by_brokers(config, name, loaded)
@@ -223,7 +223,7 @@ def problems(config: Config, now: datetime) -> Iterator[str]:
     has_others = bool(config.value("zookeeper.connect")) or config.int("kafkad.brokers") > 1
     for name in encrypted_listeners(config):
         try:
-            loaded = _load(config, name)
+            loaded = _load(TlsSettings.of(config, name))
             problem = loaded.material.problem(now)
             if has_others:
                 problem = problem or _refused_by_brokers(config, name, loaded)
@@ -244,16 +244,15 @@ def _closed(layer: TlsLayer) -> ServerTls:
 
 def _load_first(config: Config, file: Config, name: str) -> _LoadedTls:
     try:
-        return _load(config, name)
+        return _load(TlsSettings.of(config, name))
     except (TlsError, StoreError) as error:
         try:
-            return _load(file, name)
+            return _load(TlsSettings.of(config, name, keys_of=file))
         except (TlsError, StoreError):
-            raise error from None
+            raise TlsError(f"listener {name}, by the file and the broker's dynamic settings: {error}") from error
 
 
-def _load(config: Config, name: str) -> _LoadedTls:
-    settings = TlsSettings.of(config, name)
+def _load(settings: TlsSettings) -> _LoadedTls:
     stamps = _stamps(settings)
     material = Material.read(settings)
     return _LoadedTls(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from kafkad.config.config import Config
 from kafkad.security.stores import Store
@@ -33,10 +34,10 @@ class TlsSettings:
     hosts_may_change: bool
 
     @classmethod
-    def of(cls, config: Config, listener: str) -> TlsSettings:
-        """Raises TlsError."""
+    def of(cls, config: Config, listener: str, *, keys_of: Config | None = None) -> TlsSettings:
+        """With the keys of another configuration, if that is given. Raises TlsError."""
 
-        def text(name: str) -> str | None:
+        def text(name: str, config: Config = config) -> str | None:
             value = config.for_listener(listener, name)
             return str(value) if value else None
 
@@ -46,7 +47,7 @@ class TlsSettings:
 
         return cls(
             listener=listener,
-            keys=_keys(text),
+            keys=_keys(text if keys_of is None else partial(text, config=keys_of)),
             trusted=_trusted(text),
             client_auth="none" if config.needs_no_certificates(listener) else text("ssl.client.auth") or "none",
             versions=_versions(several("ssl.enabled.protocols")),

@@ -276,7 +276,7 @@ def test_other_settings_change_although_a_store_cannot_be_used(watched: Watched)
     watched.tls.check(watched.config, [])
 
 
-def test_a_start_is_by_the_dynamic_settings_or_else_by_the_file_alone(tmp_path: Path) -> None:
+def test_a_start_is_by_the_dynamic_settings_with_the_keys_of_the_file_if_need_be(tmp_path: Path) -> None:
     def begun(location: Path, watched: Watched) -> Any:
         dynamic = {"listener.name.ssl.ssl.keystore.location": str(location)}
         tls = BrokerTls(watched.config, watched.loop, watched.clock, watched.timers)
@@ -288,7 +288,7 @@ def test_a_start_is_by_the_dynamic_settings_or_else_by_the_file_alone(tmp_path: 
     assert begun(tmp_path / "none.pem", watched).server("SSL").context.cert_store_stats()["x509"] == 1
     watched.keys.unlink()
     assert begun(other, watched).server("SSL").context.cert_store_stats()["x509"] == 1
-    with pytest.raises(StoreError, match=r"none\.pem"):
+    with pytest.raises(TlsError, match=r"listener SSL, .*none\.pem"):
         begun(tmp_path / "none.pem", watched)
     watched.loop.close()
 
