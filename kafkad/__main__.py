@@ -25,7 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     def read() -> Config:
         brokers = [] if options.brokers is None else [f"kafkad.brokers={options.brokers}"]
-        return load(options.config, [*brokers, *options.set], os.environ)
+        supervised = options.supervised is not None
+        return load(options.config, [*brokers, *options.set], os.environ, among_others=supervised)
 
     try:
         config = read()

@@ -108,7 +108,7 @@ class Daemon:
         self._supervised = supervised
         self._loop = asyncio.get_running_loop()
         self._clock = SystemClock()
-        self._settings = Settings(config, among_others=supervised is not None)
+        self._settings = Settings(config)
         self._notifier = Notifier.from_environment(os.environ)
         self._blocking_calls = ThreadPerCall()
         self._timers = LoopTimers(self._loop, self._clock).timers

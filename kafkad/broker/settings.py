@@ -28,11 +28,9 @@ _MOST_RESOLVED = 1000
 class Settings:
     """`static` comes from the command line and the file, `config` is that with what the metadata store overrides."""
 
-    def __init__(self, static: Config, *, among_others: bool = False) -> None:
-        """`among_others`: of one of the brokers of a host, whose own settings do not tell that there are several."""
+    def __init__(self, static: Config) -> None:
         self.static = static
         self.config = static
-        self._among_others = among_others
         self._told = set(static.warnings)
         self._topic_overrides: Callable[[str], Mapping[str, str]] = lambda topic: {}
         self._resolved: dict[frozenset[tuple[str, str]], LogConfig] = {}
@@ -55,8 +53,8 @@ class Settings:
         """Takes from a file that was read again what may change while the broker runs; `override` has it in force.
         Raises ConfigError and takes nothing if that contradicts what stays as it is."""
         reload, merged = self.static.with_file(fresh), self.config.with_file(fresh).config
-        known = contradictions(self.config, among_others=self._among_others)
-        problems = [each for each in contradictions(merged, among_others=self._among_others) if each not in known]
+        known = contradictions(self.config)
+        problems = [each for each in contradictions(merged) if each not in known]
         if problems and reload.restart:
             names = ", ".join(reload.restart)
             raise ConfigError(f"it can only be taken as a whole, with a restart, for {names} cannot change", *problems)
@@ -68,8 +66,7 @@ class Settings:
     def problems_of_logins(self) -> list[str]:
         """What is missing of keys and logins; nothing where the file alone has it all. Where the store spoils that, the
         broker is to run all the same, for only then it can be set right."""
-        by_file = of_keys_and_logins(self.static, among_others=self._among_others)
-        return by_file and of_keys_and_logins(self.config, among_others=self._among_others)
+        return of_keys_and_logins(self.static) and of_keys_and_logins(self.config)
 
     def of_topic(self, topic: str) -> LogConfig:
         """Topics with the same overrides share one LogConfig: there may be ten thousand of them."""

@@ -220,12 +220,11 @@ def encrypted_listeners(config: Config) -> list[str]:
 
 def problems(config: Config, now: datetime) -> Iterator[str]:
     """For `--check`: everything that is wrong with the stores."""
-    has_others = bool(config.value("zookeeper.connect")) or config.int("kafkad.brokers") > 1
     for name in encrypted_listeners(config):
         try:
             loaded = _load(TlsSettings.of(config, name))
             problem = loaded.material.problem(now)
-            if has_others:
+            if config.has_others:
                 problem = problem or _refused_by_brokers(config, name, loaded)
         except (TlsError, StoreError) as error:
             problem = str(error)

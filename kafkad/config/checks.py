@@ -47,9 +47,9 @@ _LEAST_LOGIN = 256
 """Bytes that even a login by a password needs for its largest message."""
 
 
-def contradictions(config: Config, *, among_others: bool = False) -> list[str]:
+def contradictions(config: Config) -> list[str]:
     """Every rule that a configuration breaks, one sentence each."""
-    return [*of_keys_and_logins(config, among_others=among_others), *of_file(config)]
+    return [*of_keys_and_logins(config), *of_file(config)]
 
 
 def of_file(config: Config) -> list[str]:
@@ -66,9 +66,9 @@ def of_file(config: Config) -> list[str]:
     return problems or contradictions_of_several(config)
 
 
-def of_keys_and_logins(config: Config, *, among_others: bool = False) -> list[str]:
+def of_keys_and_logins(config: Config) -> list[str]:
     """Those of the keys of listeners and of logins, which may be among a broker's dynamic settings: so a file without
-    them is good, as in Kafka, if these have them. `among_others`: one of several brokers whatever its settings say."""
+    them is good, as in Kafka, if these have them."""
     try:
         bound, logins = config.listeners, sorted(config.login_listeners)
     except ValueError:
@@ -82,8 +82,7 @@ def of_keys_and_logins(config: Config, *, among_others: bool = False) -> list[st
     if config.http_over_tls and not _has_key(config, "HTTP"):
         problems.append("http.listener: https needs ssl.keystore.location, or listener.name.http.ssl.keystore.location")
     problems += [problem for listener in logins for problem in _mechanisms(config, listener)]
-    several = among_others or config.value("zookeeper.connect") or config.int("kafkad.brokers") > 1
-    return problems + (_own_login(config) if several and config.inter_broker_listener in logins else [])
+    return problems + (_own_login(config) if config.has_others and config.inter_broker_listener in logins else [])
 
 
 def may_have_dynamic_settings(config: Config) -> bool:

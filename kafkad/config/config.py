@@ -50,7 +50,7 @@ _NOTHING: Final[Mapping[Source, Mapping[str, str]]] = MappingProxyType({})
 class Config:
     """Immutable. Made by `load`; `with_overrides` and `with_file` make the next one."""
 
-    __slots__ = ("_layers", "_values", "file", "ignored", "secrets", "warnings")
+    __slots__ = ("_layers", "_values", "among_others", "file", "ignored", "secrets", "warnings")
 
     def __init__(
         self,
@@ -58,17 +58,20 @@ class Config:
         *,
         file: _Str | None,
         secrets: Secrets,
+        among_others: _Bool,
         warnings: Sequence[_Str] = (),
         ignored: Mapping[Source, Mapping[_Str, _Str]] = _NOTHING,
     ) -> None:
-        """`ignored` are described as Kafka describes them, and mean nothing: names in a file for Kafka that are no
-        settings, and what the metadata store has and kafkad cannot use, by name and text."""
+        """`among_others`: of one of the brokers of a host, whose settings do not tell that. `ignored` are described as
+        Kafka describes them, and mean nothing: names in a file for Kafka that are no settings, and what the metadata
+        store has and kafkad cannot use, by name and text."""
         self._layers = {source: dict(layers.get(source, {})) for source in _BROKER_SOURCES}
         self._values: dict[_Str, Value] = {}
         for source in reversed(_BROKER_SOURCES):
             self._values.update(self._layers[source])
         self.file = file
         self.secrets = secrets
+        self.among_others = among_others
         self.warnings = tuple(warnings)
         self.ignored = ignored
 
@@ -194,6 +197,11 @@ class Config:
         return tuple(each for each in sorted(self.login_listeners) if mechanism in self.mechanisms(each))
 
     @property
+    def has_others(self) -> _Bool:
+        """True if brokers may connect to each other."""
+        return self.among_others or bool(self.value("zookeeper.connect")) or self.int("kafkad.brokers") > 1
+
+    @property
     def encrypts(self) -> _Bool:
         """True if anything is served over TLS."""
         return self.http_over_tls or any(endpoint.protocol in ENCRYPTED for endpoint in self.listeners)
@@ -281,11 +289,20 @@ class Config:
             ignored[source] = {name: texts[name] for name in reasons}
             warnings += [f"dynamic setting {name} is ignored: {why}" for name, why in reasons.items()]
             warnings += _without_effect(layers[source])
-        return Config(layers, file=self.file, secrets=self.secrets, warnings=warnings, ignored=ignored)
+        return Config(
+            layers,
+            file=self.file,
+            secrets=self.secrets,
+            among_others=self.among_others,
+            warnings=warnings,
+            ignored=ignored,
+        )
 
     def with_layer(self, source: Source, values: Values) -> Config:
         layers = {**self._layers, source: values}
-        return Config(layers, file=self.file, secrets=self.secrets, ignored=self.ignored)
+        return Config(
+            layers, file=self.file, secrets=self.secrets, among_others=self.among_others, ignored=self.ignored
+        )
 
     def with_file(self, fresh: Config) -> Reload:
         """The changes by a re-read file: only settings that may change while running; the rest wait for a restart. So
@@ -298,7 +315,14 @@ class Config:
         merged = {name: value for name, value in after.items() if name not in restart}
         merged |= {name: before[name] for name in restart if name in before}
         layers = {**self._layers, Source.STATIC_BROKER_CONFIG: merged}
-        config = Config(layers, file=fresh.file, secrets=fresh.secrets, warnings=fresh.warnings, ignored=fresh.ignored)
+        config = Config(
+            layers,
+            file=fresh.file,
+            secrets=fresh.secrets,
+            among_others=self.among_others,
+            warnings=fresh.warnings,
+            ignored=fresh.ignored,
+        )
         changed = tuple(
             name for name in differing if name not in restart and config._in_force(name) != self._in_force(name)
         )

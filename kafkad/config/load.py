@@ -44,9 +44,12 @@ _NO_SECRETS = (
 """Kafka describes these like passwords."""
 
 
-def load(config_file: str | None, overrides: Sequence[str], environ: Mapping[str, str]) -> Config:
+def load(
+    config_file: str | None, overrides: Sequence[str], environ: Mapping[str, str], *, among_others: bool = False
+) -> Config:
     """Reads `config_file`, then `NAME=VALUE` overrides. Raises ConfigError with all problems at once.
     Where there may be dynamic settings, which may have what is missing, those of keys and logins are left out.
+    `among_others`: for one of the brokers of a host.
 
     Without a file or where it is silent: kafkad's defaults, with the data in $STATE_DIRECTORY when systemd sets it.
     """
@@ -74,7 +77,14 @@ def load(config_file: str | None, overrides: Sequence[str], environ: Mapping[str
     layers = {Source.DEFAULT_CONFIG: defaults, Source.STATIC_BROKER_CONFIG: loader.values}
     ignored = {Source.STATIC_BROKER_CONFIG: dict.fromkeys(loader.unknown, "")}
     warnings = [*loader.all_warnings(), *misread]
-    config = Config(layers, file=config_file, warnings=warnings, ignored=ignored, secrets=loader.secrets)
+    config = Config(
+        layers,
+        file=config_file,
+        secrets=loader.secrets,
+        among_others=among_others,
+        warnings=warnings,
+        ignored=ignored,
+    )
     known = of_file if may_have_dynamic_settings(config) else contradictions
     problems = loader.all_problems() or [*known(config), *directories_with_two_names(config)]
     if problems:

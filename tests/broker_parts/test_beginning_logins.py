@@ -15,7 +15,7 @@ LINE = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_bo
 OF_SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 
 
-def at_a_store(directory: Path, *settings: str) -> Settings:
+def at_a_store(directory: Path, *settings: str, among_others: bool = False) -> Settings:
     (directory / METADATA_FILE).touch()
     base = (
         "listeners=SASL_PLAINTEXT://127.0.0.1:9092",
@@ -24,14 +24,13 @@ def at_a_store(directory: Path, *settings: str) -> Settings:
         "password.encoder.secret=hush",
         f"log.dirs={directory}",
     )
-    return Settings(load(None, [*base, *settings], {}))
+    return Settings(load(None, [*base, *settings], {}, among_others=among_others))
 
 
 def test_the_brokers_of_a_host_need_a_login_of_their_own(tmp_path: Path) -> None:
     own = "sasl.mechanism.inter.broker.protocol=PLAIN"
-    config = at_a_store(tmp_path, own, f"{USERS}={LINE}").static
-    begin_keys_and_logins(Settings(config), None)
-    settings = Settings(config, among_others=True)
+    begin_keys_and_logins(at_a_store(tmp_path, own, f"{USERS}={LINE}"), None)
+    settings = at_a_store(tmp_path, own, f"{USERS}={LINE}", among_others=True)
     with pytest.raises(ConfigError, match="needs username and password"):
         begin_keys_and_logins(settings, None)
     settings.override(cluster_wide={}, per_broker=stored(f'{LINE[:-1]} username="bob" password="pw";'))

@@ -133,3 +133,20 @@ def test_what_was_taken_once_and_would_stop_everything_is_ignored() -> None:
 
 def test_a_file_may_keep_everybody_out() -> None:
     assert load(None, ["max.connections=0"], {}).int("max.connections") == 0
+
+
+def test_a_broker_of_a_host_keeps_the_login_that_the_others_know_it_by() -> None:
+    users = "listener.name.sasl_plaintext.plain.sasl.jaas.config"
+    line = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_bob="pw"'
+    settings = (
+        "listeners=SASL_PLAINTEXT://127.0.0.1:9092",
+        "security.inter.broker.protocol=SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms=PLAIN",
+        "sasl.mechanism.inter.broker.protocol=PLAIN",
+        f'{users}={line} username="bob" password="pw";',
+        "password.encoder.secret=hush",
+    )
+    config = load(None, settings, {}, among_others=True).with_overrides(cluster_wide={}, per_broker={})
+    with pytest.raises(KafkaError, match="needs username and password"):
+        validate_broker_configs(config, {users: f"{line};"}, per_broker=True)
+    validate_broker_configs(load(None, settings, {}), {users: f"{line};"}, per_broker=True)
