@@ -21,6 +21,8 @@ from kafkad.systemd import STOP_ALL
 log = logging.getLogger(__name__)
 
 BAD_CONFIGURATION = 2
+_BAD_CONFIGURATION_S = 1.0
+"""The least time until one is tried again: it does not mend itself, and the others may be about to say the same."""
 _SILENT_TICKS = 3
 _REMEMBERED_ENDS = 10
 
@@ -46,7 +48,7 @@ class BrokerProcess:
         self.doing = "starting"
         self.restarts = 0
         self.bad_configuration = False
-        """From the first start on. One that somebody is changing when a broker dies is waited for."""
+        """From the first start on, until it can be used. One that is being changed when a broker dies is waited for."""
         self.failed_at_stop = False
         self._command = command
         self._environment = environment
@@ -73,12 +75,11 @@ class BrokerProcess:
                 continue
             if self._stopping.is_set():
                 self.failed_at_stop = code != 0 and self._heard
-            elif code == BAD_CONFIGURATION and not self.restarts:
-                self.bad_configuration = True
-                self._stopping.set()
             else:
-                level = logging.ERROR if code else logging.INFO
-                await self._wait_to_restart(f"(process {pid}) {how_it_ended(code)}", level)
+                is_bad = code == BAD_CONFIGURATION
+                self.bad_configuration = is_bad and (self.bad_configuration or not self.restarts)
+                level, least_s = logging.ERROR if code else logging.INFO, _BAD_CONFIGURATION_S if is_bad else 0.0
+                await self._wait_to_restart(f"(process {pid}) {how_it_ended(code)}", level, least_s)
             self._on_change()
         if self._http is not None:
             self._http.close()
@@ -113,6 +114,7 @@ class BrokerProcess:
         if "READY" in notice:
             self.reloading = self.reloading and not self.ready
             self.ready = True
+            self.bad_configuration = False
         elif "STOPPING" in notice:
             self.ready = False
         self.doing = notice.get("STATUS", self.doing)
@@ -177,10 +179,10 @@ class BrokerProcess:
             serving.cancel()
             await asyncio.wait([serving])
 
-    async def _wait_to_restart(self, what: str, level: int) -> None:
+    async def _wait_to_restart(self, what: str, level: int, least_s: float = 0.0) -> None:
         now = asyncio.get_running_loop().time()
         self._ends = [*self._ends[-_REMEMBERED_ENDS:], now]
-        wait_s = delay_s(self._ends, now)
+        wait_s = max(delay_s(self._ends, now), least_s)
         self.restarts += 1
         when = f"in {wait_s:.0f} s" if wait_s else "at once"
         self.doing = f"{what}; it is started again {when}"

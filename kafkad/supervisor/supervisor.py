@@ -98,7 +98,7 @@ class Supervisor:
         return self._exit_code(monotonic() - begun)
 
     def _exit_code(self, seconds: float) -> int:
-        if any(broker.bad_configuration for broker in self._brokers):
+        if self._is_misconfigured:
             return BAD_CONFIGURATION
         if self._lost_store:
             return _FAILED
@@ -208,9 +208,11 @@ class Supervisor:
         broker.take(notice)
 
     def _changed(self) -> None:
-        if any(broker.bad_configuration for broker in self._brokers):
-            self._stopping.set()
         if self._stopping.is_set():
+            return
+        if self._is_misconfigured:
+            log.error("no broker can use its configuration; their own lines above say why")
+            self._stopping.set()
             return
         self._take_no_more_without_room()
         if not self._announced and self._is_up:
@@ -231,6 +233,11 @@ class Supervisor:
         store.is_starting = False
         if store.problem is not None:
             log.error("%s", store.problem)
+
+    @property
+    def _is_misconfigured(self) -> bool:
+        """Where some can use theirs it is not the file that is at fault, but what the store has for single brokers."""
+        return all(broker.bad_configuration for broker in self._brokers)
 
     @property
     def _is_up(self) -> bool:

@@ -13,7 +13,7 @@ import pytest
 from kafkad.clock import SystemClock
 from kafkad.config import load
 from kafkad.meta.embedded import EmbeddedStore
-from kafkad.supervisor.process import BrokerProcess
+from kafkad.supervisor.process import BAD_CONFIGURATION, BrokerProcess
 from kafkad.supervisor.supervisor import Supervisor
 from kafkad.systemd import NOT_RELOADED, RELOADED
 
@@ -88,6 +88,21 @@ def test_a_broker_that_cannot_start_does_not_keep_the_others_back(scenario: Run)
         assert scene.told() == ["READY=1\nSTATUS=broker 0 is ready; broker 1: ended with exit code 1"]
         second.take({"READY": "1"})
         assert scene.told() == ["STATUS=2 brokers are ready"]
+
+    scenario(steps)
+
+
+def test_only_a_configuration_that_no_broker_can_use_ends_all(scenario: Run) -> None:
+    def steps(scene: Scene) -> None:
+        supervisor = scene.supervisor
+        first, second = scene.begin()
+        first.bad_configuration = True
+        ends(first, supervisor)
+        assert not supervisor._stopping.is_set(), "the other may have in the store what it needs"
+        second.bad_configuration = True
+        ends(second, supervisor)
+        assert supervisor._stopping.is_set()
+        assert supervisor._exit_code(1) == BAD_CONFIGURATION
 
     scenario(steps)
 

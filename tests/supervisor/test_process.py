@@ -49,9 +49,16 @@ def test_it_is_started_again_and_again() -> None:
     assert not broker.bad_configuration
 
 
-def test_a_configuration_that_cannot_be_used_is_not_tried_again() -> None:
+def test_a_configuration_that_cannot_be_used_is_not_tried_again_at_once() -> None:
     broker = supervised(python("raise SystemExit(2)"), lambda broker: broker.bad_configuration)
-    assert broker.restarts == 0
+    assert broker.doing.endswith("ended with exit code 2; it is started again in 1 s")
+
+
+def test_a_configuration_that_was_mended_is_bad_no_more() -> None:
+    broker, _ = signalled()
+    broker.bad_configuration = True
+    broker.take({"READY": "1"})
+    assert not broker.bad_configuration
 
 
 def test_a_configuration_that_cannot_be_used_any_more_is_waited_for(tmp_path: Path) -> None:
