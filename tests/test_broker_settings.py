@@ -76,18 +76,75 @@ def of_listener(name: str, *more: str) -> Config:
 
 
 def test_settings_of_listeners_wait_with_a_listener_that_gets_another_name() -> None:
-    settings = Settings(of_listener("A", "ssl.client.auth=required"))
-    reload = settings.reread(
-        of_listener("CLIENTS", "listener.name.clients.ssl.client.auth=required", "num.partitions=3")
-    )
+    principals = "sasl.kerberos.principal.to.local.rules"
+    settings = Settings(of_listener("A", f"{principals}=DEFAULT,RULE:[1:$1]"))
+    reload = settings.reread(of_listener("CLIENTS", f"listener.name.clients.{principals}=DEFAULT", "num.partitions=3"))
     settings.override(cluster_wide={}, per_broker={})
     assert settings.config.mechanisms("A") == ("PLAIN",)
     module = settings.config.jaas("A", "PLAIN")
     assert module is not None
     assert module.users == {"bob": "pw"}
-    assert settings.config.str("ssl.client.auth") == "required"
+    assert settings.config.list(principals) == ("DEFAULT", "RULE:[1:$1]")
     assert reload.changed == ()
+    assert set(reload.held) == {
+        "listener.name.a.plain.sasl.jaas.config",
+        "listener.name.a.sasl.enabled.mechanisms",
+        principals,
+    }
     assert {"listeners", "listener.name.a.plain.sasl.jaas.config", "num.partitions"} <= {*reload.restart}
+
+
+def of_several(listeners: str, users: str, *more: str) -> Config:
+    protocols = "A:SASL_PLAINTEXT,B:PLAINTEXT,C:SSL,D:SASL_PLAINTEXT"
+    each = (f"{name}://127.0.0.1:{9092 + number}" for number, name in enumerate(listeners))
+    return load(
+        None,
+        [
+            f"listeners={','.join(each)}",
+            f"listener.security.protocol.map={protocols}",
+            "inter.broker.listener.name=A",
+            "listener.name.a.sasl.enabled.mechanisms=PLAIN",
+            f"listener.name.a.plain.sasl.jaas.config={_PLAIN} required {users};",
+            *more,
+        ],
+        {},
+    )
+
+
+_BOTH, _ALICE = 'user_alice="a" user_bob="b"', 'user_alice="a"'
+
+
+def users_after(before: Config, after: Config) -> tuple[set[str], tuple[str, ...]]:
+    """Of listener A; and what is held of logins and TLS."""
+    settings = Settings(before)
+    held = settings.reread(after).held
+    settings.override(cluster_wide={}, per_broker={})
+    module = settings.config.jaas("A", "PLAIN")
+    assert module is not None
+    return set(module.users), held
+
+
+def test_a_user_is_revoked_at_once_whatever_becomes_of_another_listener() -> None:
+    d = "listener.name.d.sasl.enabled.mechanisms=SCRAM-SHA-512"
+    keys = "ssl.keystore.location=/keys.pem"
+    for before, after in (
+        (of_several("AB", _BOTH), of_several("A", _ALICE)),
+        (of_several("A", _BOTH), of_several("AD", _ALICE, d)),
+        (of_several("ABD", _BOTH, "listener.name.b.max.connections=5", d), of_several("AD", _ALICE, d)),
+        (of_several("AB", _BOTH, keys), of_several("A", _ALICE)),
+    ):
+        assert users_after(before, after) == ({"alice"}, ())
+
+
+def test_what_a_listener_that_goes_is_protected_by_stays_and_is_told() -> None:
+    keys, asks = "ssl.keystore.location=/keys.pem", "ssl.client.auth=required"
+    own = "listener.name.c.ssl.client.auth"
+    assert users_after(of_several("AC", _BOTH, keys, asks), of_several("A", _ALICE)) == (
+        {"alice"},
+        ("ssl.client.auth", "ssl.keystore.location"),
+    )
+    before = of_several("AC", _BOTH, "listener.name.c." + keys, f"{own}=required", asks)
+    assert users_after(before, of_several("A", _ALICE)) == ({"alice"}, (own, "listener.name.c.ssl.keystore.location"))
 
 
 def test_what_may_change_is_not_taken_where_it_contradicts_what_may_not() -> None:

@@ -13,7 +13,9 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -105,13 +107,27 @@ def test_tells_systemd_what_it_does(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert kafkad.process.wait(SECONDS) == 0
 
 
-def test_a_reload_that_fails_is_over_for_systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> Config:
-        raise OSError("a mistake")
+def _broken() -> Config:
+    raise OSError("a mistake")
 
+
+def _without_the_users_of_a_listener() -> Config:
+    return load(None, ["listeners=PLAINTEXT://127.0.0.1:9092"], {})
+
+
+@pytest.mark.parametrize("read", [_broken, _without_the_users_of_a_listener])
+def test_a_reload_that_fails_is_over_for_systemd(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[], Config]
+) -> None:
     async def reload() -> None:
-        daemon = Daemon(load(None, [f"log.dirs={tmp_path}"], {}), fail, None)
-        chore = asyncio.create_task(daemon._reload_when_asked(cast(Parts, None)))
+        settings = (
+            f"log.dirs={tmp_path}",
+            "listeners=PLAINTEXT://127.0.0.1:9092,SASL_PLAINTEXT://127.0.0.1:9093",
+            "listener.name.sasl_plaintext.sasl.enabled.mechanisms=SCRAM-SHA-512",
+        )
+        daemon = Daemon(load(None, settings, {}), read, None)
+        parts = cast(Parts, SimpleNamespace(overrides_changed=lambda: None))
+        chore = asyncio.create_task(daemon._reload_when_asked(parts))
         for _ in range(2):
             daemon._reload_asked.set()
             while daemon._reload_asked.is_set():

@@ -411,7 +411,8 @@ class Daemon:
 
     def _reload(self, parts: Parts) -> bool:
         """Read the configuration and the TLS stores again; what cannot change while running waits for a restart, and is
-        named. False if anything is invalid, or does not go with what stays, and the present one is kept."""
+        named. False if anything is invalid, or does not go with what stays, and the present one is kept; or if logins
+        or TLS have to be kept: who was to come in no more still may."""
         is_valid = False
         try:
             reload = self._settings.reread(self._read_config())
@@ -420,12 +421,18 @@ class Daemon:
                 "the configuration file was not taken; keeping the current configuration: %s", "; ".join(error.problems)
             )
         else:
-            is_valid = True
+            is_valid = not reload.held
             parts.overrides_changed()
             log.info("configuration reloaded; changed: %s", ", ".join(reload.changed) or "nothing")
             if reload.changed:
                 note_change(
                     f"settings in {self._settings.static.file} changed: {', '.join(reload.changed)}", by="SIGHUP"
+                )
+            if reload.held:
+                log.error(
+                    "these settings of logins and TLS are as they were, for they are of a listener that only a restart "
+                    "can close or change: %s",
+                    ", ".join(reload.held),
                 )
             if reload.restart:
                 log.warning("these settings need a restart to change: %s", ", ".join(reload.restart))

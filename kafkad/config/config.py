@@ -306,12 +306,21 @@ class Config:
 
     def with_file(self, fresh: Config) -> Reload:
         """The changes by a re-read file: only settings that may change while running; the rest wait for a restart. So
-        does all that is of listeners where one of them goes or gets another protocol: it is meant for those to come."""
+        do those of a listener that goes, comes or gets another protocol, and what one that goes shares with others."""
         before = self._layers[Source.STATIC_BROKER_CONFIG]
         after = fresh._layers[Source.STATIC_BROKER_CONFIG]
         differing = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-        waiting = () if fresh._served >= self._served else _OF_LISTENERS
-        restart = tuple(name for name in differing if dynamic_mode(name) == READ_ONLY or name.startswith(waiting))
+        going = self._served - fresh._served
+        coming = _prefixes(fresh._served - self._served)
+        held = tuple(
+            name
+            for name in differing
+            if dynamic_mode(name) != READ_ONLY
+            and (name.startswith(_prefixes(going)) or any(_is_shared(name, *each, before) for each in going))
+        )
+        restart = tuple(
+            name for name in differing if name in held or dynamic_mode(name) == READ_ONLY or name.startswith(coming)
+        )
         merged = {name: value for name, value in after.items() if name not in restart}
         merged |= {name: before[name] for name in restart if name in before}
         layers = {**self._layers, Source.STATIC_BROKER_CONFIG: merged}
@@ -326,7 +335,7 @@ class Config:
         changed = tuple(
             name for name in differing if name not in restart and config._in_force(name) != self._in_force(name)
         )
-        return Reload(config, changed, restart)
+        return Reload(config, changed, restart, tuple(name for name in held if not name.endswith(_WAYS_IN)))
 
     @property
     def _served(self) -> frozenset[tuple[_Str, _Str]]:
@@ -360,11 +369,25 @@ def _this_host() -> str:
 
 
 class Reload(NamedTuple):
-    """`changed` settings are in force in `config`; `restart` ones keep the value they had."""
+    """`changed` settings are in force in `config`; `restart` ones keep the value they had. `held` are those of logins
+    and TLS among them that wait only for a listener to go."""
 
     config: Config
     changed: tuple[str, ...]
     restart: tuple[str, ...]
+    held: tuple[str, ...]
+
+
+def _prefixes(served: frozenset[tuple[str, str]]) -> tuple[str, ...]:
+    return tuple(f"listener.name.{listener.lower()}." for listener, _ in served)
+
+
+def _is_shared(name: str, listener: str, protocol: str, values: Values) -> bool:
+    """True for a setting of all listeners that says how this one encrypts, or who may log in there."""
+    if not name.startswith(_PER_LISTENER) or f"listener.name.{listener.lower()}.{name}" in values:
+        return False
+    encrypts = protocol in (*ENCRYPTED, "https")
+    return (encrypts and name.startswith("ssl.")) or (protocol.startswith("SASL_") and name.startswith("sasl."))
 
 
 def find_setting(name: str) -> Setting | None:
@@ -398,7 +421,6 @@ _PER_LISTENER = (
     "max.connection.creation.rate",
     "ssl.",
 )
-_OF_LISTENERS = ("listener.name.", *_PER_LISTENER)
 _FIXED_HERE = ("listeners", "advertised.listeners", "listener.security.protocol.map")
 """Kafka opens and closes listeners while it runs; kafkad does not."""
 

@@ -378,7 +378,7 @@ def test_a_reload_applies_what_may_change_and_names_the_rest() -> None:
     running = running.with_overrides(cluster_wide={}, per_broker={"message.max.bytes": "9000"})
     edited = ["log.segment.bytes=2000", "broker.rack=b", "message.max.bytes=8000", "socket.listen.backlog.size=9"]
     fresh = load(None, edited, {})
-    config, changed, restart = running.with_file(fresh)
+    config, changed, restart, _ = running.with_file(fresh)
     assert changed == ("log.segment.bytes",)
     assert restart == ("broker.rack", "num.partitions", "socket.listen.backlog.size")
     assert config.int("log.segment.bytes") == 2000
