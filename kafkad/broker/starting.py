@@ -175,7 +175,7 @@ def begin_keys_and_logins(settings: Settings, tls: BrokerTls | None) -> None:
     if problems:
         raise ConfigError(*problems)
     problem = _problem_of_keytabs(config)
-    if problem is not None and _problem_of_keytabs(static) is not None:
+    if problem is not None and (of_keys_and_logins(static) or _problem_of_keytabs(static) is not None):
         raise StartError(problem)
     if tls is not None:
         try:
@@ -185,6 +185,7 @@ def begin_keys_and_logins(settings: Settings, tls: BrokerTls | None) -> None:
 
 
 def _problem_of_keytabs(config: Config) -> str | None:
+    """None also where a listener lacks what it takes to look at one."""
     if of_keys_and_logins(config) or not config.listeners_with("GSSAPI"):
         return None
     from kafkad.security.kerberos import problem

@@ -1,12 +1,15 @@
 """Logins at a start: by what the file and the store have together."""
 
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from kafkad.broker.identity import StartError
 from kafkad.broker.settings import Settings
 from kafkad.broker.starting import begin_keys_and_logins
-from kafkad.config import ConfigError, load
+from kafkad.config import ConfigError, checks, load
 from kafkad.config.passwords import PasswordEncoder
 from kafkad.names import METADATA_FILE
 
@@ -55,4 +58,39 @@ def test_the_store_may_have_the_users_that_the_file_lacks(tmp_path: Path) -> Non
 def test_a_broker_starts_whatever_the_store_has_if_the_file_alone_is_good(tmp_path: Path) -> None:
     settings = at_a_store(tmp_path, f"{USERS}={LINE}")
     settings.override(cluster_wide={}, per_broker=stored(OF_SCRAM))
+    begin_keys_and_logins(settings, None)
+
+
+KEYTAB = (
+    "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true "
+    'keyTab="/gone" principal="kafka/here@REALM";'
+)
+TICKETS = "listener.name.sasl_plaintext.gssapi.sasl.jaas.config"
+
+
+@pytest.fixture
+def no_keytab(monkeypatch: pytest.MonkeyPatch) -> None:
+    """None can be used; the system's library is not asked."""
+    kerberos = SimpleNamespace(problem=lambda config: "keytab /gone: not found")
+    monkeypatch.setitem(sys.modules, "kafkad.security.kerberos", kerberos)
+    monkeypatch.setattr(checks, "find_spec", lambda name: kerberos)
+
+
+@pytest.mark.usefixtures("no_keytab")
+@pytest.mark.parametrize("in_file", [False, True])
+def test_a_keytab_that_cannot_be_used_ends_the_start_where_the_file_has_none_that_can(
+    tmp_path: Path, in_file: bool
+) -> None:
+    settings = at_a_store(tmp_path, "sasl.enabled.mechanisms=GSSAPI", *([f"{TICKETS}={KEYTAB}"] if in_file else []))
+    settings.override(cluster_wide={}, per_broker={TICKETS: PasswordEncoder("hush").encode(KEYTAB)})
+    with pytest.raises(StartError, match="keytab /gone: not found"):
+        begin_keys_and_logins(settings, None)
+
+
+@pytest.mark.usefixtures("no_keytab")
+def test_a_keytab_of_the_store_that_cannot_be_used_ends_no_start_of_a_good_file(tmp_path: Path) -> None:
+    settings = at_a_store(tmp_path, f"{USERS}={LINE}")
+    mechanisms = "listener.name.sasl_plaintext.sasl.enabled.mechanisms"
+    tickets = PasswordEncoder("hush").encode(KEYTAB)
+    settings.override(cluster_wide={}, per_broker={mechanisms: "PLAIN,GSSAPI", TICKETS: tickets})
     begin_keys_and_logins(settings, None)
