@@ -16,6 +16,7 @@ from kafkad.meta.served import serve
 from kafkad.net.http import TOKEN_VARIABLE
 from kafkad.supervisor.broker_http import HttpAnswer, ask
 from kafkad.supervisor.restarts import delay_s, how_it_ended
+from kafkad.supervisor.started_by import StartedBy
 from kafkad.systemd import STOP_ALL
 
 log = logging.getLogger(__name__)
@@ -37,6 +38,7 @@ class BrokerProcess:
         environment: Mapping[str, str],
         store: EmbeddedStore,
         on_change: Callable[[], None],
+        started_by: StartedBy,
         *,
         with_http: bool,
     ) -> None:
@@ -54,6 +56,7 @@ class BrokerProcess:
         self._environment = environment
         self._store = store
         self._on_change = on_change
+        self._started_by = started_by
         self._http_token = token_urlsafe()
         self._http = socket.create_server(("127.0.0.1", 0)) if with_http else None
         self._process: asyncio.subprocess.Process | None = None
@@ -78,8 +81,8 @@ class BrokerProcess:
             else:
                 is_bad = code == BAD_CONFIGURATION
                 self.bad_configuration = is_bad and (self.bad_configuration or not self.restarts)
-                level, least_s = logging.ERROR if code else logging.INFO, _BAD_CONFIGURATION_S if is_bad else 0.0
-                await self._wait_to_restart(f"(process {pid}) {how_it_ended(code)}", level, least_s)
+                level = logging.ERROR if code else logging.INFO
+                await self._wait_to_restart(f"(process {pid}) {how_it_ended(code)}", level, is_bad=is_bad)
             self._on_change()
         if self._http is not None:
             self._http.close()
@@ -179,14 +182,16 @@ class BrokerProcess:
             serving.cancel()
             await asyncio.wait([serving])
 
-    async def _wait_to_restart(self, what: str, level: int, least_s: float = 0.0) -> None:
+    async def _wait_to_restart(self, what: str, level: int, *, is_bad: bool = False) -> None:
+        """`is_bad`: it cannot use its configuration."""
         now = asyncio.get_running_loop().time()
         self._ends = [*self._ends[-_REMEMBERED_ENDS:], now]
-        wait_s = max(delay_s(self._ends, now), least_s)
+        wait_s = max(delay_s(self._ends, now), _BAD_CONFIGURATION_S if is_bad else 0.0)
         self.restarts += 1
         when = f"in {wait_s:.0f} s" if wait_s else "at once"
         self.doing = f"{what}; it is started again {when}"
         hint = ". Its own lines above say why; /ready says when it is back" if level == logging.ERROR else ""
+        hint += self._started_by.advice() if is_bad else ""
         log.log(level, "broker %d %s; it is started again %s%s", self.broker_id, what, when, hint)
         self._on_change()
         with suppress(TimeoutError):

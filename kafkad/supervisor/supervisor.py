@@ -29,6 +29,7 @@ from kafkad.supervisor.broker_http import HttpAnswer, told_of
 from kafkad.supervisor.metrics import merged, own_families
 from kafkad.supervisor.notices import Notices
 from kafkad.supervisor.process import BAD_CONFIGURATION, BrokerProcess
+from kafkad.supervisor.started_by import StartedBy
 from kafkad.systemd import NOT_RELOADED, RELOADED, Notifier
 from kafkad.together import together
 
@@ -48,6 +49,7 @@ class Supervisor:
     def __init__(self, config: Config, command: Sequence[str]) -> None:
         self._config = config
         self._command = command
+        self._started_by = StartedBy.file(config.file)
         self._loop = asyncio.get_running_loop()
         self._notifier = Notifier.from_environment(os.environ)
         self._brokers: list[BrokerProcess] = []
@@ -193,6 +195,7 @@ class Supervisor:
             environment,
             store,
             self._changed,
+            self._started_by,
             with_http=self._config.http_listener is not None,
         )
 

@@ -14,6 +14,7 @@ from kafkad.clock import SystemClock
 from kafkad.config import load
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.supervisor.process import BAD_CONFIGURATION, BrokerProcess
+from kafkad.supervisor.started_by import StartedBy
 from kafkad.supervisor.supervisor import Supervisor
 from kafkad.systemd import NOT_RELOADED, RELOADED
 
@@ -30,7 +31,8 @@ class Scene:
 
     def begin(self) -> tuple[BrokerProcess, BrokerProcess]:
         first, second = (
-            BrokerProcess(n, [], {}, self.store, self.supervisor._changed, with_http=False) for n in range(2)
+            BrokerProcess(n, [], {}, self.store, self.supervisor._changed, StartedBy.file(None), with_http=False)
+            for n in range(2)
         )
         self.supervisor._brokers = [first, second]
         return first, second

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -14,18 +15,23 @@ import pytest
 from kafkad.clock import SystemClock
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.supervisor.process import BrokerProcess
+from kafkad.supervisor.started_by import StartedBy
 from kafkad.systemd import STOP_ALL
 
 pytestmark = pytest.mark.slow
 
+NO_FILE = StartedBy.file(None)
 
-def supervised(command: list[str], until: Callable[[BrokerProcess], bool]) -> BrokerProcess:
+
+def supervised(
+    command: list[str], until: Callable[[BrokerProcess], bool], started_by: StartedBy = NO_FILE
+) -> BrokerProcess:
     """The process when `until` holds and it has been stopped."""
 
     async def run() -> BrokerProcess:
         store = EmbeddedStore.in_memory(SystemClock())
         changed = asyncio.Event()
-        broker = BrokerProcess(1, command, {}, store, changed.set, with_http=False)
+        broker = BrokerProcess(1, command, {}, store, changed.set, started_by, with_http=False)
         running: Awaitable[None] = asyncio.ensure_future(broker.keep_running())
         async with asyncio.timeout(20):
             while not until(broker):
@@ -70,6 +76,29 @@ def test_a_configuration_that_cannot_be_used_any_more_is_waited_for(tmp_path: Pa
     assert "exit code 2" in broker.doing
 
 
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_a_file_that_is_another_by_now_is_named_to_who_reads_why_a_broker_cannot_use_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, is_changed: bool
+) -> None:
+    path = tmp_path / "kafkad.yaml"
+    path.write_text("num.partitions: 3\n")
+    started_by = StartedBy.file(str(path))
+    if is_changed:
+        path.write_text("num.partitions: 4\n")
+    supervised(python("raise SystemExit(2)"), lambda broker: broker.restarts == 1, started_by)
+    assert ("is another file than the brokers were started by" in caplog.text) == is_changed
+
+
+def test_what_can_be_read_only_once_is_not_taken_for_another(tmp_path: Path) -> None:
+    pipe, gone = tmp_path / "pipe", tmp_path / "gone"
+    os.mkfifo(pipe)
+    gone.touch()
+    before = StartedBy.file(str(gone))
+    gone.unlink()
+    assert [each.advice() for each in (StartedBy.file(None), StartedBy.file(str(pipe)))] == ["", ""]
+    assert str(gone) in before.advice()
+
+
 def test_a_program_that_is_not_there_is_tried_again() -> None:
     broker = supervised(["/nonexistent/kafkad"], lambda broker: broker.restarts == 2)
     assert broker.doing == "cannot be started: No such file or directory; it is started again in 1 s"
@@ -77,7 +106,7 @@ def test_a_program_that_is_not_there_is_tried_again() -> None:
 
 def signalled() -> tuple[BrokerProcess, list[int]]:
     """A process that only seems to run, and the signals that it gets."""
-    broker = BrokerProcess(1, [], {}, EmbeddedStore.in_memory(SystemClock()), lambda: None, with_http=False)
+    broker = BrokerProcess(1, [], {}, EmbeddedStore.in_memory(SystemClock()), lambda: None, NO_FILE, with_http=False)
     sent: list[int] = []
     broker.signal = sent.append  # type: ignore[method-assign]
     broker._process = SimpleNamespace(pid=1)  # type: ignore[assignment]

@@ -1,0 +1,36 @@
+"""The configuration file that the brokers of a host were started by, and whether it is another one now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+
+from kafkad.config.files import content_of
+
+
+@dataclass(frozen=True, slots=True)
+class StartedBy:
+    """`path` is None where there is no file, `digest` where it could not be read a second time, as what a pipe gave."""
+
+    path: str | None
+    digest: bytes | None
+
+    @classmethod
+    def file(cls, path: str | None) -> StartedBy:
+        return cls(path, _digest(path))
+
+    def advice(self) -> str:
+        """To whoever is told that a broker cannot use its configuration; empty where the file is the same."""
+        if self.digest is None or _digest(self.path) == self.digest:
+            return ""
+        return (
+            f". {self.path} is another file than the brokers were started by: to use it, restart all of them together "
+            "(kafkad itself), or else put that one back"
+        )
+
+
+def _digest(path: str | None) -> bytes | None:
+    try:
+        return None if path is None else sha256(content_of(path)).digest()
+    except (OSError, ValueError):
+        return None
