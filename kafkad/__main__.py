@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from kafkad import __version__, loggers
 from kafkad.config import Config, ConfigError, load
-from kafkad.config.checks import may_have_dynamic_settings, of_keys_and_logins
+from kafkad.config.checks import doubts, may_have_dynamic_settings, of_keys_and_logins
 from kafkad.config.exposed import exposed
 from kafkad.garbage import keep_collections_short
 from kafkad.model import Endpoint
@@ -99,9 +99,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _report(config: Config) -> int:
-    for warning in (*config.warnings, *exposed(config)):
-        print(f"warning: {warning}")
     problems = of_keys_and_logins(config) or _problems_of_files(config)
+    for warning in (*config.warnings, *exposed(config), *([] if problems else doubts(config))):
+        print(f"warning: {warning}")
     if problems and config.value("password.encoder.secret") and may_have_dynamic_settings(config):
         for problem in problems:
             print(f"warning: {problem}; dynamic settings of the broker, which --check does not read, may mend it")

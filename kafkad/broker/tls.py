@@ -260,12 +260,18 @@ def _load(settings: TlsSettings) -> _LoadedTls:
 
 
 def _refused_by_brokers(config: Config, name: str, loaded: _LoadedTls) -> str | None:
-    """Why brokers could not connect to each other by this listener, if it is theirs."""
-    if name not in (config.inter_broker_listener, config.control_plane_listener) or loaded.material.trusted is None:
+    """Why brokers could not connect to each other by this listener, if it is theirs. Without a truststore only those of
+    a host are sure to be as this one is."""
+    has_trust = loaded.material.trusted is not None
+    is_theirs = name in (config.inter_broker_listener, config.control_plane_listener)
+    if not is_theirs or not (has_trust or config.int("kafkad.brokers") > 1):
         return None
     host = next((e.host for e in config.advertised_listeners if e.listener == name), "")
     why = refuses_itself(loaded.server, loaded.client, host)
-    return None if why is None else f"brokers could not connect to each other with it: {why}"
+    if why is None:
+        return None
+    advice = "" if has_trust else "; set ssl.truststore.location to whom they are to trust"
+    return f"brokers could not connect to each other with it: {why}{advice}"
 
 
 def _stamps(settings: TlsSettings) -> _Stamps:

@@ -85,6 +85,12 @@ def of_keys_and_logins(config: Config) -> list[str]:
     return problems + (_own_login(config) if config.has_others and config.inter_broker_listener in logins else [])
 
 
+def doubts(config: Config) -> list[str]:
+    """What is wrong unless it is otherwise at other brokers: with ZooKeeper each has a file of its own."""
+    problem = _unknown_to_itself(config) if config.value("zookeeper.connect") else None
+    return [] if problem is None else [f"{problem}, unless the lines of other brokers have it"]
+
+
 def may_have_dynamic_settings(config: Config) -> bool:
     """False where there is no metadata store yet. Looks at the disk."""
     if config.value("zookeeper.connect"):
@@ -260,7 +266,20 @@ def _own_login(config: Config) -> list[str]:
     if module is None or module.username is None or module.password is None:
         name = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
         return [f"{name} needs username and password: brokers log in at each other with them"]
-    return []
+    unknown = _unknown_to_itself(config) if config.int("kafkad.brokers") > 1 else None
+    return [] if unknown is None else [unknown]
+
+
+def _unknown_to_itself(config: Config) -> str | None:
+    """Why a broker is refused by one with the same line of PLAIN; for a line that is good otherwise."""
+    listener = config.inter_broker_listener
+    if listener not in config.login_listeners or config.str("sasl.mechanism.inter.broker.protocol") != "PLAIN":
+        return None
+    module = config.jaas(listener, "PLAIN")
+    if module is None or module.username is None or module.users.get(module.username) == module.password:
+        return None
+    name = f"listener.name.{listener.lower()}.plain.sasl.jaas.config"
+    return f"{name}: its username is none of its users (user_NAME) by that password: brokers refuse each other"
 
 
 def _own_token(config: Config, listener: str, module: LoginModule | None) -> list[str]:

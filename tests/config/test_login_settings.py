@@ -7,7 +7,7 @@ import importlib.util
 import pytest
 
 from kafkad.config import Config, load
-from kafkad.config.checks import contradictions
+from kafkad.config.checks import contradictions, doubts
 from kafkad.config.files import ConfigError
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -162,3 +162,19 @@ def test_the_listener_of_metrics_is_one_only_over_tls() -> None:
     served = ("sasl.enabled.mechanisms=SCRAM-SHA-256", f"{name}=/key")
     assert loaded(*served, "http.listener=https://127.0.0.1:9404").warnings == ()
     assert loaded(*served, "http.listener=127.0.0.1:9404").warnings == (f"no effect: {name}: listeners has no HTTP",)
+
+
+def test_a_broker_that_its_own_line_does_not_know_is_refused_by_those_who_have_the_same() -> None:
+    by_plain = ("sasl.enabled.mechanisms=PLAIN", "sasl.mechanism.inter.broker.protocol=PLAIN")
+    for users in ('user_c="secret1"', 'user_b="secret2"'):
+        line = f'{OWN}.plain.sasl.jaas.config={PLAIN} username="b" password="secret1" {users};'
+        found = problem(*by_plain, line, "kafkad.brokers=2")
+        assert f"{OWN}.plain.sasl.jaas.config: its username is none of its users" in found
+        assert "secret" not in found
+        assert doubts(loaded(*by_plain, line)) == []
+        assert doubts(loaded(*by_plain, line, "zookeeper.connect=zk:2181")) == [
+            f"{found}, unless the lines of other brokers have it"
+        ]
+    known = f'{OWN}.plain.sasl.jaas.config={PLAIN} username="b" password="secret1" user_b="secret1";'
+    loaded(*by_plain, known, "kafkad.brokers=2")
+    assert doubts(loaded(*by_plain, known, "zookeeper.connect=zk:2181")) == []

@@ -357,3 +357,7 @@ def test_a_check_finds_that_brokers_of_a_cluster_cannot_connect_to_each_other(tm
     [problem] = found(elsewhere, cluster)
     assert "listener SSL: brokers could not connect to each other with it: " in problem
     assert "elsewhere" in problem
+    nobody = ("ssl.truststore.location=", "ssl.client.auth=none")
+    assert not found(*nobody)
+    [problem] = found(*nobody, "kafkad.brokers=2")
+    assert "; set ssl.truststore.location to whom" in problem
