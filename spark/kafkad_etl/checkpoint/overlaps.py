@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from itertools import islice, product
@@ -17,7 +18,7 @@ from typing import NamedTuple
 
 from kafkad_etl.checkpoint.checkpoints import checkpoint_of
 from kafkad_etl.errors import EtlError, EtlExit
-from kafkad_etl.facts import FILES, hidden, is_elsewhere, local_path, paths_read
+from kafkad_etl.facts import FILES, TABLES, hidden, is_elsewhere, local_path, paths_read
 from kafkad_etl.job import Job
 
 _SECURE = {"abfss": "abfs"}
@@ -28,6 +29,8 @@ _METRICS, _HERE = "run.textfile", "the working directory"
 """Directories that have more than the job, and may have the sink's."""
 _MOST = 10_000
 """Places of one path that are looked at: a pattern may match more than a start can wait for."""
+_MOST_LISTED = 100_000
+"""Files and directories of one path that are looked at for links."""
 
 
 class Place(NamedTuple):
@@ -42,6 +45,9 @@ class Place(NamedTuple):
         """True if one of both has the other, or is it."""
         is_one_store = self.scheme == other.scheme and (self.store == other.store or not (self.store and other.store))
         return is_one_store and all(map(_match, self.parts, other.parts))
+
+    def has(self, other: Place) -> bool:
+        return len(self.parts) <= len(other.parts) and self.overlaps(other)
 
 
 def places_of(path: str) -> list[Place]:
@@ -63,8 +69,7 @@ def _reached(directory: str, rest: tuple[str, ...]) -> Iterator[tuple[str, ...]]
     """Where the rest of a path leads from a directory without links."""
     yield (*_parts(directory), *rest)
     for path in _matches(directory, rest[0]) if rest else ():
-        if len(rest) > 1 or os.path.islink(path):
-            yield from _reached(os.path.realpath(path), rest[1:])
+        yield from _reached(os.path.realpath(path), rest[1:])
 
 
 def _matches(directory: str, name: str) -> Iterator[str]:
@@ -78,15 +83,70 @@ def _matches(directory: str, name: str) -> Iterator[str]:
                 yield entry.path
 
 
+def _links(path: str) -> Iterator[tuple[str, Place]]:
+    """Links to directories below a path that readers see, and those below such links, each with where it leads. The
+    uppermost come first."""
+    if is_elsewhere(path):
+        return
+    tops = (local_path(path), *(f"/{'/'.join(place.parts)}" for place in places_of(path)))
+    waiting = deque({os.path.realpath(top): top for top in reversed(tops)}.values())
+    seen, left = set(map(os.path.realpath, waiting)), _MOST_LISTED
+    while waiting and left > 0:
+        with suppress(OSError), os.scandir(waiting.popleft()) as entries:
+            for entry in islice(entries, left):
+                left -= 1
+                is_link = entry.is_symlink() and os.path.isdir(entry.path)
+                if hidden(entry.name) or not (is_link or entry.is_dir(follow_symlinks=False)):
+                    continue
+                if is_link:
+                    real = os.path.realpath(entry.path)
+                    yield entry.path, Place("file", "", _parts(real))
+                    if real in seen:
+                        continue
+                    seen.add(real)
+                waiting.append(entry.path)
+
+
 def refuse(job: Job, files: Iterable[tuple[str, str]], environment: Mapping[str, str]) -> None:
     """Raises EtlError USAGE if the sink's files would be where others of the job are. `files` are those that the job
     names beside its data, each with its key."""
     target = _target(job)
-    sinks = places_of(target) if target else []
-    for key, path in _others(job, files, environment) if target else ():
-        for sink, other in product(sinks, (place for each in _alternatives(path) for place in places_of(each))):
-            if sink.overlaps(other) and not _is_harmless(job, key, sink.parts, other.parts):
-                raise _refused(target, key, path, len(other.parts) - len(sink.parts))
+    if not target:
+        return
+    sinks = _named(target, [target])
+    for key, path in _others(job, files, environment):
+        _need_apart(job, sinks, key, _named(path, _alternatives(path)))
+    sinks = _with_links(target, [target])
+    for key, path in paths_read(job):
+        _need_apart(job, sinks, key, _with_links(path, [*_alternatives(path)]))
+    if _removes_what_it_finds(job) and (link := next(_links(target), None)):
+        raise _linked(link[0])
+
+
+def _named(path: str, alternatives: Iterable[str]) -> list[tuple[str, Place]]:
+    """Everywhere that a path leads, under its name. `alternatives`: the paths that it stands for."""
+    return [(path, place) for each in alternatives for place in places_of(each)]
+
+
+def _with_links(path: str, alternatives: Collection[str]) -> list[tuple[str, Place]]:
+    """The same, and the links below it that lead out of it, under theirs."""
+    own = _named(path, alternatives)
+    links = (link for each in alternatives for link in _links(each))
+    return own + [(link, place) for link, place in links if not any(each.has(place) for _, each in own)]
+
+
+def _need_apart(job: Job, sinks: list[tuple[str, Place]], key: str, others: list[tuple[str, Place]]) -> None:
+    """Raises EtlError if one of the sink's places, each under its name, overlaps with one of the others."""
+    for (target, sink), (path, other) in product(sinks, others):
+        if sink.overlaps(other) and not _is_harmless(job, key, sink.parts, other.parts):
+            raise _refused(target, key, path, len(other.parts) - len(sink.parts))
+
+
+def _removes_what_it_finds(job: Job) -> bool:
+    """True if files are removed that the job does not know by its own notes or a table's log."""
+    if job.sink.type in FILES:
+        return job.sink.mode.startswith("overwrite")
+    return job.sink.type in TABLES and bool(job.sink.compact.expire_after)
 
 
 def _target(job: Job) -> str:
@@ -124,10 +184,15 @@ def _is_harmless(job: Job, key: str, sink: tuple[str, ...], other: tuple[str, ..
 
 def _refused(target: str, key: str, path: str, depth: int) -> EtlError:
     """`depth`: of the other below the sink; negative if it is above it."""
-    relation = f"is {'above' if depth > 0 else 'below'} {key}, {path}" if depth else f"is also {key}"
+    relation = "above" if depth > 0 else "below" if depth else "also"
     reads = "read its own rows, or " if key == "source.files.path" else ""
     hint = f"give the sink a directory that has nothing else: it could {reads}remove what the job needs"
-    return EtlError(f"{target} {relation}", EtlExit.USAGE, key="sink.path", hints=(hint,))
+    return EtlError(f"{target} is {relation} {key}, {path}", EtlExit.USAGE, key="sink.path", hints=(hint,))
+
+
+def _linked(link: str) -> EtlError:
+    hint = "remove the link, or give the sink a directory without any: what it leads to may not be the sink's"
+    return EtlError(f"{link} is a link to a directory", EtlExit.USAGE, key="sink.path", hints=(hint,))
 
 
 def _parts(path: str) -> tuple[str, ...]:

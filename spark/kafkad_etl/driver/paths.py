@@ -32,7 +32,8 @@ class Files(Protocol):
     """File operations. Paths are absolute, with or without a scheme."""
 
     def under(self, directory: str) -> list[Entry]:
-        """All files below the directory, sorted; none if it does not exist."""
+        """All files below the directory, sorted; none if it does not exist. Links to directories below it are left out,
+        and what is in them."""
 
     def exists(self, path: str) -> bool: ...
     def read(self, path: str) -> bytes: ...
@@ -112,7 +113,7 @@ class LocalFiles:
         if os.path.isfile(top):
             return [Entry(os.path.basename(top), os.stat(top).st_size)]
         found = []
-        for path, _, names in os.walk(top, onerror=_unless_gone, followlinks=True):
+        for path, _, names in os.walk(top, onerror=_unless_gone):
             for name in names:
                 file = os.path.join(path, name)
                 with suppress(FileNotFoundError):

@@ -96,6 +96,62 @@ def test_links_are_followed_wherever_they_are_on_a_path(here: Path, sink: str, s
     assert found.startswith(said.replace("HERE", str(here))) and bool(found) == bool(said)
 
 
+@pytest.mark.parametrize(
+    ("link", "to", "source", "said"),
+    [
+        ("in/day=1", "../out/feed", "in", "out is above source.files.path, in/day=1"),
+        ("in/day=1", "../out", "in", "out is also source.files.path, in/day=1"),
+        ("in/day=1/hour=2", "../../out", "in", "out is also source.files.path, in/day=1/hour=2"),
+        ("in/day=1/hour=2", "../../out", "in/d*", "out is also source.files.path, HERE/in/day=1/hour=2"),
+        ("in/day=1", "../other", "in", "out is above source.files.path, in/day=1/further"),
+        ("out/day=1", "../in", "in", "out/day=1 is also source.files.path, in"),
+        ("in/day=1", "../other/x", "in", ""),
+        ("in/day=1", "day=2", "in", ""),
+        ("in/_old", "../out", "in", ""),
+        ("in/loop", ".", "in", ""),
+        ("out/loop", ".", "in", ""),
+        ("in/itself", "itself", "in", ""),
+        ("in/gone", "../out/gone", "in", ""),
+    ],
+)
+def test_links_are_followed_that_are_below_what_is_read(here: Path, link: str, to: str, source: str, said: str) -> None:
+    for directory in ("in/day=2", "out/feed", "other/x"):
+        (here / directory).mkdir(parents=True)
+    (here / "other" / "further").symlink_to("../out/feed")
+    (here / link).parent.mkdir(exist_ok=True)
+    (here / link).symlink_to(to)
+    assert told({"type": "json", "path": "out"}, source=reading(source)) == said.replace("HERE", str(here))
+
+
+def test_links_are_followed_that_are_below_a_lookup(here: Path) -> None:
+    (here / "in").mkdir()
+    (here / "in" / "day=1").symlink_to("../files/sub")
+    found = told(JSON | {"mode": "overwrite"}, transform=looking_up("in"))
+    assert found == "files is above transform.lookups.names.path, in/day=1"
+
+
+def test_of_many_links_some_are_looked_at(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kafkad_etl.checkpoint.overlaps._MOST_LISTED", 3)
+    for number in range(20):
+        (here / "many" / str(number)).mkdir(parents=True)
+        (here / "many" / str(number) / "link").symlink_to("../../files")
+    assert not told(JSON, source=reading("many"))
+
+
+@pytest.mark.parametrize("to", ["../precious", ".", "day=2"])
+def test_what_removes_the_files_of_a_sink_wants_no_links_to_directories_in_it(here: Path, to: str) -> None:
+    (here / "precious").mkdir()
+    (here / "files" / "day=2").mkdir()
+    (here / "files" / "sub" / "link").symlink_to(here / "files" / to)
+    said = "files/sub/link is a link to a directory"
+    for mode in ("overwrite", "overwrite_partitions"):
+        assert told(JSON | {"mode": mode}) == said
+    assert told({"type": "delta", "path": "files", "compact": {"expire_after": "7d"}}) == said
+    assert not told(JSON) and not told({"type": "delta", "path": "files", "mode": "overwrite"})
+    (here / "files" / "sub").rename(here / "files" / "_sub")
+    assert not told(JSON | {"mode": "overwrite"}), "which nobody takes for rows"
+
+
 def test_of_a_pattern_that_matches_much_a_part_is_looked_at(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kafkad_etl.checkpoint.overlaps._MOST", 3)
     for number in range(20):
@@ -131,11 +187,12 @@ def test_a_table_of_iceberg_has_a_part_of_its_warehouse() -> None:
     assert not told({"type": "iceberg", "iceberg": rest}, source=reading("lake"))
 
 
-def test_what_a_lookup_needs_is_not_removed() -> None:
+def test_what_a_lookup_needs_is_not_removed(here: Path) -> None:
     for mode in ("append", "overwrite"):
         found = told(JSON | {"mode": mode}, transform=looking_up("files/names.csv"))
         assert found == "files is above transform.lookups.names.path, files/names.csv"
     assert told(JSON | {"mode": "overwrite"}, transform=looking_up("files"))
+    (here / "files" / "latest").symlink_to("sub")
     assert not told(JSON, transform=looking_up("files"))  # rows of earlier runs
     hidden = JSON | {"path": "data/_out", "mode": "overwrite"}
     assert not told(hidden, transform=looking_up("data"), source=reading("data")), "who reads data does not see it"
@@ -143,7 +200,7 @@ def test_what_a_lookup_needs_is_not_removed() -> None:
 
 def test_a_checkpoint_is_not_among_the_sinks_files(here: Path) -> None:
     assert told(JSON, run={"checkpoint": "files/state"}) == f"files is above run.checkpoint, {here}/files/state"
-    assert told(JSON, run={"checkpoint": "files"}) == "files is also run.checkpoint"
+    assert told(JSON, run={"checkpoint": "files"}) == f"files is also run.checkpoint, {here}/files"
     assert told(JSON, run={"checkpoint": "."}).startswith("files is below run.checkpoint")
     assert told({"type": "delta", "path": "s3a://b/t"}, run={"checkpoint": "s3a://b/t/state"})
     assert not told(JSON, run={"checkpoint": "files/_checkpoint"})  # which nobody takes for rows
@@ -156,13 +213,14 @@ def test_the_working_directory_with_the_default_checkpoint_is_no_sink(here: Path
 
 def test_overwriting_leaves_the_working_directory_alone(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for path, mode, said in (
-        (".", "overwrite", ". is also the working directory"),
+        (".", "overwrite", f". is also the working directory, {here}"),
         ("..", "overwrite", f".. is above the working directory, {here}"),
         ("files", "overwrite", ""),
         (".", "append", ""),
     ):
         assert told({"type": "json", "path": path, "mode": mode}) == said
     assert not told({"type": "delta", "path": ".", "mode": "overwrite"}), "which removes what its log has"
+    (here / "link").unlink()
     (here / "_jobs").mkdir()
     monkeypatch.chdir("_jobs")
     assert not told({"type": "json", "path": "..", "mode": "overwrite"})
@@ -175,7 +233,7 @@ def test_files_that_the_job_needs_are_not_among_the_sinks(here: Path) -> None:
         assert found == "files is above transform.file, files/a.sql"
         assert not told(sink, files=[("the job file", "files/_jobs/job.yaml"), ("transform.file", "a.sql")])
         assert told(sink, run={"textfile": "files/sub"}) == "files is above run.textfile, files/sub"
-        assert told(sink, run={"textfile": "files"}) == "files is also run.textfile"
+        assert told(sink, run={"textfile": "files"}) == "files is also run.textfile, files"
         assert not told(sink, run={"textfile": "."})
     (here / "job.yaml").touch()
     (here / "files" / "link.yaml").symlink_to("../job.yaml")

@@ -50,6 +50,16 @@ def test_what_vanishes_while_it_is_listed_is_left_out(files: LocalFiles, tmp_pat
     assert files.under(str(tmp_path)) == [Entry("a", 1)]
 
 
+def test_links_to_directories_are_not_followed(files: LocalFiles, tmp_path: Path) -> None:
+    files.write(f"{tmp_path}/precious/p", b"1")
+    files.write(f"{tmp_path}/out/a", b"1")
+    for name, target in (("linked", "../precious"), ("loop", "."), ("file", "a")):
+        (tmp_path / "out" / name).symlink_to(target)
+    (tmp_path / "top").symlink_to("out")
+    for top in ("out", "top"):
+        assert files.under(f"{tmp_path}/{top}") == [Entry("a", 1), Entry("file", 1)]
+
+
 def test_a_file_is_no_empty_directory(files: LocalFiles, tmp_path: Path) -> None:
     files.write(f"{tmp_path}/a", b"1")
     assert files.under(f"{tmp_path}/a") == [Entry("a", 1)]
