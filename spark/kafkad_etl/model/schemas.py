@@ -11,7 +11,8 @@ from kafkad_etl.errors import EtlError, EtlExit
 from kafkad_etl.messages import Schema
 from kafkad_etl.model import types
 from kafkad_etl.registry import protobuf
-from kafkad_etl.registry.json_schema import JsonSchema, Unsupported
+from kafkad_etl.registry.json_schema import JsonSchema
+from kafkad_etl.registry.unsupported import Unsupported
 
 _KINDS = {".ddl": "ddl", ".json": "spark", ".avsc": "avro", ".proto": "protobuf"}
 _OWN_KINDS = {"avro": ".avsc", "protobuf": ".proto"}
@@ -98,7 +99,7 @@ def _protobuf(text: str, where: str, message: str, beside: Path) -> Schema:
     try:
         compiled = protobuf.compiled(text, message, beside=str(beside))
         protobuf.columns(compiled)
-    except protobuf.Unsupported as error:
+    except Unsupported as error:
         raise _wrong(where, str(error)) from error
     return Schema("protobuf", text, compiled.message, compiled.files)
 

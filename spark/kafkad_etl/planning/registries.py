@@ -12,8 +12,9 @@ from kafkad_etl.job import Format, Job, Registry, SinkRegistry
 from kafkad_etl.messages import Schema
 from kafkad_etl.model.effective import Effective
 from kafkad_etl.registry import avro, protobuf
-from kafkad_etl.registry.json_schema import JsonSchema, Unsupported
+from kafkad_etl.registry.json_schema import JsonSchema
 from kafkad_etl.registry.texts import KINDS, whole
+from kafkad_etl.registry.unsupported import Unsupported
 
 if TYPE_CHECKING:
     from kafkad_etl.registry.client import Registered, SchemaRegistry
@@ -72,8 +73,9 @@ def _read(
                 found = client.version(subject, number)
                 if found is not None:
                     _need_kind(found, block.format, subject, path)
-                    writers[found.id] = _whole(found, path)
                     latest = found
+                    if (text := _whole(found, path)) is not None:
+                        writers[found.id] = text
             if not versions and declared is None:
                 raise _no_subject(registry, subject, path, "subject: another one, or give `schema`")
         if declared is not None:
@@ -87,15 +89,18 @@ def _newest(form: str) -> int:
     return 1 if form == "protobuf" else 20  # protoc is a process for each
 
 
-def _whole(found: Registered, path: str) -> str:
+def _whole(found: Registered, path: str) -> str | None:
+    """The schema's text; None for Avro that is unusable, whose records are bad rows."""
     try:
         return whole(found)
-    except protobuf.Unsupported as error:
-        raise _uncompiled(error, path) from error
+    except Unsupported as error:
+        if found.kind == "AVRO":
+            return None
+        raise _unusable("Protobuf", error, path) from error
 
 
-def _uncompiled(error: protobuf.Unsupported, path: str) -> EtlError:
-    return EtlError(f"the subject's Protobuf schema cannot be used: {error}", EtlExit.USAGE, key=path)
+def _unusable(form: str, error: Exception, path: str) -> EtlError:
+    return EtlError(f"the subject's {form} schema cannot be used: {error}", EtlExit.USAGE, key=path)
 
 
 def _subjects(job: Job, registry: Registry, part: str) -> list[str]:
@@ -107,7 +112,7 @@ def _subjects(job: Job, registry: Registry, part: str) -> list[str]:
 def _readable(found: Registered, path: str, message: str) -> Schema:
     """The schema as one that columns can be read with."""
     if found.kind == "AVRO":
-        return Schema("avro", _record(whole(found), path))
+        return _record(found, path)
     if found.kind == "PROTOBUF":
         return _of_protobuf(found, path, message)
     try:
@@ -121,15 +126,19 @@ def _of_protobuf(found: Registered, path: str, message: str) -> Schema:
     try:
         compiled = protobuf.compiled(found.text, message, found.references)
         protobuf.columns(compiled)
-    except protobuf.Unsupported as error:
-        raise _uncompiled(error, path) from error
+    except Unsupported as error:
+        raise _unusable("Protobuf", error, path) from error
     return Schema("protobuf", found.text, compiled.message, compiled.files)
 
 
-def _record(text: str, path: str) -> str:
-    schema = json.loads(text)
+def _record(found: Registered, path: str) -> Schema:
+    try:
+        text = whole(found)
+        schema = json.loads(text)
+    except (Unsupported, ValueError) as error:
+        raise _unusable("Avro", error, path) from error
     if isinstance(schema, dict) and schema.get("type") == "record":
-        return text
+        return Schema("avro", text)
     raise EtlError("the subject's schema is not an Avro record, so it has no columns", EtlExit.USAGE, key=path)
 
 
@@ -192,7 +201,7 @@ def _written(job: Job, registry: SinkRegistry, schema: Schema | None) -> tuple[S
 
 def _writable(found: Registered, path: str, message: str) -> Schema:
     if found.kind == "AVRO":
-        return Schema("avro", _record(whole(found), path))
+        return _record(found, path)
     if found.kind == "PROTOBUF":
         return _of_protobuf(found, path, message)
     if found.references:

@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+from kafkad_etl.registry.unsupported import Unsupported
 
 _NAMED = ("record", "error", "enum", "fixed")
 
 
 def whole(text: str, references: Mapping[str, str]) -> str:
-    """The schema with each type that it refers to defined where it is met first."""
+    """The schema with each type that its references define, whatever they are called, where it is met first. Raises
+    Unsupported for texts that are no schemas."""
     if not references:
         return text
-    return json.dumps(
-        _Inlining({name: json.loads(each) for name, each in references.items()}).schema(json.loads(text), "")
-    )
+    try:
+        others = [each for other in references.values() for each in _definitions(json.loads(other), "")]
+        return json.dumps(_Inlining(dict(others)).schema(json.loads(text), ""))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise Unsupported(f"it is no Avro schema, or refers to what is none: {error!r}") from error
+
+
+def _definitions(schema: Any, namespace: str) -> Iterator[tuple[str, Any]]:
+    """All named types in a schema by their full names, each with the namespace that it is in."""
+    if isinstance(schema, list):
+        for each in schema:
+            yield from _definitions(each, namespace)
+    elif isinstance(schema, dict):
+        if schema.get("type") in _NAMED:
+            full = full_name(schema, namespace)
+            namespace = full.rpartition(".")[0]
+            yield full, schema if "." in schema["name"] else {**schema, "namespace": namespace}
+        for field in schema.get("fields", ()):
+            yield from _definitions(field["type"], namespace)
+        for part in ("type", "items", "values"):
+            yield from _definitions(schema.get(part), namespace)
 
 
 class _Inlining:
@@ -32,6 +53,8 @@ class _Inlining:
             return schema
         if schema.get("type") in _NAMED:
             full = full_name(schema, namespace)
+            if full in self._defined and full in self._others:
+                return full
             self._defined.add(full)
             namespace = full.rpartition(".")[0]
         inner = {part: self.schema(schema[part], namespace) for part in ("items", "values") if part in schema}
@@ -44,7 +67,9 @@ class _Inlining:
     def _named(self, name: str, namespace: str) -> Any:
         full = name if "." in name or not namespace else f"{namespace}.{name}"
         for each in (full, name):
-            if each in self._others and each not in self._defined:
+            if each in self._defined:
+                break
+            if each in self._others:
                 return self.schema(self._others[each], "")
         return name
 

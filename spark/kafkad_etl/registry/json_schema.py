@@ -10,6 +10,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kafkad_etl.registry.unsupported import Unsupported
+
 _SIMPLE = {"integer": "long", "number": "double", "boolean": "boolean", "string": "string"}
 _FORMATS = {"date-time": "timestamp", "date": "date"}
 _JSON_TYPES = {
@@ -19,10 +21,6 @@ _JSON_TYPES = {
 }
 """The JSON types of Spark's simple types; anything else is text, and decimals are numbers."""
 _MAX_DEPTH = 50
-
-
-class Unsupported(Exception):
-    """A JSON Schema that cannot be expressed as columns."""
 
 
 class JsonSchema:

@@ -7,16 +7,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kafkad_etl.registry.unsupported import Unsupported
+
 MAIN = "schema.proto"
 """The name that the schema itself gets; others import it by none."""
 _MAX_DEPTH = 50
 _OWN = "google/protobuf/"
 _TIMESTAMP = f"{_OWN}timestamp.proto"
 _WRAPPERS = f"{_OWN}wrappers.proto"
-
-
-class Unsupported(Exception):
-    """A schema that protoc refuses, or that cannot be expressed as columns."""
 
 
 class NoProtoc(Unsupported):

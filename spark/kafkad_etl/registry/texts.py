@@ -10,8 +10,8 @@ KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json": "JSON"}
 
 
 def whole(found: Registered) -> str:
-    """The schema's text. An Avro schema has those that it refers to in it; one of Protobuf is compiled with them, which
-    raises `protobuf.Unsupported` if it cannot be."""
+    """The schema's text. An Avro schema has those that it refers to in it; one of Protobuf is compiled with them, too.
+    Raises Unsupported if that cannot be done."""
     if found.kind == "AVRO":
         return avro.whole(found.text, found.references)
     if found.kind == "PROTOBUF":

@@ -87,6 +87,18 @@ def test_a_protobuf_schema_that_is_none_is_told(fake: FakeRegistry) -> None:
         read(fake, form="protobuf")
 
 
+def test_an_avro_schema_that_is_none_is_told_if_columns_are_of_it(fake: FakeRegistry) -> None:
+    fake.add("mess", "mess")
+    refers = [{"name": "mess", "subject": "mess", "version": 1}]
+    fake.add("orders-value", ORDER | {"doc": "refers to what is none"}, references=refers)
+    number = fake.add("orders-value", ORDER)
+    assert list(read(fake).schemas.value_writers) == [number]  # records of the other are bad rows
+    fake.add("orders-value", ORDER | {"doc": "the latest"}, references=refers)
+    assert list(read(fake, AVRO).schemas.value_writers) == [number]
+    with pytest.raises(EtlError, match="the subject's Avro schema cannot be used: it is no Avro schema, or"):
+        read(fake)
+
+
 def test_protobuf_is_registered_if_it_is_whole(fake: FakeRegistry) -> None:
     schema = Schema("protobuf", ORDERS, *reversed(compiled(ORDERS)))
     found = written(fake, schema, "protobuf", auto_register=True, subject_naming="record")

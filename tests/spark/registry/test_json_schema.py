@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from kafkad_etl.registry.json_schema import JsonSchema, Unsupported
+from kafkad_etl.registry.json_schema import JsonSchema
+from kafkad_etl.registry.unsupported import Unsupported
 
 
 def struct(**columns: Any) -> dict[str, Any]:

@@ -10,7 +10,8 @@ import pytest
 
 from kafkad_etl.process.launching import sweep
 from kafkad_etl.registry import protobuf
-from kafkad_etl.registry.protobuf import Unsupported, columns, compiled, faults, index_bytes
+from kafkad_etl.registry.protobuf import columns, compiled, faults, index_bytes
+from kafkad_etl.registry.unsupported import Unsupported
 from tests.spark.protobuf import ORDER
 
 COUNTRY = 'syntax = "proto3"; package geo; message Country { string code = 1; }'

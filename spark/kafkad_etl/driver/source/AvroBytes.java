@@ -3,7 +3,6 @@ package kafkad.etl;
 import java.io.Serializable;
 import java.util.List;
 import org.apache.avro.Schema;
-import org.apache.avro.SchemaParseException;
 import org.apache.spark.sql.api.java.UDF1;
 import org.apache.spark.sql.expressions.UserDefinedFunction;
 import org.apache.spark.sql.functions;
@@ -45,8 +44,6 @@ public final class AvroBytes {
                 walk.pass(schema);
                 return Boolean.valueOf(walk.isAtEnd());
             } catch (IndexOutOfBoundsException error) { // a part lies beyond the bytes, or beyond a union
-                return Boolean.FALSE;
-            } catch (SchemaParseException error) { // what a registry takes, Avro's library for Java may not
                 return Boolean.FALSE;
             } catch (StackOverflowError error) { // records that have themselves, too deep to be read
                 return Boolean.FALSE;

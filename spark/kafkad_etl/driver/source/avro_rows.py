@@ -62,6 +62,17 @@ def _decoded(spark: Any, value: Any, writer: str, reader: str) -> Any:
     return from_avro(f.when(is_one, value), writer, options)
 
 
+def fault(spark: Any, writer: str) -> str | None:
+    """Why Avro's library for Java does not take a schema, which a registry may have taken."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        spark._jvm.org.apache.avro.Schema.Parser().setValidateDefaults(False).parse(writer)
+    except Py4JJavaError as error:
+        return str(error.java_exception.toString()).partition("\n")[0]
+    return None
+
+
 def is_broken(into: str) -> str:
     return f"{into}.{READ} IS NULL"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from kafkad_etl.driver import protobuf
@@ -18,7 +19,7 @@ from kafkad_etl.driver.source.json_rows import Type
 from kafkad_etl.driver.source.registry import Schemas
 from kafkad_etl.driver.terms import DataFrame, JobFailed
 from kafkad_etl.facts import BAD, CORRUPT, HEADERS, META, RAW
-from kafkad_etl.job import Format
+from kafkad_etl.job import Format, Registry
 from kafkad_etl.messages import Failed, Plan, Schema
 from kafkad_etl.registry.protobuf import columns
 
@@ -48,8 +49,13 @@ class Part:
         self._spark = spark
         self._block = block
         self._declared = declared
-        self.schemas = Schemas(block.registry, block.format, writers) if block.registry else None
+        self.schemas = self._schemas(block.registry, writers) if block.registry else None
         self.schema = None if block.format in ("text", "raw") else self._spark_schema()
+
+    def _schemas(self, registry: Registry, writers: Mapping[int, str]) -> Schemas:
+        if self._block.format == "avro":
+            return Schemas(registry, "avro", writers, partial(avro_rows.fault, self._spark))
+        return Schemas(registry, self._block.format, writers)
 
     @property
     def columns(self) -> list[str]:

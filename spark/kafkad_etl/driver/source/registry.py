@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from kafkad_etl.driver.terms import JobFailed
 from kafkad_etl.job import Registry
 from kafkad_etl.messages import Failed
 from kafkad_etl.registry.client import Registered, RegistryError, SchemaRegistry
-from kafkad_etl.registry.protobuf import NoProtoc, Unsupported
+from kafkad_etl.registry.protobuf import NoProtoc
 from kafkad_etl.registry.texts import KINDS, whole
+from kafkad_etl.registry.unsupported import Unsupported
 
 
 class Schemas:
     """Writers' schemas: those that were known when the run began, and those that are met in its records."""
 
-    def __init__(self, registry: Registry, form: str, known: Mapping[int, str]) -> None:
-        self._registry, self._form = registry, form
-        self.known = dict(known)
+    def __init__(
+        self,
+        registry: Registry,
+        form: str,
+        known: Mapping[int, str],
+        fault: Callable[[str], str | None] = lambda _: None,
+    ) -> None:
+        """`fault` says why values of a schema cannot be read, if they cannot."""
+        self._registry, self._form, self._fault = registry, form, fault
+        self.known: dict[int, str] = {}
         self.unusable: dict[int, str] = {}
         """Those that no value of this format can have been written with, by their ids, and why."""
+        for number, text in known.items():
+            self._keep(number, text)
 
     def learn(self, ids: Iterable[int]) -> bool:
         """Fetches unknown ids. Returns whether any of them was found, usable or not."""
@@ -41,11 +51,17 @@ class Schemas:
 
     def _take(self, found: Registered) -> None:
         try:
-            self.known[found.id] = self._text(found)
+            self._keep(found.id, self._text(found))
         except NoProtoc:
             raise
         except Unsupported as error:
             self.unusable[found.id] = str(error)
+
+    def _keep(self, number: int, text: str) -> None:
+        if fault := self._fault(text):
+            self.unusable[number] = fault
+        else:
+            self.known[number] = text
 
     def _text(self, found: Registered) -> str:
         if self._form == "json":  # values are read without it

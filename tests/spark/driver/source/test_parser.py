@@ -460,6 +460,9 @@ ONE = {"type": "record", "name": "order", "fields": [{"name": "id", "type": "lon
 TWO = ONE | {"fields": [*ONE["fields"], {"name": "n", "type": ["null", "long"], "default": None}]}
 
 
+TWICE = "Duplicate field id in record order: id type:LONG pos:1 and id type:LONG pos:0."
+
+
 def test_avro_is_read_by_its_schema(spark: Any) -> None:
     plan = plan_of({"value": {"format": "avro"}}, schema=Schema("avro", json.dumps(TWO)))
     good, null, cut, none = _parsed(spark, plan, _zigzag(7) + b"\x02" + _zigzag(5), _zigzag(8) + b"\x00", b"", None)
@@ -539,7 +542,8 @@ def test_avro_takes_no_more_memory_than_its_bytes_are_worth(spark: Any) -> None:
 def test_each_avro_row_is_read_by_its_writers_schema(spark: Any) -> None:
     with running() as registry:
         unreadable = json.dumps(ONE).replace("order", "not-a-name")
-        found = [(11, json.dumps(TWO), "AVRO"), (13, "{}", "JSON"), (14, unreadable, "AVRO")]
+        twice = json.dumps(ONE | {"fields": ONE["fields"] * 2})
+        found = [(11, json.dumps(TWO), "AVRO"), (13, "{}", "JSON"), (14, unreadable, "AVRO"), (15, twice, "AVRO")]
         registry.subjects["orders-value"] = [Stored(*each, []) for each in found]
         _writers_differ(spark, registry.url)
 
@@ -558,9 +562,11 @@ def _writers_differ(spark: Any, url: str) -> None:
         b"\x00\x00\x00\x00\x0b" + _zigzag(2) + b"\x00" + b"\x00",
         b"\x00\x00\x00\x00\x0d" + _zigzag(1),
         b"\x00\x00\x00\x00\x0e" + _zigzag(1),
+        b"\x00\x00\x00\x00\x0f" + _zigzag(1) * 2,
     )
+    unusable = "the registry's schema"
     first = parser.parsed(raw).orderBy("_offset").collect()
-    assert [row[BAD] is None for row in first] == [True] + [False] * 7
+    assert [row[BAD] is None for row in first] == [True] + [False] * 8
     assert parser.learn(parser.parsed(raw))
     rows = parser.parsed(raw).orderBy("_offset").collect()
     assert [(row.id, row.n) for row in rows[:2]] == [(1, None), (2, 20)]
@@ -570,7 +576,8 @@ def _writers_differ(spark: Any, url: str) -> None:
         ("", "it does not begin with the five-byte prefix of a schema registry"),
         ("", "its 8 bytes do not match the Avro schema"),
         ("", "the registry's schema 13 cannot be used: its type is JSON, not AVRO"),
-        ("", "its 6 bytes do not match the Avro schema"),
+        ("", f"{unusable} 14 cannot be used: org.apache.avro.SchemaParseException: Illegal character in: not-a-name"),
+        ("", f"{unusable} 15 cannot be used: org.apache.avro.AvroRuntimeException: {TWICE}"),
     ]
     assert not parser.learn(parser.parsed(raw))
 

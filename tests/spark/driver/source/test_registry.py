@@ -36,6 +36,20 @@ def test_what_no_value_can_be_read_with_is_kept_apart_with_its_reason() -> None:
         assert (sorted(of_json.known), of_json.unusable) == ([avro, broken], {})
 
 
+def test_avro_that_cannot_be_read_with_is_kept_apart_with_its_reason() -> None:
+    with running() as fake:
+        fake.add("mess", "mess")
+        good, odd = fake.add("a", '"int"'), fake.add("b", '"odd"')
+        broken = fake.add("c", '"long"', references=[{"name": "mess", "subject": "mess", "version": 1}])
+        known = {30: '"odd"', 31: '"long"'}
+        schemas = Schemas(Registry(url=fake.url), "avro", known, {'"odd"': "it is odd"}.get)
+        assert schemas.learn([good, odd, broken])
+        assert list(schemas.known) == [31, good]
+        assert (schemas.unusable[30], schemas.unusable[odd]) == ("it is odd", "it is odd")
+        assert schemas.unusable[broken].startswith("it is no Avro schema, or refers to what is none: ")
+        assert not schemas.learn([good, odd, broken, 30])
+
+
 def test_a_compiler_that_does_not_work_says_nothing_about_schemas(monkeypatch: pytest.MonkeyPatch) -> None:
     def compiled(*_: object, **__: object) -> None:
         raise NoProtoc("protoc failed without a word")
