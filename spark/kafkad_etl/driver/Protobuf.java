@@ -14,7 +14,6 @@ import com.google.protobuf.UninitializedMessageException;
 import java.io.Serializable;
 import java.math.BigDecimal;
 import java.math.BigInteger;
-import java.sql.Timestamp;
 import java.time.DateTimeException;
 import java.time.Instant;
 import java.util.ArrayList;
@@ -80,7 +79,7 @@ public final class Protobuf {
         }
     }
 
-    /** A row to the bytes of a message. Columns that are null are left out. */
+    /** A row, whose times are microseconds, to the bytes of a message. Columns that are null are left out. */
     public static final class Writer extends Of {
         public Writer(byte[] files, String name) {
             super(files, name);
@@ -208,13 +207,13 @@ public final class Protobuf {
 
     /** A time that is one of Spark's, which are microseconds; else there is a DateTimeException. */
     static Instant time(Long seconds, Integer nanos) {
-        Instant time = Instant.ofEpochSecond(seconds.longValue(), nanos.longValue());
         try {
+            Instant time = Instant.ofEpochSecond(seconds.longValue(), nanos.longValue());
             DateTimeUtils.instantToMicros(time);
+            return time;
         } catch (ArithmeticException error) {
-            throw new DateTimeException(time + " is beyond Spark's times", error);
+            throw new DateTimeException(seconds + " seconds are beyond Spark's times", error);
         }
-        return time;
     }
 
     static boolean isUnsigned(FieldDescriptor field) {
@@ -307,8 +306,7 @@ public final class Protobuf {
         }
         DynamicMessage.Builder message = DynamicMessage.newBuilder(type);
         if (type.getFullName().equals(TIMESTAMP)) {
-            Instant time = value instanceof Instant ? (Instant) value
-                : DateTimeUtils.microsToInstant(DateTimeUtils.fromJavaTimestamp((Timestamp) value)); // not of a Julian calendar
+            Instant time = DateTimeUtils.microsToInstant(((Long) value).longValue());
             message.setField(type.findFieldByNumber(1), Long.valueOf(time.getEpochSecond()));
             message.setField(type.findFieldByNumber(2), Integer.valueOf(time.getNano()));
         } else {

@@ -28,9 +28,26 @@ def read(spark: Any, schema: Schema, struct: Any, column: Any) -> Any:
     return applied(spark, function, column)
 
 
-def written(spark: Any, schema: Schema, row: Any) -> Any:
-    """The struct as a message's bytes."""
-    return applied(spark, _conversion(spark).writer(b64decode(schema.files), schema.message), row)
+def written(spark: Any, schema: Schema, row: Any, struct: Any) -> Any:
+    """The row as a message's bytes."""
+    return applied(spark, _conversion(spark).writer(b64decode(schema.files), schema.message), _in_micros(row, struct))
+
+
+def _in_micros(column: Any, kind: Any) -> Any:
+    """The column with each time in it as microseconds: functions in Java get Timestamps, whose calendar lacks ten
+    days of 1582 and whose range is smaller."""
+    from pyspark.sql import functions as f
+
+    if kind == "timestamp":
+        return f.unix_micros(column)
+    if '"timestamp"' not in json.dumps(kind):
+        return column
+    if kind["type"] == "array":
+        return f.transform(column, lambda item: _in_micros(item, kind["elementType"]))
+    if kind["type"] == "map":
+        return f.transform_values(column, lambda _, value: _in_micros(value, kind["valueType"]))
+    fields = (_in_micros(column.getField(each["name"]), each["type"]).alias(each["name"]) for each in kind["fields"])
+    return f.when(column.isNotNull(), f.struct(*fields))
 
 
 def _conversion(spark: Any) -> Any:

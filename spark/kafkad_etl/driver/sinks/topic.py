@@ -133,7 +133,7 @@ class Records:
         assert schema is not None
         if settings.format == "protobuf":
             index = protobuf_schemas.index_bytes(schema.files, schema.message)[0]
-            return self._framed(protobuf.written(self._spark, schema, row), index)
+            return self._framed(protobuf.written(self._spark, schema, row, _struct(row, rows)), index)
         from pyspark.sql.avro.functions import to_avro
 
         return self._framed(to_avro(row, schema.text))
@@ -143,7 +143,7 @@ class Records:
         null that is required fails the batch."""
         from pyspark.sql import functions
 
-        struct = rows.select(row.alias("row")).schema.jsonValue()["fields"][0]["type"]
+        struct = _struct(row, rows)
         schema = self._json_schema()
         if schema.writes_nulls(struct):
             return functions.to_json(row, {"ignoreNullFields": "false", **TIMES}).cast("binary")
@@ -192,6 +192,11 @@ class Records:
             )
         except Exception as error:
             raise JobFailed(_no_avro()) from error
+
+
+def _struct(row: Any, rows: DataFrame) -> Any:
+    """The type of a column in Spark's JSON."""
+    return rows.select(row.alias("row")).schema.jsonValue()["fields"][0]["type"]
 
 
 def producer(client: Client, settings: Settings) -> Client:

@@ -58,7 +58,7 @@ class SampledRecords:
         schema = Part(self._spark, value, "value", declared, {}).schema
         row = f.from_json("block", json.dumps(schema), {"mode": "FAILFAST"})
         if declared and declared.kind == "protobuf":
-            bytes_of = protobuf.written(self._spark, declared, row)
+            bytes_of = protobuf.written(self._spark, declared, row, schema)
         else:
             avro = declared.text if declared and declared.kind == "avro" else avro_rows.avro_of(self._spark, schema)
             bytes_of = to_avro(row, avro)
