@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import errno
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -85,26 +86,41 @@ def _descriptors(text: str, references: tuple[tuple[str, str], ...], beside: str
     import subprocess
     import sys
     from base64 import b64encode
+    from importlib.util import find_spec
     from tempfile import TemporaryDirectory
 
+    if find_spec("grpc_tools") is None:
+        raise NoProtoc("protoc is not installed: pip install grpcio-tools")
     with TemporaryDirectory(prefix="kctl-proto-") as name:
-        directory = Path(name)
-        for path, content in (*references, (MAIN, text)):
+        directory, into = Path(name, "files"), Path(name, "descriptors")
+        _lay_out((*references, (MAIN, text)), directory)
+        places = [f"-I{place}" for place in (directory, beside) if place]
+        words = ["--include_imports", f"--descriptor_set_out={into}", MAIN]
+        command = [sys.executable, "-m", "grpc_tools.protoc", *places, *words]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        if done.returncode:
+            raise _complaint(done.stderr.replace(f"{directory}/", ""))
+        return b64encode(into.read_bytes()).decode()
+
+
+_UNNAMEABLE = (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG)
+"""Errors of files whose names no file system has, or not beside one another."""
+
+
+def _lay_out(files: Iterable[tuple[str, str]], directory: Path) -> None:
+    """Writes files by their names below a directory."""
+    try:
+        for path, content in files:
             file = (directory / path).resolve()
             if not file.is_relative_to(directory.resolve()):
                 raise Unsupported(f"it imports {path}")
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(content, encoding="utf-8")
-        into = directory / "descriptors"
-        places = [f"-I{place}" for place in (directory, beside) if place]
-        words = ["--include_imports", f"--descriptor_set_out={into}", MAIN]
-        command = [sys.executable, "-m", "grpc_tools.protoc", *places, *words]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if "No module named" in done.stderr:
-            raise NoProtoc("protoc is not installed: pip install grpcio-tools")
-        if done.returncode:
-            raise _complaint(done.stderr.replace(f"{directory}/", ""))
-        return b64encode(into.read_bytes()).decode()
+    except ValueError as error:
+        raise Unsupported(f"its files cannot be laid out: {error}") from error
+    except OSError as error:
+        kind = Unsupported if error.errno in _UNNAMEABLE else NoProtoc
+        raise kind(f"its files cannot be laid out: {error}") from error
 
 
 def _complaint(stderr: str) -> Unsupported:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import subprocess
 import tempfile
@@ -10,7 +11,7 @@ import pytest
 
 from kafkad_etl.process.launching import sweep
 from kafkad_etl.registry import protobuf
-from kafkad_etl.registry.protobuf import columns, compiled, faults, index_bytes
+from kafkad_etl.registry.protobuf import NoProtoc, columns, compiled, faults, index_bytes
 from kafkad_etl.registry.unsupported import Unsupported
 from tests.spark.protobuf import ORDER
 
@@ -111,6 +112,45 @@ def test_what_protoc_refuses_is_told_with_its_line(text: str, says: str) -> None
     with pytest.raises(Unsupported) as refused:
         compiled(text)
     assert str(refused.value).startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("text", "references", "says"),
+    [
+        (
+            COUNTRY.replace("package", 'import "No module named.proto"; package'),
+            {},
+            r"No module named\.proto: File not",
+        ),
+        (ORDER, {"a": COUNTRY, "a/b.proto": COUNTRY}, "its files cannot be laid out: .*a"),
+        (ORDER, {"a/b.proto": COUNTRY, "a": COUNTRY}, "its files cannot be laid out: .*a"),
+        (ORDER, {"a" * 300: COUNTRY}, "its files cannot be laid out: .*too long"),
+        (ORDER, {"a\0b": COUNTRY}, "its files cannot be laid out: .*null"),
+        (ORDER + "// \ud800", {}, "its files cannot be laid out: .*surrogates"),
+    ],
+)
+def test_no_text_of_a_schema_is_taken_for_a_compiler_that_is_not_there(
+    text: str, references: dict[str, str], says: str
+) -> None:
+    with pytest.raises(Unsupported, match=says) as refused:
+        compiled(text, references=references)
+    assert not isinstance(refused.value, NoProtoc)
+
+
+def test_references_may_be_called_as_anything_of_ours() -> None:
+    assert compiled(ORDER, references={"descriptors/a.proto": COUNTRY}).message == "shop.Order"
+
+
+def test_a_full_disk_and_a_missing_compiler_say_nothing_about_the_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(NoProtoc, match="No space left on device"):
+        compiled(ORDER + "// full")
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    with pytest.raises(NoProtoc, match="protoc is not installed: pip install grpcio-tools"):
+        compiled(ORDER + "// not installed")
 
 
 def test_an_import_stays_within_its_directory() -> None:
