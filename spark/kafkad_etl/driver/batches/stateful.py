@@ -77,7 +77,7 @@ class StatefulBatches:
             delay_ms = duration_ms(watermark.delay)
             if deduplicate and deduplicate.within:
                 delay_ms = max(delay_ms, duration_ms(deduplicate.within))  # Spark remembers rows for as long
-            rows = rows.withWatermark(watermark.column, f"{delay_ms} milliseconds")
+            rows = rows.withWatermark(named(watermark.column), f"{delay_ms} milliseconds")
         if not deduplicate:
             return rows
         if not watermark:
