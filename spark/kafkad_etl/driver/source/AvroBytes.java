@@ -19,6 +19,9 @@ import org.apache.spark.sql.types.DataTypes;
 public final class AvroBytes {
     /** How many items of arrays a value may have that take no bytes, as nulls do. */
     private static final int MOST_EMPTY = 100000;
+    /** How many parts of a value may be within one another, as records that have themselves are: so that it does not
+     * depend on what Java has compiled already whether a stack is large enough. */
+    private static final int MOST_DEEP = 1000;
 
     public UserDefinedFunction judge(String writer) {
         return functions.udf((UDF1) new Judge(writer), DataTypes.BooleanType);
@@ -45,7 +48,7 @@ public final class AvroBytes {
                 return Boolean.valueOf(walk.isAtEnd());
             } catch (IndexOutOfBoundsException error) { // a part lies beyond the bytes, or beyond a union
                 return Boolean.FALSE;
-            } catch (StackOverflowError error) { // records that have themselves, too deep to be read
+            } catch (StackOverflowError error) { // of a thread with less than Java's usual stack
                 return Boolean.FALSE;
             }
         }
@@ -56,6 +59,7 @@ public final class AvroBytes {
         private final byte[] bytes;
         private int at = 0;
         private int empty = 0;
+        private int deep = 0;
 
         Walk(byte[] bytes) {
             this.bytes = bytes;
@@ -67,6 +71,7 @@ public final class AvroBytes {
 
         /** Goes on to the end of a value that begins here, or throws an IndexOutOfBoundsException. */
         void pass(Schema schema) {
+            need(++deep <= MOST_DEEP);
             Schema.Type type = schema.getType();
             if (type == Schema.Type.RECORD) {
                 List fields = schema.getFields();
@@ -95,6 +100,7 @@ public final class AvroBytes {
             } else if (type == Schema.Type.MAP) {
                 passItems(schema.getValueType(), true);
             }
+            deep--;
         }
 
         /** Blocks of items; one whose count is negative says its size, by which readers may skip it. */

@@ -509,8 +509,8 @@ def test_avro_takes_no_more_memory_than_its_bytes_are_worth(spark: Any) -> None:
         "n": b"\x00",
     }
     one_block = b"\x01\x0c\x02k\x00\x00\x80\x3f\x00"
-    huge, deep = _zigzag(1_900_000_000), b"\x02" * 500_000
-    good: list[dict[str, bytes]] = [{}, {"m": one_block}, {"n": b"\x02\x02\x00"}]
+    huge, deep = _zigzag(1_900_000_000), b"\x02" * 498  # in the record and unions, with a null: 999 parts
+    good: list[dict[str, bytes]] = [{}, {"m": one_block}, {"n": deep + b"\x00"}]
     bad: list[dict[str, bytes]] = [
         {"s": huge + b"abc"},
         {"s": b"\x01"},
@@ -522,7 +522,8 @@ def test_avro_takes_no_more_memory_than_its_bytes_are_worth(spark: Any) -> None:
         {"e": huge + b"\x00"},
         {"f": b"z", "n": b""},
         {"n": b"\x04"},
-        {"n": deep + b"\x00"},
+        {"n": deep + b"\x02\x00"},
+        {"n": deep * 1000 + b"\x00"},
     ]
     values = [number + b"".join((some | each).values()) for each in (*good, *bad)]
     reader = ONE | {"fields": fields[:-1]}  # of what has itself no column can be
