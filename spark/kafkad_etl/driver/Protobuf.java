@@ -111,7 +111,7 @@ public final class Protobuf {
         FileDescriptorSet set = FileDescriptorSet.parseFrom(files);
         Map built = new HashMap();
         for (int i = 0; i < set.getFileCount(); i++) { // each after those that it imports
-            FileDescriptorProto file = set.getFile(i);
+            FileDescriptorProto file = checked(set.getFile(i));
             FileDescriptor[] imported = new FileDescriptor[file.getDependencyCount()];
             for (int j = 0; j < imported.length; j++) {
                 imported[j] = (FileDescriptor) built.get(file.getDependency(j));
@@ -135,6 +135,14 @@ public final class Protobuf {
         throw new IllegalArgumentException("the Protobuf schema has no message " + name);
     }
 
+    /** The file with texts that have to be UTF-8: those of proto2 would be altered without a word. */
+    static FileDescriptorProto checked(FileDescriptorProto file) {
+        if (!file.getSyntax().isEmpty() && !file.getSyntax().equals("proto2")) {
+            return file;
+        }
+        return file.toBuilder().setOptions(file.getOptions().toBuilder().setJavaStringCheckUtf8(true)).build();
+    }
+
     // --- reading
 
     static Row row(Message message) {
@@ -153,6 +161,9 @@ public final class Protobuf {
                 Message entry = (Message) message.getRepeatedField(field, i);
                 FieldDescriptor key = entry.getDescriptorForType().findFieldByNumber(1);
                 FieldDescriptor value = entry.getDescriptorForType().findFieldByNumber(2);
+                if (entry.getUnknownFields().hasField(2)) {
+                    continue; // a number that a closed enum has no name for
+                }
                 entries.put(value(key, entry.getField(key)), value(value, entry.getField(value)));
             }
             return entries;

@@ -125,6 +125,25 @@ def test_an_enums_number_without_a_name_is_kept(spark: Any) -> None:
     assert [(row.state, bytes(row.value)) for row in states] == list(zip(["7", "-2", "SENT"], values, strict=True))
 
 
+PROTO2 = """syntax = "proto2"; message M { optional string s = 1; map<string, E> m = 2; optional E e = 3;
+                                          map<string, string> t = 4; enum E { A = 0; B = 1; } }"""
+
+
+def test_a_map_has_no_other_value_for_an_enums_number_without_a_name(spark: Any) -> None:
+    known, nothing, unknown = b"\x12\x05\x0a\x01a\x10\x01", b"\x12\x03\x0a\x01b", b"\x12\x05\x0a\x01c\x10\x07"
+    plan = plan_of({"value": {"format": "protobuf"}}, schema=schema(PROTO2, "M"))
+    (row,) = parsed(spark, plan, known + nothing + unknown + b"\x18\x07")
+    assert (row.m, row.e, row[BAD]) == ({"a": "B", "b": "A"}, None, None)
+
+
+@pytest.mark.parametrize("syntax", ["proto2", "proto3"])
+def test_a_text_that_is_not_utf_8_makes_its_row_bad(spark: Any, syntax: str) -> None:
+    plan = plan_of({"value": {"format": "protobuf"}}, schema=schema(PROTO2.replace("proto2", syntax), "M"))
+    rows = parsed(spark, plan, "\n\2ä".encode(), b"\n\1\xff", b"\x22\x06\n\1a\x12\1\xff", b"\x22\x06\n\1\xff\x12\1b")
+    assert [row.s for row in rows] == ["ä", None, None, None]
+    assert [row[BAD] is None for row in rows] == [True, False, False, False]
+
+
 def writing(spark: Any, number: int | None = None, name: str = "shop.Order") -> Records:
     topic = {"topic": "out", "format": "protobuf", "schema": ORDER}
     plan = replace(plan_of({"sink": {"type": "topic", "topic": topic}}), sink_schema=schema(name=name))
