@@ -20,6 +20,7 @@ from kafkad_etl.model.document import below
 from kafkad_etl.model.loading import Loaded, unknown_variable
 from kafkad_etl.model.schemas import Schemas
 from kafkad_etl.model.variables import Unfilled
+from kafkad_etl.registry import protobuf
 
 AnyRegistry = TypeVar("AnyRegistry", bound=Registry)
 
@@ -31,7 +32,8 @@ class Effective(NamedTuple):
     secrets: frozenset[str]
     """Secrets of the job file and its SQL files."""
     files: tuple[tuple[str, str], ...] = ()
-    """The job file, and every file of this machine that it names, whatever for, each with its key."""
+    """The job file, and every file of this machine that it names, whatever for, or that those import, each with its
+    key."""
 
 
 def effective(loaded: Loaded) -> Effective:
@@ -42,15 +44,16 @@ def effective(loaded: Loaded) -> Effective:
     for name in () if loaded.file.is_one_of_several else loaded.variables.unused():
         raise EtlError(unknown_variable(name), EtlExit.USAGE, where=loaded.where(""))
     topic = job.sink.topic
+    found = Schemas(
+        reading.schema(job.value, job.value.format, "value.schema"),
+        reading.schema(job.key, job.key.format, "key.schema"),
+        reading.schema(topic, _written_form(topic), "sink.topic.schema") if topic is not None else None,
+    )
     return Effective(
         reading.certificates(replace(job, transform=transform)),
-        Schemas(
-            reading.schema(job.value, job.value.format, "value.schema"),
-            reading.schema(job.key, job.key.format, "key.schema"),
-            reading.schema(topic, _written_form(topic), "sink.topic.schema") if topic is not None else None,
-        ),
+        found,
         frozenset(reading.secrets),
-        (("the job file", str(loaded.path)), *_named(loaded)),
+        (("the job file", str(loaded.path)), *_named(loaded), *reading.imported),
     )
 
 
@@ -89,6 +92,8 @@ class _Reading:
         self._loaded = loaded
         self._beside = loaded.path.parent
         self.secrets = set(loaded.secrets)
+        self.imported: list[tuple[str, str]] = []
+        """Files that schemas import, each with the key of the schema."""
 
     def transform(self, transform: Transform) -> Transform:
         steps = tuple(self._step(step, f"transform.steps.{index}") for index, step in enumerate(transform.steps))
@@ -131,5 +136,12 @@ class _Reading:
         if given is None:
             return None
         if isinstance(given, str):
-            return schemas.inline(given, form, self._loaded.where(path), block.message, self._beside)
-        return schemas.from_file(self._beside / given.file, form, self._loaded.where(f"{path}.file"), block.message)
+            beside = self._beside
+            found = schemas.inline(given, form, self._loaded.where(path), block.message, beside)
+        else:
+            file, path = self._beside / given.file, f"{path}.file"
+            beside = file.parent
+            found = schemas.from_file(file, form, self._loaded.where(path), block.message)
+        if found.kind == "protobuf":
+            self.imported += ((path, str(beside / name)) for name in protobuf.every_import(found.files))
+        return found

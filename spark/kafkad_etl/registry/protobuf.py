@@ -52,6 +52,11 @@ def imports(files: str) -> list[str]:
     return [name for name in _files(files)[-1].dependency if not name.startswith(_OWN)]
 
 
+def every_import(files: str) -> list[str]:
+    """The same, with what is imported there."""
+    return [file.name for file in _files(files)[:-1] if not file.name.startswith(_OWN)]
+
+
 def index_bytes(files: str, message: str) -> list[bytes]:
     """The bytes that may stand between a schema's id and the message itself, and say which of the schema's messages it
     is; those to write come first. None if the schema has no such message.

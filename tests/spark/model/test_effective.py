@@ -81,6 +81,22 @@ description: orders.yaml of ${{day}}
     assert ("spark.conf.spark.files", f"{tmp_path}/keys/one") in found
 
 
+@pytest.mark.parametrize("key", ["value.schema", "value.schema.file"])
+def test_what_a_protobuf_schema_imports_is_told(tmp_path: Path, key: str) -> None:
+    text = 'syntax = "proto3"; import "%s"; import "google/protobuf/timestamp.proto"; message M {}'
+    directory = tmp_path / "jobs"
+    (directory / "geo").mkdir(parents=True)
+    (directory / "geo" / "one.proto").write_text('syntax = "proto3"; import "geo/two.proto"; message One {}')
+    (directory / "geo" / "two.proto").write_text('syntax = "proto3"; message Two {}')
+    (directory / "main.proto").write_text(text % "geo/one.proto")
+    schema = "{file: main.proto}" if key.endswith("file") else f"'{text % 'geo/one.proto'}'"
+    found = read(tmp_path, f"value: {{format: protobuf, schema: {schema}}}\ndescription: ${{day}}\n").files
+    assert {path for at, path in found if at == key} - {str(directory / "main.proto")} == {
+        str(directory / "geo" / "one.proto"),
+        str(directory / "geo" / "two.proto"),
+    }
+
+
 def test_steps_may_be_files_each(tmp_path: Path) -> None:
     steps = "transform: {steps: [{name: a, file: a.sql}, {name: b, sql: 'SELECT * FROM a'}]}\ndescription: ${day}\n"
     found = read(tmp_path, steps, a_sql="SELECT 1")
