@@ -141,6 +141,10 @@ DEAD = "value={format: json, schema: a INT, bad_rows: {action: dead_letter%s}}"
         (["sink={type: json, path: a, csv: {header: true}}"], "sink.csv: applies only to type csv, not json"),
         (["sink={type: csv, path: a, compression: zstd}"], "sink.compression: Spark cannot write csv with zstd"),
         (["sink={type: csv, path: a, partition_by: [a, a]}"], "sink.partition_by: names a column twice"),
+        (
+            ["sink={type: csv, path: a, partition_by: [a, .b]}"],
+            "sink.partition_by.1: nobody sees directories whose names begin with a dot; rename it in the SQL",
+        ),
         (["sink={type: csv, path: a, mode: overwrite}"], "sink.mode: in mode available-now every batch would replace"),
         (
             ["sink={type: csv, path: a, mode: overwrite_partitions}", "run.mode=batch"],

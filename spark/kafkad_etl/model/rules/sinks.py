@@ -71,6 +71,10 @@ def _files(job: Job) -> Iterator[Mistake]:
         yield Mistake("sink", f"{sink.type} needs a `path`")
     if len(set(sink.partition_by)) < len(sink.partition_by):
         yield Mistake("sink.partition_by", "names a column twice")
+    for index, name in enumerate(sink.partition_by if sink.type in FILES else ()):
+        if name.startswith("."):
+            text = "nobody sees directories whose names begin with a dot"
+            yield Mistake(f"sink.partition_by.{index}", text, ("rename it in the SQL",))
     if sink.type in ("json", "csv") and sink.compression not in _TEXT_COMPRESSIONS:
         yield Mistake("sink.compression", f"Spark cannot write {sink.type} with {sink.compression}", ("use gzip",))
     if sink.mode == "overwrite_partitions" and not sink.partition_by:
