@@ -50,6 +50,20 @@ _TIMES = ("date", "timestamp", "timestamp_ltz", "timestamp_ntz")
 _WITH_PARTS = ("array", "map", "struct")
 
 
+_BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""Names that SQL takes without back quotes."""
+
+
+def named(column: str) -> str:
+    """A column's name as SQL takes it, whatever is in it."""
+    return "`" + column.replace("`", "``") + "`"
+
+
+def as_needed(column: str) -> str:
+    """The same for people, with back quotes only if it needs them."""
+    return column if _BARE.fullmatch(column) else named(column)
+
+
 def casting(name: str, kind: str, into: str) -> list[str]:
     """The cast of a column to another type, as a hint; none where Spark has no such cast, or only a strange one."""
     one, other = (re.split(r"\W", text.lower(), maxsplit=1)[0] for text in (kind, into))
@@ -60,7 +74,8 @@ def casting(name: str, kind: str, into: str) -> list[str]:
         or (one in _TIMES and other in _TIMES)
         or (one in ("timestamp", "timestamp_ltz") and other in _NUMBERS)
     )
-    return [f"CAST({name} AS {into.upper()}) in the SQL"] if is_there else []
+    written = into if "struct<" in into else into.upper()  # names of fields stay as they are
+    return [f"CAST({as_needed(name)} AS {written}) in the SQL"] if is_there else []
 
 
 _UNITS = {

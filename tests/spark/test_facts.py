@@ -75,6 +75,11 @@ def test_only_casts_that_spark_has_are_recommended(kind: str, into: str, is_ther
     assert casting("c", kind, into) == ([f"CAST(c AS {into.upper()}) in the SQL"] if is_there else [])
 
 
+def test_hints_name_columns_as_sql_takes_them() -> None:
+    assert casting("ship-to", "string", "int") == ["CAST(`ship-to` AS INT) in the SQL"]
+    assert casting("a`b", "struct<a:int>", "struct<`A-b`:int>") == ["CAST(`a``b` AS struct<`A-b`:int>) in the SQL"]
+
+
 @pytest.mark.parametrize(
     ("path", "is_hidden"),
     [

@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 from kafkad_etl.driver.batches import transform
 from kafkad_etl.driver.batches.batch import BatchResult, Phases, good, write
 from kafkad_etl.driver.batches.late_rows import Group, groups_of, late_rows
-from kafkad_etl.driver.columns import named
 from kafkad_etl.driver.source.bad_rows import Tally
 from kafkad_etl.driver.source.parser import Parser
 from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Sink, Source, WriteLetters
-from kafkad_etl.facts import BAD, duration_ms
+from kafkad_etl.facts import BAD, duration_ms, named
 from kafkad_etl.messages import Failed, Plan
 
 INPUT = "input"

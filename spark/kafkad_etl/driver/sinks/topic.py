@@ -17,13 +17,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from kafkad_etl.driver import protobuf
-from kafkad_etl.driver.columns import named
 from kafkad_etl.driver.counting import counted
 from kafkad_etl.driver.failures import first_sentence, trace_of
 from kafkad_etl.driver.sinks.text_formats import TIMES, column, csv_mistake, csv_options, nested
 from kafkad_etl.driver.source import framing
 from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Written
-from kafkad_etl.facts import HEADERS_FROM, POSITION, PRODUCER, casting
+from kafkad_etl.facts import HEADERS_FROM, POSITION, PRODUCER, casting, named
 from kafkad_etl.job import TopicSink as Settings
 from kafkad_etl.messages import Client, Failed, Plan, Schema
 from kafkad_etl.registry import protobuf as protobuf_schemas

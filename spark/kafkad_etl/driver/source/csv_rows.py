@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kafkad_etl.driver.columns import named
 from kafkad_etl.driver.source.json_rows import (
     EXCERPT,
     NO_COMMA,
@@ -22,7 +21,7 @@ from kafkad_etl.driver.source.json_rows import (
     quoted,
     type_name,
 )
-from kafkad_etl.facts import END_OF_LINE
+from kafkad_etl.facts import END_OF_LINE, named
 from kafkad_etl.job import Csv
 
 QUOTES = {"escape": '"'}

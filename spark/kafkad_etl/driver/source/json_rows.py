@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple, TypeAlias
 
-from kafkad_etl.driver.columns import named
+from kafkad_etl.facts import named
 
 Type: TypeAlias = Any
 """A type as in Spark's JSON schemas: a name, or an object with its own `type`."""

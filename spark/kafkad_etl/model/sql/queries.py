@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from sqlglot import exp
 
-from kafkad_etl.facts import is_stateful, is_streaming
+from kafkad_etl.facts import as_needed, is_stateful, is_streaming
 from kafkad_etl.job import Job
 from kafkad_etl.model.sql.columns import Analysis, Missing, Node, aggregates, groups_by_time, tables
 from kafkad_etl.model.sql.parsing import Position, position, query_of
@@ -90,7 +90,8 @@ class Queries:
                 yield Finding("wrong", query.path, text, (_GROUP_BY_TIME,), *where)
             elif not groups_by_time(select, watermark.column):
                 text = f"groups without a window or {watermark.column} are never finished in output append"
-                yield Finding("doubt", query.path, text, (f"GROUP BY window({watermark.column}, '1 minute')",), *where)
+                hint = f"GROUP BY window({as_needed(watermark.column)}, '1 minute')"
+                yield Finding("doubt", query.path, text, (hint,), *where)
         yield from self._refused_by_streams(tree, query) if is_stateful(self.job) else _of_one_batch(tree, query)
 
     def _refused_by_streams(self, tree: Node, query: _Query) -> Iterator[Finding]:

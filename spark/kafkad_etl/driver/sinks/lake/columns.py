@@ -10,9 +10,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from kafkad_etl.driver.columns import named
 from kafkad_etl.driver.terms import JobFailed
-from kafkad_etl.facts import casting
+from kafkad_etl.facts import as_needed, casting, named
 from kafkad_etl.messages import Failed
 
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
@@ -26,6 +25,13 @@ class Column(NamedTuple):
     nullable: bool = True
 
 
+class Name(NamedTuple):
+    """A table's name as people read it, and in SQL."""
+
+    shown: str
+    sql: str
+
+
 class Fit(NamedTuple):
     """How a result's columns become rows of the table."""
 
@@ -35,15 +41,16 @@ class Fit(NamedTuple):
     """Columns that the table must get first."""
 
 
-def fit(columns: Sequence[tuple[str, str]], table: Sequence[Column], name: str, *, adds: bool) -> Fit:
+def fit(columns: Sequence[tuple[str, str]], table: Sequence[Column], name: Name, *, adds: bool) -> Fit:
     """Matches columns by name, ignoring case as Spark does. Raises JobFailed if the result does not fit the table."""
     given = {column.lower(): (column, kind) for column, kind in columns}
     there = {column.name.lower() for column in table}
     added = tuple(Column(column, kind) for column, kind in columns if column.lower() not in there)
     if added and not adds:
         raise _refused(
-            f"table {name} has no column {', '.join(column.name for column in added)}",
-            f"ALTER TABLE {name} ADD COLUMNS ({', '.join(f'{column.name} {column.type}' for column in added)})",
+            f"table {name.shown} has no column {', '.join(column.name for column in added)}",
+            f"ALTER TABLE {name.sql} ADD COLUMNS "
+            f"({', '.join(f'{as_needed(column.name)} {column.type}' for column in added)})",
             "or sink.schema_changes: add_columns",
         )
     selected = []
@@ -51,12 +58,12 @@ def fit(columns: Sequence[tuple[str, str]], table: Sequence[Column], name: str, 
         source, kind = given.get(column.name.lower(), ("", ""))
         if not source and not column.nullable:
             raise _refused(
-                f"table {name} needs a value in {column.name}, which the result does not have",
+                f"table {name.shown} needs a value in {column.name}, which the result does not have",
                 f"add a column {column.name} to the SQL",
             )
         if source and not widens(kind, column.type):
             raise _refused(
-                f"{source} is {kind}, but {column.name} of table {name} is {column.type}",
+                f"{source} is {kind}, but {column.name} of table {name.shown} is {column.type}",
                 *casting(source, kind, column.type),
             )
         expression = named(source) if source else "NULL"

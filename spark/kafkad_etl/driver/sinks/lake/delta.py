@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from typing import Any
 from uuid import uuid4
 
-from kafkad_etl.driver.columns import named
 from kafkad_etl.driver.paths import join, storage_of
 from kafkad_etl.driver.sinks.lake.marks import Commit, is_last
 from kafkad_etl.driver.sinks.lake.sink import Expiry, Merged, create_statement, need_class, setting
 from kafkad_etl.driver.source.json_rows import quoted
 from kafkad_etl.driver.terms import BatchId, JobFailed
+from kafkad_etl.facts import named
 from kafkad_etl.job import Sink
 from kafkad_etl.messages import Failed
 

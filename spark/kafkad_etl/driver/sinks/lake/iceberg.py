@@ -9,13 +9,12 @@ from uuid import uuid4
 
 from msgspec.structs import replace
 
-from kafkad_etl.driver.columns import named
 from kafkad_etl.driver.failures import failure_of
 from kafkad_etl.driver.sinks.lake.marks import PROPERTY, ROWS, Commit, committed
 from kafkad_etl.driver.sinks.lake.merging import merge
 from kafkad_etl.driver.sinks.lake.sink import Expiry, Merged, create_statement, need_class, setting
 from kafkad_etl.driver.terms import BatchId, JobFailed
-from kafkad_etl.facts import SQLITE
+from kafkad_etl.facts import SQLITE, named
 from kafkad_etl.job import Catalog, Sink
 from kafkad_etl.job import IcebergSink as Settings
 from kafkad_etl.messages import Failed

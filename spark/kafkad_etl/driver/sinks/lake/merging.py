@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kafkad_etl.driver.columns import named
 from kafkad_etl.driver.compiling import loaded
 from kafkad_etl.driver.terms import DataFrame, JobFailed
+from kafkad_etl.facts import named
 from kafkad_etl.messages import Failed
 
 CLASS = "kafkad.etl.Merge"

@@ -10,15 +10,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple, Protocol
 
-from kafkad_etl.driver.columns import named, type_text
+from kafkad_etl.driver.columns import type_text
 from kafkad_etl.driver.paths import storage_of
 from kafkad_etl.driver.sinks.disks import explaining_full_disk
-from kafkad_etl.driver.sinks.lake.columns import Column, Fit, fit, need_keys, need_partitions
+from kafkad_etl.driver.sinks.lake.columns import Column, Fit, Name, fit, need_keys, need_partitions
 from kafkad_etl.driver.sinks.lake.marks import Commit, mark_of
 from kafkad_etl.driver.sinks.lake.merging import need_distinct, statement
 from kafkad_etl.driver.sinks.newest import last_of_each_key
 from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Written
-from kafkad_etl.facts import POSITION
+from kafkad_etl.facts import POSITION, named
 from kafkad_etl.messages import Failed, Plan
 
 VIEW = "kafkad_etl_batch"
@@ -105,7 +105,8 @@ class TableSink:
         elif self._settings.mode == "error" and not self._spark.table(table.sql).isEmpty():
             raise JobFailed(_not_empty(table.name))
         self._need_same_partitions()
-        found = fit(columns, self._columns(), table.name, adds=self._settings.schema_changes == "add_columns")
+        adds = self._settings.schema_changes == "add_columns"
+        found = fit(columns, self._columns(), Name(table.name, table.sql), adds=adds)
         if found.added:
             new = ", ".join(f"{named(column.name)} {column.type}" for column in found.added)
             self._spark.sql(f"ALTER TABLE {table.sql} ADD COLUMNS ({new})")

@@ -2,14 +2,17 @@ from __future__ import annotations
 
 import pytest
 
-from kafkad_etl.driver.sinks.lake.columns import Column, fit, need_keys, need_partitions, widens
+from kafkad_etl.driver.sinks.lake.columns import Column, Name, fit, need_keys, need_partitions, widens
 from kafkad_etl.driver.terms import JobFailed
 
 TABLE = (Column("id", "bigint", nullable=False), Column("Name", "string"), Column("amount", "decimal(12,2)"))
 
 
+SHOP = Name("shop.orders", "`c`.`shop`.`orders`")
+
+
 def test_columns_are_matched_by_name_and_missing_ones_are_null() -> None:
-    found = fit([("NAME", "string"), ("id", "int")], TABLE, "shop.orders", adds=False)
+    found = fit([("NAME", "string"), ("id", "int")], TABLE, SHOP, adds=False)
     assert found.selected == (
         "CAST(`id` AS bigint) AS `id`",
         "CAST(`NAME` AS string) AS `Name`",
@@ -19,16 +22,16 @@ def test_columns_are_matched_by_name_and_missing_ones_are_null() -> None:
 
 
 def test_new_columns_are_refused_or_added() -> None:
-    columns = [("id", "bigint"), ("day`s", "date")]
-    with pytest.raises(JobFailed, match=r"table shop.orders has no column day`s") as raised:
-        fit(columns, TABLE, "shop.orders", adds=False)
+    columns = [("id", "bigint"), ("day`s", "date"), ("plain", "int")]
+    with pytest.raises(JobFailed, match=r"table shop.orders has no column day`s, plain") as raised:
+        fit(columns, TABLE, SHOP, adds=False)
     assert raised.value.failed.hints == [
-        "ALTER TABLE shop.orders ADD COLUMNS (day`s date)",
+        "ALTER TABLE `c`.`shop`.`orders` ADD COLUMNS (`day``s` date, plain int)",
         "or sink.schema_changes: add_columns",
     ]
-    found = fit(columns, TABLE, "shop.orders", adds=True)
-    assert found.added == (Column("day`s", "date"),)
-    assert found.selected[-1] == "CAST(`day``s` AS date) AS `day``s`"
+    found = fit(columns, TABLE, SHOP, adds=True)
+    assert found.added == (Column("day`s", "date"), Column("plain", "int"))
+    assert found.selected[-2] == "CAST(`day``s` AS date) AS `day``s`"
 
 
 @pytest.mark.parametrize(
@@ -41,7 +44,7 @@ def test_new_columns_are_refused_or_added() -> None:
 )
 def test_what_does_not_fit(columns: list[tuple[str, str]], text: str) -> None:
     with pytest.raises(JobFailed, match=text) as raised:
-        fit(columns, TABLE, "t", adds=True)
+        fit(columns, TABLE, Name("t", "t"), adds=True)
     assert raised.value.failed.kind == "schema"
     assert raised.value.failed.hints
 
@@ -82,5 +85,5 @@ def test_only_casts_that_spark_has_are_recommended() -> None:
         (("tags", "array<int>"), ["CAST(tags AS ARRAY<STRING>) in the SQL"]),
     ):
         with pytest.raises(JobFailed) as raised:
-            fit([given], table, "t", adds=False)
+            fit([given], table, Name("t", "t"), adds=False)
         assert raised.value.failed.hints == hints
