@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import resource
 
 import pytest
@@ -41,7 +42,8 @@ def test_a_dynamic_setting_that_holds_for_nothing_is_told_once(caplog: pytest.Lo
 
 
 def test_the_level_of_the_root_stays_until_kafkad_log_level_changes() -> None:
-    before = loggers.levels()[loggers.ROOT]
+    top = logging.getLogger("kafkad")
+    before = top.level
     settings = Settings(load(None, [], {}))
     try:
         loggers.set_level(loggers.ROOT, "DEBUG")
@@ -52,7 +54,7 @@ def test_the_level_of_the_root_stays_until_kafkad_log_level_changes() -> None:
         settings.override(cluster_wide={}, per_broker={})
         assert loggers.levels()[loggers.ROOT] == "INFO"
     finally:
-        loggers.set_level(loggers.ROOT, before)
+        top.setLevel(before)
 
 
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
