@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from kafkad.errors import ErrorCode, KafkaError, StorageError
+from kafkad.errors import ErrorCode, KafkaError
 from kafkad.log.copied import some_at_a_time
 from kafkad.log.deletion import delete_below_start
 from kafkad.log.directories import CheckpointWrite, LogDirectory
@@ -198,7 +198,7 @@ class Moves:
                 files.write_file(os.path.join(log.directory, MOVED), b"", durable=False)
                 files.sync_for_good(names.fd)  # it is all name
             future.rename(os.path.join(target.path, current_name(topic_partition)))
-        except StorageError:
+        except Exception:  # of ours as well, such as a want of memory
             with final_disk_errors(log.directory, f"removing {MOVED}"):
                 unmark(log.directory, names, files)  # it goes on being the replica, and takes records
             raise

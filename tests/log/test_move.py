@@ -413,6 +413,23 @@ def test_a_replaced_replica_that_is_used_again_is_not_marked_any_more(tmp_path: 
         started(tmp_path)
 
 
+def test_a_replica_is_not_marked_for_want_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manager = started(tmp_path)
+    log = filled(manager, tmp_path)
+    moves = copied(manager, tmp_path)
+
+    def fail(future: Log, directory: str) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Log, "rename", fail)
+        with pytest.raises(MemoryError):
+            moves.finish(T0)
+    assert not (Path(log.directory) / MOVED).exists()
+    assert moves.finish(T0) is not None
+    manager.close()
+
+
 def test_a_replica_does_not_move_to_where_another_of_its_name_is_in_the_way(tmp_path: Path) -> None:
     manager = started(tmp_path)
     log = filled(manager, tmp_path)
