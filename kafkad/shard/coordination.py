@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Generic
 
@@ -264,7 +265,7 @@ class Coordination(Generic[M]):
                     self._replicas.directory_failed(error)
                     self._read_later(index, shard, error)
                 except MemoryError as error:
-                    self._read_later(index, shard, error)
+                    self._read_when_there_is_memory(index, shard, error)
                 except Exception:
                     self._give_up(index, shard)
         finally:  # an error in telling of errors keeps no others from being read
@@ -272,6 +273,8 @@ class Coordination(Generic[M]):
             self._go_on_reading()
 
     async def _read(self, index: int, shard: Shard[M]) -> None:
+        if self._loading.get(index) is not shard:
+            return
         begun_ms = self._parts.clock.monotonic_ms()
         source = shard.partition.log
         shard.start_over()
@@ -305,6 +308,13 @@ class Coordination(Generic[M]):
                 *(sorted(partition.role.isr), sorted(partition.role.replicas), partition.min_isr),
             )
 
+    def _read_when_there_is_memory(self, index: int, shard: Shard[M], error: MemoryError) -> None:
+        try:
+            self._read_later(index, shard, error)
+        except MemoryError:  # without a pause, for there is nothing that would end one
+            if index in self._loading:
+                self._unread[index] = self._loading[index]
+
     def _read_later(self, index: int, shard: Shard[M], error: StorageError | MemoryError) -> None:
         """Again, unless the partition is not led here any more, or has gone offline with its disk."""
         if self._loading.get(index) is not shard:
@@ -322,11 +332,14 @@ class Coordination(Generic[M]):
 
         self._parts.timers.at(self._parts.clock.monotonic_ms() + pause_ms, read_again)
         why = "not enough memory" if isinstance(error, MemoryError) else error
-        log.warning("cannot load %s; trying again in %d ms: %s", shard.partition.tp, pause_ms, why)
+        with suppress(MemoryError):
+            log.warning("cannot load %s; trying again in %d ms: %s", shard.partition.tp, pause_ms, why)
 
     def _committed(self, index: int, shard: Shard[M], error: KafkaError | None) -> None:
         """All of what was loaded is committed. With an error it is not known to be; where the partition is not led here
         any more, `_role_changed` hears of that next."""
+        if self._uncommitted.get(index) is not shard:
+            return  # it is to be loaded again
         if error is None or error.code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
             self._serve(index, shard)
         elif isinstance(error, StorageError) and shard.partition.failure is None:

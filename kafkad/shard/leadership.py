@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from math import inf
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -113,10 +114,11 @@ class Leadership:
         partition = shard.partition
         doubt = self._doubts.get(partition)
         if doubt is None:
-            doubt = self._doubts[partition] = _Doubt(partition)
+            doubt = _Doubt(partition)
             settling = asyncio.ensure_future(self._settle(doubt))
+            settling.add_done_callback(partial(self._settled, doubt))
             self._settling.add(settling)
-            settling.add_done_callback(self._settling.discard)
+            self._doubts[partition] = doubt
         doubt.waiting.append((self._clock.monotonic_ms(), told))
         return told
 
@@ -137,9 +139,15 @@ class Leadership:
             self._warn(partition, f"internal error while it was asked who leads it: {error!r}", error)
         finally:
             del self._doubts[partition]
-            doubt.tell(False)
-            if doubt.asking is not None:
-                await cancelled([doubt.asking])
+
+    def _settled(self, doubt: _Doubt, settling: asyncio.Task[None]) -> None:
+        """Also where that was cancelled before its first step."""
+        self._settling.discard(settling)
+        if self._doubts.get(doubt.partition) is doubt:
+            del self._doubts[doubt.partition]
+        doubt.tell(False)
+        if doubt.asking is not None:
+            doubt.asking.cancel()
 
     def _ask(self, doubt: _Doubt) -> None:
         """The followers again and again, for they may not have been waiting; the store again only when it has answered,

@@ -18,7 +18,7 @@ from kafkad.log.log import Log
 from kafkad.log.move import Moves
 from kafkad.log.scan import SkippedStretch, scan
 from kafkad.names import NO_TOPIC_ID, TopicPartition, home_partition
-from kafkad.shard import Coordination, Shard, loading
+from kafkad.shard import Coordination, Shard, coordination, loading
 from kafkad.shard.partition_count import PartitionCount
 from kafkad.shard.shard import CoordinatorParts
 from kafkad.timers import Timer, Timers
@@ -519,6 +519,42 @@ def test_a_load_that_memory_is_too_short_for_is_tried_again_however_little_is_le
         broker.work(coordinator.clock, coordinator.timers, pause_ms)
     assert len(coordinator.coordination.shard("a").machine.pairs) == 3_000
     assert (short, held) == ([], [0, 0, 0])
+
+
+@pytest.mark.parametrize("short_of", ["its records", "another shard", "the timer"])
+def test_a_load_that_memory_is_too_short_for_twice_is_tried_again(
+    broker: OneBroker, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch, short_of: str
+) -> None:
+    short = ["its records", short_of]
+    at = coordinator.timers.at
+
+    def run_out(of: str) -> None:
+        if short and short[0] == of:
+            raise MemoryError(short.pop(0))
+
+    def scanned(log: Log, report: Callable[[SkippedStretch], None]) -> Iterator[object]:
+        run_out("its records")
+        yield from scan(log, report)
+
+    def made(*parts: object) -> Shard[Pairs]:
+        run_out("another shard")
+        return Shard(*parts)  # type: ignore[arg-type]
+
+    def timer(deadline_ms: float, action: Callable[[], None]) -> Timer:
+        run_out("the timer")
+        return at(deadline_ms, action)
+
+    coordinator.fill(3)
+    broker.settle()
+    monkeypatch.setattr(loading, "scan", scanned)
+    monkeypatch.setattr(coordination, "Shard", made)
+    monkeypatch.setattr(coordinator.timers, "at", timer)
+    broker.run(coordinator.start())
+    for pause_ms in (0, 100, 200):
+        broker.settle()
+        broker.work(coordinator.clock, coordinator.timers, pause_ms)
+    assert not short
+    assert len(coordinator.coordination.shard("key 0").machine.pairs) == 1_000
 
 
 class _ShortForTheWait:

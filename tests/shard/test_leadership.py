@@ -332,3 +332,44 @@ def test_who_waits_is_answered_although_the_question_meets_an_error_of_ours(
     world.close()
     assert told == [False, False]
     assert [bool(record.exc_info) for record in caplog.records] == [True]
+
+
+def test_who_asks_when_memory_was_too_short_for_the_one_before_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, told = World(), list[bool]()
+    begin, short = asyncio.ensure_future, [True]
+
+    def begun(what: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+        if short.pop():
+            short.append(False)
+            what.close()
+            raise MemoryError
+        short.append(False)
+        return begin(what)
+
+    async def ask() -> None:
+        with pytest.raises(MemoryError):
+            world.leadership.when_sure(world.shard, told.append)
+        world.leadership.when_sure(world.shard, told.append)
+        world.partition.followed_ms = world.clock.monotonic_ms()
+        await a_few_turns()
+        world.clock.advance(100)
+        world.timers.expire(world.clock.monotonic_ms())
+        await a_few_turns()
+
+    monkeypatch.setattr(asyncio, "ensure_future", begun)
+    world.run(ask())
+    world.close()
+    assert told == [True]
+
+
+def test_who_asks_in_the_turn_of_the_stop_is_answered() -> None:
+    world = World()
+
+    async def ask() -> bool:
+        asking = asyncio.ensure_future(world.leadership.confirm(world.shard))
+        await asyncio.sleep(0)
+        await world.leadership.stop()
+        return await asyncio.wait_for(asking, 10)
+
+    assert not world.run(ask())
+    world.close()
