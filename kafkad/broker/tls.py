@@ -99,8 +99,9 @@ class BrokerTls:
                 self._servers[HTTP].context = _load(TlsSettings.of(config, HTTP)).server
 
     def begin(self, config: Config, file: Config) -> None:
-        """Reads the stores by the settings in force. The key of the `file` stands in for one that is of no use, but who
-        may come in, and who is trusted, is never judged by less than what is in force. Raises TlsError."""
+        """Reads the stores by the settings in force. The key of the `file`, its versions and its suites stand in for
+        those that are of no use, but who may come in, and who is trusted, is never judged by less than what is in
+        force. Raises TlsError."""
         self._config = config
         for name, tls in self._servers.items():
             loaded = _load_first(config, file, name)
@@ -159,7 +160,7 @@ class BrokerTls:
                 listener.starts = error.starts if isinstance(error, _TooEarlyError) else None
                 told, listener.told = listener.told, (seen, str(error))
                 if every or listener.told != told:
-                    log.error("listener %s keeps the keys and certificates it has: %s", name, error)
+                    log.error("listener %s keeps the TLS settings and stores it has: %s", name, error)
         self.warn_of_expiry()
         return are_usable
 
@@ -242,13 +243,14 @@ def _closed(layer: TlsLayer) -> ServerTls:
 
 
 def _load_first(config: Config, file: Config, name: str) -> _LoadedTls:
+    """By as much of the settings in force as can be used; `refresh` says what cannot."""
     try:
         return _load(TlsSettings.of(config, name))
     except (TlsError, StoreError) as error:
-        try:
-            return _load(TlsSettings.of(config, name, keys_of=file))
-        except (TlsError, StoreError):
-            raise TlsError(f"listener {name}, by the file and the broker's dynamic settings: {error}") from error
+        for keys_of, offers_of in (config, file), (file, config), (file, file):
+            with suppress(TlsError, StoreError):
+                return _load(TlsSettings.of(config, name, keys_of=keys_of, offers_of=offers_of))
+        raise TlsError(f"listener {name}, by the file and the broker's dynamic settings: {error}") from error
 
 
 def _load(settings: TlsSettings) -> _LoadedTls:

@@ -34,15 +34,18 @@ class TlsSettings:
     hosts_may_change: bool
 
     @classmethod
-    def of(cls, config: Config, listener: str, *, keys_of: Config | None = None) -> TlsSettings:
-        """With the keys of another configuration, if that is given. Raises TlsError."""
+    def of(
+        cls, config: Config, listener: str, *, keys_of: Config | None = None, offers_of: Config | None = None
+    ) -> TlsSettings:
+        """With the keys of another configuration, or the versions and suites that it offers, if those are given. Raises
+        TlsError."""
 
         def text(name: str, config: Config = config) -> str | None:
             value = config.for_listener(listener, name)
             return str(value) if value else None
 
         def several(name: str) -> tuple[str, ...]:
-            value = config.for_listener(listener, name)
+            value = (config if offers_of is None else offers_of).for_listener(listener, name)
             return value if isinstance(value, tuple) else ()
 
         return cls(

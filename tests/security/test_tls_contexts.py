@@ -218,7 +218,7 @@ def test_what_is_no_good_is_told_once_until_it_changes(watched: Watched, caplog:
     assert watched.context is before
     watched.keys.write_text("half of")
     assert not watched.tls.refresh(watched.config)
-    assert caplog.text.count("keeps the keys and certificates it has") == 2
+    assert caplog.text.count("keeps the TLS settings and stores it has") == 2
     AUTHORITY.issue().write(watched.keys)
     assert watched.tls.refresh(watched.config)
     assert watched.context is not before
@@ -237,7 +237,7 @@ def test_what_could_not_be_read_is_tried_again_and_told_once(
         system.setattr(where, none_left)
         for _ in range(3):
             watched.tls.refresh(watched.config)
-    assert caplog.text.count("keeps the keys and certificates it has") == 1
+    assert caplog.text.count("keeps the TLS settings and stores it has") == 1
     assert watched.context is before
     watched.tls.refresh(watched.config)
     assert watched.context is not before

@@ -162,7 +162,7 @@ def test_a_bad_new_store_leaves_the_old_one_in_use(broker: Broker, spoil: Callab
     spoil(broker.keys)
     broker.reload()
     assert broker.shown() == before
-    assert "listener SSL keeps the keys and certificates it has: " in broker.process.log
+    assert "listener SSL keeps the TLS settings and stores it has: " in broker.process.log
     assert why in broker.process.log
     AUTHORITY.issue().write(broker.keys)
     broker.reload()
