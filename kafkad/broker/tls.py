@@ -132,10 +132,10 @@ class BrokerTls:
         and its files are others: as in Kafka, who sets a location again wants them read. Raises TlsError or StoreError.
         """
         for name, listener in self._listeners.items():
-            settings, loaded = TlsSettings.of(config, name), listener.loaded
-            is_other = settings not in (loaded.settings, TlsSettings.of(self._config, name))
+            wanted, loaded = _wanted(config, name), listener.loaded
+            is_other = wanted not in (loaded.settings, _wanted(self._config, name))
             if not is_other and any(each.startswith(f"listener.name.{name.lower()}.ssl.") for each in named):
-                is_other = (settings, _stamps(settings)) != (loaded.settings, loaded.stamps)
+                is_other = isinstance(wanted, str) or (wanted, _stamps(wanted)) != (loaded.settings, loaded.stamps)
             if is_other:
                 self._load_next(config, name, listener)
 
@@ -240,6 +240,14 @@ def _closed(layer: TlsLayer) -> ServerTls:
         raise ValueError("no stores have been read yet")
 
     return ServerTls(layer, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), nobody)
+
+
+def _wanted(config: Config, name: str) -> TlsSettings | str:
+    """What is asked for, or why that is nothing that could be."""
+    try:
+        return TlsSettings.of(config, name)
+    except TlsError as error:
+        return str(error)
 
 
 def _load_first(config: Config, file: Config, name: str) -> _LoadedTls:

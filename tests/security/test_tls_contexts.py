@@ -276,6 +276,37 @@ def test_other_settings_change_although_a_store_cannot_be_used(watched: Watched)
     watched.tls.check(watched.config, [])
 
 
+def test_settings_change_although_those_in_force_contradict_each_other(watched: Watched) -> None:
+    def with_both(**more: str) -> Config:
+        inline = watched.config.with_file(pem_instead_of(watched.keys, watched.config)).config
+        own = {"listener.name.ssl.ssl.keystore.location": str(watched.keys)}
+        return inline.with_overrides(cluster_wide={}, per_broker=own | more)
+
+    named = ["listener.name.ssl.ssl.keystore.location"]
+    watched.tls.refresh(with_both())
+    watched.tls.check(with_both(**{"log.cleaner.threads": "2"}), ["log.cleaner.threads"])
+    with pytest.raises(TlsError, match="not both"):
+        watched.tls.check(with_both(), named)
+    watched.tls.check(with_both().with_overrides(cluster_wide={}, per_broker={}), named)
+
+
+def pem_instead_of(keys: Path, config: Config) -> Config:
+    """That configuration, with what is in the file of its keys itself."""
+    key, certificates = keys.read_text().split("-----BEGIN CERTIFICATE-----", 1)
+    return load(
+        None,
+        [
+            "listeners=SSL://localhost:9093",
+            "security.inter.broker.protocol=SSL",
+            "ssl.client.auth=required",
+            f"ssl.keystore.key={key}",
+            f"ssl.keystore.certificate.chain=-----BEGIN CERTIFICATE-----{certificates}",
+            f"ssl.truststore.location={config.value('ssl.truststore.location')}",
+        ],
+        {},
+    )
+
+
 def test_a_start_is_by_the_dynamic_settings_with_the_keys_of_the_file_if_need_be(tmp_path: Path) -> None:
     def begun(location: Path, watched: Watched) -> Any:
         dynamic = {"listener.name.ssl.ssl.keystore.location": str(location)}
