@@ -132,7 +132,7 @@ def _report(config: Config) -> int:
 def _problems_of_files(config: Config) -> list[str]:
     """Of stores and keytabs."""
     found: list[str] = []
-    if config.encrypts:
+    if config.encrypted_listeners:
         from datetime import UTC, datetime
 
         from kafkad.broker.tls import problems

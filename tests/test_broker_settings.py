@@ -177,3 +177,29 @@ def test_what_is_in_the_file_is_not_taken_where_it_contradicts_the_dynamic_setti
     with pytest.raises(ConfigError, match="can be set to zero only if"):
         settings.reread(load(None, [], {}))
     settings.reread(load(None, ["max.connections.per.ip.overrides=127.0.0.1:6"], {}))
+
+
+@pytest.mark.parametrize(
+    "stored, in_file, why",
+    [
+        (
+            "ssl.keystore.location",
+            ["ssl.keystore.key=PEM", "ssl.keystore.certificate.chain=PEM"],
+            "ssl.keystore.location and ssl.keystore.key",
+        ),
+        (
+            "ssl.truststore.location",
+            ["ssl.keystore.location=/keys.pem", "ssl.truststore.certificates=PEM"],
+            "ssl.truststore.location and ssl.truststore.certificates",
+        ),
+    ],
+)
+def test_a_store_in_the_file_is_not_taken_over_a_location_of_the_dynamic_settings(
+    stored: str, in_file: list[str], why: str
+) -> None:
+    settings = Settings(of_several("AC", _BOTH, "ssl.keystore.location=/keys.pem"))
+    settings.override(cluster_wide={}, per_broker={f"listener.name.c.{stored}": "/others.pem"})
+    with pytest.raises(ConfigError, match=f"listener C has {why}"):
+        settings.reread(of_several("AC", _BOTH, *in_file))
+    settings.override(cluster_wide={}, per_broker={})
+    assert settings.reread(of_several("AC", _BOTH, *in_file)).changed

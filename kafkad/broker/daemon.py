@@ -176,7 +176,7 @@ class Daemon:
 
     def _make_tls(self, config: Config) -> BrokerTls | None:
         """None where nothing is encrypted: then none of it is imported either."""
-        if not config.encrypts:
+        if not config.encrypted_listeners:
             return None
         from kafkad.broker.tls import BrokerTls
 

@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 from kafkad.clock import Clock
 from kafkad.config import Config
-from kafkad.config.listeners import ENCRYPTED
 from kafkad.metrics import COUNTER, GAUGE, Family
 from kafkad.net.tls import ServerTls, TlsLayer
 from kafkad.security.stores import StoreError, UnreadableError
@@ -91,7 +90,7 @@ class BrokerTls:
         self._config = config
         self._clock = clock
         self._timers = timers
-        self._servers = {name: _closed(self.layer) for name in encrypted_listeners(config)}
+        self._servers = {name: _closed(self.layer) for name in config.encrypted_listeners}
         self._listeners: dict[str, _Listener] = {}
         """Empty until `begin`."""
         if HTTP in self._servers:
@@ -214,14 +213,9 @@ class BrokerTls:
         return datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
 
 
-def encrypted_listeners(config: Config) -> list[str]:
-    names = [endpoint.listener for endpoint in config.listeners if endpoint.protocol in ENCRYPTED]
-    return [*names, HTTP] if config.http_over_tls else names
-
-
 def problems(config: Config, now: datetime) -> Iterator[str]:
     """For `--check`: everything that is wrong with the stores."""
-    for name in encrypted_listeners(config):
+    for name in config.encrypted_listeners:
         try:
             loaded = _load(TlsSettings.of(config, name))
             problem = loaded.material.problem(now)

@@ -41,6 +41,11 @@ _OF_SIGNED_TOKENS = (
     f"{_KAFKAS}.oauthbearer.secured.OAuthBearerValidatorCallbackHandler",
 )
 """What Kafka has to be told for tokens that are signed, under its two names."""
+_STORES = (
+    ("ssl.keystore.location", "ssl.keystore.key"),
+    ("ssl.truststore.location", "ssl.truststore.certificates"),
+)
+"""The settings that name a store, with those that are one themselves."""
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _LEAST_DEDUPE_BUFFER = 1 << 20
 _LEAST_LOGIN = 256
@@ -49,7 +54,7 @@ _LEAST_LOGIN = 256
 
 def contradictions(config: Config) -> list[str]:
     """Every rule that a configuration breaks, one sentence each."""
-    return [*of_keys_and_logins(config), *of_file(config)]
+    return [*of_keys_and_logins(config), *_stores_named_twice(config), *of_file(config)]
 
 
 def of_file(config: Config) -> list[str]:
@@ -236,6 +241,20 @@ def _tickets(config: Config, listener: str) -> list[str]:
 
 def _has_key(config: Config, listener: str) -> bool:
     return any(config.for_listener(listener, name) for name in ("ssl.keystore.location", "ssl.keystore.key"))
+
+
+def _stores_named_twice(config: Config) -> list[str]:
+    """A start can do with those of the file, but what is changed may not bring it about."""
+    try:
+        listeners = config.encrypted_listeners
+    except ValueError:
+        return []  # said already
+    return [
+        f"listener {listener} has {location} and {inline}, from the file or a dynamic setting: leave one of them out"
+        for listener in listeners
+        for location, inline in _STORES
+        if config.for_listener(listener, location) and config.for_listener(listener, inline)
+    ]
 
 
 def _inter_broker(config: Config, advertised: set[str]) -> list[str]:

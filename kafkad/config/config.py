@@ -202,9 +202,10 @@ class Config:
         return self.among_others or bool(self.value("zookeeper.connect")) or self.int("kafkad.brokers") > 1
 
     @property
-    def encrypts(self) -> _Bool:
-        """True if anything is served over TLS."""
-        return self.http_over_tls or any(endpoint.protocol in ENCRYPTED for endpoint in self.listeners)
+    def encrypted_listeners(self) -> tuple[_Str, ...]:
+        """What is served over TLS; HTTP is one in settings."""
+        names = tuple(endpoint.listener for endpoint in self.listeners if endpoint.protocol in ENCRYPTED)
+        return (*names, "HTTP") if self.http_over_tls else names
 
     @property
     def http_over_tls(self) -> _Bool:

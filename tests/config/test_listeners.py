@@ -57,6 +57,10 @@ def test_the_inter_broker_listener_is_the_first_of_its_protocol() -> None:
         (["listener.security.protocol.map=X:Y"], "'X:Y' is not NAME:PROTOCOL"),
         (["listeners=SSL://:9093"], "listener SSL needs a key: set ssl.keystore.location, or listener.name.ssl.ssl."),
         (["listeners=PLAINTEXT://h:9092", "http.listener=https://:9404"], "http.listener: https needs ssl.keystore"),
+        (
+            ["listeners=SSL://:9093", "ssl.keystore.location=/keys.pem", "ssl.keystore.key=PEM"],
+            "listener SSL has ssl.keystore.location and ssl.keystore.key",
+        ),
         (["listeners=PLAINTEXT://0.0.0.0:9092"], "cannot use the nonroutable meta-address 0.0.0.0"),
         (["advertised.listeners=X"], "advertised.listeners=X: 'X' is not a listener"),
         (["advertised.listeners=SSL://h:1"], "advertised.listeners has SSL, which listeners does not have"),

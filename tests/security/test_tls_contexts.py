@@ -72,8 +72,6 @@ def test_suites_of_tls_1_2_can_be_chosen(tmp_path: Path) -> None:
         (f"ssl.cipher.suites={','.join(sorted(TLS_1_3_SUITES))}", "has none of TLS 1.2"),
         (f"ssl.cipher.suites=TLS_NULL,{','.join(sorted(TLS_1_3_SUITES))}", "OpenSSL has no TLS_NULL"),
         ("ssl.enabled.protocols=TLSv1.1,TLSv1.2", "TLSv1.1 cannot be used"),
-        ("ssl.keystore.key=x", "set either ssl.keystore.location or ssl.keystore.key"),
-        ("ssl.truststore.certificates=x", "set either ssl.truststore.location or"),
         ("ssl.principal.mapping.rules=RULE:broken", "ssl.principal.mapping.rules: Invalid rule"),
         ("listener.name.ssl.ssl.enabled.protocols=SSLv3", "SSLv3 cannot be used"),
     ],
