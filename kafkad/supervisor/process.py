@@ -50,7 +50,8 @@ class BrokerProcess:
         self.doing = "starting"
         self.restarts = 0
         self.bad_configuration = False
-        """From the first start on, until it can be used. One that is being changed when a broker dies is waited for."""
+        """Of one that has never been ready. Where it has been, the file may be in the middle of a change, and is waited
+        for."""
         self.failed_at_stop = False
         self._command = command
         self._environment = environment
@@ -63,6 +64,7 @@ class BrokerProcess:
         self._ends: list[float] = []
         self._silent_ticks = 0
         self._heard = False
+        self._was_ready = False
         self._stopping = asyncio.Event()
 
     @property
@@ -80,7 +82,7 @@ class BrokerProcess:
                 self.failed_at_stop = code != 0 and self._heard
             else:
                 is_bad = code == BAD_CONFIGURATION
-                self.bad_configuration = is_bad and (self.bad_configuration or not self.restarts)
+                self.bad_configuration = is_bad and not self._was_ready
                 level = logging.ERROR if code else logging.INFO
                 await self._wait_to_restart(f"(process {pid}) {how_it_ended(code)}", level, is_bad=is_bad)
             self._on_change()
@@ -116,7 +118,7 @@ class BrokerProcess:
         self._heard = True
         if "READY" in notice:
             self.reloading = self.reloading and not self.ready
-            self.ready = True
+            self.ready = self._was_ready = True
             self.bad_configuration = False
         elif "STOPPING" in notice:
             self.ready = False

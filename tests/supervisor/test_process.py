@@ -67,13 +67,28 @@ def test_a_configuration_that_was_mended_is_bad_no_more() -> None:
     assert not broker.bad_configuration
 
 
+FAILS_ONCE = "import os, sys; ran = os.path.exists({0!r}); open({0!r}, 'w').close(); sys.exit(2 if ran else 7)"
+"""Afterwards it cannot use its configuration."""
+
+
 def test_a_configuration_that_cannot_be_used_any_more_is_waited_for(tmp_path: Path) -> None:
     """Somebody is in the middle of a change when a broker dies: the others serve by what they have read."""
-    mark = tmp_path / "ran"
-    code = f"import os, sys; ran = os.path.exists('{mark}'); open('{mark}', 'w').close(); sys.exit(2 if ran else 7)"
-    broker = supervised(python(code), lambda broker: broker.restarts == 2)
+
+    def ended(broker: BrokerProcess) -> bool:
+        if not broker.restarts:
+            broker.take({"READY": "1"})
+        return broker.restarts == 2
+
+    broker = supervised(python(FAILS_ONCE.format(str(tmp_path / "ran"))), ended)
     assert not broker.bad_configuration
     assert "exit code 2" in broker.doing
+
+
+def test_a_start_that_failed_for_something_else_keeps_nobody_from_saying_that_it_is_the_configuration(
+    tmp_path: Path,
+) -> None:
+    code = FAILS_ONCE.format(str(tmp_path / "ran"))
+    assert supervised(python(code), lambda broker: broker.restarts == 2).bad_configuration
 
 
 @pytest.mark.parametrize("is_changed", [False, True])
