@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from kafkad import __version__, loggers
 from kafkad.config import Config, ConfigError, load
-from kafkad.config.checks import doubts, may_have_dynamic_settings, of_keys_and_logins
+from kafkad.config.checks import doubts, may_have_dynamic_settings, of_keys_and_logins, of_logins
 from kafkad.config.exposed import exposed
 from kafkad.garbage import keep_collections_short
 from kafkad.model import Endpoint
@@ -102,7 +102,8 @@ def _report(config: Config) -> int:
     problems = of_keys_and_logins(config) or _problems_of_files(config)
     for warning in (*config.warnings, *exposed(config), *([] if problems else doubts(config))):
         print(f"warning: {warning}")
-    if problems and config.value("password.encoder.secret") and may_have_dynamic_settings(config):
+    has_passwords = bool(config.value("password.encoder.secret"))
+    if problems and may_have_dynamic_settings(config) and (has_passwords or not of_logins(config)):
         for problem in problems:
             print(f"warning: {problem}; dynamic settings of the broker, which --check does not read, may mend it")
     elif problems:

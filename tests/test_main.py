@@ -8,6 +8,7 @@ import pytest
 
 from kafkad import __version__
 from kafkad.__main__ import main
+from kafkad.names import METADATA_FILE
 
 
 def test_check_says_what_would_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,6 +78,18 @@ def test_version_and_help_by_the_module(capsys: pytest.CaptureFixture[str]) -> N
         main(["--help"])
     assert caught.value.code == 0
     assert "--set NAME=VALUE" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("key", ["", "ssl.keystore.location=/nonexistent/keys.pem"])
+def test_check_refuses_no_keys_that_a_dynamic_setting_may_stand_in_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str
+) -> None:
+    listener = ["listeners=SSL://127.0.0.1:9093", "security.inter.broker.protocol=SSL", f"log.dirs={tmp_path}"]
+    options = [word for setting in (*listener, key) if setting for word in ("--set", setting)]
+    assert main([*options, "--check"]) == 2
+    (tmp_path / METADATA_FILE).touch()
+    assert main([*options, "--check"]) == 0
+    assert "dynamic settings of the broker, which --check does not read, may mend it" in capsys.readouterr().out
 
 
 def test_check_says_how_many_brokers_would_run(capsys: pytest.CaptureFixture[str]) -> None:

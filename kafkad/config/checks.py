@@ -74,19 +74,16 @@ def of_file(config: Config) -> list[str]:
 def of_keys_and_logins(config: Config) -> list[str]:
     """Those of the keys of listeners and of logins, which may be among a broker's dynamic settings: so a file without
     them is good, as in Kafka, if these have them."""
+    return [*_keys(config), *of_logins(config)]
+
+
+def of_logins(config: Config) -> list[str]:
+    """Dynamic settings can have users and passwords only where `password.encoder.secret` is set."""
     try:
-        bound, logins = config.listeners, sorted(config.login_listeners)
+        logins = sorted(config.login_listeners)
     except ValueError:
         return []  # said already
-    problems = [
-        f"listener {endpoint.listener} needs a key: set ssl.keystore.location, or listener.name."
-        f"{endpoint.listener.lower()}.ssl.keystore.location"
-        for endpoint in bound
-        if endpoint.protocol in ENCRYPTED and not _has_key(config, endpoint.listener)
-    ]
-    if config.http_over_tls and not _has_key(config, "HTTP"):
-        problems.append("http.listener: https needs ssl.keystore.location, or listener.name.http.ssl.keystore.location")
-    problems += [problem for listener in logins for problem in _mechanisms(config, listener)]
+    problems = [problem for listener in logins for problem in _mechanisms(config, listener)]
     return problems + (_own_login(config) if config.has_others and config.inter_broker_listener in logins else [])
 
 
@@ -237,6 +234,22 @@ def _tickets(config: Config, listener: str) -> list[str]:
     if find_spec("gssapi") is None:
         return [f"GSSAPI of listener {listener} needs the Python package gssapi: pip install gssapi"]
     return []
+
+
+def _keys(config: Config) -> list[str]:
+    try:
+        bound = config.listeners
+    except ValueError:
+        return []  # said already
+    problems = [
+        f"listener {endpoint.listener} needs a key: set ssl.keystore.location, or listener.name."
+        f"{endpoint.listener.lower()}.ssl.keystore.location"
+        for endpoint in bound
+        if endpoint.protocol in ENCRYPTED and not _has_key(config, endpoint.listener)
+    ]
+    if config.http_over_tls and not _has_key(config, "HTTP"):
+        problems.append("http.listener: https needs ssl.keystore.location, or listener.name.http.ssl.keystore.location")
+    return problems
 
 
 def _has_key(config: Config, listener: str) -> bool:
