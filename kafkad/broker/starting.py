@@ -7,6 +7,7 @@ makes all parts from that.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from kafkad.broker.rights import Rights
     from kafkad.broker.tls import BrokerTls
     from kafkad.net.client import FrameLink
+
+log = logging.getLogger(__name__)
 
 LinkFactory = Callable[[BrokerInfo], "FrameLink"]
 
@@ -175,8 +178,10 @@ def begin_keys_and_logins(settings: Settings, tls: BrokerTls | None) -> None:
     if problems:
         raise ConfigError(*problems)
     problem = _problem_of_keytabs(config)
-    if problem is not None and (of_keys_and_logins(static) or _problem_of_keytabs(static) is not None):
-        raise StartError(problem)
+    if problem is not None:
+        if of_keys_and_logins(static) or _problem_of_keytabs(static) is not None:
+            raise StartError(problem)
+        log.error("%s; no ticket is accepted by it: set the dynamic setting that names it right, or remove it", problem)
     if tls is not None:
         try:
             tls.begin(config, static)

@@ -88,9 +88,12 @@ def test_a_keytab_that_cannot_be_used_ends_the_start_where_the_file_has_none_tha
 
 
 @pytest.mark.usefixtures("no_keytab")
-def test_a_keytab_of_the_store_that_cannot_be_used_ends_no_start_of_a_good_file(tmp_path: Path) -> None:
+def test_a_keytab_of_the_store_that_cannot_be_used_ends_no_start_of_a_good_file(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     settings = at_a_store(tmp_path, f"{USERS}={LINE}")
     mechanisms = "listener.name.sasl_plaintext.sasl.enabled.mechanisms"
     tickets = PasswordEncoder("hush").encode(KEYTAB)
     settings.override(cluster_wide={}, per_broker={mechanisms: "PLAIN,GSSAPI", TICKETS: tickets})
     begin_keys_and_logins(settings, None)
+    assert "keytab /gone: not found; no ticket is accepted by it" in caplog.text
