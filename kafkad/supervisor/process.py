@@ -16,7 +16,6 @@ from kafkad.meta.served import serve
 from kafkad.net.http import TOKEN_VARIABLE
 from kafkad.supervisor.broker_http import HttpAnswer, ask
 from kafkad.supervisor.restarts import delay_s, how_it_ended
-from kafkad.supervisor.started_by import StartedBy
 from kafkad.systemd import STOP_ALL
 
 log = logging.getLogger(__name__)
@@ -29,7 +28,8 @@ _REMEMBERED_ENDS = 10
 
 
 class BrokerProcess:
-    """`keep_running` until `stop`. `doing` says in words why it is not ready, `on_change` hears of each change."""
+    """`keep_running` until `stop`. `doing` says in words why it is not ready, `on_change` hears of each change.
+    `advice` is for whoever reads that it cannot use its configuration."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class BrokerProcess:
         environment: Mapping[str, str],
         store: EmbeddedStore,
         on_change: Callable[[], None],
-        started_by: StartedBy,
+        advice: Callable[[], str],
         *,
         with_http: bool,
     ) -> None:
@@ -57,7 +57,7 @@ class BrokerProcess:
         self._environment = environment
         self._store = store
         self._on_change = on_change
-        self._started_by = started_by
+        self._advice = advice
         self._http_token = token_urlsafe()
         self._http = socket.create_server(("127.0.0.1", 0)) if with_http else None
         self._process: asyncio.subprocess.Process | None = None
@@ -193,7 +193,7 @@ class BrokerProcess:
         when = f"in {wait_s:.0f} s" if wait_s else "at once"
         self.doing = f"{what}; it is started again {when}"
         hint = ". Its own lines above say why; /ready says when it is back" if level == logging.ERROR else ""
-        hint += self._started_by.advice() if is_bad else ""
+        hint += self._advice() if is_bad else ""
         log.log(level, "broker %d %s; it is started again %s%s", self.broker_id, what, when, hint)
         self._on_change()
         with suppress(TimeoutError):

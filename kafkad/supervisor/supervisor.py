@@ -26,10 +26,10 @@ from kafkad.metrics import Family, Registry
 from kafkad.net import http
 from kafkad.net.http import Condition, Endpoints, HttpServer
 from kafkad.supervisor.broker_http import HttpAnswer, told_of
+from kafkad.supervisor.file_in_use import FileInUse
 from kafkad.supervisor.metrics import merged, own_families
 from kafkad.supervisor.notices import Notices
 from kafkad.supervisor.process import BAD_CONFIGURATION, BrokerProcess
-from kafkad.supervisor.started_by import StartedBy
 from kafkad.systemd import NOT_RELOADED, RELOADED, Notifier
 from kafkad.together import together
 
@@ -49,7 +49,7 @@ class Supervisor:
     def __init__(self, config: Config, command: Sequence[str]) -> None:
         self._config = config
         self._command = command
-        self._started_by = StartedBy.file(config.file)
+        self._file_in_use = FileInUse.at(config.file)
         self._loop = asyncio.get_running_loop()
         self._notifier = Notifier.from_environment(os.environ)
         self._brokers: list[BrokerProcess] = []
@@ -195,9 +195,12 @@ class Supervisor:
             environment,
             store,
             self._changed,
-            self._started_by,
+            self._advice,
             with_http=self._config.http_listener is not None,
         )
+
+    def _advice(self) -> str:
+        return self._file_in_use.advice()
 
     # -- while brokers run -----------------------------------------------------------------------------------------
 
@@ -222,8 +225,10 @@ class Supervisor:
             self._announce()
         elif self._reloading and not any(broker.reloading for broker in self._brokers):
             self._reloading = False
-            is_reloaded = all(broker.doing != NOT_RELOADED for broker in self._brokers)
-            self._problem = "" if is_reloaded else NOT_RELOADED
+            said = {broker.doing for broker in self._brokers}
+            self._problem = NOT_RELOADED if NOT_RELOADED in said else ""
+            if said == {RELOADED}:
+                self._file_in_use = FileInUse.at(self._config.file)
             self._notifier.ready(self._problem or RELOADED)
         else:
             self._notifier.status(self._missing() or self._problem or f"{len(self._brokers)} brokers are ready")

@@ -14,7 +14,6 @@ from kafkad.clock import SystemClock
 from kafkad.config import load
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.supervisor.process import BAD_CONFIGURATION, BrokerProcess
-from kafkad.supervisor.started_by import StartedBy
 from kafkad.supervisor.supervisor import Supervisor
 from kafkad.systemd import NOT_RELOADED, RELOADED
 
@@ -22,16 +21,18 @@ from kafkad.systemd import NOT_RELOADED, RELOADED
 class Scene:
     """A supervisor without processes. `told` is what systemd has heard since it was asked last."""
 
-    def __init__(self, manager: socket.socket) -> None:
+    def __init__(self, manager: socket.socket, directory: Path) -> None:
         self._manager = manager
-        self.supervisor = Supervisor(load(None, [], {}), [])
+        self.file = directory / "kafkad.yaml"
+        self.file.write_text("num.partitions: 3\n")
+        self.supervisor = Supervisor(load(str(self.file), [], {}), [])
         self.store = EmbeddedStore.in_memory(SystemClock())
         self.store.is_starting = True
         self.supervisor._store = self.store
 
     def begin(self) -> tuple[BrokerProcess, BrokerProcess]:
         first, second = (
-            BrokerProcess(n, [], {}, self.store, self.supervisor._changed, StartedBy.file(None), with_http=False)
+            BrokerProcess(n, [], {}, self.store, self.supervisor._changed, self.supervisor._advice, with_http=False)
             for n in range(2)
         )
         self.supervisor._brokers = [first, second]
@@ -64,7 +65,7 @@ def scenario(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Calla
                 manager.bind(str(tmp_path / "notify"))
                 manager.setblocking(False)
                 monkeypatch.setitem(os.environ, "NOTIFY_SOCKET", str(tmp_path / "notify"))
-                scene = Scene(manager)
+                scene = Scene(manager, tmp_path)
                 steps(scene)
                 scene.supervisor._notifier.close()
 
@@ -178,5 +179,23 @@ def test_a_reload_that_a_broker_could_not_do_is_told(scenario: Run) -> None:
         assert f"READY=1\nSTATUS={NOT_RELOADED}" in scene.told()
         scene.supervisor._changed()
         assert scene.told() == [f"STATUS={NOT_RELOADED}"]
+
+    scenario(steps)
+
+
+@pytest.mark.parametrize("last", [RELOADED, NOT_RELOADED])
+def test_brokers_that_have_all_taken_a_file_run_by_that_one(scenario: Run, last: str) -> None:
+    """Where one then cannot use its configuration, it is for something else, such as its dynamic settings."""
+
+    def steps(scene: Scene) -> None:
+        advice = scene.supervisor._advice
+        assert advice() == ""
+        scene.file.write_text("num.partitions: 4\n")
+        assert "is another file than the brokers run by" in advice()
+        for broker, status in zip(scene.begin_reload(), (RELOADED, last), strict=True):
+            broker.take({"READY": "1", "STATUS": status})
+            broker.reloading = False
+            scene.supervisor._changed()
+        assert (advice() == "") == (last == RELOADED)
 
     scenario(steps)

@@ -14,24 +14,24 @@ import pytest
 
 from kafkad.clock import SystemClock
 from kafkad.meta.embedded import EmbeddedStore
+from kafkad.supervisor.file_in_use import FileInUse
 from kafkad.supervisor.process import BrokerProcess
-from kafkad.supervisor.started_by import StartedBy
 from kafkad.systemd import STOP_ALL
 
 pytestmark = pytest.mark.slow
 
-NO_FILE = StartedBy.file(None)
+NO_FILE = FileInUse.at(None).advice
 
 
 def supervised(
-    command: list[str], until: Callable[[BrokerProcess], bool], started_by: StartedBy = NO_FILE
+    command: list[str], until: Callable[[BrokerProcess], bool], advice: Callable[[], str] = NO_FILE
 ) -> BrokerProcess:
     """The process when `until` holds and it has been stopped."""
 
     async def run() -> BrokerProcess:
         store = EmbeddedStore.in_memory(SystemClock())
         changed = asyncio.Event()
-        broker = BrokerProcess(1, command, {}, store, changed.set, started_by, with_http=False)
+        broker = BrokerProcess(1, command, {}, store, changed.set, advice, with_http=False)
         running: Awaitable[None] = asyncio.ensure_future(broker.keep_running())
         async with asyncio.timeout(20):
             while not until(broker):
@@ -97,20 +97,20 @@ def test_a_file_that_is_another_by_now_is_named_to_who_reads_why_a_broker_cannot
 ) -> None:
     path = tmp_path / "kafkad.yaml"
     path.write_text("num.partitions: 3\n")
-    started_by = StartedBy.file(str(path))
+    file_in_use = FileInUse.at(str(path))
     if is_changed:
         path.write_text("num.partitions: 4\n")
-    supervised(python("raise SystemExit(2)"), lambda broker: broker.restarts == 1, started_by)
-    assert ("is another file than the brokers were started by" in caplog.text) == is_changed
+    supervised(python("raise SystemExit(2)"), lambda broker: broker.restarts == 1, file_in_use.advice)
+    assert ("is another file than the brokers run by" in caplog.text) == is_changed
 
 
 def test_what_can_be_read_only_once_is_not_taken_for_another(tmp_path: Path) -> None:
     pipe, gone = tmp_path / "pipe", tmp_path / "gone"
     os.mkfifo(pipe)
     gone.touch()
-    before = StartedBy.file(str(gone))
+    before = FileInUse.at(str(gone))
     gone.unlink()
-    assert [each.advice() for each in (StartedBy.file(None), StartedBy.file(str(pipe)))] == ["", ""]
+    assert [each.advice() for each in (FileInUse.at(None), FileInUse.at(str(pipe)))] == ["", ""]
     assert str(gone) in before.advice()
 
 

@@ -1,4 +1,4 @@
-"""The configuration file that the brokers of a host were started by, and whether it is another one now."""
+"""The configuration file that the brokers of a host run by, and whether it is another one now."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from kafkad.config.files import content_of
 
 
 @dataclass(frozen=True, slots=True)
-class StartedBy:
+class FileInUse:
     """`path` is None where there is no file, `digest` where it could not be read a second time, as what a pipe gave."""
 
     path: str | None
     digest: bytes | None
 
     @classmethod
-    def file(cls, path: str | None) -> StartedBy:
+    def at(cls, path: str | None) -> FileInUse:
         return cls(path, _digest(path))
 
     def advice(self) -> str:
@@ -24,8 +24,8 @@ class StartedBy:
         if self.digest is None or _digest(self.path) == self.digest:
             return ""
         return (
-            f". {self.path} is another file than the brokers were started by: to use it, restart all of them together "
-            "(kafkad itself), or else put that one back"
+            f". {self.path} is another file than the brokers run by: to use it, restart all of them together "
+            "(kafkad itself)"
         )
 
 
