@@ -132,7 +132,7 @@ def test_kctl_with_a_context(
         f"sasl.password={password}",
     ]
     properties = tmp_path / "client.properties"
-    properties.write_text("\n".join(lines), encoding="utf-8")
+    properties.write_text("\n".join(lines), encoding="latin-1")
     properties.chmod(0o600)
     assert run(["contexts", "import", "--name", "here", str(properties)]) == 0
     capfd.readouterr()
