@@ -294,8 +294,11 @@ def check_directory(whole: LogDirectory, checked: Mapping[str, Checked]) -> Iter
             ends[name.topic_partition] = one.end
         elif not (name.kind is Kind.FUTURE and whole.in_use):
             yield Finding.of("warn", partition, *verdicts.PUT_ASIDE[name.kind])
-    for entry in os.scandir(path):
-        if entry.is_dir() and parse_name(entry.name) is None and entry.name != _REMOTE_INDEXES:
+    for entry in filter(os.DirEntry.is_dir, os.scandir(path)):
+        found = parse_name(entry.name)
+        if found is not None and found.kind is Kind.DELETED:
+            ends.setdefault(found.topic_partition, None)  # checkpoints name it for some seconds more
+        elif found is None and entry.name != _REMOTE_INDEXES:
             yield Finding.of("warn", entry.path, "its name is not that of a partition", verdicts.NO_PARTITION)
     for file_name in _CHECKPOINTS:
         yield from _check_offsets(os.path.join(path, file_name), ends)
