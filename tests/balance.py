@@ -107,6 +107,15 @@ class _Scheduling(LoadScopeScheduling):  # type: ignore[misc]
             self._groups = json.loads(Path(os.environ[_GROUPS]).read_text())
         super().schedule()
 
+    def remove_node(self, node: Any) -> str | None:
+        """Others take over what a worker that died had not done. xdist would give them its finished groups, too, with
+        which they would have nothing to do, and wait for ever."""
+        workload = self.assigned_work[node]
+        for group in [group for group, tests in workload.items() if all(tests.values())]:
+            del workload[group]
+        died_of: str | None = super().remove_node(node)
+        return died_of
+
     def _split_scope(self, nodeid: str) -> str:
         return str(self._groups[nodeid])
 

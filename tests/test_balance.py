@@ -44,3 +44,22 @@ def test_one_worker_has_a_group_and_what_was_left_out_is_told(
     assert len(seen.read_text().split()) == 2
     assert len(set(seen.read_text().split())) == 1
     assert (tmp_path / "left_out").read_text() == "1\ttest_b.py\n"
+
+
+def test_a_worker_that_dies_keeps_nobody_waiting(pytester: pytest.Pytester, tmp_path: Path) -> None:
+    """Its finished groups are not given to others, which would wait for a test of them."""
+    died = tmp_path / "died"
+    dies = f"""
+        import os, pathlib
+        def test_it(): pass
+        def test_that_dies():
+            died = pathlib.Path({str(died)!r})
+            if not died.exists():
+                died.touch()
+                os._exit(1)
+    """
+    others = {f"test_{number}": "def test_one(): pass\ndef test_two(): pass\n" for number in range(12)}
+    pytester.makepyfile(**others, test_5_dies=dies, balance=PLUGIN.read_text())
+    result = pytester.runpytest_subprocess("-p", "balance", "-n", "2", timeout=60)
+    result.assert_outcomes(passed=26, failed=1)
+    assert died.exists()
