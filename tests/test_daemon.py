@@ -25,9 +25,11 @@ from kafkad.broker.daemon import Daemon
 from kafkad.broker.parts import Parts
 from kafkad.config import Config, load
 from kafkad.errors import ErrorCode
+from kafkad.timers import Timers
 from kafkad.wire.records import Record, build_batch
 from tests.broker import API_VERSIONS_V0, KafkadProcess, RawClient
 from tests.clients.asker import Asker, batch, produce
+from tests.fakes import FakeClock
 from tests.oracle.kafka import free_port
 
 SECONDS = 20
@@ -217,6 +219,45 @@ def test_says_what_it_recovers(tmp_path: Path) -> None:
     with kafkad:
         eventually(kafkad, "recover")
         assert "Traceback" not in kafkad.log
+
+
+def test_a_file_is_taken_when_it_has_not_been_written_for_a_moment(tmp_path: Path) -> None:
+    """Half of it would be taken for all of it."""
+
+    async def reload() -> None:
+        file, clock, reads = tmp_path / "kafkad.yaml", FakeClock(), list[str]()
+
+        def write(text: str, ms_ago: int) -> None:
+            file.write_text(text)
+            os.utime(file, ns=(0, (clock.now_ms() - ms_ago) * 1_000_000))
+
+        def read() -> Config:
+            reads.append(file.read_text())
+            return load(str(file), [f"log.dirs={tmp_path}"], {})
+
+        async def pass_ms(ms: int) -> None:
+            clock.advance(ms)
+            daemon._timers.expire(clock.monotonic_ms())
+            for _ in range(5):
+                await asyncio.sleep(0)
+
+        write("log.retention.ms: -1\n", ms_ago=10_000)
+        daemon = Daemon(read(), read, None)
+        daemon._clock, daemon._timers = clock, Timers()
+        chore = asyncio.create_task(
+            daemon._reload_when_asked(cast(Parts, SimpleNamespace(overrides_changed=lambda: None)))
+        )
+        write("", ms_ago=10)
+        daemon._reload_asked.set()
+        await pass_ms(0)
+        write("log.retention.ms: -1\nmessage.max.bytes: 100", ms_ago=-200)
+        await pass_ms(250)
+        assert len(reads) == 1
+        await pass_ms(250)
+        assert reads[1:] == [file.read_text()]
+        chore.cancel()
+
+    asyncio.run(reload())
 
 
 def test_reload_changes_what_can_change(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ from kafkad.broker.thread_per_call import ThreadPerCall
 from kafkad.clock import SystemClock
 from kafkad.config import Config, ConfigError, ZooKeeperAddress
 from kafkad.config.exposed import exposed
+from kafkad.config.files import UNCHANGED_MS, was_just_written
 from kafkad.controller.registration import OtherCluster, refuse_other_cluster
 from kafkad.garbage import no_collections
 from kafkad.log.checkpoint import CheckpointError
@@ -64,6 +65,8 @@ log = logging.getLogger(__name__)
 
 _IDLE_CHECK_MS = 10_000
 _IMPORT_AGAIN_MS = 1_000
+_MOST_LOOKS = 20
+"""At a file that is written all the time."""
 _TIME_TO_STOP_S = 120
 _ASK_FOR_TIME_S = 30
 _FAILED, _BAD_CONFIGURATION = 1, 2
@@ -402,12 +405,20 @@ class Daemon:
             await self._reload_asked.wait()
             self._reload_asked.clear()
             self._notifier.reloading()
+            await self._until_written()
             try:
                 is_reloaded = self._reload(parts)
             except Exception:
                 log.exception("internal error: the configuration could not be reloaded")
                 is_reloaded = False
             self._notifier.ready(RELOADED if is_reloaded else NOT_RELOADED)
+
+    async def _until_written(self) -> None:
+        file = self._settings.static.file
+        for _ in range(_MOST_LOOKS):
+            if file is None or not was_just_written(file, self._clock.now_ms()):
+                return
+            await sleep(UNCHANGED_MS, self._clock, self._timers)
 
     def _reload(self, parts: Parts) -> bool:
         """Read the configuration and the TLS stores again; what cannot change while running waits for a restart, and is
