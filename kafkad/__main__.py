@@ -6,6 +6,7 @@ import argparse
 import logging
 import os
 import resource
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -22,6 +23,9 @@ EXIT_STATUS = {0: "stopped", 1: "failed", BAD_CONFIGURATION: "the configuration 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
+    if not options.check:
+        # Until somebody listens to it: it would end the start.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
 
     def read() -> Config:
         brokers = [] if options.brokers is None else [f"kafkad.brokers={options.brokers}"]

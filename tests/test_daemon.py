@@ -260,6 +260,23 @@ def test_a_file_is_taken_when_it_has_not_been_written_for_a_moment(tmp_path: Pat
     asyncio.run(reload())
 
 
+def test_a_reload_that_is_asked_for_amid_a_start_ends_nothing(tmp_path: Path) -> None:
+    kafkad = KafkadProcess(tmp_path).start(wait=False)
+    try:
+        while not _blocked_signals(kafkad.pid) & 1 << (signal.SIGHUP - 1):
+            assert kafkad.alive(), kafkad.log
+        os.kill(kafkad.pid, signal.SIGHUP)
+        kafkad.wait_ready()
+        eventually(kafkad, "configuration reloaded; changed: nothing")
+    finally:
+        kafkad.kill()
+
+
+def _blocked_signals(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("SigBlk:")[1].split()[0], 16)
+
+
 def test_reload_changes_what_can_change(tmp_path: Path) -> None:
     settings = tmp_path / "kafkad.yaml"
     settings.write_text("message.max.bytes: 1000\n")

@@ -139,6 +139,7 @@ class Daemon:
         if self._supervised is not None:
             self._loop.add_signal_handler(STOP_ALL, self._stop_with_all)
         self._loop.add_signal_handler(signal.SIGHUP, self._reload_asked.set)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # which may have come already
         try:
             return await self._serve()
         except _REFUSALS as refusal:
