@@ -268,7 +268,7 @@ def _refused_by_brokers(config: Config, name: str, loaded: _LoadedTls) -> str | 
     a host are sure to be as this one is."""
     has_trust = loaded.material.trusted is not None
     is_theirs = name in (config.inter_broker_listener, config.control_plane_listener)
-    if not is_theirs or not (has_trust or config.int("kafkad.brokers") > 1):
+    if not is_theirs or not (has_trust or config.is_of_host):
         return None
     host = next((e.host for e in config.advertised_listeners if e.listener == name), "")
     why = refuses_itself(loaded.server, loaded.client, host)

@@ -7,6 +7,7 @@ import re
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from kafkad.config.config import Source
 from kafkad.config.listeners import ENCRYPTED, WILDCARDS
 from kafkad.config.passwords import problem as problem_of_encoder
 from kafkad.config.protocol import OLDEST
@@ -298,12 +299,13 @@ def _own_login(config: Config) -> list[str]:
     if module is None or module.username is None or module.password is None:
         name = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
         return [f"{name} needs username and password: brokers log in at each other with them"]
-    unknown = _unknown_to_itself(config) if config.int("kafkad.brokers") > 1 else None
+    unknown = _unknown_to_itself(config) if config.is_of_host else None
     return [] if unknown is None else [unknown]
 
 
 def _unknown_to_itself(config: Config) -> str | None:
-    """Why a broker is refused by one with the same line of PLAIN; for a line that is good otherwise."""
+    """Why a broker is refused by one with the same line of PLAIN; for a line that is good otherwise. A dynamic one is
+    that broker's own."""
     listener = config.inter_broker_listener
     if listener not in config.login_listeners or config.str("sasl.mechanism.inter.broker.protocol") != "PLAIN":
         return None
@@ -311,6 +313,8 @@ def _unknown_to_itself(config: Config) -> str | None:
     if module is None or module.username is None or module.users.get(module.username) == module.password:
         return None
     name = f"listener.name.{listener.lower()}.plain.sasl.jaas.config"
+    if config.at(Source.DYNAMIC_BROKER_CONFIG, name) is not None:
+        return None
     return f"{name}: its username is none of its users (user_NAME) by that password: brokers refuse each other"
 
 

@@ -199,7 +199,12 @@ class Config:
     @property
     def has_others(self) -> _Bool:
         """True if brokers may connect to each other."""
-        return self.among_others or bool(self.value("zookeeper.connect")) or self.int("kafkad.brokers") > 1
+        return self.is_of_host or bool(self.value("zookeeper.connect"))
+
+    @property
+    def is_of_host(self) -> _Bool:
+        """True for the brokers of a host: all have the same file."""
+        return self.among_others or self.int("kafkad.brokers") > 1
 
     @property
     def encrypted_listeners(self) -> tuple[_Str, ...]:

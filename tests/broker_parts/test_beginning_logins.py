@@ -10,6 +10,7 @@ from kafkad.broker.identity import StartError
 from kafkad.broker.settings import Settings
 from kafkad.broker.starting import begin_keys_and_logins
 from kafkad.config import ConfigError, checks, load
+from kafkad.config.dynamic import validate_broker_configs
 from kafkad.config.passwords import PasswordEncoder
 from kafkad.names import METADATA_FILE
 
@@ -38,6 +39,21 @@ def test_the_brokers_of_a_host_need_a_login_of_their_own(tmp_path: Path) -> None
         begin_keys_and_logins(settings, None)
     settings.override(cluster_wide={}, per_broker=stored(f'{LINE[:-1]} username="bob" password="pw";'))
     begin_keys_and_logins(settings, None)
+
+
+def test_the_brokers_of_a_host_know_each_other_by_the_line_of_their_file(tmp_path: Path) -> None:
+    """With another file, that is; a dynamic line is one broker's own."""
+    own = "sasl.mechanism.inter.broker.protocol=PLAIN"
+    good, bad = (f'{LINE[:-1]} username="{name}" password="pw";' for name in ("bob", "eve"))
+    settings = at_a_store(tmp_path, own, f"{USERS}={good}", among_others=True)
+    fresh = at_a_store(tmp_path, own, f"{USERS}={bad}", among_others=True)
+    with pytest.raises(ConfigError, match="its username is none of its users"):
+        settings.reread(fresh.static)
+    with pytest.raises(ConfigError, match="its username is none of its users"):
+        begin_keys_and_logins(fresh, None)
+    validate_broker_configs(settings.config, {USERS: bad}, per_broker=True)
+    fresh.override(cluster_wide={}, per_broker=stored(bad))
+    begin_keys_and_logins(fresh, None)
 
 
 def stored(line: str) -> dict[str, str]:

@@ -139,7 +139,7 @@ def test_a_broker_must_be_able_to_connect_to_itself(tmp_path: Path) -> None:
 
 
 class Watched:
-    def __init__(self, directory: Path, *more: str) -> None:
+    def __init__(self, directory: Path, *more: str, among_others: bool = False) -> None:
         self.clock = FakeClock(now_ms=_now_ms())
         self.keys = ISSUED.write(directory / "keys.pem")
         stores = (
@@ -147,7 +147,7 @@ class Watched:
             f"ssl.truststore.location={AUTHORITY.write(directory / 'ca.pem')}",
         )
         fixed = "listeners=SSL://localhost:9093", "security.inter.broker.protocol=SSL", "ssl.client.auth=required"
-        self.config = load(None, [*fixed, *stores, *more], {})
+        self.config = load(None, [*fixed, *stores, *more], {}, among_others=among_others)
         self.loop = asyncio.new_event_loop()
         self.timers = Timers()
         self.tls = BrokerTls(self.config, self.loop, self.clock, self.timers)
@@ -390,3 +390,13 @@ def test_a_check_finds_that_brokers_of_a_cluster_cannot_connect_to_each_other(tm
     assert not found(*nobody)
     [problem] = found(*nobody, "kafkad.brokers=2")
     assert "; set ssl.truststore.location to whom" in problem
+
+
+def test_a_broker_of_a_host_takes_no_keys_by_which_the_others_would_not_know_it(tmp_path: Path) -> None:
+    nobody = ("ssl.truststore.location=", "ssl.client.auth=none")
+    watched = Watched(tmp_path, *nobody, among_others=True)
+    watched.loop.close()
+    before = watched.context
+    AUTHORITY.issue().write(watched.keys)
+    assert not watched.tls.refresh(watched.config)
+    assert watched.context is before
