@@ -220,7 +220,8 @@ class Moves:
         target.sync_names()
         future.durability.placed = True
         manager.put_away_replaced(source, future.topic_partition)
-        return [*manager.collect_start_offsets(), *manager.collect_cleaned_offsets()]
+        both = [directory for directory in (target, source) if directory.failure is None]
+        return [w for each in both for w in (each.collect_start_offsets(), each.collect_cleaned_offsets())]
 
     def _both(self, topic_partition: TopicPartition) -> tuple[Log, Log]:
         log, future = self._manager.get(topic_partition), self.future(topic_partition)

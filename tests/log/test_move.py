@@ -152,6 +152,15 @@ def test_a_replica_moves_while_it_is_written_to(tmp_path: Path) -> None:
     again.close()
 
 
+def test_nothing_is_written_about_directories_that_a_move_is_none_of(tmp_path: Path) -> None:
+    manager = started(tmp_path, "abc")
+    filled(manager, tmp_path)
+    moved = copied(manager, tmp_path).finish(T0)
+    assert moved is not None
+    assert {os.path.basename(write.directory.path) for write in moved.put_away()} == {"a", "b"}
+    manager.close()
+
+
 @pytest.mark.parametrize("name", ["a", "b"])
 def test_a_move_has_ended_whatever_the_disks_refuse_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
