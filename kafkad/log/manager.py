@@ -13,6 +13,8 @@ import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 
 from kafkad.clock import Clock
 from kafkad.config import LogConfig
@@ -655,9 +657,11 @@ class LogManager:
             directory.release()
 
     def _write(self, writes: Iterable[CheckpointWrite]) -> None:
-        for write in writes:
+        """Those of one directory one after the other: none behind one that its disk refuses."""
+        for _, of_one in groupby(writes, attrgetter("directory")):
             with contextlib.suppress(NoLogDirectoryError), self.guarded():
-                write.write()
+                for write in of_one:
+                    write.write()
 
 
 @dataclass(frozen=True, kw_only=True)

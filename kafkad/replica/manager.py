@@ -490,15 +490,6 @@ class ReplicaManager:
         except StorageError as error:
             self.directory_failed(error)
 
-    async def wait_for_disk(self, directory: LogDirectory, work: Callable[[], None]) -> bool:
-        """Do it in a thread of this log directory. False if the disk has refused it."""
-        try:
-            await self.durable.run(directory.path, work)
-        except StorageError as error:
-            self.directory_failed(error)
-            return False
-        return True
-
     def directory_failed(self, error: StorageError) -> None:
         """A disk said no: its partitions answer KAFKA_STORAGE_ERROR from now on, the others go on.
 

@@ -130,25 +130,24 @@ class Upkeep:
             due.was_tried(path, clock.now_ms(), is_gone=is_gone)
 
     async def write_high_watermarks(self, directory: LogDirectory) -> None:
-        if directory.failure is None:
-            await self._write(directory.collect_high_watermarks(self._replicas.high_watermarks(directory.logs)))
+        known = self._replicas.high_watermarks
+        await self._write(directory, lambda: [directory.collect_high_watermarks(known(directory.logs))])
 
     async def write_recovery_points(self, directory: LogDirectory) -> None:
-        if directory.failure is None:
-            for write in directory.collect_recovery_points():
-                await self._write(write)
+        await self._write(directory, directory.collect_recovery_points)
 
     async def write_start_offsets(self, directory: LogDirectory) -> None:
-        if directory.failure is None:
-            await self._write(directory.collect_start_offsets())
+        await self._write(directory, lambda: [directory.collect_start_offsets()])
 
     async def write_cleaned_offsets(self, directory: LogDirectory) -> None:
         """The cleaner writes what it has just compacted; logs may have been deleted or cut back since."""
-        if directory.failure is None:
-            await self._write(directory.collect_cleaned_offsets())
+        await self._write(directory, lambda: [directory.collect_cleaned_offsets()])
 
-    async def _write(self, write: CheckpointWrite) -> None:
-        await self._replicas.wait_for_disk(write.directory, write.write)
+    async def _write(self, directory: LogDirectory, collect: Callable[[], list[CheckpointWrite]]) -> None:
+        """One after the other: none behind one that the disk refuses."""
+        if directory.failure is None:
+            for write in collect():
+                await self._durable.run(directory.path, write.write)
 
     def _high_watermark(self, tp: TopicPartition) -> int:
         partition = self._replicas.find(*tp)

@@ -542,6 +542,26 @@ def test_predecessors_of_many_partitions_are_forgotten_in_one_write_for_each_fil
     manager.close()
 
 
+def test_a_stop_says_nothing_of_what_is_on_the_disk_if_it_cannot_say_what_is_damaged_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = started(tmp_path)
+    log = manager.create(T0, TOPIC_ID, CONFIG)
+    append(log, 100)
+    log.segments.damaged_from = 0
+    written: list[str] = []
+
+    def write(path: str, offsets: object, files: object) -> None:
+        written.append(os.path.basename(path))
+        if written[-1] == checkpoint.DAMAGED_OFFSETS:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(checkpoint, "write_offsets", write)
+    manager.close()
+    assert checkpoint.DAMAGED_OFFSETS in written
+    assert checkpoint.RECOVERY_POINTS not in written
+
+
 @pytest.mark.parametrize("many", [True, False])
 def test_a_checkpoint_that_was_collected_before_a_topic_was_deleted_says_nothing_of_the_next_one(
     tmp_path: Path, many: bool

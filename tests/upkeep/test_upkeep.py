@@ -300,9 +300,13 @@ def test_the_cleaners_checkpoint_forgets_a_log_that_was_deleted(jobs: Jobs) -> N
 
 def test_a_checkpoint_that_cannot_be_written_keeps_no_other(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     jobs.log(GOOD).flush()
+    jobs.log(BAD).segments.damaged_from = 0
     disk = FullDisk(jobs.bad, monkeypatch)
-    jobs.do_for_each(jobs.upkeep.write_recovery_points)
-    assert disk.refused
+    bad, good = jobs.logs.directories
+    with pytest.raises(StorageError):
+        jobs.do(partial(jobs.upkeep.write_recovery_points, bad))
+    assert disk.refused == 1, "which logs are checked from further back comes first"
+    jobs.do(partial(jobs.upkeep.write_recovery_points, good))
     assert Path(jobs.good, "recovery-point-offset-checkpoint").read_text() == "0\n1\ngood 0 60\n"
 
 
