@@ -92,8 +92,9 @@ class ReplicaManager:
         self.giving_way: Set[tuple[TopicPartition, int]] = frozenset()
         """What is led here with a damaged log and is to be led elsewhere, with the leader epoch (`mending`)."""
         self._full_disks = FullDisks(parts.broker_id, parts.metadata)
-        self._without_room: dict[TopicPartition, tuple[bytes, bool]] = {}
-        """What a full or slow disk did not allow, offline for the controller: topic id, and whether it is new."""
+        self._refused_for_now: dict[TopicPartition, tuple[bytes, bool]] = {}
+        """What a disk did not allow, for it is full or slow, or no more files can be opened: topic id, and whether it
+        is new. Offline for the controller."""
         self.on_topics_deleted: list[Callable[[list[str]], None]] = []
         """Called with topics that the cluster has no more."""
         self.on_topic_changed: list[Callable[[str], None]] = []
@@ -247,17 +248,17 @@ class ReplicaManager:
         same name. A StopReplica says so too, but not to a broker that was cut off when they were moved: it would go on
         leading. The logs stay, until a StopReplica deletes them."""
         turns = Turns()
-        without_room = {tp.topic for tp in self._without_room}
+        refused = {tp.topic for tp in self._refused_for_now}
         for topic in request.topic_states:
             here = self.of_topic(topic.topic_name)
-            for state in topic.partition_states if here or topic.topic_name in without_room else ():
+            for state in topic.partition_states if here or topic.topic_name in refused else ():
                 await turns.give_way()
                 tp = TopicPartition(topic.topic_name, state.partition_index)
                 partition = here.get(state.partition_index)
                 is_elsewhere = self.broker_id not in state.replicas
-                waits_for_room = self._without_room.get(tp)
-                if waits_for_room is not None and (is_elsewhere or is_another_topic(waits_for_room[0], topic.topic_id)):
-                    del self._without_room[tp]
+                waiting = self._refused_for_now.get(tp)
+                if waiting is not None and (is_elsewhere or is_another_topic(waiting[0], topic.topic_id)):
+                    del self._refused_for_now[tp]
                 if partition is None:
                     continue
                 if is_another_topic(partition.log.topic_id, topic.topic_id):
@@ -268,8 +269,8 @@ class ReplicaManager:
 
     async def _leave_what_is_gone(self) -> None:
         """Gives up the replicas of topics that the cluster has no more. The logs stay here, too."""
-        for tp in [tp for tp in self._without_room if tp.topic not in self.metadata.topics]:
-            del self._without_room[tp]
+        for tp in [tp for tp in self._refused_for_now if tp.topic not in self.metadata.topics]:
+            del self._refused_for_now[tp]
         turns = Turns()
         for topic in self._partitions.keys() - self.metadata.topics.keys():
             for partition in list(self.of_topic(topic).values()):
@@ -354,7 +355,7 @@ class ReplicaManager:
         except StorageError as error:
             self.directory_failed(error)
             if known is None and may_pass(error):
-                self._without_room[tp] = topic.topic_id, state.is_new
+                self._refused_for_now[tp] = topic.topic_id, state.is_new
             return error.code
         except KafkaError as error:
             log.error("cannot become leader or follower of %s: %s", tp, error)
@@ -395,31 +396,31 @@ class ReplicaManager:
         self._partitions.setdefault(tp.topic, {})[tp.partition] = partition
         return partition
 
-    async def forget_predecessors_of_what_had_no_room(self) -> None:
-        """So that `make_what_had_no_room` can make them."""
+    async def forget_their_predecessors(self) -> None:
+        """Those of what was refused, so that `make_what_was_refused` can make it."""
         async with self._one_request:
-            await self._forget_predecessors(self._without_room)
+            await self._forget_predecessors(self._refused_for_now)
 
-    def make_what_had_no_room(self) -> Iterator[TopicPartition]:
-        """Try again to make replicas that a full or slow disk did not allow, and have those back that have left their
-        ISRs for want of room; the controller then asks about them."""
+    def make_what_was_refused(self) -> Iterator[TopicPartition]:
+        """Try again to make replicas that a disk did not allow, and have those back that have left their ISRs for want
+        of room; the controller then asks about them."""
         made = []
-        for tp in list(self._without_room):
+        for tp in list(self._refused_for_now):
             try:
-                if tp in self._without_room and self.find(*tp) is None:
-                    self._open(tp, *self._without_room[tp])
+                if tp in self._refused_for_now and self.find(*tp) is None:
+                    self._open(tp, *self._refused_for_now[tp])
                     made.append(tp)
-                self._without_room.pop(tp, None)
+                self._refused_for_now.pop(tp, None)
             except StorageError as error:
                 self.directory_failed(error)
-                if may_pass(error) and self.logs.preferred(tp) is None:
-                    break  # no log directory has room
+                if (lacks_room(error) or lacks_open_files(error)) and self.logs.preferred(tp) is None:
+                    break  # the others would lack it too
             except KafkaError as error:
-                log.error("cannot make a replica of %s, for which there was no room: %s", tp, error)
-                del self._without_room[tp]
+                log.error("cannot make a replica of %s, which a disk refused before: %s", tp, error)
+                del self._refused_for_now[tp]
             yield tp
         if made:
-            log.info("created %d partitions for which there had been no room, no open files or a slow disk", len(made))
+            log.info("created %d partitions that a disk refused before", len(made))
         if self._full_disks.come_back(self.logs.has_room) or made:
             self.ask_for_leader_and_isr()
 
@@ -428,7 +429,7 @@ class ReplicaManager:
         may_be_late = leader_epoch not in _EPOCHS_THAT_SKIP_THE_CHECK
         if partition is not None and may_be_late and leader_epoch < partition.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
-        self._without_room.pop(tp, None)
+        self._refused_for_now.pop(tp, None)
         if partition is not None:
             self._give_up(partition)
         if delete and not self._is_of_another_topic(tp):

@@ -54,7 +54,7 @@ class Upkeep:
 
     def start(self) -> None:
         jobs: tuple[tuple[Job, str | int], ...] = (
-            (self.make_what_had_no_room, _ROOM_CHECK_MS),
+            (self.make_what_was_refused, _ROOM_CHECK_MS),
             (self.retain, "log.retention.check.interval.ms"),
             (self.forget_producers, "producer.id.expiration.check.interval.ms"),
         )
@@ -114,9 +114,9 @@ class Upkeep:
     async def forget_producers(self) -> None:
         await _a_few_a_turn(self._logs.producer_expiry_pass())
 
-    async def make_what_had_no_room(self) -> None:
-        await self._replicas.forget_predecessors_of_what_had_no_room()
-        await _a_few_a_turn(self._replicas.make_what_had_no_room())
+    async def make_what_was_refused(self) -> None:
+        await self._replicas.forget_their_predecessors()
+        await _a_few_a_turn(self._replicas.make_what_was_refused())
 
     async def remove(self, directory: LogDirectory) -> None:
         clock = self._logs.clock

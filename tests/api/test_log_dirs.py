@@ -270,7 +270,7 @@ def test_a_topic_made_on_a_full_disk_is_there_once_there_is_room(
         return int(topic.partitions[0].leader_id)
 
     async def try_again() -> int:
-        return len(list(broker.replicas.make_what_had_no_room()))
+        return len(list(broker.replicas.make_what_was_refused()))
 
     with monkeypatch.context() as patched:
         patched.setattr(broker.replicas.logs.files, "mkdir", full)

@@ -335,13 +335,13 @@ def test_a_disk_that_does_not_forget_a_predecessor_holds_up_no_election_and_its_
         assert (await making).topics[0].partition_errors[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
         await electing
         assert replicas.leader("a", stays).leader_epoch == 9
-        await broker.parts.upkeep.make_what_had_no_room()
+        await broker.parts.upkeep.make_what_was_refused()
         assert replicas.find("a", gone) is None, "it was to be in that directory"
         assert len(held) == 1, "it is not asked more and more while it does not answer"
         [(work, on_done)] = held
         work()
         on_done(None)
-        await broker.parts.upkeep.make_what_had_no_room()
+        await broker.parts.upkeep.make_what_was_refused()
         assert replicas.get("a", gone).high_watermark == 0
         assert logs.directory_of(TopicPartition("a", gone)) is first
 
@@ -636,7 +636,7 @@ def made(broker: OneBroker) -> list[int]:
     broker.replicas.ask_for_leader_and_isr = lambda: told.append(True)
 
     async def try_again() -> None:
-        for _ in broker.replicas.make_what_had_no_room():
+        for _ in broker.replicas.make_what_was_refused():
             pass
 
     broker.run(try_again())
@@ -647,7 +647,7 @@ def made(broker: OneBroker) -> list[int]:
 ID, OTHER_ID = bytes(15) + b"a", bytes(15) + b"b"
 
 
-def test_predecessors_of_what_had_no_room_are_forgotten_in_a_thread(
+def test_predecessors_of_what_was_refused_are_forgotten_in_a_thread(
     broker: OneBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     give(broker, ID, 0)
@@ -670,13 +670,13 @@ def test_predecessors_of_what_had_no_room_are_forgotten_in_a_thread(
         patched.setattr(files, "write_file", full)
         give_without_room(broker, ID, 0)
     monkeypatch.setattr(files, "write_file", written)
-    broker.run(broker.parts.upkeep.make_what_had_no_room())
+    broker.run(broker.parts.upkeep.make_what_was_refused())
     assert broker.replicas.get("a", 0).high_watermark == 0
     assert len(threads) == 1
     assert current_thread() not in threads
 
 
-def test_a_deletion_waits_while_a_disk_forgets_predecessors_of_what_had_no_room(
+def test_a_deletion_waits_while_a_disk_forgets_predecessors_of_what_was_refused(
     broker: OneBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That the disk has something else to do is no reason to refuse it."""
@@ -697,7 +697,7 @@ def test_a_deletion_waits_while_a_disk_forgets_predecessors_of_what_had_no_room(
     monkeypatch.setattr(replicas.durable, "in_thread", lambda directory, work, on_done: held.append(on_done))
 
     async def scenario() -> None:
-        making = asyncio.create_task(replicas.forget_predecessors_of_what_had_no_room())
+        making = asyncio.create_task(replicas.forget_their_predecessors())
         deleting = asyncio.create_task(replicas.stop_replica(deletion(stays)))
         for _ in range(2):
             for _ in range(20):
@@ -734,10 +734,29 @@ def test_a_disk_that_fails_when_there_is_room_again_keeps_no_partition_away_from
     assert made(broker) == [0, 1]
 
 
+def test_a_disk_that_has_not_forgotten_a_predecessor_keeps_no_partition_behind_it_away(
+    broker: OneBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_without_room(broker, ID, 0, 1)
+    logs = broker.replicas.logs
+    create = logs.create
+
+    def create_the_other(tp: TopicPartition, *args: Any, **options: Any) -> Log:
+        if tp.partition == 0:
+            why = BlockingIOError(errno.EAGAIN, "its predecessor is still in a checkpoint")
+            raise StorageError(broker.directories[0], str(why)) from why
+        return create(tp, *args, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(logs, "create", create_the_other)
+        assert made(broker) == [1]
+    assert made(broker) == [0, 1]
+
+
 def test_a_topic_that_is_recreated_while_partitions_are_made_has_those_of_its_own(broker: OneBroker) -> None:
     give_without_room(broker, ID, 0, 1)
 
-    making = broker.replicas.make_what_had_no_room()
+    making = broker.replicas.make_what_was_refused()
     assert next(making) == ("a", 0)
     give_without_room(broker, OTHER_ID, 1)
     assert list(making) == [("a", 1)]
@@ -810,7 +829,7 @@ def test_what_is_of_no_topic_is_given_up_by_who_hears_of_all_topics(
     )
     assert sorted({partition.tp.topic for partition in broker.replicas}) == left
     assert TopicPartition("a", 0) in broker.replicas.logs.logs
-    assert not (kind == ALL_TOPICS and broker.replicas._without_room)
+    assert not (kind == ALL_TOPICS and broker.replicas._refused_for_now)
 
 
 def state_of_b(broker: OneBroker) -> UpdateMetadataTopicState:
