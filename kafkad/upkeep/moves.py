@@ -84,7 +84,7 @@ class _MovesInto:
         self._resting: set[TopicPartition] = set()
         """Those of which a disk has just refused something, or that met an error of ours."""
         self._failing: dict[TopicPartition, Pauses] = {}
-        """Those that have met an error of ours."""
+        """Those that met an error of ours when they were last gone on with."""
         self._flushed: set[Log] = set()
         """Copies of which only what came while they were flushed, and since, may not be on the disk."""
         self._changed = asyncio.Event()
@@ -121,6 +121,8 @@ class _MovesInto:
                 except Exception as error:
                     pauses = self._failing.setdefault(tp, Pauses(_REST_MS))
                     self._rest(tp, self._pause_ms(pauses, error, f"moving {tp} to another log directory"))
+                else:
+                    self._failing.pop(tp, None)
             if not going:
                 self._changed.clear()
                 await self._changed.wait()

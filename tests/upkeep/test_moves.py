@@ -495,6 +495,27 @@ def test_a_move_that_an_error_of_ours_is_in_the_way_of_is_tried_less_and_less_of
     assert [(record.message, bool(record.exc_info)) for record in caplog.records] == [said] * 3
 
 
+def test_the_pauses_of_a_move_begin_over_once_it_has_gone_on(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[float] = []
+    begun_ms = broker.clock.monotonic_ms()
+    step = Moves.step
+    goes_on = [False, False, True, False, *[True] * 100]
+
+    def fail_at_times(moves: Moves, tp: TopicPartition, *arguments: Any, **options: Any) -> Step:
+        tried.append(broker.clock.monotonic_ms() - begun_ms)
+        if not goes_on.pop(0):
+            raise ZeroDivisionError("ours")
+        return step(moves, tp, 1, **options)
+
+    monkeypatch.setattr(Moves, "step", fail_at_times)
+    broker.move(FIRST, broker.second)
+    broker.work()
+    for _ in range(10):
+        broker.work(after_ms=1_000)
+    assert tried[:5] == [0, 1_000, 3_000, 3_000, 4_000]
+    assert broker.home(FIRST) == broker.second
+
+
 def test_a_move_goes_on_although_memory_was_too_short_for_its_rest(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
