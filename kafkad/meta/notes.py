@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from kafkad.clock import Clock
 from kafkad.meta.retrying import until_answered
 from kafkad.meta.store import MetaStore, NoNode, Refused, WatchEvent
-from kafkad.timers import Timers, sleep
+from kafkad.timers import Pauses, Timers, sleep
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,6 @@ NO_NOTE: Final = ""
 _DIGITS = 10
 _REMOVED_AT_ONCE = 20
 _FIRST_PAUSE_MS = 1_000
-_LONGEST_PAUSE_MS = 60_000
 
 
 class Note(NamedTuple):
@@ -91,15 +90,16 @@ async def follow(
     news: asyncio.Event, catch_up: Callable[[], Awaitable[Any]], what: str, clock: Clock, timers: Timers
 ) -> None:
     """Calls `catch_up` whenever there is news, and again until it succeeds. `what` it does is for the log."""
-    pause_ms = _FIRST_PAUSE_MS
+    pauses = Pauses(_FIRST_PAUSE_MS)
     while True:
         await news.wait()
         news.clear()
         try:
             await until_answered(catch_up, what, clock, timers)
-            pause_ms = _FIRST_PAUSE_MS
-        except Exception:
-            log.exception("internal error: cannot %s; trying again in %d s", what, pause_ms // 1000)
+            pauses = Pauses(_FIRST_PAUSE_MS)
+        except Exception as error:
+            pause_ms, is_news = pauses.after(error)
+            if is_news:
+                log.exception("internal error: cannot %s; trying again", what)
             await sleep(pause_ms, clock, timers)
-            pause_ms = min(pause_ms * 2, _LONGEST_PAUSE_MS)
             news.set()

@@ -27,7 +27,7 @@ from kafkad.replica.fetching import PASSING, FetchLimits, FetchSession, Key, Mea
 from kafkad.replica.following import Following
 from kafkad.replica.manager import ReplicaManager
 from kafkad.replica.partition import Partition
-from kafkad.timers import Timers
+from kafkad.timers import Pauses, Timers
 from kafkad.turns import Turns, in_turns
 from kafkad.wire.follower_fetch import FollowerFetch, OnePartition, read_answer
 from kafkad.wire.messages.fetch import FetchRequest, FetchResponse, PartitionData
@@ -223,6 +223,7 @@ class Fetcher:
         self._changed = asyncio.Event()
         """Set when there is something to ask that there was not before."""
         self._told = ""
+        """What is in the way, once it has been told of; nothing when an answer has been taken."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def add(self, partition: Partition, following: Following) -> None:
@@ -285,6 +286,7 @@ class Fetcher:
     # -- asking ----------------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
+        pauses = Pauses(self._all.settings.backoff_ms)
         while True:
             try:
                 await self._fetch()
@@ -293,11 +295,16 @@ class Fetcher:
                     continue  # disconnected here
                 self._session.lost()
                 self._tell_once(f"cannot fetch from broker {self._leader}: {error}; trying again")
-                await self._rest()
-            except Exception:
+                await self._rest(self._all.settings.backoff_ms)
+            except Exception as error:
                 self._session.lost()
-                log.exception("internal error while fetching from broker %d; trying again", self._leader)
-                await self._rest()
+                if not self._told:
+                    pauses = Pauses(self._all.settings.backoff_ms)
+                pause_ms, is_news = pauses.after(error)
+                self._told = f"internal error while fetching from broker {self._leader}; trying again"
+                if is_news:
+                    log.exception("%s", self._told)
+                await self._rest(pause_ms)
 
     async def _fetch(self) -> None:
         """Asks, as soon as there is something to ask, until there is an answer that `_go_on` leaves to this task.
@@ -436,9 +443,9 @@ class Fetcher:
             self._link = self._endpoint = None
             self._session.lost()
 
-    async def _rest(self) -> None:
-        """For the back-off, or until there is something new to ask."""
-        due_ms = self._all.clock.monotonic_ms() + self._all.settings.backoff_ms
+    async def _rest(self, pause_ms: float) -> None:
+        """Or until there is something new to ask."""
+        due_ms = self._all.clock.monotonic_ms() + pause_ms
         timer = self._all.timers.at(due_ms, self._changed.set)
         await self._changed.wait()
         timer.cancel()
@@ -450,9 +457,8 @@ class Fetcher:
             list(self._session.answered(response))
             if response.error_code not in _SESSION_ERRORS:
                 self._tell_once(f"broker {self._leader} refuses to be fetched from: {_name(response.error_code)}")
-                await self._rest()
+                await self._rest(self._all.settings.backoff_ms)
             return
-        self._told = ""
         turns = Turns()
         lost: list[Followed] = []
         later: list[Followed] = []
@@ -472,6 +478,7 @@ class Fetcher:
         self._postpone(later)
         if lost:
             await self._find_range(link, lost)
+        self._told = ""
 
     def _take_alone(self, key: Key | None, answer: OnePartition) -> None:
         self._told = ""

@@ -332,6 +332,35 @@ def test_a_leader_that_takes_no_connection_is_tried_once_in_the_back_off(followe
     assert leader.opened == 6
 
 
+def test_an_error_of_ours_is_told_once_and_its_pauses_grow_until_an_answer_is_taken(
+    follower: Follower, caplog: pytest.LogCaptureFixture
+) -> None:
+    leader = SlowLeader()
+    tried: list[float] = []
+    begun_ms = follower.clock.monotonic_ms()
+    follower.connect = lambda: leader
+
+    async def fail(**how: object) -> None:
+        tried.append((follower.clock.monotonic_ms() - begun_ms) / BACKOFF_MS)
+        raise ZeroDivisionError("ours")
+
+    leader.open, opens = fail, leader.open  # type: ignore[method-assign]
+    leader.opened.set()
+    follower.follow(follower.partitions[0])
+    for _ in range(6):
+        follower.work(after_ms=BACKOFF_MS)
+    assert tried == [0, 1, 3]
+    leader.open = opens  # type: ignore[method-assign]
+    follower.work(after_ms=BACKOFF_MS)
+    leader.open = fail  # type: ignore[method-assign]
+    leader.answer_with_nothing()
+    follower.work()
+    follower.work(after_ms=BACKOFF_MS)
+    assert tried == [0, 1, 3, 7, 8]
+    said = "internal error while fetching from broker 2; trying again"
+    assert [(record.message, bool(record.exc_info)) for record in caplog.records] == [(said, True)] * 2
+
+
 def test_what_was_handed_over_while_a_connection_was_opened_is_not_asked_for_there(follower: Follower) -> None:
     """The leader would take the later of two fetches for the truth, and the follower for further behind than it is."""
     usual, newcomers = two_leaders(follower)
