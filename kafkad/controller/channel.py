@@ -28,7 +28,7 @@ Response = LeaderAndIsrResponse | UpdateMetadataResponse | StopReplicaResponse
 OnResponse = Callable[[Response], None]
 
 RETRY_MS = 100
-"""After errors that are bugs, or a want of threads or memory, the pause before the next attempt grows up to here."""
+"""The pause before the next attempt. After errors that are bugs, or a want of threads or memory, it grows from here."""
 
 
 class Channel(Protocol):
