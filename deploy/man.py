@@ -11,12 +11,13 @@ import click
 
 from deploy.roff import bold, heading, items, paragraphs, running
 from kafkad import __version__
-from kafkad.__main__ import EXIT_STATUS, parser
+from kafkad.__main__ import parser
 from kafkad.config import Setting
 from kafkad.config.config import dynamic_mode
 from kafkad.config.setting import READ_ONLY
 from kafkad.config.tables import BROKER_SECTIONS
 from kafkad.config.values import text_of
+from kafkad.exit_status import MEANINGS
 from kctl.cli import root
 from kctl.command.noun import LazyGroup
 from kctl.command.options import CommonOption, options
@@ -49,7 +50,7 @@ def _daemon(options: ArgumentParser) -> Iterator[str]:
         names = ", ".join(action.option_strings)
         yield from items([(f"{names} {action.metavar}" if action.metavar else names, f"{action.help}.")])
     yield ".SH EXIT STATUS"
-    yield from items((str(code), f"{meaning}.") for code, meaning in EXIT_STATUS.items())
+    yield from items((str(code), f"{meaning}.") for code, meaning in MEANINGS.items())
     yield from _see_also("kafkad.yaml(5)", "kctl(1)")
 
 

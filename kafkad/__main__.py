@@ -14,11 +14,9 @@ from kafkad import __version__, loggers
 from kafkad.config import Config, ConfigError, load
 from kafkad.config.checks import doubts, may_have_dynamic_settings, of_keys_and_logins, of_logins
 from kafkad.config.exposed import exposed
+from kafkad.exit_status import BAD_CONFIGURATION
 from kafkad.garbage import keep_collections_short
 from kafkad.model import Endpoint
-
-BAD_CONFIGURATION = 2
-EXIT_STATUS = {0: "stopped", 1: "failed", BAD_CONFIGURATION: "the configuration cannot be used"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -38,6 +38,7 @@ from kafkad.config import Config, ConfigError, ZooKeeperAddress
 from kafkad.config.exposed import exposed
 from kafkad.config.files import UNCHANGED_MS, was_just_written
 from kafkad.controller.registration import OtherCluster, refuse_other_cluster
+from kafkad.exit_status import BAD_CONFIGURATION, FAILED
 from kafkad.garbage import no_collections
 from kafkad.log.checkpoint import CheckpointError
 from kafkad.log.directories import DirectoryLockedError, ForeignDirectoryError
@@ -69,7 +70,6 @@ _MOST_LOOKS = 20
 """At a file that is written all the time."""
 _TIME_TO_STOP_S = 120
 _ASK_FOR_TIME_S = 30
-_FAILED, _BAD_CONFIGURATION = 1, 2
 
 _REFUSALS = (
     CheckpointError,
@@ -144,10 +144,10 @@ class Daemon:
             return await self._serve()
         except _REFUSALS as refusal:
             log.error("cannot start: %s", refusal)
-            return _FAILED
+            return FAILED
         except ConfigError as error:
             log.error("cannot start: %s", "; ".join(error.problems))
-            return _BAD_CONFIGURATION
+            return BAD_CONFIGURATION
 
     async def _serve(self) -> int:
         """Addresses are bound before any data is touched: one that is taken ends the start."""
@@ -328,7 +328,7 @@ class Daemon:
             log.info("told to stop before the broker was ready")
         except (DuplicateBroker, MetaError, StartError) as refusal:
             log.error("cannot start: %s", refusal)
-            self._exit_code = _FAILED
+            self._exit_code = FAILED
             self._stopping.set()
         return parts
 
@@ -454,7 +454,7 @@ class Daemon:
     def _halt(self, why: str) -> None:
         """Nothing is left to serve from."""
         log.critical("stopping: %s", why)
-        self._exit_code = _FAILED
+        self._exit_code = FAILED
         self._stopping.set()
 
     def _stop_with_all(self) -> None:

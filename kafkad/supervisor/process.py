@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from secrets import token_urlsafe
 
+from kafkad.exit_status import BAD_CONFIGURATION
 from kafkad.meta.embedded import EmbeddedStore
 from kafkad.meta.served import serve
 from kafkad.net.http import TOKEN_VARIABLE
@@ -20,7 +21,6 @@ from kafkad.systemd import STOP_ALL
 
 log = logging.getLogger(__name__)
 
-BAD_CONFIGURATION = 2
 _BAD_CONFIGURATION_S = 1.0
 """The least time until one is tried again: it does not mend itself, and the others may be about to say the same."""
 _SILENT_TICKS = 3

@@ -16,6 +16,7 @@ from kafkad import STARTED
 from kafkad.clock import SystemClock
 from kafkad.config import Config
 from kafkad.config.several import settings_of
+from kafkad.exit_status import BAD_CONFIGURATION, FAILED
 from kafkad.log.checkpoint import META_PROPERTIES, CheckpointError, MetaProperties, read_meta_properties
 from kafkad.log.files import Files
 from kafkad.meta.embedded import EmbeddedStore, lost_store
@@ -29,13 +30,12 @@ from kafkad.supervisor.broker_http import HttpAnswer, told_of
 from kafkad.supervisor.file_in_use import FileInUse
 from kafkad.supervisor.metrics import merged, own_families
 from kafkad.supervisor.notices import Notices
-from kafkad.supervisor.process import BAD_CONFIGURATION, BrokerProcess
+from kafkad.supervisor.process import BrokerProcess
 from kafkad.systemd import NOT_RELOADED, RELOADED, Notifier
 from kafkad.together import together
 
 log = logging.getLogger(__name__)
 
-_FAILED = 1
 _MICROSECONDS = 1_000_000
 
 
@@ -79,7 +79,7 @@ class Supervisor:
                     await health.close()
         except (CannotStart, JournalError) as refusal:
             log.error("cannot start: %s", refusal)
-            return _FAILED
+            return FAILED
 
     async def _supervise(self, store: EmbeddedStore, first_id: int) -> int:
         notices = Notices(self._noticed)
@@ -104,11 +104,11 @@ class Supervisor:
         if self._is_misconfigured:
             return BAD_CONFIGURATION
         if self._lost_store:
-            return _FAILED
+            return FAILED
         failed = [str(broker.broker_id) for broker in self._brokers if broker.failed_at_stop]
         if failed:
             log.error("stopped in %.2f s, but not cleanly: see the last lines of broker %s", seconds, ", ".join(failed))
-            return _FAILED
+            return FAILED
         log.info("all brokers stopped in %.2f s", seconds)
         return 0
 

@@ -12,8 +12,9 @@ import pytest
 
 from kafkad.clock import SystemClock
 from kafkad.config import load
+from kafkad.exit_status import BAD_CONFIGURATION
 from kafkad.meta.embedded import EmbeddedStore
-from kafkad.supervisor.process import BAD_CONFIGURATION, BrokerProcess
+from kafkad.supervisor.process import BrokerProcess
 from kafkad.supervisor.supervisor import Supervisor
 from kafkad.systemd import NOT_RELOADED, RELOADED
 
