@@ -134,6 +134,8 @@ def _report(config: Config) -> int:
 
 def _problems_of_files(config: Config) -> list[str]:
     """Of stores and keytabs."""
+    from kafkad.security.gssapi import keytab_problem
+
     found: list[str] = []
     if config.encrypted_listeners:
         from datetime import UTC, datetime
@@ -141,12 +143,8 @@ def _problems_of_files(config: Config) -> list[str]:
         from kafkad.broker.tls import problems
 
         found += problems(config, datetime.now(UTC))
-    if config.listeners_with("GSSAPI"):
-        from kafkad.security.kerberos import problem
-
-        unusable = problem(config)
-        found += [] if unusable is None else [unusable]
-    return found
+    unusable = keytab_problem(config)
+    return found if unusable is None else [*found, unusable]
 
 
 def _shown(endpoint: Endpoint) -> str:

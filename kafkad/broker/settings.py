@@ -10,7 +10,7 @@ from typing import Final
 
 from kafkad import loggers
 from kafkad.config import Config, ConfigError, LogConfig, Reload
-from kafkad.config.checks import contradictions, of_keys_and_logins
+from kafkad.config.checks import contradictions
 from kafkad.config.files import says_nothing
 from kafkad.config.idle import idle_dynamic
 from kafkad.net.server import Limits
@@ -66,11 +66,6 @@ class Settings:
             raise ConfigError(*problems)
         self.static = reload.config
         return reload
-
-    def problems_of_logins(self) -> list[str]:
-        """What is missing of keys and logins; nothing where the file alone has it all. Where the store spoils that, the
-        broker is to run all the same, for only then it can be set right."""
-        return of_keys_and_logins(self.static) and of_keys_and_logins(self.config)
 
     def of_topic(self, topic: str) -> LogConfig:
         """Topics with the same overrides share one LogConfig: there may be ten thousand of them."""

@@ -33,6 +33,7 @@ from kafkad.meta.store import MetaStore
 from kafkad.model import BrokerInfo
 from kafkad.net.server import Server
 from kafkad.replica.disk_threads import DiskThreads
+from kafkad.security.gssapi import keytab_problem
 from kafkad.timers import Timers
 
 if TYPE_CHECKING:
@@ -171,15 +172,16 @@ async def load(platform: Platform, identity: Identity, on_progress: Callable[[Lo
 
 
 def begin_keys_and_logins(settings: Settings, tls: BrokerTls | None) -> None:
-    """By the settings in force: as in Kafka, the store may have what the file lacks. Or else by the file alone. Raises
-    ConfigError or StartError."""
+    """By the settings in force: as in Kafka, the store may have what the file lacks. Or else by the file alone: where
+    the store spoils that, the broker is to run all the same, for only then it can be set right. Raises ConfigError or
+    StartError."""
     config, static = settings.config, settings.static
-    problems = settings.problems_of_logins()
-    if problems:
-        raise ConfigError(*problems)
-    problem = _problem_of_keytabs(config)
+    missing, missing_in_file = of_keys_and_logins(config), of_keys_and_logins(static)
+    if missing and missing_in_file:
+        raise ConfigError(*missing)
+    problem = None if missing else keytab_problem(config)
     if problem is not None:
-        if of_keys_and_logins(static) or _problem_of_keytabs(static) is not None:
+        if missing_in_file or keytab_problem(static) is not None:
             raise StartError(problem)
         log.error("%s; no ticket is accepted by it: set the dynamic setting that names it right, or remove it", problem)
     if tls is not None:
@@ -187,15 +189,6 @@ def begin_keys_and_logins(settings: Settings, tls: BrokerTls | None) -> None:
             tls.begin(config, static)
         except ValueError as error:
             raise StartError(f"{error}") from error
-
-
-def _problem_of_keytabs(config: Config) -> str | None:
-    """None also where a listener lacks what it takes to look at one."""
-    if of_keys_and_logins(config) or not config.listeners_with("GSSAPI"):
-        return None
-    from kafkad.security.kerberos import problem
-
-    return problem(config)
 
 
 def apply_settings(platform: Platform, config: Config, limits: ConnectionLimits) -> None:

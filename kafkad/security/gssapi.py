@@ -168,3 +168,12 @@ def conversation(initiation: Initiation, first: bytes) -> Generator[bytes, bytes
     if len(offer) != len(_OFFER) or not offer[0] & _NO_LAYER:
         raise TicketRefused("it wants messages to be protected by Kerberos, which only TLS does here")
     yield initiation.wrap(_OFFER)
+
+
+def keytab_problem(config: Config) -> str | None:
+    """Why a listener could accept no ticket at all; for settings of which nothing is missing."""
+    if not config.listeners_with(GSSAPI):
+        return None
+    from kafkad.security.kerberos import problem  # needs a package that others do not
+
+    return problem(config)
