@@ -296,7 +296,7 @@ class ReplicaManager:
                 error = StopReplicaPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code)
                 response.partition_errors.append(error)
                 if state.delete_partition and not code:
-                    deleted.append((tp, self._put_away.places_of(tp), error))
+                    deleted.append((tp, self._put_away.mark_places(tp), error))
                 await turns.give_way()
         if deleted:
             await self._settle_deletions(deleted)

@@ -20,13 +20,14 @@ class PutAwayLogs:
         self._disks = disks
         self._asked: dict[LogDirectory, set[TopicPartition]] = {}
         """What disks say that they know once they answer."""
-        self._known: set[TopicPartition] = set()
-        """What they have said that they know, until the controller has been told."""
+        self._refused: set[TopicPartition] = set()
+        """What the controller asks for again, for not all disks knew it: they have been asked already."""
 
-    def places_of(self, tp: TopicPartition) -> Collection[LogDirectory]:
-        """Where a disk may not know that a partition is gone; one that is nowhere may have been anywhere."""
+    def mark_places(self, tp: TopicPartition) -> Collection[LogDirectory]:
+        """Where a disk may not know that a partition is gone. One that is nowhere may have been anywhere, and is marked
+        as put away there."""
         places = [directory for directory in self._logs.live if self._may_return(tp, directory)]
-        if not places and tp not in self._known:
+        if not places and tp not in self._refused:
             places = self._logs.live
             for directory in places:
                 directory.put_away.add(tp)
@@ -45,14 +46,13 @@ class PutAwayLogs:
 
     def _answered(self, directory: LogDirectory, error: StorageError | None) -> None:
         gone = self._asked.pop(directory)
-        if error is None:
-            self._known |= gone
-        else:
+        if error is not None:
             directory.put_away |= gone
 
     def is_known(self, tp: TopicPartition, places: Collection[LogDirectory]) -> bool:
         """Whether all of `places` know it. To be asked once, by who tells the controller."""
         if any(self._may_return(tp, directory) for directory in places):
+            self._refused.add(tp)
             return False
-        self._known.discard(tp)
+        self._refused.discard(tp)
         return True

@@ -256,6 +256,14 @@ def test_a_deletion_waits_for_the_disks_that_had_it_alone_and_for_these_side_by_
     wanted = 2
     assert delete(broker, *(tp.partition for tp in second.logs), 7) == {ErrorCode.NONE}
     assert len(asked) == 2, "one that is nowhere may have been anywhere"
+    asked.clear()
+    moved_away = TopicPartition("a", 8)
+    for directory in (first, second):
+        directory.put_away.add(moved_away)
+    assert delete(broker, 9) == {ErrorCode.NONE}
+    asked.clear()
+    assert delete(broker, moved_away.partition) == {ErrorCode.NONE}
+    assert len(asked) == 2, "what a disk knew of when another was deleted is not remembered"
 
 
 def test_a_deletion_on_a_disk_that_hangs_holds_up_no_election_and_is_true_once_the_disk_knows(
