@@ -295,6 +295,14 @@ class Config:
             ignored[source] = {name: texts[name] for name in reasons}
             warnings += [f"dynamic setting {name} is ignored: {why}" for name, why in reasons.items()]
             warnings += _without_effect(layers[source])
+        return self._with(layers, warnings, ignored)
+
+    def with_layer(self, source: Source, values: Values) -> Config:
+        return self._with({**self._layers, source: values}, (), self.ignored)
+
+    def _with(
+        self, layers: Mapping[Source, Values], warnings: Sequence[_Str], ignored: Mapping[Source, Mapping[_Str, _Str]]
+    ) -> Config:
         return Config(
             layers,
             file=self.file,
@@ -302,12 +310,6 @@ class Config:
             among_others=self.among_others,
             warnings=warnings,
             ignored=ignored,
-        )
-
-    def with_layer(self, source: Source, values: Values) -> Config:
-        layers = {**self._layers, source: values}
-        return Config(
-            layers, file=self.file, secrets=self.secrets, among_others=self.among_others, ignored=self.ignored
         )
 
     def with_file(self, fresh: Config) -> Reload:
@@ -330,14 +332,7 @@ class Config:
         merged = {name: value for name, value in after.items() if name not in restart}
         merged |= {name: before[name] for name in restart if name in before}
         layers = {**self._layers, Source.STATIC_BROKER_CONFIG: merged}
-        config = Config(
-            layers,
-            file=fresh.file,
-            secrets=fresh.secrets,
-            among_others=self.among_others,
-            warnings=fresh.warnings,
-            ignored=fresh.ignored,
-        )
+        config = fresh._with(layers, fresh.warnings, fresh.ignored)
         changed = tuple(
             name for name in differing if name not in restart and config._in_force(name) != self._in_force(name)
         )
