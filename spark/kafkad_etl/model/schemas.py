@@ -99,7 +99,7 @@ def _protobuf(text: str, where: str, message: str, beside: Path) -> Schema:
     try:
         compiled = protobuf.compiled(text, message, beside=str(beside))
         protobuf.columns(compiled)
-    except Unsupported as error:
+    except (Unsupported, protobuf.NoProtoc) as error:
         raise _wrong(where, str(error)) from error
     return Schema("protobuf", text, compiled.message, compiled.files)
 

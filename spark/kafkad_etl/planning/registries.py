@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -69,13 +69,12 @@ def _read(
         writers: dict[int, str] = {}
         for subject in _subjects(job, registry, part):
             versions = client.versions(subject)
-            for number in versions[-_newest(block.format) :]:
-                found = client.version(subject, number)
-                if found is not None:
-                    _need_kind(found, block.format, subject, path)
-                    latest = found
-                    if (text := _whole(found, path)) is not None:
-                        writers[found.id] = text
+            fetched = [client.version(subject, number) for number in versions[-_newest(block.format) :]]
+            there = [found for found in fetched if found is not None]
+            if there:
+                latest = there[-1]
+                _need_kind(latest, block.format, subject, path)
+            writers |= _texts([found for found in there if found.kind == KINDS[block.format]], path)
             if not versions and declared is None:
                 raise _no_subject(registry, subject, path, "subject: another one, or give `schema`")
         if declared is not None:
@@ -89,14 +88,17 @@ def _newest(form: str) -> int:
     return 1 if form == "protobuf" else 20  # protoc is a process for each
 
 
-def _whole(found: Registered, path: str) -> str | None:
-    """The schema's text; None for Avro that is unusable, whose records are bad rows."""
-    try:
-        return whole(found)
-    except Unsupported as error:
-        if found.kind == "AVRO":
-            return None
-        raise _unusable("Protobuf", error, path) from error
+def _texts(found: Iterable[Registered], path: str) -> dict[int, str]:
+    """The schemas' texts by their ids, without the unusable ones, whose records are bad rows."""
+    texts = {}
+    for each in found:
+        try:
+            texts[each.id] = whole(each)
+        except protobuf.NoProtoc as error:
+            raise _unusable("Protobuf", error, path) from error
+        except Unsupported:
+            continue
+    return texts
 
 
 def _unusable(form: str, error: Exception, path: str) -> EtlError:
@@ -126,7 +128,7 @@ def _of_protobuf(found: Registered, path: str, message: str) -> Schema:
     try:
         compiled = protobuf.compiled(found.text, message, found.references)
         protobuf.columns(compiled)
-    except Unsupported as error:
+    except (Unsupported, protobuf.NoProtoc) as error:
         raise _unusable("Protobuf", error, path) from error
     return Schema("protobuf", found.text, compiled.message, compiled.files)
 

@@ -18,7 +18,7 @@ _TIMESTAMP = f"{_OWN}timestamp.proto"
 _WRAPPERS = f"{_OWN}wrappers.proto"
 
 
-class NoProtoc(Unsupported):
+class NoProtoc(Exception):
     """protoc is not there, or cannot work: this says nothing about the schema."""
 
 
@@ -33,7 +33,8 @@ class Compiled(NamedTuple):
 
 def compiled(text: str, message: str = "", references: Mapping[str, str] | None = None, beside: str = "") -> Compiled:
     """Compiles a .proto file. `message` is the full name, or the part of it that follows the package; the first message
-    of the file by default. Imports are found among the references, and in the directory `beside`."""
+    of the file by default. Imports are found among the references, and in the directory `beside`. Raises Unsupported or
+    NoProtoc."""
     files = _descriptors(text, tuple(sorted((references or {}).items())), beside)
     names = [name for name, *_ in _messages(_files(files)[-1])]
     if not names:
@@ -128,7 +129,7 @@ def _lay_out(files: Iterable[tuple[str, str]], directory: Path) -> None:
         raise kind(f"its files cannot be laid out: {error}") from error
 
 
-def _complaint(stderr: str) -> Unsupported:
+def _complaint(stderr: str) -> Unsupported | NoProtoc:
     """protoc's first one that names a file."""
     lines = [line for line in stderr.splitlines() if ".proto:" in line and ": warning:" not in line]
     return Unsupported(_placed(lines[0])) if lines else NoProtoc("protoc failed without a word")

@@ -11,7 +11,7 @@ KINDS = {"avro": "AVRO", "protobuf": "PROTOBUF", "json": "JSON"}
 
 def whole(found: Registered) -> str:
     """The schema's text. An Avro schema has those that it refers to in it; one of Protobuf is compiled with them, too.
-    Raises Unsupported if that cannot be done."""
+    Raises Unsupported if that cannot be done, or protobuf.NoProtoc."""
     if found.kind == "AVRO":
         return avro.whole(found.text, found.references)
     if found.kind == "PROTOBUF":

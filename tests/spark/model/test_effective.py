@@ -97,6 +97,13 @@ def test_what_a_protobuf_schema_imports_is_told(tmp_path: Path, key: str) -> Non
     }
 
 
+def test_a_schema_that_protoc_is_missing_for_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    text = 'syntax = "proto3"; message NotCompiledYet {}'
+    with pytest.raises(EtlError, match="protoc is not installed: pip install grpcio-tools"):
+        read(tmp_path, f"value: {{format: protobuf, schema: '{text}'}}\ndescription: ${{day}}\n")
+
+
 def test_steps_may_be_files_each(tmp_path: Path) -> None:
     steps = "transform: {steps: [{name: a, file: a.sql}, {name: b, sql: 'SELECT * FROM a'}]}\ndescription: ${day}\n"
     found = read(tmp_path, steps, a_sql="SELECT 1")

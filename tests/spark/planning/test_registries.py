@@ -87,6 +87,30 @@ def test_a_protobuf_schema_that_is_none_is_told(fake: FakeRegistry) -> None:
         read(fake, form="protobuf")
 
 
+def test_a_version_that_none_can_be_read_with_is_in_the_way_of_no_other_schema(fake: FakeRegistry) -> None:
+    declared = Schema("protobuf", ORDERS, *reversed(compiled(ORDERS)))
+    fake.add("orders-value", "message {", "PROTOBUF")
+    schemas = read(fake, declared, form="protobuf").schemas
+    assert (schemas.value, schemas.value_writers) == (declared, {})  # its records are bad rows
+
+
+def test_older_versions_may_be_of_another_type(fake: FakeRegistry) -> None:
+    fake.add("orders-value", json.dumps(TITLED), "JSON")
+    number = fake.add("orders-value", ORDER)
+    schemas = read(fake).schemas
+    assert schemas.value == AVRO and list(schemas.value_writers) == [number]
+
+
+def test_a_compiler_that_is_not_there_is_told(fake: FakeRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    declared = Schema("protobuf", ORDERS, *reversed(compiled(ORDERS)))
+    fake.add("orders-value", ORDERS + "// to be compiled", "PROTOBUF")
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    for schema in (None, declared):
+        with pytest.raises(EtlError, match="protoc is not installed: pip install grpcio-tools") as refused:
+            read(fake, schema, form="protobuf")
+        assert refused.value.key == "value.registry"
+
+
 def test_an_avro_schema_that_is_none_is_told_if_columns_are_of_it(fake: FakeRegistry) -> None:
     fake.add("mess", "mess")
     refers = [{"name": "mess", "subject": "mess", "version": 1}]

@@ -52,8 +52,6 @@ class Schemas:
     def _take(self, found: Registered) -> None:
         try:
             self._keep(found.id, self._text(found))
-        except NoProtoc:
-            raise
         except Unsupported as error:
             self.unusable[found.id] = str(error)
 
