@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from itertools import islice, product
+from itertools import chain, islice, product
 from typing import NamedTuple
 
 from kafkad_etl.checkpoint.checkpoints import checkpoint_of
@@ -113,33 +113,43 @@ def refuse(job: Job, files: Iterable[tuple[str, str]], environment: Mapping[str,
     target = _target(job)
     if not target:
         return
-    sinks = _named(target, [target])
-    for key, path in _others(job, files, environment):
-        _need_apart(job, sinks, key, _named(path, _alternatives(path)))
-    sinks = _with_links(target, [target])
+    sink = _reach(target, [target])
     for key, path in paths_read(job):
-        _need_apart(job, sinks, key, _with_links(path, [*_alternatives(path)]))
-    if _removes_what_it_finds(job) and (link := next(_links(target), None)):
-        raise _linked(link[0])
+        _need_apart(job, sink, key, _reach(path, [*_alternatives(path)]))
+    for key, path in _others(job, files, environment):
+        _need_apart(job, sink._replace(links=[]), key, _Reach(_places_under(path, _alternatives(path)), []))
+    if _removes_what_it_finds(job) and sink.links:
+        raise _linked(sink.links[0][0])
 
 
-def _named(path: str, alternatives: Iterable[str]) -> list[tuple[str, Place]]:
-    """Everywhere that a path leads, under its name. `alternatives`: the paths that it stands for."""
+class _Reach(NamedTuple):
+    """Everywhere that a path leads, and the links below it, each place under its name."""
+
+    own: list[tuple[str, Place]]
+    links: list[tuple[str, Place]]
+
+    def outside(self) -> list[tuple[str, Place]]:
+        """The links that lead out of the path."""
+        return [(link, place) for link, place in self.links if not any(each.has(place) for _, each in self.own)]
+
+
+def _reach(path: str, alternatives: Collection[str]) -> _Reach:
+    """`alternatives`: the paths that this one stands for."""
+    return _Reach(_places_under(path, alternatives), [link for each in alternatives for link in _links(each)])
+
+
+def _places_under(path: str, alternatives: Iterable[str]) -> list[tuple[str, Place]]:
     return [(path, place) for each in alternatives for place in places_of(each)]
 
 
-def _with_links(path: str, alternatives: Collection[str]) -> list[tuple[str, Place]]:
-    """The same, and the links below it that lead out of it, under theirs."""
-    own = _named(path, alternatives)
-    links = (link for each in alternatives for link in _links(each))
-    return own + [(link, place) for link, place in links if not any(each.has(place) for _, each in own)]
-
-
-def _need_apart(job: Job, sinks: list[tuple[str, Place]], key: str, others: list[tuple[str, Place]]) -> None:
-    """Raises EtlError if one of the sink's places, each under its name, overlaps with one of the others."""
-    for (target, sink), (path, other) in product(sinks, others):
-        if sink.overlaps(other) and not _is_harmless(job, key, sink.parts, other.parts):
-            raise _refused(target, key, path, len(other.parts) - len(sink.parts))
+def _need_apart(job: Job, sink: _Reach, key: str, other: _Reach) -> None:
+    """Raises EtlError if a place of the sink overlaps with one of the other, links last: the paths as they are written
+    are told first."""
+    sinks, others = sink.outside(), other.outside()
+    pairs = chain(product(sink.own, other.own), product(sink.own, others), product(sinks, other.own + others))
+    for (target, one), (path, another) in pairs:
+        if one.overlaps(another) and not _is_harmless(job, key, one.parts, another.parts):
+            raise _refused(target, key, path, len(another.parts) - len(one.parts))
 
 
 def _removes_what_it_finds(job: Job) -> bool:
@@ -158,7 +168,7 @@ def _target(job: Job) -> str:
 
 
 def _others(job: Job, files: Iterable[tuple[str, str]], environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    yield from paths_read(job)
+    """Paths of what is the job's beside its data, each with its key."""
     checkpoint = checkpoint_of(job, environment)
     yield from (("run.checkpoint", path) for path in dict.fromkeys((checkpoint.path, str(checkpoint.directory))))
     yield from files

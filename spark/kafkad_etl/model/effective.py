@@ -53,7 +53,7 @@ def effective(loaded: Loaded) -> Effective:
         reading.certificates(replace(job, transform=transform)),
         found,
         frozenset(reading.secrets),
-        (("the job file", str(loaded.path)), *_named(loaded), *reading.imported),
+        (("the job file", str(loaded.path)), *_files_named(loaded), *reading.imported),
     )
 
 
@@ -65,7 +65,7 @@ _NO_PATHS = ("description", "sql", "vars", "sink.path")
 """Keys of texts that name no file; what a variable is used for has a key of its own."""
 
 
-def _named(loaded: Loaded) -> Iterator[tuple[str, str]]:
+def _files_named(loaded: Loaded) -> Iterator[tuple[str, str]]:
     """Files that are there under a name that a key has: relative to the job file or to the working directory, as the
     key has it; alone, in a list as Java has it, or in a URL."""
     for key, text in _texts(msgspec.to_builtins(loaded.job)):

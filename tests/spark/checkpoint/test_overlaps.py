@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,21 @@ def test_links_are_followed_that_are_below_what_is_read(here: Path, link: str, t
     (here / link).parent.mkdir(exist_ok=True)
     (here / link).symlink_to(to)
     assert told({"type": "json", "path": "out"}, source=reading(source)) == said.replace("HERE", str(here))
+
+
+def test_what_is_read_as_it_is_written_is_told_before_links(here: Path) -> None:
+    (here / "in").mkdir()
+    (here / "in" / "day=1").symlink_to("../files/sub")
+    (here / "files" / "day=1").symlink_to("../in")
+    (here / "files" / "more").symlink_to("sub")
+    assert told(JSON, source=reading("{in,link}")) == "files is also source.files.path, {in,link}"
+
+
+def test_the_links_of_a_sink_are_looked_for_once(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed, scandir = [], os.scandir
+    monkeypatch.setattr("os.scandir", lambda path: (listed.append(os.path.realpath(path)), scandir(path))[1])
+    assert not told(JSON | {"mode": "overwrite"}, source=reading("in"), transform=looking_up("names"))
+    assert listed.count(str(here / "files")) == 1
 
 
 def test_links_are_followed_that_are_below_a_lookup(here: Path) -> None:
