@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kafkad_etl.driver.terms import DataFrame
-from kafkad_etl.facts import as_needed
+from kafkad_etl.sql_text import as_needed
 
 
 def columns_of(frame: DataFrame) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kafkad_etl.registry.unsupported import Unsupported
+from kafkad_etl.sql_text import named
 
 _SIMPLE = {"integer": "long", "number": "double", "boolean": "boolean", "string": "string"}
 _FORMATS = {"date-time": "timestamp", "date": "date"}
@@ -183,7 +184,7 @@ class JsonSchema:
         if kind["type"] == "struct":
             properties = bare.get("properties") or {}
             for field in kind["fields"]:
-                inner = ".".join(filter(None, (value, _quoted(field["name"]))))
+                inner = ".".join(filter(None, (value, named(field["name"]))))
                 if field["name"] in (bare.get("required") or ()):
                     yield f"{inner} IS NULL"
                 within = list(self._lacking(field["type"], properties.get(field["name"]), inner, depth + 1))
@@ -232,7 +233,3 @@ def _struct_in(kind: Any) -> Any:
     while isinstance(kind, dict) and kind["type"] != "struct":
         kind = kind["elementType"] if kind["type"] == "array" else kind["valueType"]
     return kind if isinstance(kind, dict) else None
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -15,8 +15,9 @@ from kafkad_etl.driver.batches.late_rows import Group, groups_of, late_rows
 from kafkad_etl.driver.source.bad_rows import Tally
 from kafkad_etl.driver.source.parser import Parser
 from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Sink, Source, WriteLetters
-from kafkad_etl.facts import BAD, duration_ms, named
+from kafkad_etl.facts import BAD, duration_ms
 from kafkad_etl.messages import Failed, Plan
+from kafkad_etl.sql_text import named
 
 INPUT = "input"
 

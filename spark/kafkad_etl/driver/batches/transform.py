@@ -9,8 +9,9 @@ from msgspec.structs import replace
 from kafkad_etl.driver.failures import failure_of, sql_failed
 from kafkad_etl.driver.source.reader import options_of
 from kafkad_etl.driver.terms import DataFrame, JobFailed
-from kafkad_etl.facts import POSITION, named
+from kafkad_etl.facts import POSITION
 from kafkad_etl.job import Job, Lookup
+from kafkad_etl.sql_text import named
 
 SOURCE = "source"
 OUT = "out"

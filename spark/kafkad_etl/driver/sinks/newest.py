@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from kafkad_etl.driver.terms import DataFrame
-from kafkad_etl.facts import POSITION, named
+from kafkad_etl.facts import POSITION
+from kafkad_etl.sql_text import named
 
 
 def last_of_each_key(rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:

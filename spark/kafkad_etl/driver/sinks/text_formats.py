@@ -7,6 +7,7 @@ from typing import Any
 from kafkad_etl.driver.source.csv_rows import QUOTES
 from kafkad_etl.job import Csv
 from kafkad_etl.messages import Failed
+from kafkad_etl.sql_text import named
 
 TIMES = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
@@ -38,4 +39,4 @@ def column(name: str) -> Any:
     """A Spark column with any name."""
     from pyspark.sql import functions
 
-    return functions.col(f"`{name.replace('`', '``')}`")
+    return functions.col(named(name))

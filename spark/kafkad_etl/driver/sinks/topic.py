@@ -22,11 +22,12 @@ from kafkad_etl.driver.failures import first_sentence, trace_of
 from kafkad_etl.driver.sinks.text_formats import TIMES, column, csv_mistake, csv_options, nested
 from kafkad_etl.driver.source import framing
 from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Written
-from kafkad_etl.facts import HEADERS_FROM, POSITION, PRODUCER, casting, named
+from kafkad_etl.facts import HEADERS_FROM, POSITION, PRODUCER
 from kafkad_etl.job import TopicSink as Settings
 from kafkad_etl.messages import Client, Failed, Plan, Schema
 from kafkad_etl.registry import protobuf as protobuf_schemas
 from kafkad_etl.registry.json_schema import JsonSchema
+from kafkad_etl.sql_text import casting, named
 
 HEADERS = "array<struct<key:string,value:binary>>"
 NULL_REQUIRED = "a row lacks a property that the JSON Schema of sink.topic requires: its column is null"

@@ -10,19 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kafkad_etl.driver.source.json_rows import (
-    EXCERPT,
-    NO_COMMA,
-    NO_UTF8,
-    TEXTS,
-    Type,
-    because,
-    ddl,
-    quoted,
-    type_name,
-)
-from kafkad_etl.facts import END_OF_LINE, named
+from kafkad_etl.driver.source.json_rows import EXCERPT, NO_COMMA, NO_UTF8, TEXTS, Type, because, ddl, type_name
+from kafkad_etl.facts import END_OF_LINE
 from kafkad_etl.job import Csv
+from kafkad_etl.sql_text import named, quoted
 
 QUOTES = {"escape": '"'}
 """A quote within quotes is doubled, as RFC 4180 says and others do; Spark's own default is a backslash before it."""

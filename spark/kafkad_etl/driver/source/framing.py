@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from kafkad_etl.driver.source.json_rows import quoted
 from kafkad_etl.driver.source.registry import Schemas
+from kafkad_etl.sql_text import quoted
 
 PREFIX = 5
 UNKNOWN = "the registry has no schema "

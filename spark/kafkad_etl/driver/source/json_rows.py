@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple, TypeAlias
 
-from kafkad_etl.facts import named
+from kafkad_etl.sql_text import named, quoted
 
 Type: TypeAlias = Any
 """A type as in Spark's JSON schemas: a name, or an object with its own `type`."""
@@ -27,11 +27,6 @@ _NUMBERS = ("byte", "short", "integer", "long", "float", "double", "decimal")
 NO_UTF8 = "'it is not UTF-8'"
 CONTROL = "'it has a control character that is not escaped'"
 NO_COMMA = "'a decimal must not contain a comma'"
-
-
-def quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 def ddl(columns: list[tuple[str, str]]) -> str:

@@ -17,10 +17,11 @@ from kafkad_etl.driver.source import avro_rows, csv_rows, excess, framing, json_
 from kafkad_etl.driver.source.json_rows import Type
 from kafkad_etl.driver.source.registry import Schemas
 from kafkad_etl.driver.terms import DataFrame, JobFailed
-from kafkad_etl.facts import BAD, CORRUPT, HEADERS, META, RAW, named
+from kafkad_etl.facts import BAD, CORRUPT, HEADERS, META, RAW
 from kafkad_etl.job import Format, Registry
 from kafkad_etl.messages import Failed, Plan, Schema
 from kafkad_etl.registry.protobuf import columns
+from kafkad_etl.sql_text import named
 
 BROKEN = "_broken"
 

@@ -6,13 +6,14 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kafkad_etl.facts import BAD, CORRUPT, END_OF_LINE, FILE, HEADERS, HEADERS_FROM, META, POSITION, RAW, casting
+from kafkad_etl.facts import BAD, CORRUPT, END_OF_LINE, FILE, HEADERS, HEADERS_FROM, META, POSITION, RAW
 from kafkad_etl.job import Job
 from kafkad_etl.messages import Schema
 from kafkad_etl.model.effective import Effective
 from kafkad_etl.model.sql.ddl import columns_of_ddl
 from kafkad_etl.model.sql.terms import Columns, Finding, Unparsed
 from kafkad_etl.registry import protobuf
+from kafkad_etl.sql_text import casting
 from kctl.errors import did_you_mean
 
 if TYPE_CHECKING:

@@ -7,11 +7,12 @@ from typing import Literal, NamedTuple
 
 from sqlglot import exp
 
-from kafkad_etl.facts import as_needed, is_stateful, is_streaming
+from kafkad_etl.facts import is_stateful, is_streaming
 from kafkad_etl.job import Job
 from kafkad_etl.model.sql.columns import Analysis, Missing, Node, aggregates, groups_by_time, tables
 from kafkad_etl.model.sql.parsing import Position, position, query_of
 from kafkad_etl.model.sql.terms import Columns, Finding, Unparsed
+from kafkad_etl.sql_text import as_needed
 from kctl.errors import did_you_mean
 
 _GROUP_BY_TIME = "add transform.watermark and GROUP BY window(…), or use run.output: update"

@@ -28,9 +28,9 @@ from kafkad_etl.driver.sinks.jdbc.sink import JdbcSink
 from kafkad_etl.driver.sinks.topic import Records
 from kafkad_etl.driver.tasks.compact import compact
 from kafkad_etl.driver.terms import BatchId, JobFailed, Sink, Written
-from kafkad_etl.facts import casting
 from kafkad_etl.job import Job, TopicSink
 from kafkad_etl.messages import Compacted, Event, Plan, Rows, Schema, Warned
+from kafkad_etl.sql_text import casting
 from tests.broker import KafkadProcess
 from tests.kctl.conftest import Kctl
 from tests.spark.conftest import SparkReady

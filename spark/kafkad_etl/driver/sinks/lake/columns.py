@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from kafkad_etl.driver.terms import JobFailed
-from kafkad_etl.facts import as_needed, casting, named
 from kafkad_etl.messages import Failed
+from kafkad_etl.sql_text import as_needed, casting, named
 
 _WHOLE = ("tinyint", "smallint", "int", "bigint")
 _FRACTIONS = ("float", "double")

@@ -13,11 +13,10 @@ from uuid import uuid4
 from kafkad_etl.driver.paths import join, storage_of
 from kafkad_etl.driver.sinks.lake.marks import Commit, is_last
 from kafkad_etl.driver.sinks.lake.sink import Expiry, Merged, create_statement, need_class, setting
-from kafkad_etl.driver.source.json_rows import quoted
 from kafkad_etl.driver.terms import BatchId, JobFailed
-from kafkad_etl.facts import named
 from kafkad_etl.job import Sink
 from kafkad_etl.messages import Failed
+from kafkad_etl.sql_text import named, quoted
 
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
@@ -43,7 +42,7 @@ class DeltaTable:
         self._files = storage_of(spark, sink.path)
         self._path = self._files.absolute(sink.path)
         self.name = sink.path
-        self.sql = f"delta.`{self._path.replace('`', '``')}`"
+        self.sql = f"delta.{named(self._path)}"
 
     def need_format(self) -> None:
         need_class(self._spark, CATALOG, "delta")

@@ -14,10 +14,11 @@ from kafkad_etl.driver.sinks.lake.marks import PROPERTY, ROWS, Commit, committed
 from kafkad_etl.driver.sinks.lake.merging import merge
 from kafkad_etl.driver.sinks.lake.sink import Expiry, Merged, create_statement, need_class, setting
 from kafkad_etl.driver.terms import BatchId, JobFailed
-from kafkad_etl.facts import SQLITE, named
+from kafkad_etl.facts import SQLITE
 from kafkad_etl.job import Catalog, Sink
 from kafkad_etl.job import IcebergSink as Settings
 from kafkad_etl.messages import Failed
+from kafkad_etl.sql_text import named
 
 CATALOG = "org.apache.iceberg.spark.SparkCatalog"
 BASIC = ("rest.auth.basic.username", "rest.auth.basic.password")

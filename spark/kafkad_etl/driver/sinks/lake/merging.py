@@ -6,8 +6,8 @@ from typing import Any
 
 from kafkad_etl.driver.compiling import loaded
 from kafkad_etl.driver.terms import DataFrame, JobFailed
-from kafkad_etl.facts import named
 from kafkad_etl.messages import Failed
+from kafkad_etl.sql_text import named
 
 CLASS = "kafkad.etl.Merge"
 SOURCE = """

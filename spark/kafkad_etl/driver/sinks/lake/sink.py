@@ -18,8 +18,9 @@ from kafkad_etl.driver.sinks.lake.marks import Commit, mark_of
 from kafkad_etl.driver.sinks.lake.merging import need_distinct, statement
 from kafkad_etl.driver.sinks.newest import last_of_each_key
 from kafkad_etl.driver.terms import BatchId, DataFrame, JobFailed, Written
-from kafkad_etl.facts import POSITION, named
+from kafkad_etl.facts import POSITION
 from kafkad_etl.messages import Failed, Plan
+from kafkad_etl.sql_text import named
 
 VIEW = "kafkad_etl_batch"
 
