@@ -14,7 +14,7 @@ from typing import Any
 
 from kafkad_etl.driver.compiling import applied, object_of
 from kafkad_etl.driver.source import framing
-from kafkad_etl.driver.source.json_rows import Type
+from kafkad_etl.driver.source.json_rows import Type, because
 from kafkad_etl.driver.source.registry import Schemas
 from kafkad_etl.driver.terms import DataFrame
 
@@ -78,7 +78,5 @@ def is_broken(into: str) -> str:
 
 
 def reason(part: str, schemas: Schemas | None) -> str:
-    tests = [(f"{part} IS NULL", "'it is null'")] if schemas is None else framing.reasons(part, schemas)
-    cases = (f"WHEN {test} THEN {why}" for test, why in tests)
-    why = f"CASE {' '.join(cases)} ELSE 'its ' || length({part}) || ' bytes do not match the Avro schema' END"
-    return f"named_struct('column', '', 'why', {why})"
+    otherwise = because("''", f"'its ' || length({part}) || ' bytes do not match the Avro schema'")
+    return framing.why(framing.reasons(part, schemas), otherwise)

@@ -87,9 +87,9 @@ class Part:
 
         broken, reason = json_rows.is_broken(at, self.schema, strict), json_rows.reason(at, self.schema, strict)
         if schemas is not None:
-            framed = [(test, json_rows.because("''", why)) for test, why in framing.reasons(self.name, schemas)]
+            framed = list(framing.reasons(self.name, schemas))
             broken = " OR ".join([broken, *(f"coalesce({test}, false)" for test, _ in framed)])
-            reason = f"CASE {' '.join(f'WHEN {test} THEN {why}' for test, why in framed)} ELSE {reason} END"
+            reason = framing.why(framed, reason)
         return Decoding(add, at.parsed, broken, reason)
 
     def _csv(self) -> Decoding:
@@ -196,7 +196,7 @@ class Parser:
 
 
 def _lines_of_files(raw: DataFrame) -> DataFrame:
-    why = "named_struct('column', '', 'why', 'the line does not match the schema')"
+    why = json_rows.because("''", "'the line does not match the schema'")
     return raw.selectExpr(
         *[named(name) for name in raw.columns if name != CORRUPT],
         f"CASE WHEN {CORRUPT} IS NOT NULL THEN {why} END AS {BAD}",

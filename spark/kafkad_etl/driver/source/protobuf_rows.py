@@ -11,7 +11,7 @@ from typing import Any
 
 from kafkad_etl.driver import protobuf
 from kafkad_etl.driver.source import framing
-from kafkad_etl.driver.source.json_rows import Type
+from kafkad_etl.driver.source.json_rows import Type, because
 from kafkad_etl.driver.source.registry import Schemas
 from kafkad_etl.driver.terms import DataFrame
 from kafkad_etl.messages import Schema
@@ -44,11 +44,9 @@ def is_broken(into: str) -> str:
 
 
 def reason(part: str, schema: Schema, schemas: Schemas | None) -> str:
-    tests = [(f"{part} IS NULL", "'it is null'")]
+    tests = list(framing.reasons(part, schemas))
     if schemas is not None:
         of_another = f"({message_in(part, schemas.known, schema.message)}) IS NULL"
-        tests = [*framing.reasons(part, schemas), (of_another, f"'it is not a message {schema.message}'")]
-    cases = (f"WHEN {test} THEN {why}" for test, why in tests)
-    bytes_of = f"length({part})"
-    why = f"CASE {' '.join(cases)} ELSE 'its ' || {bytes_of} || ' bytes do not match the message {schema.message}' END"
-    return f"named_struct('column', '', 'why', {why})"
+        tests.append((of_another, f"'it is not a message {schema.message}'"))
+    otherwise = because("''", f"'its ' || length({part}) || ' bytes do not match the message {schema.message}'")
+    return framing.why(tests, otherwise)
