@@ -21,7 +21,7 @@ from kafkad_etl.facts import BAD, CORRUPT, HEADERS, META, RAW
 from kafkad_etl.job import Format, Registry
 from kafkad_etl.messages import Failed, Plan, Schema
 from kafkad_etl.registry.protobuf import columns
-from kafkad_etl.sql_text import named
+from kafkad_etl.sql_text import named, quoted
 
 BROKEN = "_broken"
 
@@ -209,7 +209,7 @@ def _without_marks(struct: str, part: Part) -> str:
     """The key's struct exactly as declared in its schema."""
     if part.schema is None:
         return struct
-    members = ", ".join(f"'{name}', {struct}.{named(name)}" for name in part.columns)
+    members = ", ".join(f"{quoted(name)}, {struct}.{named(name)}" for name in part.columns)
     return f"named_struct({members})"
 
 

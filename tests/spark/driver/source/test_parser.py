@@ -360,6 +360,12 @@ def test_keys_are_parsed_as_values_are(spark: Any) -> None:
     assert _bad(missing) == ("_key", "it is null")
 
 
+def test_columns_of_a_key_may_be_called_as_anything(spark: Any) -> None:
+    blocks = {"value": {"format": "text"}, "key": {"format": "json", "schema": "`it's` INT, `a``b` INT"}}
+    (row,) = _parsed(spark, plan_of(blocks), (b'{"it\'s": 1, "a`b": 2}', b"one"))
+    assert (row._key.asDict(), _bad(row)) == ({"it's": 1, "a`b": 2}, None)
+
+
 def test_text_and_raw_take_everything(spark: Any) -> None:
     values = [b"one", None, b"\xff"]
     text = _parsed(spark, plan_of({"value": {"format": "text"}}), *values[:2])
